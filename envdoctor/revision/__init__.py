@@ -12,7 +12,7 @@ __all__, __getattr__ = door(
     {
         "code.parts.loaded": "CodeSource parse",
         "code.parts.tree": "FileCode",
-        "comparer": "AREAS Change Compared Revisions Values",
+        "comparer": "AREAS Change Compared Revisions",
         "comparing": "COMPARERS Comparison attribute change_facts compare_snapshots effect_of files_of",
         "hub.commits": "Commit Step commits_between steps",
         "hub.local": "LocalSnapshot open_folder",

@@ -1,7 +1,8 @@
 """The contract of a comparer: what it is given, what it gives, and one difference as the rules see it.
 
 A comparer is a module in a folder of ``revision/``, with its row in ``COMPARERS`` (``comparing.py``). It reads what it
-needs and nothing that is known to be equal, judges nothing, and lists the kinds of its changes in its first docstring.
+needs and nothing that is known to be equal, and judges nothing. Its first docstring says what kinds of changes mean if
+their names do not; all kinds are listed in ``matrices/facts.toml``.
 """
 
 import math
@@ -48,14 +49,11 @@ class Change(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """The outcome of one comparer.
-
-    ``changes`` in the order of the files; ``unread`` are parts that could not be read or decided (then the area is not
-    "unchanged"); ``facts`` are summary facts (``revision.weights`` = "identical"), ``equal`` are short statements for
-    the summary of what is equal ("7 of 7 weight files (12.5 GB)"). ``listing`` has every single difference where
-    ``changes`` tells one cause once, and ``amounts`` what each side holds (tensors, parameters, bytes), by dtype and by
-    module.
-    """
+    """The outcome of one comparer. ``changes`` in the order of the files; ``unread`` are parts that could not be read
+    or decided (then the area is not "unchanged"); ``facts`` are summary facts (``revision.weights`` = "identical"),
+    ``equal`` are short statements for the summary of what is equal ("7 of 7 weight files (12.5 GB)"). ``listing`` has
+    every single difference where ``changes`` tells one cause once, and ``amounts`` what each side holds (tensors,
+    parameters, bytes), by dtype and by module."""
 
     changes: tuple[Change, ...] = ()
     unread: tuple[Unread, ...] = ()
@@ -65,26 +63,18 @@ class Compared(NamedTuple):
     amounts: Mapping[str, Mapping[str, Mapping[str, tuple[int, int, int]]]] = {}
 
 
-class Values(NamedTuple):
-    """That values of weights may be read: ``budget`` bytes of them from a Hub, any number from this machine.
-
-    ``progress`` is told what is read before it is, and how far it is.
-    """
-
-    budget: int
-    progress: Callable[[str], None]
-
-
 class Revisions(NamedTuple):
     """Two snapshots to compare, and the matrix's tables. ``clock`` is the time that all comparers have for looking at
-    headers and pickles; ``files`` are those that the comparer wants, sorted; without ``values`` no weight is read."""
+    headers and pickles; ``files`` are those that the comparer wants, sorted. Of weights ``values`` bytes are read from
+    a Hub, any number from this machine, or none if it is None; ``progress`` is told before, and how far it is."""
 
     old: Snapshot
     new: Snapshot
     matrix: Matrix
     clock: Clock
     files: tuple[str, ...] = ()
-    values: Values | None = None
+    values: int | None = None
+    progress: Callable[[str], None] = lambda text: None
 
     def same(self, path: str) -> bool:
         """Return whether both snapshots hold the file and their object ids say that its bytes are the same."""
@@ -113,10 +103,7 @@ class Revisions(NamedTuple):
         return first and Message("{} bytes", f"{first.size:,}"), second and Message("{} bytes", f"{second.size:,}")
 
     def code(self) -> str | Unread | None:
-        """Return the Python files of both snapshots as one text, each file once that is the same in both.
-
-        Return None without any, and Unread where not all of them can be read.
-        """
+        """Return the Python files of both snapshots as one text, None without any, Unread if not all can be read."""
         paths = sorted(path for path in self.old.files.keys() | self.new.files.keys() if path.endswith(".py"))
         if len(paths) > _MOST_CODE_FILES:
             return Unread(paths[-1], Message("only {} files of this kind are compared", _MOST_CODE_FILES))
@@ -141,8 +128,7 @@ class Revisions(NamedTuple):
 
 
 class Comparer(NamedTuple):
-    """Who compares an area, or a part of one. ``wants`` says whether it compares a file; None stands for the files that
-    no comparer of another area wants."""
+    """Who compares an area. ``wants`` says whether it takes a file; None: what no comparer of another area wants."""
 
     area: str
     compare: Callable[[Revisions], Compared]

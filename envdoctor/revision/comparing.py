@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Value
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.revision.code import remote_code, transformers_window
-from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions, Values
+from envdoctor.revision.code import remote_code
+from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions
 from envdoctor.revision.files import other_files
 from envdoctor.revision.hub.commits import Commit, commits_between
 from envdoctor.revision.hub.online import HubSnapshot, open_hub
@@ -32,7 +32,6 @@ COMPARERS = (
     Comparer("tokenizer", tokenizer_files.compare, tokenizer_files.wants),
     Comparer("template", chat_template.compare, chat_template.wants),
     Comparer("code", remote_code.compare, remote_code.wants),
-    Comparer("code", transformers_window.compare, transformers_window.wants),
     _settings("preprocessor"),
     Comparer("files", other_files.compare, None),
     Comparer("files", pickles.compare, pickles.wants),
@@ -77,13 +76,10 @@ def compare_snapshots(
     matrix: Matrix,
     *,
     areas: Iterable[str] = AREAS,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] = lambda text: None,
     values: int | None = None,
 ) -> Comparison:
-    """Compare area by area; ``progress`` is told which one comes next.
-
-    ``values`` says that values of weights are compared too, and how many bytes of them a Hub may be asked for.
-    """
+    """Compare area by area. ``values``: how many bytes a Hub may be asked for to compare values of weights."""
     unsure = {part.path for part in (*old.refused, *new.refused)}
     if unsure:  # what one side cannot vouch for was neither added nor removed
         old, new = (limited_to(side, side.files.keys() - unsure) for side in (old, new))
@@ -92,10 +88,8 @@ def compare_snapshots(
     parts: list[tuple[str, Compared]] = []
     for comparer in COMPARERS:
         if comparer.area in wanted:
-            if progress is not None:
-                progress(f"comparing {comparer.area}")
-            allowed = None if values is None else Values(values, progress or (lambda text: None))
-            revisions = Revisions(old, new, matrix, clock, files_of(comparer, paths), allowed)
+            progress(f"comparing {comparer.area}")
+            revisions = Revisions(old, new, matrix, clock, files_of(comparer, paths), values, progress)
             parts.append((comparer.area, comparer.compare(revisions)))
     return Comparison(parts, (*old.refused, *new.refused))
 
@@ -109,30 +103,22 @@ def files_of(comparer: Comparer, paths: Iterable[str]) -> tuple[str, ...]:
 
 
 def change_facts(comparison: Comparison, origin: str) -> list[Fact]:
-    """Return the ``change`` records and the summary facts, with the source ``revision``.
-
-    The records are incomplete when a part could not be read: then "no such change" is no answer.
-    """
-    unread = comparison.unread
-    incomplete: Message | None = None
+    """Return the ``change`` records, incomplete when a part could not be read, and the summary facts."""
+    unread, incomplete = comparison.unread, None
     if unread:
         more = Message(" and {} more", len(unread) - 1) if len(unread) > 1 else ""
-        incomplete = Message("{}: {}{}", unread[0].path, unread[0].reason, more)
-    changes = (change._asdict() for change in comparison.changes)
-    rows = tuple(
-        {name: ABSENT if value is None else value for name, value in change.items() if name != "hunk"}
-        for change in changes
-    )
-    facts: dict[str, Value] = {"change": Records(rows, incomplete)}
+        incomplete = Message("{}: {}{}", *unread[0], more)
+    rows: list[dict[str, Any]] = []
+    for change in comparison.changes:
+        columns = zip(change._fields[:-1], change[:-1], strict=True)  # all but the hunk
+        rows.append({name: ABSENT if value is None else value for name, value in columns})
+    facts: dict[str, Value] = {"change": Records(tuple(rows), incomplete)}
     facts |= {key: value for _, compared in comparison.parts for key, value in compared.facts.items()}
     return [Fact(key, value, origin, "revision") for key, value in facts.items()]
 
 
 def effect_of(area: str, kind: str, matrix: Matrix) -> Mapping[str, str] | None:
-    """Return the sentence, by language, that says why a kind of change of an area has no effect on a run.
-
-    Return None where no row of table revision-kinds says so: then a finding tells the change, or it was not judged.
-    """
+    """Return by language why a kind of change has no effect on a run; None if table revision-kinds does not say so."""
     rows = matrix.rows("revision-kinds", "kind")
     return next((row["effect"] for row in rows if area in row["areas"] and kind in row["kinds"]), None)
 
@@ -150,14 +136,12 @@ def attribute(
     wanted: Iterable[Wanted],
     matrix: Matrix,
     *,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Mapping[Wanted, Commit]:
     """Return the oldest commit after ``old`` whose own step shows each change; a change that only the whole way shows
-    gets the last commit that touched its file, and a change without such a commit is left out.
-
-    One request for each commit on the way, and the changed text files of the steps that matter. Raises
-    :class:`SnapshotError` when the two are not revisions of one repository on a Hub, or too far apart.
-    """
+    gets the last commit that touched its file, and a change without such a commit is left out. One request for each
+    commit on the way, and the changed text files of the steps that matter. Raises :class:`SnapshotError` when the two
+    are not revisions of one repository on a Hub, or too far apart."""
     if not isinstance(new, HubSnapshot) or old.revision is None:
         raise SnapshotError("--history needs two revisions of one repository on the Hub", kind="usage")
     repo = str(new.repo)
@@ -170,8 +154,7 @@ def attribute(
     touched: dict[Wanted, Commit] = {}
     before = old
     for number, commit in enumerate(reversed(newest_first), 1):
-        if progress is not None:
-            progress(f"history: commit {number} of {len(newest_first)}")
+        progress(f"history: commit {number} of {len(newest_first)}")
         after = open_hub(repo, commit.id, new.access)
         oids = [{path: entry.oid for path, entry in side.files.items()} for side in (before, after)]
         touching = [change for change in pending if oids[0].get(change[2]) != oids[1].get(change[2])]

@@ -2,7 +2,9 @@
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from difflib import unified_diff
+from itertools import islice
 
 #: Characters of a before or after text.
 LONGEST = 90
@@ -10,10 +12,9 @@ _BEFORE, _AFTER = 34, 40
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _OTHER_VALUE = re.compile(r"(?:-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z")
 #: Lines of one diff, characters of a line, lines of each text that are compared, equal lines around a change.
-_MOST, _WIDEST, _COMPARED, _AROUND = 400, 240, 2_000, 2
+MOST_LINES, WIDEST, _COMPARED, _AROUND = 400, 240, 2_000, 2
 #: Templates are often one line: they are shown statement by statement.
 _STATEMENTS = re.compile(r"(?<=%\})(?=.)|\r?\n")
-_NAMES = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def short(value: object) -> str:
@@ -37,46 +38,38 @@ def _cut(text: str, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 3] + "..."
 
 
-def _name(match: re.Match[str]) -> str:
-    character = match[0]
-    code = ord(character)
-    return _NAMES.get(character) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
-
-
 def visible(text: str) -> str:
     """Return the text on one line, with escapes for breaks and hidden characters."""
-    return _HIDDEN.sub(_name, text)
+    return _HIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def around(before: str, after: str) -> tuple[str, str]:
-    """Return both texts in quotes, which show a blank at an end, made visible and cut to the surroundings of the first
-    place where they differ."""
+    """Return both texts in quotes, made visible and cut to the surroundings of the first difference."""
     at = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after)))
-    start = max(0, at - _BEFORE)
-    if start < 6:  # not worth an ellipsis
-        start = 0
+    start = at - _BEFORE if at - _BEFORE >= 6 else 0  # less is not worth an ellipsis
     return _window(before, start, at + _AFTER), _window(after, start, at + _AFTER)
 
 
 def _window(text: str, start: int, stop: int) -> str:
     stop = len(text) if len(text) - stop < 6 else stop
-    shown = visible(text[start:stop])
     # Escapes make the text longer; what is cut must not be the difference, which lies in the first half.
-    shown = _cut(shown, 2 * LONGEST)
+    shown = _cut(visible(text[start:stop]), 2 * LONGEST)
     return ("..." if start else "") + f'"{shown}"' + ("..." if stop < len(text) else "")
 
 
+def hunk(before: Sequence[str], after: Sequence[str], *, starts: Sequence[int] = (0, 0)) -> Iterator[str]:
+    """Yield the lines of a unified diff; ``starts`` are the numbers of the lines before the first ones."""
+    for line in islice(unified_diff(before, after, n=_AROUND, lineterm=""), 2, MOST_LINES + 2):
+        if line.startswith("@@"):
+            line = re.sub(r"([-+])(\d+)", lambda at: f"{at[1]}{int(at[2]) + starts[at[1] == '+']}", line)
+        yield line[0] + visible(line[1:].expandtabs(4))
+
+
 def template_hunk(before: str, after: str) -> tuple[str, ...]:
-    """Return the lines of a unified diff of two templates, each beginning with ``+``, ``-``, a blank or ``@``.
-
-    A blank at the end of a changed line, which becomes a token, is shown as ``\u00b7``.
-    """
+    """Return the lines of a diff of two templates; a blank at the end of a changed line is shown as ``\u00b7``."""
     old, new = (_STATEMENTS.split(text, _COMPARED)[:_COMPARED] for text in (before, after))
-    lines = list(unified_diff(old, new, n=_AROUND, lineterm=""))[2 : _MOST + 2]
-    return tuple(line[0] + _shown(line[1:], line[0] in "+-")[: _WIDEST - 1] for line in lines)
-
-
-def _shown(line: str, is_changed: bool) -> str:
-    text = visible(line.expandtabs(4))
-    bare = text.rstrip(" ")
-    return bare + "\u00b7" * (len(text) - len(bare)) if is_changed else bare
+    lines = []
+    for line in hunk(old, new):
+        bare = line[0] + line[1:].rstrip(" ")
+        lines.append((bare + "\u00b7" * (len(line) - len(bare)) if line[0] in "+-" else bare)[:WIDEST])
+    return tuple(lines)

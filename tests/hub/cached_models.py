@@ -1,7 +1,5 @@
 """Snapshots in a cache folder, written as huggingface_hub lays them out."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,13 +8,7 @@ from loopback import Blob
 
 
 def put(
-    root: Path,
-    repo: str,
-    commit: str,
-    files: Mapping[str, Blob],
-    *,
-    refs: tuple[str, ...] = (),
-    copies: bool = False,
+    root: Path, repo: str, commit: str, files: Mapping[str, Blob], *, refs: tuple[str, ...] = (), copies: bool = False
 ) -> Path:
     """Write a snapshot as huggingface_hub lays it out."""
     place = root / ("models--" + repo.replace("/", "--"))

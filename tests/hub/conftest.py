@@ -1,7 +1,5 @@
 """The loopback Hub for the tests of this folder, with a small repository on it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

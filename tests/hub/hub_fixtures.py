@@ -1,7 +1,5 @@
 """Fixtures around the loopback Hub, for the ``conftest.py`` of this folder and others."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

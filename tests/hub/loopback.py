@@ -24,7 +24,7 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
@@ -94,6 +94,10 @@ def virtual(prefix: bytes, size: int | None = None) -> Blob:
     return Blob(prefix, len(prefix) if size is None else size, lfs=True)
 
 
+#: Files of a commit by path; None deletes one.
+Contents = Mapping[str, "Blob | str | bytes | None"]
+
+
 @dataclass(frozen=True)
 class Commit:
     """One commit with all files of its state."""
@@ -101,7 +105,6 @@ class Commit:
     id: str
     title: str
     date: str
-    author: str
     files: Mapping[str, Blob]
     parent: str | None
 
@@ -124,33 +127,18 @@ class Repo:
     #: Extra siblings in listings, as they are (hostile names, missing sizes).
     extra_siblings: list[dict[str, Any]] = field(default_factory=list)
 
-    def commit(
-        self,
-        files: Mapping[str, Blob | str | bytes | None],
-        *,
-        title: str = "Update",
-        date: str | None = None,
-        id: str | None = None,
-        branch: str = "main",
-    ) -> str:
-        """Add a commit on top of a branch and return its id. Files of before stay; None deletes one."""
-        name = self._add(self.branches.get(branch), files, title, date, id)
-        self.branches[branch] = name
-        return name
+    def commit(self, files: Contents, *, title: str = "Update", date: str | None = None, id: str | None = None) -> str:
+        """Add a commit on top of main and return its id. Files of before stay; None deletes one."""
+        self.branches["main"] = self._add(files, title, date, id)
+        return self.branches["main"]
 
-    def pull_request(self, number: int, files: Mapping[str, Blob | str | bytes | None], title: str = "PR") -> str:
+    def pull_request(self, number: int, files: Contents) -> str:
         """A pull request on top of main; its commit is not on main."""
-        self.pull_requests[number] = self._add(self.branches.get("main"), files, title, None, None)
+        self.pull_requests[number] = self._add(files, "PR", None, None)
         return self.pull_requests[number]
 
-    def _add(
-        self,
-        parent: str | None,
-        files: Mapping[str, Blob | str | bytes | None],
-        title: str,
-        date: str | None,
-        id: str | None,
-    ) -> str:
+    def _add(self, files: Contents, title: str, date: str | None, id: str | None) -> str:
+        parent = self.branches.get("main")
         before = self.find(parent) if parent else None
         state = dict(before.files) if before else {}
         for path, content in files.items():
@@ -163,7 +151,7 @@ class Repo:
         name = id or hashlib.sha1(f"{self.name} {number} {title}".encode()).hexdigest()
         # the beginning of an id is enough: the rest is made up
         name += hashlib.sha1(name.encode()).hexdigest()[: 40 - len(name)] if len(name) < 40 else ""
-        self.commits.insert(0, Commit(name, title, date or f"{day}T12:00:00.000Z", "someone", state, parent))
+        self.commits.insert(0, Commit(name, title, date or f"{day}T12:00:00.000Z", state, parent))
         return name
 
     def find(self, revision: str) -> Commit | None:
@@ -219,15 +207,12 @@ class Entry:
 class Hub:
     """The two servers, what they hold, and what was asked of them."""
 
-    def __init__(self, *, page_size: int = 1000, latency: float = 0.0) -> None:
+    def __init__(self) -> None:
         self.repos: dict[str, Repo] = {}
         self.moved: dict[str, str] = {}
-        self.page_size = page_size
-        self.latency = latency
+        self.page_size = 1000
         #: Whether listings give oids and sizes for ``?blobs=true`` (some mirrors do not).
         self.blobs = True
-        #: Whether small files are first redirected to /api/resolve-cache, as the Hub does now and then.
-        self.resolve_cache = False
         self.refused_tokens: set[str] = set()
         self.faults: list[Fault] = []
         self._entries: list[Entry] = []
@@ -262,7 +247,7 @@ class Hub:
 
         Kinds: ``latency`` (seconds), ``slow`` (chunk, pause), a status such as ``"429"`` (headers), ``drop``, ``cut``
         (after), ``ignore_range``, ``short_range`` (by), ``shift_range`` (by), ``wrong_content_range``, ``html200``,
-        ``no_commit_header``, ``bad_length`` (by), ``chunked`` (no Content-Length), ``redirect`` (to), ``body`` (data),
+        ``bad_length`` (by), ``chunked`` (no Content-Length), ``redirect`` (to), ``body`` (data),
         ``company`` (requests: no answer before so many have arrived).
         """
         self.faults.append(Fault(kind, match, times, options, server))
@@ -349,9 +334,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._serve()
 
-    do_HEAD = do_POST = do_GET
-
-    # --- one request -------------------------------------------------------------------------------------------------
+    do_HEAD = do_GET
 
     def _serve(self) -> None:
         hub = self.server.hub
@@ -367,15 +350,11 @@ class _Handler(BaseHTTPRequestHandler):
             agent=self.headers.get("User-Agent") or "",
             connection=self.number,
         )
-        length = int(self.headers.get("Content-Length") or 0)
-        self.form = self.rfile.read(length).decode() if length else ""
         hub.record(self.entry)
         line = f"{self.command} {unquote(parts.path)}" + (f" {self.entry.range}" if self.entry.range else "")
         self.fault = hub.take_fault(self.server.role, line)
         self.entry.fault = self.fault.kind if self.fault else None
         try:
-            if hub.latency:
-                hub.stopping.wait(hub.latency)
             if self._faulty_from_the_start():
                 return
             query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
@@ -420,8 +399,6 @@ class _Handler(BaseHTTPRequestHandler):
             return True
         return False
 
-    # --- answers -----------------------------------------------------------------------------------------------------
-
     def _send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self._send_blob(status, headers, Blob(body, len(body), lfs=False), 0, len(body))
 
@@ -444,8 +421,7 @@ class _Handler(BaseHTTPRequestHandler):
         chunked = self._is("chunked") is not None
         self.send_response(status)
         for name, value in headers.items():
-            if not (name == "X-Repo-Commit" and self._is("no_commit_header") is not None):
-                self.send_header(name, value)
+            self.send_header(name, value)
         if chunked:
             # neither a length nor chunks: the end of the connection is the end of the body
             self.send_header("Connection", "close")
@@ -491,18 +467,14 @@ class _Handler(BaseHTTPRequestHandler):
         headers["Content-Range"] = f"bytes {said[0]}-{said[1] - 1}/{blob.size}"
         self._send_blob(206, headers, blob, start, end)
 
-    # --- routes ------------------------------------------------------------------------------------------------------
-
     def _route(self, path: str, query: dict[str, str], token: str) -> None:
         if token and token in self.server.hub.refused_tokens:
             self._error(401, None, "Invalid credentials in Authorization header")
             return
-        if path.startswith("/api/resolve-cache/models/"):
-            words = path.removeprefix("/api/resolve-cache/models/").split("/")
-            self._file("/".join(words[:2]), unquote(words[2]), unquote("/".join(words[3:])), token, cached=True)
-        elif path.startswith("/api/models/"):
+        if path.startswith("/api/models/"):
             words = path.removeprefix("/api/models/").split("/")
-            size = self._name_length(words, ("revision", "tree", "paths-info", "commits", "refs"))
+            # the oldest repositories have a name of one part
+            size = 1 if len(words) == 1 or words[1] in ("revision", "tree", "commits") else 2
             self._api("/".join(words[:size]), words[size:], query, token)
         elif "/resolve/" in path:
             name, _, rest = path[1:].partition("/resolve/")
@@ -510,10 +482,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._file(name, unquote(revision), unquote(file), token)
         else:
             self._error(404, None, "Sorry, we can't find the page you are looking for.")
-
-    def _name_length(self, words: list[str], verbs: tuple[str, ...]) -> int:
-        """How many parts the repository's name has: the oldest have one."""
-        return 1 if len(words) == 1 or (words[1] in verbs and "/".join(words[:2]) not in self.server.hub.repos) else 2
 
     def _visible(self, name: str, token: str) -> Repo | None:
         """The repository, or None after an answer that says why not."""
@@ -544,9 +512,6 @@ class _Handler(BaseHTTPRequestHandler):
         if repo is None:
             return
         verb = words[0] if words else "revision"
-        if verb == "refs":
-            self._json(self._refs(repo, bool(query.get("include_prs"))))
-            return
         commit = self._commit_of(repo, unquote(words[1]) if len(words) > 1 else "main")
         if commit is None:
             return
@@ -554,30 +519,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._json(self._info(repo, commit, _truth(query.get("blobs"))))
         elif verb == "commits":
             shown = [
-                {"id": c.id, "title": c.title, "message": "", "authors": [{"user": c.author}], "date": c.date}
+                {"id": c.id, "title": c.title, "message": "", "authors": [{"user": "someone"}], "date": c.date}
                 for c in repo.history(commit.id)
             ]
             self._page(shown, query, size=min(50, self.server.hub.page_size))
         elif verb == "tree":
-            below = unquote("/".join(words[2:]))
-            expand = _truth(query.get("expand"))
-            entries = self._tree(repo, commit, below, recursive=_truth(query.get("recursive")), expand=expand)
-            if below and not entries:
-                self._error(404, "EntryNotFound", f"{below} does not exist on {commit.id}")
-                return
-            self._page(entries, query, size=min(50, self.server.hub.page_size) if expand else self.server.hub.page_size)
-        elif verb == "paths-info":
-            asked = self._form()
-            entries = self._tree(repo, commit, "", recursive=True, expand=_truth(asked.get("expand", [""])[-1]))
-            self._json([entry for entry in entries if entry["path"] in asked.get("paths", [])])
+            self._page(self._tree(commit), query, size=self.server.hub.page_size)
         else:
             self._error(404, None, "not found")
-
-    def _form(self) -> dict[str, list[str]]:
-        if "json" in (self.headers.get("Content-Type") or ""):
-            data = json.loads(self.form)
-            return {key: list(map(str, value if isinstance(value, list) else [value])) for key, value in data.items()}
-        return parse_qs(self.form)
 
     def _info(self, repo: Repo, commit: Commit, blobs: bool) -> dict[str, Any]:
         siblings: list[dict[str, Any]] = []
@@ -604,33 +553,16 @@ class _Handler(BaseHTTPRequestHandler):
             "siblings": siblings + repo.extra_siblings,
         }
 
-    def _tree(self, repo: Repo, commit: Commit, below: str, *, recursive: bool, expand: bool) -> list[dict[str, Any]]:
-        start = below + "/" if below else ""
+    def _tree(self, commit: Commit) -> list[dict[str, Any]]:
+        """The files, and the folders that they are in."""
         entries: dict[str, dict[str, Any]] = {}
-        history = repo.history(commit.id)
         for path, blob in sorted(commit.files.items()):
-            if not path.startswith(start):
-                continue
-            words = path[len(start) :].split("/")
-            for depth in range(1, len(words) if recursive else min(len(words), 2)):
-                folder = start + "/".join(words[:depth])
+            for folder in map(str, reversed(PurePosixPath(path).parents[:-1])):
                 oid = hashlib.sha1(folder.encode()).hexdigest()
                 entries[folder] = {"type": "directory", "oid": oid, "size": 0, "path": folder}
-            if len(words) > 1 and not recursive:
-                continue
-            entry: dict[str, Any] = {"type": "file", "oid": blob.git_oid, "size": blob.size, "path": path}
+            entries[path] = {"type": "file", "oid": blob.git_oid, "size": blob.size, "path": path}
             if blob.lfs:
-                entry["lfs"] = {"oid": blob.sha256, "size": blob.size, "pointerSize": len(blob.pointer)}
-            if expand:
-                last = commit
-                for older in history:
-                    if older.files.get(path) != blob:
-                        break
-                    last = older
-                entry["lastCommit"] = {"id": last.id, "title": last.title, "date": last.date}
-                safe = {"status": "safe"}
-                entry["securityFileStatus"] = {"status": "safe", "avScan": safe, "pickleImportScan": None}
-            entries[path] = entry
+                entries[path]["lfs"] = {"oid": blob.sha256, "size": blob.size, "pointerSize": len(blob.pointer)}
         return list(entries.values())
 
     def _page(self, items: list[Any], query: dict[str, str], *, size: int) -> None:
@@ -643,19 +575,7 @@ class _Handler(BaseHTTPRequestHandler):
             headers["Link"] = f'<{following}>; rel="next"'
         self._json(items[start : start + size], headers)
 
-    def _refs(self, repo: Repo, pull_requests: bool) -> dict[str, Any]:
-        refs: dict[str, Any] = {
-            "branches": [{"name": n, "ref": f"refs/heads/{n}", "targetCommit": c} for n, c in repo.branches.items()],
-            "converts": [],
-            "tags": [{"name": n, "ref": f"refs/tags/{n}", "targetCommit": c} for n, c in repo.tags.items()],
-        }
-        if pull_requests:
-            refs["pullRequests"] = [
-                {"name": str(n), "ref": f"refs/pr/{n}", "targetCommit": c} for n, c in repo.pull_requests.items()
-            ]
-        return refs
-
-    def _file(self, name: str, revision: str, path: str, token: str, *, cached: bool = False) -> None:
+    def _file(self, name: str, revision: str, path: str, token: str) -> None:
         hub = self.server.hub
         repo = self._visible(name, token)
         if repo is None:
@@ -675,9 +595,6 @@ class _Handler(BaseHTTPRequestHandler):
             place = f"{hub.cdn}/{name}/{commit.id}/{quote(path)}?Signature=secret-{blob.sha256[:8]}&Expires=1999999999"
             linked = {"X-Linked-Size": str(blob.size), "X-Linked-Etag": f'"{blob.sha256}"'}
             self._send(302, {**headers, **linked, "Location": place}, b"")
-        elif hub.resolve_cache and not cached:
-            place = f"/api/resolve-cache/models/{name}/{commit.id}/{quote(path)}"
-            self._send(307, {**headers, "Location": place}, b"")
         else:
             self._ranged(blob, headers)
 

@@ -1,7 +1,5 @@
 """Small models for the tests of this folder: headers, and a way to the loopback Hub that does not wait long."""
 
-from __future__ import annotations
-
 import json
 import struct
 

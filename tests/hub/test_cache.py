@@ -1,7 +1,5 @@
 """The local cache of huggingface_hub as snapshots."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """A local directory as a snapshot."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 

@@ -1,8 +1,10 @@
 """Snapshots on the Hub: what they cost, and what is said when something goes wrong."""
 
-from __future__ import annotations
+import os
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from loopback import Hub, Repo, virtual
 from small_models import SHARD, access, header, opened, refused, weights, why
 
@@ -16,9 +18,6 @@ def repo(hub: Hub) -> Repo:
     repo.commit({"config.json": '{"a": 1}', "modeling.py": "a = 1\n", **shards}, title="first")
     repo.commit({"modeling.py": "a = 2\n"}, title="second")
     return repo
-
-
-# --- costs -----------------------------------------------------------------------------------------------------------
 
 
 def test_two_revisions_are_two_requests_and_a_changed_text_is_one_more_each(hub, repo):
@@ -93,9 +92,6 @@ def test_a_server_without_oids_in_its_list_is_asked_for_the_tree_page_by_page(hu
     assert len(hub.log) == 1 + 3
 
 
-# --- which repository, which revision --------------------------------------------------------------------------------
-
-
 def test_a_moved_repository_is_followed_and_both_names_are_known(hub, repo):
     hub.move("THUDM/tiny", "zai-org/tiny")
     way = access(hub)
@@ -127,9 +123,6 @@ def test_a_revision_is_a_branch_a_tag_a_pull_request_or_the_beginning_of_a_commi
 def test_what_is_no_name_of_a_repository_or_a_revision_is_asked_of_nobody(hub, repo, revision):
     refused(hub, "usage", repo=repo, revision=revision)
     assert not hub.log
-
-
-# --- refusals --------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_not_there_is_said(hub, repo):
@@ -183,8 +176,6 @@ def test_an_endpoint_that_is_no_web_address_is_a_mistake_of_use(endpoint):
     assert caught.value.kind == "usage"
 
 
-# --- hostile lists ---------------------------------------------------------------------------------------------------
-
 BAD_NAMES = [
     *("../../.ssh/id_rsa", "/etc/passwd", "a/../../b", "C:/x", "a\\b", "", "a//b"),
     *("x\x1b[31m", "a\u202eb", "\ud800", "x" * 5000),
@@ -237,3 +228,29 @@ def test_a_list_of_more_files_than_are_compared_is_refused(hub, repo, monkeypatc
     refused(hub, "protocol", "100,009 files")
     monkeypatch.setattr("envdoctor.revision.hub.online._LISTING_LIMIT", 10_000)
     refused(hub, "protocol", "more than 10,000 bytes")
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=20) | st.floats(allow_nan=False)
+NAMES = st.text(alphabet="a./\\:~-\n\x00\u202e中", max_size=12) | st.text(max_size=12)
+ITEMS = st.dictionaries(
+    st.sampled_from(["rfilename", "size", "blobId", "lfs"]),
+    SCALARS | NAMES | st.dictionaries(st.sampled_from(["sha256", "oid", "size"]), SCALARS, max_size=3),
+)
+NAMED = st.fixed_dictionaries({"rfilename": NAMES, "size": st.just(1)})
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(SCALARS | ITEMS | NAMED | st.lists(SCALARS, max_size=2), max_size=20))
+def test_any_list_is_checked_item_by_item(hub, items):
+    repo = hub.repo("zai-org/tiny")
+    repo.commit({"config.json": "{}"})
+    repo.extra_siblings = items
+    snapshot = opened(hub)
+    assert len(snapshot.files) + len(snapshot.refused) == len(items) + 1
+    for path, entry in snapshot.files.items():
+        assert path == entry.path and "\\" not in path and path.isprintable()
+        assert os.path.normpath(os.path.join("/root/model", path)).startswith("/root/model/")
+        assert isinstance(entry.size, int) and entry.size >= 0
+        assert entry.oid is None or entry.oid.startswith(("sha1:", "sha256:"))
+    for unread in snapshot.refused:
+        assert unread.path.isprintable() and unread.reason

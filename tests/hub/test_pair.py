@@ -1,7 +1,5 @@
 """Which two snapshots are compared when the user names two, one or none, and what that costs."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

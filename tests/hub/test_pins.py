@@ -1,7 +1,5 @@
 """The file of pins: what it holds, what differs from it, and how it is refused."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

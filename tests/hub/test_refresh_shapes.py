@@ -1,7 +1,5 @@
 """The tool that adds rows to the table model-shapes, against the loopback Hub and small copies of its sources."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

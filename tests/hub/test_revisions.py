@@ -1,7 +1,5 @@
 """Naming revisions: dates, beginnings of commits, and the state before the last change that matters."""
 
-from __future__ import annotations
-
 import pytest
 from loopback import Hub, Repo
 from small_models import access, transport
@@ -62,9 +60,6 @@ def test_a_short_beginning_of_a_commit_is_looked_for_in_the_history(hub, repo):
     assert open_snapshot("zai-org/tiny", wanted[:5], access(hub)).revision == wanted
 
 
-# --- the state before the last change that matters -------------------------------------------------------------------
-
-
 def test_the_old_one_is_the_state_before_code_config_or_weights_changed(hub, repo):
     pair = open_pair("zai-org/tiny", None, None, access(hub))
     assert pair.old.revision == repo.commits[3].id
@@ -98,9 +93,6 @@ def test_text_about_the_model_does_not_matter(hub, path, matters):
     for files, title in (({"a.py": "1"}, "first"), ({"a.py": "2"}, "code"), ({path: "x"}, "last")):
         repo.commit(files, title=title)
     assert f'before "{"last" if matters else "code"}"' in open_pair("zai-org/tiny", None, None, access(hub)).notes[0]
-
-
-# --- histories -------------------------------------------------------------------------------------------------------
 
 
 def test_histories_are_paged(hub):

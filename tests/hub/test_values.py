@@ -1,7 +1,5 @@
 """Values of weights over the Hub: ranges of changed files alone, within a budget, and said before."""
 
-from __future__ import annotations
-
 import json
 import struct
 

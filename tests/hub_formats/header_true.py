@@ -1,13 +1,10 @@
 """Model descriptions (fixtures/models) as shards and headers: real names and shapes, sizes without the bytes."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from copy import copy
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -156,13 +153,6 @@ class Repository:
             self.prefixes[name] = content
             oid = None if name in unhashed else "sha1:" + hashlib.sha1(content).hexdigest()
             self.files[name] = FileEntry(name, len(content), oid)
-
-    def with_other_weights(self, paths: Iterable[str]) -> Repository:
-        """The same repository with other bytes behind the headers of some of its files."""
-        other = copy(self)
-        other.read_paths, other.ranges = [], []
-        other.files = {**self.files, **{path: self.files[path]._replace(oid="sha256:" + "0" * 64) for path in paths}}
-        return other
 
     def read(self, path: str, limit: int) -> bytes | Unread:
         self.read_paths.append(path)

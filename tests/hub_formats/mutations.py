@@ -1,7 +1,5 @@
 """Headers that are nearly right: small real ones, changed at random places in ways that parsers disagree on."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

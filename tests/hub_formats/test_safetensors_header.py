@@ -1,7 +1,5 @@
 """The header reader agrees with the installed safetensors library, and says why it rejects what it rejects."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from typing import Any

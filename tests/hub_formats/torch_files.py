@@ -1,7 +1,5 @@
 """PyTorch checkpoints written without PyTorch: the opcodes that torch.save writes, for tensors that need no data."""
 
-from __future__ import annotations
-
 import io
 import math
 import struct

@@ -1,7 +1,5 @@
 """Places in remote code that reach beyond computing, and version gates."""
 
-from __future__ import annotations
-
 import pytest
 from comparing import outcome
 from rooms import comparer

@@ -1,7 +1,5 @@
 """Python files that are made to hurt whoever reads them: nothing runs, nothing hangs, nothing is called unchanged."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

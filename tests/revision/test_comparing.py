@@ -1,17 +1,25 @@
 """All comparers together: what one side cannot vouch for is never called unchanged."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-from comparing import outcome
+from comparing import judged_kinds, outcome
 from header_true import Repository
+from observing import shipped
 from rooms import comparer
 
 from envdoctor.facts import Records
 from envdoctor.matrix import Matrix
-from envdoctor.revision import AREAS, COMPARERS, Compared, Unread, change_facts, compare_snapshots, limited_to
+from envdoctor.revision import (
+    AREAS,
+    COMPARERS,
+    Compared,
+    Unread,
+    change_facts,
+    compare_snapshots,
+    effect_of,
+    limited_to,
+)
 
 
 def of(**files: Any) -> Repository:
@@ -38,7 +46,7 @@ def test_every_comparer_compares_an_area(matrix: Matrix) -> None:
 )
 def test_equal_files_are_not_read(name: str, file: str, equal: str) -> None:
     old, new = (Repository(texts={file: "{}"}) for _ in range(2))
-    assert outcome(comparer(name), old, new) == Compared(equal=(equal,))
+    assert outcome(comparer(name), old, new)._replace(facts={}) == Compared(equal=(equal,))
     assert old.read_paths == new.read_paths == []
 
 
@@ -66,3 +74,30 @@ def test_a_file_that_one_side_refuses_was_neither_added_nor_removed(matrix: Matr
     assert comparison.unread == [("a.dat", "it is a link that leads out of the folder")]
     (records,) = [fact.value for fact in change_facts(comparison, "test") if fact.key == "change"]
     assert isinstance(records, Records) and records.incomplete == "a.dat: it is a link that leads out of the folder"
+
+
+REGISTERED = next(spec for spec in shipped().registry if spec.key == "change").columns["kind"].values
+#: Code that changed and that no rule judges is told with its lines: "changed, not judged".
+SHOWN = {
+    *("attention-class-added", "call-keyword-changed", "default-changed", "definition-added", "definition-changed"),
+    *("definition-removed", "gradient-checkpointing-hook-removed", "import-added", "import-removed"),
+    *("signature-extended", "unparsable"),
+}
+
+
+@pytest.mark.parametrize("kind", [kind for kind in REGISTERED if kind not in SHOWN])
+def test_each_kind_is_judged_or_has_a_reason_to_be_left_alone(matrix: Matrix, kind: str) -> None:
+    judged = {area for area, known in judged_kinds() if known == kind}
+    assert judged or any(effect_of(area, kind, matrix) for area in AREAS)
+
+
+def test_no_row_excuses_a_kind_that_nobody_knows(matrix: Matrix) -> None:
+    rows: Any = matrix.rows("revision-kinds", "kind")
+    assert {kind for row in rows for kind in row["kinds"]} <= set(REGISTERED)
+    assert {area for row in rows for area in row["areas"]} <= set(AREAS)
+
+
+def test_a_kind_with_an_effect_has_no_excuse(matrix: Matrix) -> None:
+    assert effect_of("config", "rope-changed", matrix) is None
+    assert effect_of("code", "definition-changed", matrix) is None
+    assert "no loader acts on this key" in (effect_of("config", "noise", matrix) or {}).values()

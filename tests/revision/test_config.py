@@ -1,12 +1,10 @@
 """config.json by meaning: aliases, defaults, rotary settings, quantisation, hostile files."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
 import pytest
-from comparing import holds, only, outcome
+from comparing import holds, only, outcome, two_sided
 from header_true import Repository
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,18 +13,11 @@ from rooms import comparer
 from envdoctor.revision import Change, Compared, flatten
 
 config = comparer("config")
+compare, changed = two_sided("config", lambda side: {"config.json": side})
 
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 500000.0}
 QWEN = {"model_type": "qwen2", "use_sliding_window": False}
 FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
-
-
-def compare(old: Any, new: Any) -> Compared:
-    return outcome(config, {"config.json": old}, {"config.json": new})
-
-
-def changed(old: Any, new: Any, *expected: str) -> None:
-    holds(compare(old, new), *expected)
 
 
 def test_files_without_object_ids_are_read_and_compared() -> None:
@@ -117,7 +108,6 @@ CODE = {"c.py": "class C: ...", "m.py": "def f(config): return config.rope_ratio
         ({}, "rotary_percent", "rope-changed"),
         ({f"m{number}.py": "" for number in range(30)}, "rotary_percent", "rope-changed"),  # too many to look at
     ],
-    ids=["read by none", "read", "read by transformers", "no code", "too much code"],
 )
 def test_a_key_that_no_code_of_the_model_reads_has_no_effect(config_files: Any, key: str, kind: str) -> None:
     old, new = ({"config.json": {**OWN, key: value}, **config_files} for value in (1, 2))

@@ -1,7 +1,5 @@
 """generation_config.json, preprocessors, the licence, and files of no other area."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -87,9 +85,6 @@ def test_sizes_of_a_preprocessor_are_dotted() -> None:
     holds(outcome(preprocessor, *sides), "size-changed size.height")
 
 
-# --- the licence ------------------------------------------------------------------------------------------------------
-
-
 def readme(front: str) -> dict[str, str]:
     return {"README.md": f"---\n{front}\n---\n# Model\nlicense: not this one\n"}
 
@@ -137,9 +132,6 @@ def test_a_yaml_bomb_costs_nothing() -> None:
 )
 def test_what_cannot_be_read_is_unread(area: Any, old: Repository, new: Any, path: str) -> None:
     assert outcome(area, old, Repository(texts=new, broken={path: "cut"})).unread == ((path, "cut"),)
-
-
-# --- files of no other area -------------------------------------------------------------------------------------------
 
 
 def test_other_files_are_told_apart_by_their_object_ids() -> None:

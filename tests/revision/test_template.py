@@ -1,18 +1,13 @@
 """Chat templates are compared by what they render, wherever they lie, and cannot hurt the one who looks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-from comparing import holds, only, outcome
+from comparing import holds, only, two_sided
 from header_true import Repository
-from rooms import comparer
 
 from envdoctor.revision import Compared
 from envdoctor.revision.template.chat_template import render
-
-chat_template = comparer("chat_template")
 
 TOKENIZER, JINJA = "tokenizer_config.json", "chat_template.jinja"
 EQUAL = Compared(equal=("chat templates",))
@@ -28,17 +23,10 @@ MARKED = "{% for m in messages %}{{ m['role'] }}: {% generation %}{{ m['content'
 EACH = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }};{% endfor %}"
 
 
-def compare(old: Any, new: Any) -> Compared:
-    """Compare two texts or lists of tokenizer_config.json, two tables of files, or two snapshots."""
-    sides = ({TOKENIZER: {"chat_template": side}} if isinstance(side, (str, list)) else side for side in (old, new))
-    return outcome(chat_template, *sides)
-
-
-def changed(old: Any, new: Any, *expected: str) -> None:
-    holds(compare(old, new), *expected)
-
-
-# --- what is rendered -------------------------------------------------------------------------------------------------
+#: Two texts or lists of tokenizer_config.json, two tables of files, or two snapshots.
+compare, changed = two_sided(
+    "chat_template", lambda side: {TOKENIZER: {"chat_template": side}} if isinstance(side, (str, list)) else side
+)
 
 
 def test_a_blank_that_went_is_shown() -> None:
@@ -62,10 +50,6 @@ def test_a_blank_that_went_is_shown() -> None:
         (MARKED, MARKED.replace("{% endgeneration %};", ";{% endgeneration %}"), "generation-marks-changed"),
         (MARKED, MARKED.replace("m['role']", "m.role"), "text-changed-rendering-equal"),
     ],
-    ids=[
-        *("tools", "system prompt", "far behind", "time of day", "other text"),
-        *("marks came", "marks went", "other parts marked", "marks stayed"),
-    ],
 )
 def test_what_changed_is_told_by_what_is_rendered(old: str, new: str, expected: str) -> None:
     assert only(compare(old, new)).kind.startswith(expected)
@@ -85,9 +69,6 @@ def test_a_difference_deep_in_a_long_text_is_shown_with_its_surroundings() -> No
     assert change.before is not None and change.after is not None
     assert "one" in change.before and "two" in change.after
     assert len(change.before) < 200 and change.before.startswith("...") and change.before.endswith("...")
-
-
-# --- where templates lie ----------------------------------------------------------------------------------------------
 
 
 def test_what_lies_beside_an_equal_template_does_not_matter() -> None:
@@ -122,9 +103,6 @@ def test_special_tokens_are_those_of_the_repository() -> None:
     tokens = {"bos_token": {"content": "<s>"}, "eos_token": "</s>"}
     old, new = ({TOKENIZER: {**tokens, "chat_template": f"{{{{ bos_token }}}}{letter}"}} for letter in "AB")
     assert only(compare(old, new)).before == '"<s>A"'
-
-
-# --- hostile templates ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,28 +1,17 @@
 """Tokenizer files: tokens and their ids, roles, settings, vocabulary, merges; nothing unread is called equal."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
-from comparing import holds, only, outcome
+from comparing import holds, only, two_sided
 from header_true import Repository
-from rooms import comparer
 
 from envdoctor.revision import Change, Compared
 
-tokenizer_files = comparer("tokenizer_files")
+compare, changed = two_sided("tokenizer_files")
 
 CONFIG, FILE, ADDED, MAP = "tokenizer_config.json", "tokenizer.json", "added_tokens.json", "special_tokens_map.json"
 EQUAL = Compared(equal=("tokenizer",))
-
-
-def compare(old: Any, new: Any) -> Compared:
-    return outcome(tokenizer_files, old, new)
-
-
-def changed(old: Any, new: Any, *expected: str) -> None:
-    holds(compare(old, new), *expected)
 
 
 def token(content: str, **flags: bool) -> dict[str, Any]:
@@ -31,9 +20,6 @@ def token(content: str, **flags: bool) -> dict[str, Any]:
 
 def decoder(**tokens: dict[str, Any]) -> dict[str, Any]:
     return {CONFIG: {"added_tokens_decoder": {number[1:]: entry for number, entry in tokens.items()}}}
-
-
-# --- tokens and roles -------------------------------------------------------------------------------------------------
 
 
 def test_tokens_are_compared_by_their_ids() -> None:
@@ -51,11 +37,7 @@ def test_a_token_that_changed_its_file_did_not_change() -> None:
     changed({CONFIG: {}, ADDED: {"<x>": 5}}, decoder(_5={"content": "<x>"}), f"tokenizer-file-removed {ADDED}")
 
 
-@pytest.mark.parametrize(
-    ("same", "number", "why"),
-    [({ADDED: {"<x>": 5}}, "_5", ADDED), ({}, "_0", "vocabulary")],
-    ids=["an unread file", "a vocabulary"],
-)
+@pytest.mark.parametrize(("same", "number", "why"), [({ADDED: {"<x>": 5}}, "_5", ADDED), ({}, "_0", "vocabulary")])
 def test_a_token_that_something_unread_may_hold_is_only_listed(same: Any, number: str, why: str) -> None:
     change = only(compare({CONFIG: {}, **same}, {**decoder(**{number: token("<x>")}), **same}))
     assert change.kind == "special-token-listed"
@@ -112,7 +94,6 @@ def test_texts_with_line_ends_and_zeros_are_told_apart() -> None:
             "image: <a> -> <b>; video: <b> -> <a>",
         ),
     ],
-    ids=["order", "flags", "names", "swapped"],
 )
 def test_extra_tokens_have_names_flags_and_an_order(before: Any, after: Any, expected: str, detail: str | None) -> None:
     compared = compare({CONFIG: {"extra_special_tokens": before}}, {CONFIG: {"extra_special_tokens": after}})
@@ -143,9 +124,6 @@ def test_the_first_files_of_a_tokenizer_change_nothing_that_was_there() -> None:
     changed(code, {**code, CONFIG: {"eos_token": "</s>"}}, added, "special-role-listed eos_token: None -> </s>")
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("key", "before", "after", "kind"),
     [
@@ -170,9 +148,6 @@ def test_a_key_has_the_kind_of_its_group(key: str, before: Any, after: Any, kind
 def test_no_limit_has_two_spellings_and_the_chat_template_is_another_area() -> None:
     assert compare({CONFIG: {"model_max_length": 10**30}}, {CONFIG: {}}) == EQUAL
     assert compare({CONFIG: {"chat_template": "a"}}, {CONFIG: {"chat_template": "b"}}) == EQUAL
-
-
-# --- vocabulary and merges --------------------------------------------------------------------------------------------
 
 
 def bpe(**changes: Any) -> dict[str, Any]:

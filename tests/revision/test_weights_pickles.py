@@ -1,7 +1,5 @@
 """Pickles that came, safetensors that went, and what new pickles would import."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """Values of weights: read only when asked for, in pieces, and measured as torch measures them."""
 
-from __future__ import annotations
-
 import json
 import math
 import struct
@@ -17,7 +15,7 @@ from observing import shipped
 from rooms import comparer
 from torch_files import state_pickle, zip_checkpoint
 
-from envdoctor.revision import Change, Clock, Compared, Revisions, Values, compare_snapshots, open_folder
+from envdoctor.revision import Change, Clock, Compared, Revisions, compare_snapshots, open_folder
 
 tensors = comparer("tensors")
 
@@ -61,7 +59,7 @@ def compare(tmp_path: Path, request: Any, monkeypatch: Any) -> Any:
         sides = [written(tmp_path / name, held) for name, held in (("old", old), ("new", new))]
         said: list[str] = []
         revisions = Revisions(*sides, shipped(), Clock(), ("model.safetensors",))
-        return tensors.compare(revisions._replace(values=Values(budget, said.append))), said
+        return tensors.compare(revisions._replace(values=budget, progress=said.append)), said
 
     return run
 
@@ -136,7 +134,7 @@ def test_numbers_that_became_none_are_an_error(compare: Any) -> None:
 
 def test_a_pickle_is_not_loaded_for_its_values(tmp_path: Path) -> None:
     old, new = (Repository(texts={"pytorch_model.bin": state(length)}) for length in (1, 2))
-    asked = Revisions(old, new, shipped(), Clock(), ("pytorch_model.bin",), Values(0, lambda text: None))
+    asked = Revisions(old, new, shipped(), Clock(), ("pytorch_model.bin",), 0)
     (part,) = tensors.compare(asked).unread
     assert part.reason == "its values were not compared: it is a pickle, which is never loaded"
 

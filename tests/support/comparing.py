@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import zip_longest
 from types import ModuleType
@@ -10,10 +10,11 @@ from typing import Any
 
 from header_true import Repository
 from observing import shipped
+from rooms import comparer
 
 from envdoctor.revision import AREAS, Change, Clock, Compared, Revisions, effect_of, files_of
 
-__all__ = ["holds", "judged_kinds", "only", "outcome"]
+__all__ = ["holds", "judged_kinds", "only", "outcome", "two_sided"]
 
 
 def outcome(comparer: ModuleType | Any, old: Any, new: Any, clock: Clock | None = None) -> Compared:
@@ -27,6 +28,15 @@ def outcome(comparer: ModuleType | Any, old: Any, new: Any, clock: Clock | None 
     kinds = {(change.area, change.kind) for change in (*compared.changes, *compared.listing) if change.area != "code"}
     assert {kind for kind in kinds - judged_kinds() if effect_of(*kind, shipped()) is None} == set()
     return compared
+
+
+def two_sided(name: str, wrap: Callable[[Any], Any] = lambda side: side) -> tuple[Callable[..., Compared], Any]:
+    """What compares two sides with that comparer, and what holds that the changes are these; ``wrap`` makes a side."""
+
+    def compare(old: Any, new: Any) -> Compared:
+        return outcome(comparer(name), wrap(old), wrap(new))
+
+    return compare, lambda old, new, *expected: holds(compare(old, new), *expected)
 
 
 @cache

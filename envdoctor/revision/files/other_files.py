@@ -1,12 +1,8 @@
-"""The licence, and files that belong to no other area: which came, went or changed.
+"""The licence, and files that belong to no other area: which came, went or changed. They are not read unless nothing
+else can tell.
 
-Kinds of changes of other files (``symbol`` is the path): ``file-added``, ``file-removed``, ``file-changed``;
-``file-read-by-code`` where the repository's Python files name it; and for pictures, notebooks, text and .gitattributes
-``documentation-changed`` (added and removed ones too). They are not read unless nothing else can tell.
-
-Kinds of changes of the licence: ``licence-field-changed``, ``licence-field-added``, ``licence-field-removed``
-(``symbol`` is the field of README.md, ``license``), ``licence-text-changed``, ``licence-text-added``,
-``licence-text-removed`` (``symbol`` is the file).
+``file-read-by-code``: the repository's Python files name it. ``documentation-changed``: pictures, notebooks, text and
+.gitattributes, added and removed ones too. ``licence-field-…``: symbol is the field of README.md, ``license``.
 """
 
 import posixpath
@@ -40,22 +36,19 @@ def compare(revisions: Revisions) -> Compared:
 
 def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
     code: str | Unread | None = ""  # read once, and only where it matters
-    for path in revisions.files:
+    for path in revisions.changed():
         state = revisions.state(path)
-        if state == "unknown":
-            pair = revisions.read(path, _LIMIT)
-            if isinstance(pair, Unread):
-                yield pair
-                continue
-            state = "same" if pair[0] == pair[1] else "changed"
-        if state != "same":
+        pair = revisions.read(path, _LIMIT) if state == "unknown" else None
+        if isinstance(pair, Unread):
+            yield pair
+        elif pair is None or pair[0] != pair[1]:
             about = path.lower().endswith(_DOCUMENTATION)
             if code == "" and not about:
                 code = revisions.code() or None
                 if isinstance(code, Unread):
                     yield code
             named = type(code) is str and posixpath.basename(path) in code
-            kind = "file-read-by-code" if named else f"file-{state}"
+            kind = "file-read-by-code" if named else f"file-{'changed' if pair else state}"
             yield Change("files", "documentation-changed" if about else kind, path, path, *revisions.sizes(path))
 
 

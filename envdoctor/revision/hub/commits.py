@@ -9,7 +9,15 @@ from itertools import pairwise
 from typing import NamedTuple
 from urllib.parse import quote
 
-from envdoctor.revision.hub.online import Access, HubSnapshot, ask_for_snapshot, listing_refused, open_hub, pages
+from envdoctor.revision.hub.online import (
+    COMMIT,
+    Access,
+    HubSnapshot,
+    ask_for_snapshot,
+    listing_refused,
+    open_hub,
+    pages,
+)
 from envdoctor.revision.hub.snapshot import SnapshotError, Unread
 from envdoctor.revision.hub.transport import Transport
 from envdoctor.revision.hub.transport_error import TransportError
@@ -17,7 +25,6 @@ from envdoctor.system.message import Message, joined, said_by
 
 #: The Hub gives 50 a request; the longest histories of known models have some hundred.
 MOST_COMMITS = 5000
-_ID = re.compile(r"[0-9a-f]{40}\Z")
 _PREFIX = re.compile(r"[0-9a-f]{4,39}\Z")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:T[\d:.+Z-]{5,25})?\Z")
 #: Dates in other forms: of the day or the month first, of the year first, without anything in between.
@@ -51,7 +58,7 @@ def commits(transport: Transport, repo: str, revision: str, most: int = MOST_COM
             return
         for item in page[: most - given]:
             match item:
-                case {"id": str(name)} if _ID.match(name):
+                case {"id": str(name)} if COMMIT.match(name):
                     title, date = (text if isinstance(text := item.get(key), str) else "" for key in ("title", "date"))
                     yield Commit(name, title[:500], _moment(date) if len(date) <= 40 else None)
                 case _:
@@ -63,9 +70,7 @@ def commits_between(
     transport: Transport, repo: str, old: str | None, new: str, most: int = 1000
 ) -> tuple[list[Commit], bool]:
     """Return the commits from ``new`` back to the one after ``old``, newest first, and whether ``old`` is an ancestor.
-
-    Raises :class:`SnapshotError`.
-    """
+    Raises :class:`SnapshotError`."""
     found: list[Commit] = []
     for commit in commits(transport, repo, new, most):
         if commit.id == old:
@@ -83,10 +88,8 @@ class Step(NamedTuple):
 
 def steps(newer: HubSnapshot, until: str | None, most: int) -> tuple[list[Step], str | None]:
     """Return the commits from a snapshot back to the one after ``until``, and where the list goes on after ``most``.
-
     One request lists the files of a commit, side by side; all lists together have at most 48 MiB. Raises
-    :class:`SnapshotError`.
-    """
+    :class:`SnapshotError`."""
     access, repo = newer.access, str(newer.repo)
     found, related = commits_between(access.hub, repo, until, str(newer.revision), most + 1)
     ids = [commit.id for commit in found] + ([until] if until and related else [])
@@ -94,18 +97,16 @@ def steps(newer: HubSnapshot, until: str | None, most: int) -> tuple[list[Step],
     sides: list[HubSnapshot | TransportError | None] = [newer, *access.hub.side_by_side(calls)]
     more = len(found) > most
     pairs = pairwise(sides if related or more else [*sides, None])
-    given = [Step(commit, _changed(before, after)) for commit, (after, before) in zip(found, pairs, strict=False)]
+    given = [Step(commit, _changed(*pair)) for commit, pair in zip(found, pairs, strict=False)]
     return given, ids[-1] if more else None
 
 
-def _changed(
-    before: HubSnapshot | TransportError | None, after: HubSnapshot | TransportError | None
-) -> list[str] | Unread:
+def _changed(*sides: HubSnapshot | TransportError | None) -> list[str] | Unread:
     """Return the files that differ; none for the first commit."""
-    for side in (after, before):
+    for side in sides:
         if isinstance(side, TransportError):
             return Unread("", said_by(side))
-    old, new = (getattr(side, "files", {}) for side in (before, after))
+    new, old = (getattr(side, "files", {}) for side in sides)
     return [path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path)]
 
 
@@ -119,13 +120,10 @@ def _moment(text: str) -> datetime | None:
 
 
 def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapshot:
-    """Return the snapshot of a revision as a user writes it.
-
-    None and the empty text mean ``main``; ``@2024-01-31`` (or with a time, ``@2024-01-31T08:00``, in UTC) the last
-    commit on main at or before it, and so does the date without ``@`` unless a branch or a tag is called so; any other
-    text may begin with ``@`` too. A beginning of a commit (4 digits or more) that the Hub does not know is looked for
-    in the history of main. Raises :class:`SnapshotError`.
-    """
+    """Return the snapshot of a revision as a user writes it. None and the empty text mean ``main``; ``@2024-01-31`` (or
+    with a time, ``@2024-01-31T08:00``, in UTC) the last commit on main at or before it, and so does the date without
+    ``@`` unless a branch or a tag is called so; any other text may begin with ``@`` too. A beginning of a commit (4
+    digits or more) that the Hub does not know is looked for in the history of main. Raises :class:`SnapshotError`."""
     text = (revision or "main").removeprefix("@")
     when = date_of(text)
     if when is not None and ((revision or "").startswith("@") or ":" in text):
@@ -135,28 +133,28 @@ def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapsho
     except SnapshotError as error:
         if error.kind != "revision-not-found":
             raise
+        begun: list[str] = []
         if when is not None:
-            commit: str | None = _commit_at(access.hub, repo, when, text)
-        else:
-            commit = _commit_that_begins(access.hub, repo, text) if _PREFIX.match(text) else None
-        if commit is None:
+            begun = [_commit_at(access.hub, repo, when, text)]
+        elif _PREFIX.match(text):
+            begun = [one.id for one in commits(access.hub, repo, "main", 1000) if one.id.startswith(text)]
+        if len(begun) > 1:
+            problem = "{} commits of {} begin with {}: give more of it"
+            raise SnapshotError(problem, len(begun), repo, text, kind="revision-not-found") from None
+        if not begun:
             raise (_written_otherwise(text) or error) from None
-        return open_hub(repo, commit, access)
+        return open_hub(repo, begun[0], access)
 
 
 def _written_otherwise(text: str) -> SnapshotError | None:
     """Return the error for a date in another form than ours, with the right form; None for other texts."""
     match = next(filter(None, (re.match(form, text) for form in _OTHER_DATES)), None)
-    if match is None:
-        return None
-    one, two, three = map(int, match.groups())
-    orders = [(one, two, three)] if len(match[1]) == 4 else [(three, two, one), (three, one, two)]
+    one, two, three = map(int, match.groups()) if match else (0, 0, 0)
+    orders = [(one, two, three)] if match and len(match[1]) == 4 else [(three, two, one), (three, one, two)]
     days = [f"{year:04}-{month:02}-{day:02}" for year, month, day in orders]
     right = [day for day in dict.fromkeys(days) if _moment(day)]
-    if not right:
-        return None
     problem = "{} is neither a revision nor a date in the right form: write {}"
-    return SnapshotError(problem, text, joined(right, " or "), kind="usage")
+    return SnapshotError(problem, text, joined(right, " or "), kind="usage") if right else None
 
 
 def date_of(text: str) -> datetime | None:
@@ -178,11 +176,3 @@ def _commit_at(transport: Transport, repo: str, when: datetime, text: str) -> st
     if seen == MOST_COMMITS:
         first = Message("; of its history the last {} commits were looked at", f"{seen:,}")
     raise SnapshotError("{} has no commit on main at or before {}{}", repo, text, first, kind="revision-not-found")
-
-
-def _commit_that_begins(transport: Transport, repo: str, text: str) -> str | None:
-    found = [commit.id for commit in commits(transport, repo, "main", 1000) if commit.id.startswith(text)]
-    if len(found) > 1:
-        problem = "{} commits of {} begin with {}: give more of it"
-        raise SnapshotError(problem, len(found), repo, text, kind="revision-not-found")
-    return found[0] if found else None

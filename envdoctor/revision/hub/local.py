@@ -12,10 +12,10 @@ import os
 import re
 import stat
 import threading
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from envdoctor.observe.model.reading.hub_cache import CachedCommit
 from envdoctor.observe.model.reading.names import printable
@@ -37,16 +37,15 @@ from envdoctor.revision.hub.transport_error import Again, TransportError
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message
 
-# Reading ranges of remote files, and the safetensors headers of many: few requests, few bytes, side by side.
-#
-# A range is taken only when the server says exactly what it sends.
+# Reading ranges of remote files, and the safetensors headers of many: few requests, few bytes, side by side. A range is
+# taken only when the server says exactly what it sends.
 #
 # Three files are sampled with a small first range; the others are asked for as much as the largest header seen, and a
 # hundredth more. Only a header that is longer costs a second request, for exactly the rest. Headers of one model's
 # shards are alike: of DeepSeek-V3's 163, half have 73,408 bytes, and none is more than 1 % longer.
 
 #: From a server that ignores Range, nothing beyond the first MB of a file is read: the rest of a shard is gigabytes.
-WITHOUT_RANGES = 1_000_000
+_WITHOUT_RANGES = 1_000_000
 _CONTENT_RANGE = re.compile(r"bytes\s+(\d{1,18})-(\d{1,18})/(\d{1,18}|\*)\Z", re.IGNORECASE)
 _FEW = 32 << 10  # the first range where three files or fewer are read
 _SAMPLE = 8 << 10
@@ -65,7 +64,24 @@ class RemoteFile:
 
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly ``length`` bytes. Raises :class:`TransportError`."""
-        return self._transport.persist(lambda: self._once(offset, length)) if length else b""
+
+        def once() -> bytes:
+            start, self._place = self._place or self._url, None
+            try:
+                with self._transport.open(start, range=f"bytes={offset}-{offset + length - 1}") as reply:
+                    if reply.status == 416:
+                        raise TransportError("the server has a smaller file than its list says", kind="protocol")
+                    self._transport.expect(reply, (200, 206))
+                    data = self._from(reply, offset, length)
+                    if reply.place != self._url:
+                        self._place = reply.place  # signed for some minutes: the next range needs no redirect
+                    return data
+            except TransportError as error:
+                if start != self._url and error.kind == "refused":
+                    raise Again("the signed address has run out", kind="network") from None
+                raise
+
+        return self._transport.persist(once) if length else b""
 
     def header(self, guess: int, room: "_Room") -> bytes:
         """Return the header; the first request asks for ``guess`` bytes. Raises :class:`TransportError`."""
@@ -78,24 +94,7 @@ class RemoteFile:
             raise TransportError(problem, kind="limit")
         return data[:length] if length <= len(data) else data + self.read(len(data), length - len(data))
 
-    def _once(self, offset: int, length: int) -> bytes:
-        wanted = f"bytes={offset}-{offset + length - 1}"
-        start, self._place = self._place or self._url, None
-        try:
-            with self._transport.open(start, range=wanted) as (reply, place):
-                if reply.status == 416:
-                    raise TransportError("the server has a smaller file than its list says", kind="protocol")
-                self._transport.expect(reply, place, (200, 206))
-                data = self._from(reply, place, offset, length)
-                if place != self._url:
-                    self._place = place  # signed for some minutes: the next range needs no redirect
-                return data
-        except TransportError as error:
-            if start != self._url and error.kind == "refused":
-                raise Again("the signed address has run out", kind="network") from None
-            raise
-
-    def _from(self, reply: Reply, place: str, offset: int, length: int) -> bytes:
+    def _from(self, reply: Reply, offset: int, length: int) -> bytes:
         if reply.headers.get("content-encoding", "identity") != "identity":
             raise TransportError("the server compresses ranges", kind="protocol")
         end, before = offset + length, 0
@@ -103,22 +102,21 @@ class RemoteFile:
             before = offset
             if is_web_page(reply.headers, b"") and not self._url.endswith((".html", ".htm")):
                 raise TransportError("the server answered with a web page where the file should be", kind="protocol")
-            if end > WITHOUT_RANGES:
+            if end > _WITHOUT_RANGES:
                 text = "the server ignores ranges, and {} bytes would have to be read (at most {} are)"
-                raise TransportError(text, f"{end:,}", f"{WITHOUT_RANGES:,}", kind="protocol")
+                raise TransportError(text, f"{end:,}", f"{_WITHOUT_RANGES:,}", kind="protocol")
         else:
             match = _CONTENT_RANGE.match(reply.headers.get("content-range", "").strip())
             if match is None:
                 raise Again("the server does not say which range it sent (no valid Content-Range)")
             if match[3] not in ("*", str(self.size)):
-                raise Again(
-                    "the server has a file of {} bytes, its list says {}", f"{int(match[3]):,}", f"{self.size:,}"
-                )
+                text = "the server has a file of {} bytes, its list says {}"
+                raise Again(text, f"{int(match[3]):,}", f"{self.size:,}")
             first, last = int(match[1]), int(match[2])
             if (first, last) != (offset, end - 1):
                 asked = f"{offset:,}-{end - 1:,}"
                 raise Again("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", asked)
-        data = self._transport.body(reply, place, before + length)[before : before + length]
+        data = self._transport.body(reply, before + length)[before : before + length]
         if len(data) < length:
             text = "the connection broke off after {} of {} bytes"
             raise Again(text, f"{len(data):,}", f"{length:,}", kind="network")
@@ -126,10 +124,8 @@ class RemoteFile:
 
 
 class _Room:
-    """How many bytes of headers may be read: ``largest`` of one file, 256 MiB of all.
-
-    The largest models have about 12 MB in all; without an end, 163 hostile files would ask for 16 GB of memory.
-    """
+    """How many bytes of headers may be read: ``largest`` of one file, 256 MiB of all. The largest models have about 12
+    MB in all; without an end, 163 hostile files would ask for 16 GB of memory."""
 
     def __init__(self, largest: int) -> None:
         self._largest = largest
@@ -139,9 +135,8 @@ class _Room:
     def take(self, length: int) -> Message | None:
         """Set bytes of one file aside; why not, as a clause, when there are too many."""
         if length - 8 > self._largest:
-            return Message(
-                "its header has {} bytes; at most {} are read (--max-header)", f"{length - 8:,}", f"{self._largest:,}"
-            )
+            text = "its header has {} bytes; at most {} are read (--max-header)"
+            return Message(text, f"{length - 8:,}", f"{self._largest:,}")
         with self._lock:
             if length > self._left:
                 return Message("the headers before it have more than {} MiB already", _ALL_HEADERS >> 20)
@@ -158,12 +153,10 @@ def _announced(first: bytes, size: int) -> int | None:
 def read_headers(
     transport: Transport, repo: str, files: Sequence[RemoteFile], largest: int
 ) -> list[bytes | TransportError]:
-    """Return for each file its first 8 bytes and the JSON that they announce, or why not.
-
-    Where the 8 bytes announce more than the file or the format has, they come back alone, for the reader of headers to
-    name. A file of fewer than 8 bytes comes back whole. A header of more than ``largest`` bytes is not read, nor are
-    headers of more than 256 MiB in all. What was learned of the sizes is kept for the next revision of ``repo``.
-    """
+    """Return for each file its first 8 bytes and the JSON that they announce, or why not. Where the 8 bytes announce
+    more than the file or the format has, they come back alone, for the reader of headers to name. A file of fewer than
+    8 bytes comes back whole. A header of more than ``largest`` bytes is not read, nor are headers of more than 256 MiB
+    in all. What was learned of the sizes is kept for the next revision of ``repo``."""
     room, sizes = _Room(largest), transport.header_sizes
     found: dict[int, bytes | TransportError] = {}
 
@@ -189,14 +182,13 @@ _TREE_LIMIT = 64 << 20
 #: The index of DeepSeek-V3 has 9 MB; a repository has one, or one for each format.
 _INDEX_LIMIT = 32 << 20
 _MOST_INDEXES = 4
+Result = TypeVar("Result")
 
 
 @dataclass
 class LocalSnapshot(Snapshot):
-    """Where each of the files lies is in ``places``; of a file that has none ``absent`` says why.
-
-    ``largest_header`` bounds each header in bytes. Each file is opened when it is read, and only as a regular file.
-    """
+    """Where each of the files lies is in ``places``; of a file that has none ``absent`` says why. ``largest_header``
+    bounds each header in bytes. Each file is opened when it is read, and only as a regular file."""
 
     asked: str
     label: str
@@ -205,10 +197,6 @@ class LocalSnapshot(Snapshot):
     refused: tuple[Unread, ...]
     largest_header: int
     absent: Message
-    repo: str | None = None
-    revision: str | None = None
-    complete: bool = True
-    lacking: Message | None = None
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         """Return the headers, one file after the other: a disk is not faster side by side."""
@@ -244,13 +232,11 @@ _Found = tuple[str, str, int | None]
 def open_folder(
     folder: str, shown: str | None = None, *, largest_header: int = LARGEST_HEADER, hasher: Hasher | None = None
 ) -> LocalSnapshot:
-    """Return the snapshot of a directory; ``shown`` is how the user wrote it. Raises :class:`SnapshotError`.
-
-    It has no revision: what lies there may be of no commit. Object ids are those of the content; notes and names inside
-    the folder prove nothing. Links that lead out of it, and what is no regular file, are refused. A file that is the
-    text of an LFS pointer has the oid and the size that it points to (git-lfs fetches by it, and checks what it gets),
-    and cannot be read.
-    """
+    """Return the snapshot of a directory; ``shown`` is how the user wrote it. Raises :class:`SnapshotError`. It has no
+    revision: what lies there may be of no commit. Object ids are those of the content; notes and names inside the
+    folder prove nothing. Links that lead out of it, and what is no regular file, are refused. A file that is the text
+    of an LFS pointer has the oid and the size that it points to (git-lfs fetches by it, and checks what it gets), and
+    cannot be read."""
     label = shown or folder
     if not os.path.isdir(folder):
         raise SnapshotError("{} is no folder", label, kind="usage")
@@ -278,9 +264,7 @@ def open_folder(
 
 def _walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> Iterator[_Found | Unread]:
     """Yield the regular files below a folder; what is none, has a bad name or leads out of ``within`` is unread.
-
-    ``within`` is a path without links, ``called`` its name for people. Folders of a name in ``aside`` are left out.
-    """
+    ``within`` is a path without links, ``called`` its name for people. Folders of a name in ``aside`` are left out."""
     closed: list[OSError] = []
     for base, folders, names in os.walk(folder, onerror=closed.append):
         below = os.path.relpath(base, folder).replace(os.sep, "/") + "/" if base != folder else ""
@@ -320,12 +304,10 @@ def _file(place: str, path: str, within: str, called: str) -> _Found | Unread:
 
 
 def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: Hasher, own: bool) -> LocalSnapshot:
-    """Return the snapshot of a commit of the cache; ``asked`` is the name that the user gave.
-
-    It is not ``complete`` where only what was downloaded is known, and not all files of the commit. Files are hashed,
-    and refused when their content is not what their name says; of those that ``hasher`` leaves alone the name counts
-    where the cache is the user's ``own``. A folder that only looks like a cache proves nothing by its names.
-    """
+    """Return the snapshot of a commit of the cache; ``asked`` is the name that the user gave. It is not ``complete``
+    where only what was downloaded is known, and not all files of the commit. Files are hashed, and refused when their
+    content is not what their name says; of those that ``hasher`` leaves alone the name counts where the cache is the
+    user's ``own``. A folder that only looks like a cache proves nothing by its names."""
     repo = os.path.dirname(os.path.dirname(cached.folder))
     listed = _listed(os.path.join(repo, "trees", cached.commit + ".json")) if own else None
     files = dict(listed or {})
@@ -354,50 +336,45 @@ def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: H
     lacking = _lacking(files, places)
     if lacking is not None and listed is None:
         refused.append(Unread(Message("weights"), lacking))
-    return LocalSnapshot(
-        asked=asked,
-        label=Message("{} @ {} (cache)", cached.repo, cached.commit[:7]),
-        files=files,
-        places=places,
-        refused=tuple(refused),
-        largest_header=largest_header,
-        absent=Message("it was never downloaded to this machine"),
-        repo=cached.repo,
-        revision=cached.commit,
-        complete=listed is not None,
-        lacking=lacking,
-    )
+    label = Message("{} @ {} (cache)", cached.repo, cached.commit[:7])
+    about = asked, label, files, places, tuple(refused), largest_header
+    held = LocalSnapshot(*about, Message("it was never downloaded to this machine"))
+    held.repo, held.revision, held.complete, held.lacking = cached.repo, cached.commit, listed is not None, lacking
+    return held
 
 
 def _lacking(files: Mapping[str, FileEntry], places: Mapping[str, str]) -> Message | None:
     """Return a clause that says which weights the cache lacks by the list of files and the shards' index, or all."""
-    named = {path: None for path in files if path not in places and path.lower().endswith(WEIGHTS)}
+
+    def shards(folder: str, data: Any) -> set[str]:
+        return {folder + name for name in data["weight_map"].values()}
+
+    named = {path for path in files if path not in places and path.lower().endswith(WEIGHTS)}
     for path in [path for path in places if path.endswith(".index.json")][:_MOST_INDEXES]:
-        named |= dict.fromkeys(shard for shard in _shards(path, places[path]) if shard not in places)
+        taken = _taken_from(places[path], _INDEX_LIMIT, partial(shards, path[: path.rfind("/") + 1]))
+        named |= (taken or set()) - places.keys()
     if named:
         return Message("{} of its weight files are not in the local cache ({}, …)", len(named), printable(min(named)))
     held = any(path.lower().endswith(WEIGHTS) for path in places)
     return None if held else Message("no weights of it are in the local cache")
 
 
-def _shards(index: str, place: str) -> list[str]:
-    """Return the files that the index of a sharded model names; none if it cannot be read."""
-    folder = index[: index.rfind("/") + 1]
+def _taken_from(place: str, limit: int, take: Callable[[Any], Result]) -> Result | None:
+    """Return what a function takes of a JSON file; None if the file cannot be read or has another form."""
     try:
-        names = json.loads(Files().whole(place, _INDEX_LIMIT))["weight_map"].values()
-        return [folder + name for name in dict.fromkeys(names)]
+        return take(json.loads(Files().whole(place, limit)))
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError):
-        return []
+        return None
 
 
 def _listed(place: str) -> dict[str, FileEntry] | None:
     """Return the files of a commit by the list that huggingface_hub keeps (format 1); None without a valid list."""
-    try:
-        data = json.loads(Files().whole(place, _TREE_LIMIT).decode("utf-8"))
-        items = [_item(path, item) for path, item in data["files"].items()] if data["format_version"] == 1 else [None]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, MemoryError):
-        return None
-    files, refused = check_items(items)
+
+    def take(data: Any) -> list[Any]:
+        return [_item(path, item) for path, item in data["files"].items()] if data["format_version"] == 1 else [None]
+
+    items = _taken_from(place, _TREE_LIMIT, take)
+    files, refused = check_items([None] if items is None else items)
     return None if refused or any(entry.oid is None for entry in files.values()) else files
 
 

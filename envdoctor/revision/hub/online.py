@@ -32,19 +32,17 @@ _LOGIN = Message("log in (hf auth login) or set HF_TOKEN")
 _LISTING_LIMIT = 48 << 20
 _PAGE_LIMIT = 8 << 20
 _NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next"?')
-_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _NAME = re.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?\Z", re.ASCII)
 Result = TypeVar("Result")
 
 
 @dataclass
 class Access:
-    """Nothing is asked, and huggingface_hub not imported, before :attr:`hub` is needed.
-
-    ``offline`` takes the local cache in the Hub's place. ``aliases`` maps organisations to their present names, for the
-    cache's old ones. ``timeout`` in seconds bounds everything that is asked of the Hub, ``largest_header`` in bytes
-    each safetensors header. ``hash`` reads large files of this machine to the end. ``notice`` is told of long waits.
-    """
+    """Nothing is asked, and huggingface_hub not imported, before :attr:`hub` is needed. ``offline`` takes the local
+    cache in the Hub's place. ``aliases`` maps organisations to their present names, for the cache's old ones.
+    ``timeout`` in seconds bounds everything that is asked of the Hub, ``largest_header`` in bytes each safetensors
+    header. ``hash`` reads large files of this machine to the end. ``notice`` is told of long waits."""
 
     cwd: str
     environ: Mapping[str, str]
@@ -87,10 +85,7 @@ class Access:
         return self.transport.received if self.transport else 0
 
     def cached(self, repo: str, moved: str | None = None) -> list[CachedCommit]:
-        """Return a repository's commits in the local cache, under all names of its vendor and of its present one.
-
-        Those that a reference points to come first (``main`` before others), then the last used.
-        """
+        """Return the commits of a repository in the cache under all its names: main, other references, last used."""
         names = [*spellings(repo, self.aliases), *(spellings(moved, self.aliases) if moved else ())]
         repos = cached_repos(dict.fromkeys(names), cache_folder(self.cwd, self.environ))
         commits = [commit for held in repos for commit in held.commits]
@@ -140,10 +135,8 @@ def _gate(repo: str, transport: Transport) -> Message:
 
 def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -> "HubSnapshot":
     """Return the snapshot by the list of a revision: one request, one more a page where the server's list has no oids.
-
     Where ``share`` lists are asked for at once, each may have its part of 48 MiB. It is made in one of the transport's
-    threads. Raises :class:`TransportError`.
-    """
+    threads. Raises :class:`TransportError`."""
     transport = access.hub
     known = transport.moved.get(repo, repo)
     url = f"{transport.endpoint}/api/models/{known}/revision/{quote(revision, safe='')}?blobs=true"
@@ -155,35 +148,27 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
     if present != repo:
         transport.moved[repo] = present
     commit = data.get("sha")
-    if not isinstance(commit, str) or not _COMMIT.match(commit):
-        if not _COMMIT.match(revision):
-            raise _odd(transport, Message("a commit"))
+    if not isinstance(commit, str) or not COMMIT.match(commit):
         commit = revision
+    if not COMMIT.match(commit):
+        raise _odd(transport, Message("a commit"))
     siblings = data.get("siblings")
     if not isinstance(siblings, list):
         raise _odd(transport, Message("a list of files"))
     if siblings and not any(isinstance(s, dict) and (s.get("blobId") or s.get("lfs")) for s in siblings):
-        siblings = list(_tree(transport, present, commit))
+        url = f"{transport.endpoint}/api/models/{present}/tree/{commit}?recursive=true"
+        items = (item for page in pages(transport, url, most=MOST_FILES) for item in page if isinstance(item, dict))
+        files = (item for item in items if item.get("type") == "file")
+        siblings = [{"rfilename": item.get("path"), "blobId": item.get("oid"), **item} for item in files]
     if len(siblings) > MOST_FILES:
         text = "{} lists {} files; at most {} are compared"
         raise TransportError(text, repo, f"{len(siblings):,}", f"{MOST_FILES:,}")
-    files, refused = check_items(siblings)
-    return HubSnapshot(access, repo, present, commit, files, refused)
+    return HubSnapshot(access, repo, *check_items(siblings), present, commit)
 
 
 def _odd(transport: Transport, what: Message) -> TransportError:
-    return TransportError(
-        "{} did not send {}; it is not a Hub, or its mirror is broken", transport.host, what, kind="protocol"
-    )
-
-
-def _tree(transport: Transport, repo: str, commit: str) -> Iterable[Any]:
-    """Yield the recursive tree, page by page, as siblings."""
-    url = f"{transport.endpoint}/api/models/{repo}/tree/{commit}?recursive=true"
-    for page in pages(transport, url, most=MOST_FILES):
-        for item in page:
-            if isinstance(item, dict) and item.get("type") == "file":
-                yield {"rfilename": item.get("path"), "blobId": item.get("oid"), **item}
+    text = "{} did not send {}; it is not a Hub, or its mirror is broken"
+    return TransportError(text, transport.host, what, kind="protocol")
 
 
 def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
@@ -205,20 +190,15 @@ def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
 
 @dataclass
 class HubSnapshot(Snapshot):
-    """The files of one commit on a Hub; ``repo`` is the present name of the repository.
-
-    ``refused`` are listed files whose entries cannot be trusted (their names are shown and never used as paths);
-    ``complete`` is True: the list has every file of the commit. What ``local`` holds with the same oid is read there.
-    """
+    """The files of one commit on a Hub, by its list. ``refused`` are files whose entries cannot be trusted (their names
+    are shown and never used as paths). What ``local`` holds with the same oid is read there."""
 
     access: Access
     asked: str
-    repo: str | None
-    revision: str | None
     files: Mapping[str, FileEntry]
     refused: tuple[Unread, ...]
-    complete: bool = True
-    lacking: Message | None = None
+    repo: str | None
+    revision: str | None
     local: Snapshot | None = None
     _gate: Message | None = None
     _read: dict[str, bytes | Unread] = field(default_factory=dict)
@@ -232,9 +212,18 @@ class HubSnapshot(Snapshot):
     def whole(self, entry: FileEntry) -> bytes | Unread:
         """Return all of a file, checked against the oid of the list."""
         path = entry.path
+
+        def take(headers: Mapping[str, str], body: bytes, host: str) -> bytes:
+            oid = entry.oid and oid_of_content(entry.oid.partition(":")[0], body)
+            if len(body) != entry.size or oid != entry.oid:
+                page = is_web_page(headers, body)
+                what = Message("a web page") if page else Message("other bytes than its list names")
+                raise Again("the server sent {} in its place", what)
+            return body
+
         kept = self._here(entry, lambda local: local.read(path, entry.size))
         if kept is None and path not in self._read:
-            self._read[path] = self._ask(path, lambda: self._fetched(entry))
+            self._read[path] = self._ask(path, lambda: self._hub.fetch(self._url(path), entry.size, take))
         return self._read[path] if kept is None else kept
 
     def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
@@ -265,8 +254,6 @@ class HubSnapshot(Snapshot):
             self._headers[entry.path] = self._told(entry.path, result)
         return {path: self._headers[path] for path in paths}
 
-    # --- the parts ---------------------------------------------------------------------------------------------------
-
     def _here(self, entry: FileEntry, read: Callable[[Snapshot], Result | Unread]) -> Result | None:
         """Return this machine's copy of a file with the same oid; None without one."""
         held = self.local.files.get(entry.path) if self.local else None
@@ -280,38 +267,22 @@ class HubSnapshot(Snapshot):
         return Unread(path, self._gate) if self._gate else self._told(path, self._hub.side_by_side([call])[0])
 
     def _told(self, path: str, result: Result | TransportError) -> Result | Unread:
-        return Unread(path, self._reason(result)) if isinstance(result, TransportError) else result
-
-    def _fetched(self, entry: FileEntry) -> bytes:
-        def take(headers: Mapping[str, str], body: bytes, host: str) -> bytes:
-            oid = entry.oid and oid_of_content(entry.oid.partition(":")[0], body)
-            if len(body) != entry.size or oid != entry.oid:
-                page = is_web_page(headers, body)
-                what = Message("a web page") if page else Message("other bytes than its list names")
-                raise Again("the server sent {} in its place", what)
-            return body
-
-        return self._hub.fetch(self._url(entry.path), entry.size, take)
-
-    def _reason(self, error: TransportError) -> Message:
-        """Return the clause that says why one file was not read."""
-        if error.code == "GatedRepo":
+        """Return the result, or why the file was not read."""
+        if not isinstance(result, TransportError):
+            return result
+        if result.code == "GatedRepo":
             self._gate = Message("{} is gated: {}", self._name, _gate(self._name, self._hub))
-            return self._gate
-        if error.code == "EntryNotFound" or error.status == 404:
-            return Message("{} lists it and does not have it (HTTP {})", self._hub.host, error.status)
-        return Message("{}: {}", error, error.said) if error.said else said_by(error)
+            return Unread(path, self._gate)
+        if result.code == "EntryNotFound" or result.status == 404:
+            return Unread(path, Message("{} lists it and does not have it (HTTP {})", self._hub.host, result.status))
+        return Unread(path, Message("{}: {}", result, result.said) if result.said else said_by(result))
 
 
 def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
-    """Return the snapshot of a branch, tag, commit, beginning of a commit or ``refs/pr/N`` (None: ``main``).
-
-    Raises :class:`SnapshotError`.
-    """
+    """Return the snapshot of a branch, tag, (short) commit or ``refs/pr/N``. Raises :class:`SnapshotError`."""
     if not is_repo_name(repo):
-        raise SnapshotError(
-            '"{}" is not the name of a repository; give ORG/NAME or a folder', printable(repo), kind="usage"
-        )
+        text = '"{}" is not the name of a repository; give ORG/NAME or a folder'
+        raise SnapshotError(text, printable(repo), kind="usage")
     wanted = revision or "main"
     if not is_revision(wanted):
         problem = Message('"{}" is not a revision; give a branch, a tag, a commit or refs/pr/N', printable(wanted))

@@ -72,10 +72,7 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
 
 
 class Pair(NamedTuple):
-    """Two snapshots, old and new, and sentences about how they were chosen.
-
-    ``moved`` is the repository's present name when the one that was asked for redirects.
-    """
+    """Two snapshots, why they were chosen, and the present name of the repository if it ``moved``."""
 
     old: Snapshot
     new: Snapshot
@@ -84,30 +81,24 @@ class Pair(NamedTuple):
 
 
 def open_pair(model: str, old: str | None, new: str | None, access: Access) -> Pair:
-    """Return the snapshots that ``MODEL [OLD] [NEW]`` means.
-
-    NEW is ``main`` unless given. OLD is, unless given, what the local cache's ``main`` points to (what was trained
-    with); when that is NEW itself, another commit of the cache; without a cache, and for the address of a commit, the
-    state before the last commit that changed more than text about the model. OLD and NEW may be folders; where MODEL is
-    one, OLD is what it is compared with. Where a snapshot of the cache has no list of all its files, only files that
-    both have are compared.
-    Raises :class:`SnapshotError`.
-    """
+    """Return the snapshots that ``MODEL [OLD] [NEW]`` means. NEW is ``main`` unless given. OLD is, unless given, what
+    the local cache's ``main`` points to (what was trained with); when that is NEW itself, another commit of the cache;
+    without a cache, and for the address of a commit, the state before the last commit that changed more than text about
+    the model. OLD and NEW may be folders; where MODEL is one, OLD is what it is compared with. Where a snapshot of the
+    cache has no list of all its files, only files that both have are compared. Raises :class:`SnapshotError`."""
     pair = _choose(model, old, new, access)
     hubs = [side for side in (pair.new, pair.old) if isinstance(side, HubSnapshot)]
-    return Pair(
-        old=pair.old if pair.new.complete else limited_to(pair.old, pair.new.files, _unknown_to(pair.new, pair.old)),
-        new=pair.new if pair.old.complete else limited_to(pair.new, pair.old.files, _unknown_to(pair.old, pair.new)),
-        notes=pair.notes,
-        # another case of letters is the same name
-        moved=next((side.repo for side in hubs if str(side.repo).lower() != side.asked.lower()), None),
-    )
+    # another case of letters is the same name
+    moved = next((side.repo for side in hubs if str(side.repo).lower() != side.asked.lower()), None)
+    old_side = pair.old if pair.new.complete else _known_to(pair.new, pair.old)
+    return Pair(old_side, pair.new if pair.old.complete else _known_to(pair.old, pair.new), pair.notes, moved)
 
 
-def _unknown_to(one: Snapshot, other: Snapshot) -> list[Unread]:
-    """Return the files that only the other has: their changes are unknown. Text about the model is left out."""
+def _known_to(one: Snapshot, other: Snapshot) -> Snapshot:
+    """Return the other one with the files of both; others, except text about the model, are refused as unknown."""
     why = Message("whether it changed is not known: it was not downloaded with {}", one.label)
-    return [Unread(path, why) for path in other.files if path not in one.files and not is_text_about_the_model(path)]
+    more = [path for path in other.files if path not in one.files and not is_text_about_the_model(path)]
+    return limited_to(other, one.files, [Unread(path, why) for path in more])
 
 
 def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pair:
@@ -134,11 +125,9 @@ def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pai
 
 
 def _before_the_last_change(newer: HubSnapshot) -> Pair:
-    """Return the newest state before the snapshot that differs from it in more than text about the model.
-
-    One request for the history and one for each commit that is looked at, 40 at most. Raises :class:`SnapshotError`
-    when there is none.
-    """
+    """Return the newest state before the snapshot that differs from it in more than text about the model. One request
+    for the history and one for each commit that is looked at, 40 at most. Raises :class:`SnapshotError` when there is
+    none."""
     repo, later = str(newer.repo), list[Commit]()
     for commit in commits(newer.access.hub, repo, str(newer.revision), _MOST_PARENTS + 1):
         older = open_hub(repo, commit.id, newer.access) if later else newer
@@ -187,8 +176,16 @@ def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, acce
         notes.append(text)
     if also := [item.commit[:7] for item in others if item.commit != chosen.commit]:
         notes.append(Message("the local cache also holds {}; name one as OLD to compare it", listed(also, 5)))
-    older, problem = _as_complete_as_can_be(chosen, repo, newer, access)
-    return Pair(older, newer, (*notes, *problem))
+    older: Snapshot = from_cache(chosen, repo, access)
+    if isinstance(newer, HubSnapshot) and not older.complete:  # by the Hub's list, with files read here
+        local = older
+        try:
+            older = open_snapshot(repo, chosen.commit, access)
+        except SnapshotError as error:
+            notes.append(Message("{}; what the local cache holds of {} is compared", error, chosen.commit[:7]))
+        if isinstance(older, HubSnapshot):
+            older.local = local
+    return Pair(older, newer, tuple(notes))
 
 
 def two_of(old: str | None, new: str | None) -> tuple[str | None, str | None]:
@@ -204,19 +201,3 @@ def open_side(model: str, text: str | None, access: Access) -> Snapshot:
     if text is not None and (written_as_path(text) or is_address(text)):
         return open_snapshot(text, None, access)
     return open_snapshot(model, text, access)
-
-
-def _as_complete_as_can_be(
-    chosen: CachedCommit, repo: str, newer: Snapshot, access: Access
-) -> tuple[Snapshot, tuple[Message, ...]]:
-    """Return the commit by the Hub's list, with files read here; by the cache alone if the Hub no longer knows it."""
-    local = from_cache(chosen, repo, access)
-    if not isinstance(newer, HubSnapshot) or local.complete:
-        return local, ()
-    try:
-        older = open_snapshot(repo, chosen.commit, access)
-    except SnapshotError as error:
-        return local, (Message("{}; what the local cache holds of {} is compared", error, chosen.commit[:7]),)
-    if isinstance(older, HubSnapshot):
-        older.local = local
-    return older, ()

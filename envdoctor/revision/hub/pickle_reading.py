@@ -21,8 +21,8 @@ from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.system.asking import ChildProblem, Limits, ask_once
 from envdoctor.system.message import Message, MessageError, packed, unpacked
 
-#: Bytes of one pickle that are looked at. The state of a model with 10,000 tensors takes about 1.5 MB.
-LARGEST_PICKLE = 32 << 20
+#: Bytes of one pickle, or of an archive's directory, that are looked at. 10,000 tensors take about 1.5 MB.
+_LARGEST_PICKLE = 32 << 20
 #: Opcodes of one pickle that are followed, some seconds' worth. A tensor takes about 35.
 _MOST_OPCODES = 4_000_000
 #: Stands for a global whose name the pickle puts together while it runs.
@@ -61,10 +61,8 @@ _REBUILD = ("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2", "
 
 
 class _PickledTensor(NamedTuple):
-    """A tensor of a pickle. ``dtype`` as in safetensors, or torch's name where the format has none (``qint8``).
-
-    Tensors with one ``storage`` and shape are one tensor under several names (tied weights).
-    """
+    """A tensor of a pickle. ``dtype`` as in safetensors, or torch's name where the format has none (``qint8``). Tensors
+    with one ``storage`` and shape are one tensor under several names (tied weights)."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -72,11 +70,9 @@ class _PickledTensor(NamedTuple):
 
 
 class _Scan:
-    """Read the opcodes of the pickle that begins at ``start``. Never raises for bad input.
-
-    ``globals`` are in the order of their first use; ``problem`` is None, or says why the reading ended early: ``cut``
-    where the bytes ended, ``limited`` when it was given up. ``letters`` and ``values`` are the opcodes up to ``end``.
-    """
+    """Read the opcodes of the pickle that begins at ``start``. Never raises for bad input. ``globals`` are in the order
+    of their first use; ``problem`` is None, or says why the reading ended early: ``cut`` where the bytes ended,
+    ``limited`` when it was given up. ``letters`` and ``values`` are the opcodes up to ``end``."""
 
     def __init__(self, data: bytes, start: int = 0) -> None:
         self.globals: dict[str, None] = {}
@@ -121,9 +117,9 @@ class _Scan:
                 letter, value = "g", self._name(*self.values[-2:])
                 del self.letters[-2:], self.values[-2:]
             else:
-                self._found(COMPUTED_NAME)
+                self.globals[COMPUTED_NAME] = None
         elif opcode.startswith("EXT"):
-            self._found(f"copyreg extension {argument}")
+            self.globals[f"copyreg extension {argument}"] = None
         elif type(argument) in (str, int):
             letter = "?" if opcode == "PERSID" else "s" if type(argument) is str else "i"
         self.letters.append(letter)
@@ -131,12 +127,9 @@ class _Scan:
 
     def _name(self, module: str, attribute: str = "") -> str:
         # Pickles of protocol 2, torch's own choice, spell modules as Python 2 did.
-        module, attribute = NAME_MAPPING.get((module, attribute), (IMPORT_MAPPING.get(module, module), attribute))
-        return self._found(f"{module}.{attribute}")
-
-    def _found(self, text: str) -> str:
-        self.globals[text] = None
-        return text
+        name = ".".join(NAME_MAPPING.get((module, attribute), (IMPORT_MAPPING.get(module, module), attribute)))
+        self.globals[name] = None
+        return name
 
     def tensors(self) -> dict[str, _PickledTensor] | None:
         """Return tensors by name; None unless the pickle is one table of them, made as torch.save makes it."""
@@ -146,10 +139,10 @@ class _Scan:
         if "?" in letters or "Q" in letters[state.end() if state else 0 :]:
             return None
         for match in re.finditer(_TENSOR, letters):
-            values = self.values[match.start() : match.end()]
-            if values[1] == "torch._utils._rebuild_parameter":
-                del values[1]
-            name, function, kind, key = values[0], values[1], values[5], values[6]
+            name, *values = self.values[match.start() : match.end()]
+            if values[0] == "torch._utils._rebuild_parameter":
+                del values[0]
+            function, _, _, _, kind, key, *_ = values
             shape = tuple(value for value in self.values[slice(*match.span(1))] if type(value) is int)
             known = len(shape) <= _MOST_DIMENSIONS and all(0 <= length < _LONGEST for length in shape)
             if function not in _REBUILD or not known:
@@ -170,12 +163,9 @@ _OLD_MAGIC = 0x1950A86A20F9469CFC6C
 
 
 class Checkpoint(NamedTuple):
-    """What a checkpoint holds.
-
-    ``globals`` are ``module.name`` in the order of use; ``all_globals`` is False when there may be more behind what was
-    looked at. ``tensors`` is None when the names could not be made out: ``problem`` says why where the bytes are no
-    complete pickle, ``cut`` that they ended.
-    """
+    """What a checkpoint holds. ``globals`` are ``module.name`` in the order of use; ``all_globals`` is False when there
+    may be more behind what was looked at. ``tensors`` is None when the names could not be made out: ``problem`` says
+    why where the bytes are no complete pickle, ``cut`` that they ended."""
 
     globals: tuple[str, ...]
     all_globals: bool
@@ -196,9 +186,8 @@ class Clock:
         self.left = _SECONDS
 
 
-def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
-    """Return what the pickle of an archive describes (``zip`` or ``torchscript``), or the beginning of a file that is
-    not an archive (``prefix``)."""
+def _read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
+    """Return what a pickle describes: of an archive (``zip``, ``torchscript``), or a file's beginning (``prefix``)."""
     problem = TOO_LONG
     if clock.left > 0:
         began = time.monotonic()
@@ -206,11 +195,9 @@ def read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
         answer = ask_once("envdoctor.revision.hub.pickle_reading:described", {"kind": kind}, limits, data)
         clock.left -= max(0.0, time.monotonic() - began - _USUAL)
         if not isinstance(answer, ChildProblem):
-            names, whole, tensors, reason, cut = answer
-            built = None
-            if tensors is not None:
-                built = {name: _PickledTensor(dtype, tuple(shape), key) for name, dtype, shape, key in tensors}
-            return Checkpoint(tuple(names), whole, built, unpacked(reason), cut)
+            names, whole, rows, reason, cut = answer
+            found = {name: _PickledTensor(dtype, tuple(shape), key) for name, dtype, shape, key in rows or ()}
+            return Checkpoint(tuple(names), whole, None if rows is None else found, unpacked(reason), cut)
         problem = TOO_LONG if answer.kind == "timeout" else Message("its pickle {}", answer.clause())
     return Checkpoint((), False, None, problem)
 
@@ -224,24 +211,17 @@ def described(data: bytes, kind: str) -> list[Any]:
         is_old = kind == "prefix" and scans[0].values[-1:] == [_OLD_MAGIC]
         while is_old and scans[-1].problem is None and len(scans) < 5:
             scans.append(_Scan(data, scans[-1].end))
-    last, tensors = scans[-1], None
+    last = scans[-1]
     problem, whole = last.problem, not (last.cut or last.limited)
     if problem is None and kind == "torchscript":
         problem, whole = Message("it is a TorchScript program"), False
-    if problem is None:
-        tensors = scans[3 if is_old else 0].tensors()
-    listed = None if tensors is None else [[name, *tensor] for name, tensor in tensors.items()]
-    return [
-        list(dict.fromkeys(name for scan in scans for name in scan.globals)),
-        whole,
-        listed,
-        packed(problem),
-        last.cut,
-    ]
+    tensors = scans[3 if is_old else 0].tensors() if problem is None else None
+    rows = None if tensors is None else [[name, *tensor] for name, tensor in tensors.items()]
+    names = dict.fromkeys(name for scan in scans for name in scan.globals)
+    return [[*names], whole, rows, packed(problem), last.cut]
 
 
 _TAIL = 32 << 10
-_LARGEST_DIRECTORY = 32 << 20
 _PREFIX = 64 << 10
 _LARGEST_PREFIX = 8 << 20
 _LOCAL = b"PK\x03\x04"
@@ -253,10 +233,7 @@ class _Unreadable(MessageError):
 
 
 class _Archive:
-    """The file as the standard library's reader of zip archives asks for it: its end is at hand, little else is read.
-
-    Raises :class:`_Unreadable` when a part cannot be had.
-    """
+    """The file for the standard library's reader of archives; little of it is read. Raises :class:`_Unreadable`."""
 
     def __init__(self, snapshot: Snapshot, path: str, size: int, end: bytes) -> None:
         self._snapshot, self._path, self.size, self._end = snapshot, path, size, end
@@ -270,16 +247,13 @@ class _Archive:
         return self._position
 
     def read(self, length: int = -1) -> bytes:
-        stop = self.size if length < 0 else min(self.size, self._position + length)
-        start, self._position = self._position, max(self._position, stop)
-        return self.part(start, stop - start)
-
-    def part(self, start: int, length: int) -> bytes:
-        """Return bytes of the file."""
+        left = max(0, self.size - self._position)
+        start, length = self._position, left if length < 0 else min(left, length)
+        self._position += length
         inside = start - (self.size - len(self._end))
         if inside >= 0:
-            return self._end[inside : inside + max(0, length)]
-        if length > max(_LARGEST_DIRECTORY, LARGEST_PICKLE):
+            return self._end[inside : inside + length]
+        if length > _LARGEST_PICKLE:
             raise _Unreadable("a part of its archive has {} bytes, too many to read", f"{length:,}")
         parts = self._snapshot.read_ranges(self._path, [(start, length)])
         if isinstance(parts, Unread):
@@ -304,12 +278,13 @@ def read_checkpoint(snapshot: Snapshot, path: str, clock: Clock) -> Checkpoint |
     if head[:4] not in (_LOCAL, _EMPTY):
         return _read_pickles(snapshot, path, size, clock)
     try:
-        return _read_archive(_Archive(snapshot, path, size, end), clock)
+        return _read_pickle(*_pickle_in(_Archive(snapshot, path, size, end)), clock)
     except _Unreadable as error:
         return Unread(path, error.message)
 
 
-def _read_archive(archive: _Archive, clock: Clock) -> Checkpoint:
+def _pickle_in(archive: _Archive) -> tuple[str, bytes]:
+    """Return the kind and the content of an archive's pickle."""
     try:
         with zipfile.ZipFile(archive) as directory:
             members = directory.infolist()
@@ -319,36 +294,31 @@ def _read_archive(archive: _Archive, clock: Clock) -> Checkpoint:
     if len(pickles) != 1:
         raise _Unreadable("the archive has {} files named data.pkl instead of one", len(pickles))
     script = any(member.filename.rpartition("/")[2] == "constants.pkl" for member in members)
-    return read_pickle("torchscript" if script else "zip", _member(archive, pickles[0]), clock)
+    return "torchscript" if script else "zip", _member(archive, pickles[0])
 
 
 def _member(archive: _Archive, member: zipfile.ZipInfo) -> bytes:
     """Return the content of a file in the archive. Its checksum is not checked: torch does not check it either."""
     largest = max(member.file_size, member.compress_size)
-    if largest > LARGEST_PICKLE:
+    if largest > _LARGEST_PICKLE:
         raise _Unreadable("its data.pkl has {} bytes, too many to look at", f"{largest:,}")
     # The local header repeats the name and has padding of its own, which torch uses to align the data.
-    begin, packed, size = member.header_offset, member.compress_size, archive.size
-    guess = min(30 + len(member.filename.encode()) + 256 + packed, size - begin)
-    raw = archive.part(begin, guess) if 0 <= begin <= size - 30 else b""
+    begin, length = member.header_offset, member.compress_size
+    archive.seek(begin)
+    raw = archive.read(30 + len(member.filename.encode()) + 256 + length) if 0 <= begin <= archive.size - 30 else b""
     if raw[:4] != _LOCAL:
         raise _Unreadable("its data.pkl is not where the directory of its archive says: the file is damaged or cut")
     start = 30 + int.from_bytes(raw[26:28], "little") + int.from_bytes(raw[28:30], "little")
-    if begin + start + packed > size:
+    if begin + start + length > archive.size:
         raise _Unreadable("its data.pkl lies beyond its end: the file is cut")
-    data = raw[start : start + packed]
-    return _unpack(member, data if len(data) == packed else archive.part(begin + start, packed))
-
-
-def _unpack(member: zipfile.ZipInfo, packed: bytes) -> bytes:
-    if member.compress_type == zipfile.ZIP_STORED:
-        data = packed
-    elif member.compress_type == zipfile.ZIP_DEFLATED:
+    archive.seek(begin + start)
+    data = raw[start : start + length] if len(raw) >= start + length else archive.read(length)
+    if member.compress_type == zipfile.ZIP_DEFLATED:
         try:
-            data = zlib.decompressobj(-15).decompress(packed, LARGEST_PICKLE + 1)
+            data = zlib.decompressobj(-15).decompress(data, _LARGEST_PICKLE + 1)
         except zlib.error:
             raise _Unreadable("its data.pkl cannot be decompressed") from None
-    else:
+    elif member.compress_type != zipfile.ZIP_STORED:
         raise _Unreadable("its data.pkl is compressed in a way that torch does not use ({})", member.compress_type)
     if len(data) != member.file_size:
         raise _Unreadable("its data.pkl does not have the size that the directory of its archive gives")
@@ -362,7 +332,7 @@ def _read_pickles(snapshot: Snapshot, path: str, size: int, clock: Clock) -> Che
         parts = snapshot.read_ranges(path, [(0, length)])
         if isinstance(parts, Unread):
             return parts
-        checkpoint = read_pickle("prefix", parts[0], clock)
+        checkpoint = _read_pickle("prefix", parts[0], clock)
         if not checkpoint.cut or length >= min(size, _LARGEST_PREFIX):
             # where the file itself ends, an unpickler fails: nothing is behind it
             return checkpoint._replace(all_globals=checkpoint.all_globals or (checkpoint.cut and length >= size))

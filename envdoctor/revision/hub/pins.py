@@ -102,10 +102,7 @@ class PinState(NamedTuple):
 
 
 def compare_with_pin(pin: Pin, snapshot: Snapshot) -> PinState:
-    """Compare the oid of every pinned file, and look for loaded files that were added or removed.
-
-    Weights that are not there were perhaps never downloaded, and nothing loads without them.
-    """
+    """Compare pinned files, and look for added or removed code. Missing weights may not have been downloaded."""
     differing = [path for path in snapshot.files if path not in pin.files and _is_loaded(path)]
     unsure = {part.path: part for part in snapshot.refused if part.path in pin.files or _is_loaded(part.path)}
     for path, wanted in pin.files.items():
@@ -126,18 +123,13 @@ def compare_with_pin(pin: Pin, snapshot: Snapshot) -> PinState:
             unsure[path] = _not_read(entry)
         elif oid != wanted:
             differing.append(path)
-    state: str | None = "changed" if differing else "same"
+    state = "changed" if differing else None if unsure else "same"
     if snapshot.revision and pin.revision and snapshot.revision != pin.revision:
         state = "moved"
-    elif unsure and not differing:
-        state = None
     return PinState(state, sorted(differing), [unsure[path] for path in sorted(unsure)])
 
 
 def _is_loaded(path: str) -> bool:
-    """Return whether adding or removing a file of this name changes what is loaded: code wherever it lies, the rest
-    beside config.json, but not states of a training run."""
-    name = path.rpartition("/")[2]
-    if path.endswith(".py"):
-        return True
-    return name == path and name.endswith(_LOADED) and not name.startswith(_OF_A_RUN)
+    """Return whether a file of this name is loaded: code, or what lies beside config.json but no state of a run."""
+    beside = "/" not in path and path.endswith(_LOADED) and not path.startswith(_OF_A_RUN)
+    return beside or path.endswith(".py")

@@ -101,13 +101,10 @@ def decode(raw: bytes, remarks: set[str]) -> Object:
 
 
 def _loads(text: str, strict_numbers: bool) -> Any:
+    number = _integer if strict_numbers else None
     try:
         return json.loads(
-            text,
-            object_pairs_hook=Object,
-            parse_float=_float,
-            parse_int=_integer if strict_numbers else None,
-            parse_constant=_no_constant,
+            text, object_pairs_hook=Object, parse_float=_float, parse_int=number, parse_constant=_no_constant
         )
     except RecursionError:
         raise HeaderError("nested-too-deeply") from None
@@ -123,11 +120,7 @@ def _float(text: str) -> float:
 
 
 def _integer(text: str) -> int | float:
-    if text == "-0":
-        return -0.0
-    if len(text) <= 300:
-        return int(text)
-    return _float(text)
+    return -0.0 if text == "-0" else int(text) if len(text) <= 300 else _float(text)
 
 
 def _no_constant(name: str) -> None:
@@ -146,9 +139,8 @@ def _check_strings_and_depth(top: Object) -> None:
         elif type(item) is Object or type(item) is list:
             if depth > _DEEPEST:
                 raise HeaderError("nested-too-deeply")
-            values = [value for _, value in item] if type(item) is Object else item
-            keys = [key for key, _ in item] if type(item) is Object else []
-            waiting += [(value, depth + 1) for value in values] + [(key, depth) for key in keys]
+            pairs = item if type(item) is Object else [("", value) for value in item]
+            waiting += [one for key, value in pairs for one in ((key, depth), (value, depth + 1))]
 
 
 class Tensor(NamedTuple):
@@ -161,14 +153,11 @@ class Tensor(NamedTuple):
 
 
 class Header(NamedTuple):
-    """A header that is right.
-
-    ``tensors`` in the order of the file's JSON. ``header_bytes`` is N + 8, ``data_bytes`` the length of what follows.
-    ``metadata`` are the texts of ``__metadata__``, None where the file has none.
-    ``remarks`` are odd things that the library accepts, as dashed words:
-    leading-blanks, null-metadata, duplicate-metadata-key, duplicate-tensor, extra-fields, empty-name, entry-is-a-list,
-    dtype-is-a-map, unaligned-data.
-    """
+    """A header that is right. ``tensors`` in the order of the file's JSON. ``header_bytes`` is N + 8, ``data_bytes``
+    the length of what follows. ``metadata`` are the texts of ``__metadata__``, None where the file has none.
+    ``remarks`` are odd things that the library accepts, as dashed words: leading-blanks, null-metadata,
+    duplicate-metadata-key, duplicate-tensor, extra-fields, empty-name, entry-is-a-list, dtype-is-a-map,
+    unaligned-data."""
 
     tensors: dict[str, Tensor]
     header_bytes: int
@@ -178,10 +167,7 @@ class Header(NamedTuple):
 
 
 def parse_header(data: bytes, file_size: int) -> Header:
-    """Read the header at the start of ``data``, which may go on behind it, and check it against the file's length.
-
-    Raises :class:`HeaderError`.
-    """
+    """Read the header that ``data`` begins with, and check it with the file's size. Raises :class:`HeaderError`."""
     length = _length(data, file_size)
     raw = bytes(data[8 : 8 + length])
     remarks: set[str] = set()
@@ -227,7 +213,12 @@ def _entries(top: Object, remarks: set[str]) -> dict[str, Tensor]:
             if seen_metadata:
                 raise HeaderError("duplicate-metadata")
             seen_metadata = True
-            _check_metadata(entry, remarks)
+            if entry is None:
+                remarks.add("null-metadata")
+            elif type(entry) is not Object or not all(isinstance(value, str) for _, value in entry):
+                raise HeaderError("bad-metadata")
+            elif len(dict(entry)) != len(entry):
+                remarks.add("duplicate-metadata-key")
         else:
             tensors[name] = _tensor(name, entry, remarks)
     if len(top) - seen_metadata != len(tensors):
@@ -242,15 +233,6 @@ def _entries(top: Object, remarks: set[str]) -> dict[str, Tensor]:
         if tensor.end - tensor.begin != sizes[key]:
             raise HeaderError("end-before-begin" if tensor.end < tensor.begin else "size-mismatch", name)
     return tensors
-
-
-def _check_metadata(entry: Any, remarks: set[str]) -> None:
-    if entry is None:
-        remarks.add("null-metadata")
-    elif type(entry) is not Object or not all(isinstance(value, str) for _, value in entry):
-        raise HeaderError("bad-metadata")
-    elif len(dict(entry)) != len(entry):
-        remarks.add("duplicate-metadata-key")
 
 
 def _tensor(name: str, entry: Any, remarks: set[str]) -> Tensor:

@@ -1,7 +1,6 @@
 """The contract of a snapshot: one state of a model repository, whatever it is read from; which names its files may have
 (a hostile list names ``../../.ssh/id_rsa``); and object ids, read from texts and computed from bytes."""
 
-import errno
 import hashlib
 import os
 import re
@@ -18,18 +17,8 @@ _LARGEST_RANGE = 128 << 20
 _MOST_REFUSED = 100
 
 #: What kept a snapshot from being had.
-Kind = Literal[
-    "not-found",
-    "revision-not-found",
-    "gated",
-    "private",
-    "disabled",
-    "offline",
-    "network",
-    "timeout",
-    "protocol",
-    "usage",
-]
+_Answers = Literal["not-found", "revision-not-found", "gated", "private", "disabled"]
+Kind = _Answers | Literal["offline", "network", "timeout", "protocol", "usage"]
 _LONGEST = 1024
 _DRIVE = re.compile(r"[A-Za-z]:")
 #: Names (without their folder) of what is about the model and not of it.
@@ -74,10 +63,8 @@ _LONGEST_POINTER = 1024
 
 class SnapshotError(MessageError):
     """A snapshot as a whole cannot be had: no such repository or revision, gated, private, offline, no answer in time.
-
     The message is one sentence for the user: what was asked for, what came back, what to do. ``usage`` is true when
-    what the user wrote is wrong, and false when the job could not be done.
-    """
+    what the user wrote is wrong, and false when the job could not be done."""
 
     def __init__(self, id: str, *values: object, kind: Kind) -> None:
         super().__init__(id, *values)
@@ -93,12 +80,9 @@ class Unread(NamedTuple):
 
 
 class FileEntry(NamedTuple):
-    """One file of a snapshot.
-
-    ``oid`` names the content: ``sha1:<hex>`` for the git blob of a small file, ``sha256:<hex>`` for an LFS file. Equal
-    oids mean equal bytes; oids of different kinds say nothing of each other. It is None where finding it out would
-    mean reading a large file. ``size`` is in bytes.
-    """
+    """One file of a snapshot. ``oid`` names the content: ``sha1:<hex>`` for the git blob of a small file,
+    ``sha256:<hex>`` for an LFS file. Equal oids mean equal bytes; oids of different kinds say nothing of each other. It
+    is None where finding it out would mean reading a large file. ``size`` is in bytes."""
 
     path: str
     size: int
@@ -121,14 +105,14 @@ class Snapshot(ABC):
     not at hand. ``lacking`` says as a clause which weights of the revision are not at hand; None where none are missed.
     """
 
-    repo: str | None
     asked: str
-    revision: str | None
     label: str
-    complete: bool
     files: Mapping[str, FileEntry]
     refused: tuple[Unread, ...]
-    lacking: Message | None
+    repo: str | None = None
+    revision: str | None = None
+    complete: bool = True
+    lacking: Message | None = None
 
     def entry(self, path: str, limit: int | None = None) -> FileEntry | Unread:
         """Return the file, unless it is missing or larger than ``limit`` bytes."""
@@ -145,8 +129,7 @@ class Snapshot(ABC):
         return entry if isinstance(entry, Unread) else self.whole(entry)
 
     def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Return byte ranges ``(offset, length)`` of one file, of exactly those lengths; a negative offset counts from
-        the end."""
+        """Return exactly these ranges ``(offset, length)`` of a file; a negative offset counts from its end."""
         entry = self.entry(path)
         if isinstance(entry, Unread):
             return entry
@@ -207,18 +190,13 @@ def check_items(siblings: Iterable[Any]) -> tuple[dict[str, FileEntry], tuple[Un
         path = item.get("rfilename") if isinstance(item, dict) else None
         reason = refusal_of_name(path)
         entry = None if reason else _entry(str(path), item)
-        if entry is None:
-            reason = reason or Message("the list gives it no size")
-        elif entry.path in files:
-            reason = Message("it is listed twice")
-        else:
+        if entry and entry.path not in files:
             files[entry.path] = entry
-        if reason:
-            refused.append(
-                Unread(printable(path) if isinstance(path, str) else Message("a file without a name"), reason)
-            )
-    more = len(refused) - _MOST_REFUSED
-    if more > 0:
+            continue
+        name = printable(path) if isinstance(path, str) else Message("a file without a name")
+        again = Message("it is listed twice") if entry else Message("the list gives it no size")
+        refused.append(Unread(name, reason or again))
+    if (more := len(refused) - _MOST_REFUSED) > 0:
         rest = Unread(Message("{} more files", f"{more:,}"), Message("their names or entries are not valid either"))
         refused[_MOST_REFUSED:] = [rest]
     return files, tuple(refused)
@@ -229,11 +207,10 @@ def _entry(path: str, item: Mapping[str, Any]) -> FileEntry | None:
     if isinstance(lfs, dict):
         digest, size = lfs.get("sha256") or lfs.get("oid"), lfs.get("size", size)
     oid = oid_of_digest(digest.removeprefix("sha256:") if isinstance(digest, str) else None)
-    if oid is not None and oid.startswith("sha256:") != isinstance(lfs, dict):
-        oid = None
+    is_sure = oid is not None and oid.startswith("sha256:") == isinstance(lfs, dict)
     if type(size) is not int or not 0 <= size < 1 << 63:
         return None
-    return FileEntry(path, size, oid)
+    return FileEntry(path, size, oid if is_sure else None)
 
 
 def is_text_about_the_model(path: str) -> bool:
@@ -259,11 +236,9 @@ def oid_of_digest(digest: object) -> str | None:
 
 
 class Hasher:
-    """Object ids of files of this machine, computed from their content; nothing else than content is believed.
-
-    Unless ``everything`` is asked for, large files and what is beyond a gigabyte in all are left alone. ``notice`` is
-    told which large file is read.
-    """
+    """Object ids of files of this machine, computed from their content; nothing else than content is believed. Unless
+    ``everything`` is asked for, large files and what is beyond a gigabyte in all are left alone. ``notice`` is told
+    which large file is read."""
 
     def __init__(self, everything: bool = False, notice: Callable[[str], None] | None = None) -> None:
         self._everything = everything
@@ -280,26 +255,17 @@ class Hasher:
         elif size > _HASHED and self._notice is not None:
             self._notice(Message("reading {} ({} GB)", os.path.basename(place), f"{size / 1e9:.1f}"))
         lfs = size > _LFS_SIZE or os.path.splitext(place)[1].lower() in _LFS
+        kind = kind or ("sha256" if lfs else "sha1")
         try:
-            return _digest(place, kind or ("sha256" if lfs else "sha1"))
+            with open(Files().open(place), "rb", buffering=0) as file:
+                left = os.fstat(file.fileno()).st_size
+                digest = _new(kind, left)
+                while piece := file.read(_PIECE):
+                    digest.update(piece)
+                    left -= len(piece)
         except (OSError, ValueError):
             return None
-
-
-def _digest(place: str, kind: str) -> str:
-    """Return the oid of a file. Raises ``OSError``, also if the file changes while it is read."""
-    descriptor = Files().open(place)
-    try:
-        size = os.fstat(descriptor).st_size
-        digest = _new(kind, size)
-        while piece := os.read(descriptor, _PIECE):
-            digest.update(piece)
-            size -= len(piece)
-    finally:
-        os.close(descriptor)
-    if size:
-        raise OSError(errno.EIO, Message("it changed while it was read"), place)
-    return f"{kind}:{digest.hexdigest()}"
+        return None if left else f"{kind}:{digest.hexdigest()}"  # it changed while it was read
 
 
 def _new(kind: str, size: int) -> "hashlib._Hash":
@@ -308,10 +274,8 @@ def _new(kind: str, size: int) -> "hashlib._Hash":
 
 def pointer_in(place: str, size: int) -> tuple[int, str] | None:
     """Return the size in bytes and the oid that a file points to, if it is git's text in place of an LFS file."""
-    if not 100 <= size <= _LONGEST_POINTER:
-        return None
     try:
-        match = _POINTER.match(Files().whole(place, _LONGEST_POINTER))
+        match = _POINTER.match(Files().whole(place, _LONGEST_POINTER)) if 100 <= size <= _LONGEST_POINTER else None
     except OSError:
         return None
     return (int(match[2]), f"sha256:{match[1].decode()}") if match else None

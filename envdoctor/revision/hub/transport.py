@@ -56,11 +56,10 @@ def _web_host(url: str) -> str | None:
 
 
 class Reply(NamedTuple):
-    """Status, headers (lower-case names), the body's pieces on demand, and how to hang up.
+    """Address, status, headers (lower-case names), the body's pieces on demand, and how to hang up. ``pieces(decoded)``
+    undoes a Content-Encoding when asked to. Errors are those of the library below."""
 
-    ``pieces(decoded)`` undoes a Content-Encoding when asked to. Errors are those of the library below.
-    """
-
+    place: str
     status: int
     headers: Mapping[str, str]
     pieces: Callable[[bool], Iterator[bytes]]
@@ -68,10 +67,7 @@ class Reply(NamedTuple):
 
 
 def _open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: float) -> Reply:
-    """Send a GET and return when the headers are there; ``seconds`` bounds each wait on the socket, not their sum.
-
-    Redirects are not followed: which header goes to which host is decided by the caller.
-    """
+    """Send a GET and return when the headers are there, without redirects; ``seconds`` bounds each wait."""
     if not hasattr(session, "build_request"):
         # unless there is an ``auth``, requests would put the password of a .netrc in the place of the token
         as_given = {"stream": True, "allow_redirects": False, "auth": lambda request: request}
@@ -86,19 +82,16 @@ def _open_reply(session: Any, url: str, headers: Mapping[str, str], seconds: flo
         return response.iter_bytes() if decoded else response.iter_raw()  # type: ignore[no-any-return]
 
     lower = {name.lower(): value for name, value in response.headers.items()}
-    return Reply(response.status_code, lower, pieces, response.close)
+    return Reply(url, response.status_code, lower, pieces, response.close)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Transport:
-    """The way to one Hub for the length of one command.
-
-    Raises :class:`TransportError` (kind usage) when huggingface_hub or HF_ENDPOINT is not usable.
-    ``timeout`` bounds everything that is asked of it, in seconds from now on; ``patience`` each wait for an answer.
-    ``notice`` is told of long waits. Endpoint and token (unless given), proxies and offline mode are huggingface_hub's.
-    Its ``build_hf_headers`` is not called: it looks up the agent registry on the network unless telemetry is off, which
-    is the host process' to decide.
-    """
+    """The way to one Hub for the length of one command. Raises :class:`TransportError` (kind usage) when
+    huggingface_hub or HF_ENDPOINT is not usable. ``timeout`` bounds everything that is asked of it, in seconds from now
+    on; ``patience`` each wait for an answer. ``notice`` is told of long waits. Endpoint and token (unless given),
+    proxies and offline mode are huggingface_hub's. Its ``build_hf_headers`` is not called: it looks up the agent
+    registry on the network unless telemetry is off, which is the host process' to decide."""
 
     endpoint: str = ""
     timeout: float = 60.0
@@ -133,8 +126,6 @@ class Transport:
         self._reached = False
         self._not_before = 0.0
 
-    # --- what was used -----------------------------------------------------------------------------------------------
-
     @property
     def seconds_left(self) -> float:
         """Return the seconds until the deadline; 0 if it is past."""
@@ -145,14 +136,10 @@ class Transport:
         """Return whether requests to the endpoint carry a token."""
         return self._identity[1] is not None
 
-    # --- asking ------------------------------------------------------------------------------------------------------
-
     def side_by_side(self, calls: Sequence[Callable[[], Result]]) -> list[Result | TransportError]:
-        """Return the result of each call, or why it failed. Other exceptions are raised: they are our own defects.
-
-        The threads are daemons: one that hangs in a name lookup cannot be stopped from outside, and the pools of the
-        standard library wait for theirs when the interpreter ends.
-        """
+        """Return the result of each call, or why it failed. Other exceptions are raised: they are our own defects. The
+        threads are daemons: one that hangs in a name lookup cannot be stopped from outside, and the pools of the
+        standard library wait for theirs when the interpreter ends."""
         from concurrent.futures import Future, wait
 
         futures: list[Future[Result]] = [Future() for _ in calls]
@@ -170,11 +157,7 @@ class Transport:
         return results
 
     def in_time(self, call: Callable[[], Result]) -> Result:
-        """Call in another thread and return the result, or raise :class:`TransportError` at the deadline.
-
-        Every request goes through here or through :meth:`side_by_side`, and no call in there goes through again: the
-        threads are few.
-        """
+        """Return the result of a call in another thread, in time, or raise :class:`TransportError`."""
         result = self.side_by_side([call])[0]
         if isinstance(result, TransportError):
             raise result
@@ -184,18 +167,16 @@ class Transport:
         self, url: str, limit: int, take: Callable[[Mapping[str, str], bytes, str], Result], *, compressed: bool = False
     ) -> Result:
         """Return what ``take`` makes of the headers, a whole body of at most ``limit`` bytes, and the answering host.
-
-        It may raise :class:`Again` for another attempt. Raises :class:`TransportError`.
-        """
+        It may raise :class:`Again` for another attempt. Raises :class:`TransportError`."""
 
         def once() -> Result:
-            with self.open(url, compressed=compressed) as (reply, place):
-                self.expect(reply, place, (200,))
-                body = self.body(reply, place, limit, decoded=compressed)
-            host = _host(place)
-            if len(body) > limit and is_web_page(reply.headers, body):
-                raise TransportError("the answer of {} is a web page", host)
+            with self.open(url, compressed=compressed) as reply:
+                self.expect(reply, (200,))
+                body = self.body(reply, limit, decoded=compressed)
+            host = _host(reply.place)
             if len(body) > limit:
+                if is_web_page(reply.headers, body):
+                    raise TransportError("the answer of {} is a web page", host)
                 raise TransportError("the answer of {} has more than {} bytes", host, f"{limit:,}")
             return take(reply.headers, body, host)
 
@@ -222,11 +203,9 @@ class Transport:
 
         return self.fetch(url, limit, take, compressed=True)
 
-    # --- one request with its redirects ------------------------------------------------------------------------------
-
     @contextmanager
-    def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[tuple[Reply, str]]:
-        """Yield the answer at the end of the redirects, and its address. Raises :class:`TransportError`."""
+    def open(self, url: str, *, range: str = "", compressed: bool = False) -> Iterator[Reply]:
+        """Yield the answer at the end of the redirects. Raises :class:`TransportError`."""
         if self.offline:
             raise TransportError("offline mode is on", kind="offline")
         from huggingface_hub.utils import get_session  # type: ignore[attr-defined,unused-ignore]
@@ -256,9 +235,15 @@ class Transport:
                 self._reached = True
                 target = reply.headers.get("location", "")
                 if reply.status not in (301, 302, 303, 307, 308) or not target:
-                    yield reply, address
+                    yield reply
                     return
-                following = self._redirected(address, target)
+                following = ""
+                with suppress(ValueError):
+                    following = urljoin(address, target)
+                if not _web_host(following):
+                    raise TransportError("it redirects to an invalid web address", kind="protocol")
+                if following.startswith("http:") and address.startswith("https:"):
+                    raise TransportError("it redirects from https to http", kind="protocol")
                 self._drain(reply)
             except TransportError:
                 raise
@@ -270,29 +255,24 @@ class Transport:
             address = following
         raise TransportError("more than {} redirects", _REDIRECTS, kind="protocol")
 
-    def body(self, reply: Reply, place: str, limit: int, *, decoded: bool = False) -> bytes:
+    def body(self, reply: Reply, limit: int, *, decoded: bool = False) -> bytes:
         """Return the body, ``limit`` + 1 bytes of it at most. A body shorter than announced is asked for again."""
-        parts: list[bytes] = []
-        length = 0
+        content = bytearray()
         for piece in self._pieces(reply, decoded):
-            parts.append(piece)
-            length += len(piece)
-            if length > limit:
-                break
+            content += piece
+            if len(content) > limit:
+                return bytes(content[: limit + 1])
             if time.monotonic() >= self._end:
                 raise self._late()
         announced = reply.headers.get("content-length", "")
         encoded = reply.headers.get("content-encoding", "identity") != "identity"
-        if not encoded and announced.isdigit() and length < int(announced) and length <= limit:
+        if not encoded and announced.isdigit() and len(content) < int(announced):
             text = "the connection broke off after {} of {} bytes"
-            raise Again(text, f"{length:,}", f"{int(announced):,}", kind="network")
-        return b"".join(parts)[: limit + 1]
+            raise Again(text, f"{len(content):,}", f"{int(announced):,}", kind="network")
+        return bytes(content)
 
     def persist(self, once: Callable[[], Result]) -> Result:
-        """Try up to four times, with pauses that grow or that the server names.
-
-        Raises :class:`TransportError`, at once when the pause would go beyond the deadline.
-        """
+        """Try up to four times, with growing or asked pauses, before the deadline. Raises :class:`TransportError`."""
         attempt = 0
         while True:
             attempt += 1
@@ -312,8 +292,6 @@ class Transport:
             if wait > 2 and self.notice is not None:
                 self.notice(Message("{} is busy: waiting {} s", self.host, f"{wait:.0f}"))
             time.sleep(wait)
-
-    # --- the parts ---------------------------------------------------------------------------------------------------
 
     def _work(self) -> None:
         while True:
@@ -341,32 +319,19 @@ class Transport:
         sendable = token and token.isascii() and token.isprintable() and " " not in token
         return {"User-Agent": agent, "Accept": "*/*"}, f"Bearer {token}" if sendable else None
 
-    def expect(self, reply: Reply, place: str, statuses: Sequence[int]) -> None:
+    def expect(self, reply: Reply, statuses: Sequence[int]) -> None:
         """Raise for every other status."""
         if reply.status in statuses:
             return
-        host = _host(place)
-        if reply.status in _BUSY:
-            self._drain(reply)
-            words = Message("limits requests") if reply.status == 429 else Message("has trouble")
-            wait = asked_wait(reply.headers)
-            if wait:
-                self._not_before = max(self._not_before, time.monotonic() + wait)
-            raise Again("{} {} (HTTP {})", host, words, reply.status, kind="network", wait=wait, status=reply.status)
         self._drain(reply)
+        host, status = _host(reply.place), reply.status
+        if status in _BUSY:
+            words = Message("limits requests") if status == 429 else Message("has trouble")
+            wait = asked_wait(reply.headers)
+            self._not_before = max(self._not_before, time.monotonic() + (wait or 0.0))
+            raise Again("{} {} (HTTP {})", host, words, status, kind="network", wait=wait, status=status)
         code, said = (printable(reply.headers.get(f"x-error-{name}", "")) for name in ("code", "message"))
-        status = reply.status
         raise TransportError("{} answered HTTP {}", host, status, kind="refused", status=status, code=code, said=said)
-
-    def _redirected(self, place: str, target: str) -> str:
-        following = ""
-        with suppress(ValueError):
-            following = urljoin(place, target)
-        if not _web_host(following):
-            raise TransportError("it redirects to an invalid web address", kind="protocol")
-        if following.startswith("http:") and place.startswith("https:"):
-            raise TransportError("it redirects from https to http", kind="protocol")
-        return following
 
     def _drain(self, reply: Reply) -> None:
         left = _DRAIN

@@ -26,11 +26,9 @@ Failure = Literal["offline", "network", "timeout", "protocol", "refused", "limit
 
 
 class TransportError(MessageError):
-    """A request that did not bring what was asked for, after all retries.
-
-    The message is a clause. For ``refused`` the answer's ``status`` and the Hub's ``code`` (RepoNotFound, GatedRepo, …)
-    and ``said`` (its own words, printable) are given; ``wait`` is what a busy one asks for, in seconds.
-    """
+    """A request that did not bring what was asked for, after all retries. The message is a clause. For ``refused`` the
+    answer's ``status`` and the Hub's ``code`` (RepoNotFound, GatedRepo, …) and ``said`` (its own words, printable) are
+    given; ``wait`` is what a busy one asks for, in seconds."""
 
     def __init__(
         self,
@@ -71,12 +69,10 @@ def asked_wait(headers: Mapping[str, str]) -> float | None:
 
 
 def describe(error: BaseException) -> tuple[_Cause, Message]:
-    """Return the kind of a library's exception, and a clause for people that says what happened.
-
-    The names of requests, httpx and httpx2 are not relied on: the chain of causes ends in exceptions of the standard
-    library; where it does not, the class names that all three share decide. No text of the exception is shown: it
-    holds addresses with signatures.
-    """
+    """Return the kind of a library's exception, and a clause for people that says what happened. The names of requests,
+    httpx and httpx2 are not relied on: the chain of causes ends in exceptions of the standard library; where it does
+    not, the class names that all three share decide. No text of the exception is shown: it holds addresses with
+    signatures."""
     import ssl  # here, because `check` knows this module and asks no network
 
     chain = _chain(error)

@@ -1,29 +1,14 @@
 """Files of settings (JSON objects), compared key by key under canonical names: by meaning, not by spelling.
 
-Kinds of changes (``symbol`` is the canonical dotted key, ``text_config.rope_theta``):
+``symbol`` is the canonical dotted key, ``text_config.rope_theta``. A key has the kind of its group in config-keys.toml,
+else ``key-added``, ``key-removed`` or ``key-changed``. Of the others:
 
-config.json and adapter_config.json
-    ``model-type-changed``, ``architecture-changed``, ``auto-map-changed``, ``dtype-changed``, ``vocab-changed``,
-    ``tie-changed``, ``token-id-changed``, ``rope-changed``, ``sliding-window-changed``, ``activation-changed``,
-    ``attention-implementation-changed``, ``norm-changed``, ``dropout-changed``, ``size-changed``,
-    ``position-limit-lowered``, ``position-limit-changed``
-    ``unread-key``     a key of these groups that no file of the model's own code names, in either revision
-generation_config.json: what stops a generation, and what it samples with when the caller says nothing
-    ``eos-changed``, ``token-id-changed`` (the others), ``sampling-default-changed``
-preprocessors of images, videos and audio, and processors
-    ``processor-class-changed``, ``normalisation-changed``, ``size-changed`` (how many tokens a picture takes),
-    ``audio-changed``
-all
-    the kinds above: a key of the group of that name in table config-keys has another value
-    ``quantization-added``, ``quantization-removed``, ``quantization-changed``
-    ``rope-moved``     the same rotary settings under the name of another transformers generation (rope_parameters)
-    ``key-renamed``    the same value under another name (torch_dtype -> dtype)
-    ``key-added``, ``key-removed``, ``key-changed``   any other key
-    ``implicit``       a key came or went whose value is what its absence means
-    ``without-effect`` a sliding window that use_sliding_window switches off in both
-    ``noise``          keys that nothing reads (_name_or_path, transformers_version)
-    ``repeated-key``   the new file gives a key twice; readers disagree on which one counts
-    ``<area>-added``, ``<area>-removed``              the file as a whole
+* ``unread-key``: no file of the model's own code names such a key; ``noise``: nothing reads it (transformers_version);
+* ``rope-moved``: the same rotary settings under the name of another transformers generation (rope_parameters);
+  ``key-renamed``: the same value under another name (torch_dtype -> dtype);
+* ``implicit``: a key came or went whose value is what its absence means; ``without-effect``: a sliding window that
+  use_sliding_window switches off in both; ``repeated-key``: the new file gives a key twice, and readers disagree;
+* ``<area>-added``, ``<area>-removed``: the file as a whole.
 """
 
 import fnmatch
@@ -55,6 +40,8 @@ _MOST_KEYS = 5_000
 #: Tables that are data, not settings: compared as one value.
 _WHOLE = ("id2label", "label2id", "task_specific_params", "pruned_heads", "added_tokens_decoder")
 _FULL, _SLIDING = "full_attention", "sliding_attention"
+_WINDOWS = ("sliding_window", "max_window_layers")
+_ROPE = ("rope_theta", "rope_local_base_freq", "partial_rotary_factor")
 #: The canonical key, and an older spelling of it.
 _QUANTIZATION, _FORMER_QUANTIZATION = "quantization_config", "compression_config"
 #: Kinds that leave a file equal in meaning.
@@ -79,21 +66,18 @@ _Flat = Mapping[str, Setting]
 
 
 def flatten(config: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Setting]:
-    """Return the settings of a configuration by their canonical dotted names.
-
-    ``aliases`` maps the last part of a name to its canonical spelling. Rotary embeddings come out as ``rope_theta`` and
-    ``rope_scaling.*`` whichever of the four layouts the file uses; a value of null is kept (it can differ from the
-    class's default), but a rope_scaling of null, or of type ``default`` and nothing else, is none.
-    """
+    """Return the settings of a configuration by their canonical dotted names. ``aliases`` maps the last part of a name
+    to its canonical spelling. Rotary embeddings come out as ``rope_theta`` and ``rope_scaling.*`` whichever of the four
+    layouts the file uses; a value of null is kept (it can differ from the class's default), but a rope_scaling of null,
+    or of type ``default`` and nothing else, is none."""
     flat: dict[str, Setting] = {}
     late: list[tuple[str, Setting]] = []
     for name, said, value in _walk(config, "", ""):
         prefix, dot, leaf = name.rpartition(".")
-        canonical = aliases.get(leaf)
-        if canonical is None:
-            flat[name] = Setting(_plain(leaf, value), said)
+        if leaf in aliases:
+            late.append((prefix + dot + aliases[leaf], Setting(_plain(aliases[leaf], value), said)))
         else:
-            late.append((prefix + dot + canonical, Setting(_plain(canonical, value), said)))
+            flat[name] = Setting(_plain(leaf, value), said)
     for name, setting in late:
         # A file may give both spellings. Where they agree one is enough; where not, both are kept apart.
         if name not in flat:
@@ -105,19 +89,17 @@ def flatten(config: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, 
 
 def _walk(table: Mapping[str, Any], prefix: str, said: str) -> Iterator[tuple[str, str, Any]]:
     """Yield ``(name, name in the file, value)`` of every leaf. Whoever read the file bounded its depth."""
-    rope = any(key in table for key in ("rope_theta", "rope_scaling", "rope_parameters"))
     for key, value in table.items():
         # A dot of the file's own is no step down: {"a.b": 1} is not {"a": {"b": 1}}.
         name = prefix + (_QUANTIZATION if key == _FORMER_QUANTIZATION else json.dumps(key) if "." in key else key)
-        if rope and key in ("rope_theta", "rope_scaling", "rope_parameters"):
+        if key in ("rope_theta", "rope_scaling", "rope_parameters"):
             continue
         if isinstance(value, Mapping) and value and key not in _WHOLE:
             yield from _walk(value, name + ".", said + key + ".")
         else:
             yield name, said + key, value
-    if rope:
-        for name, (where, value) in _rope(table).items():
-            yield prefix + name, said + where, value
+    for name, (where, value) in _rope(table).items():
+        yield prefix + name, said + where, value
 
 
 def _rope(table: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
@@ -146,8 +128,7 @@ def _rope(table: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
 
 
 def _rope_name(key: str, value: Any, layers: str) -> str | None:
-    """Return the canonical name of a rotary parameter; None if it says nothing. ``layers`` names the kind of layers
-    unless it is full attention."""
+    """Return the canonical name of a rotary parameter, if it says something; ``layers`` but full attention."""
     if key == "rope_theta":
         return {"": "rope_theta", _SLIDING: "rope_local_base_freq"}.get(layers, f"rope_theta.{layers}")
     if key == "partial_rotary_factor" and not layers:
@@ -159,21 +140,19 @@ def _rope_name(key: str, value: Any, layers: str) -> str | None:
 
 
 def _plain(leaf: str, value: Any) -> Any:
-    if leaf == "dtype" and isinstance(value, str):
-        return value.removeprefix("torch.")
-    if leaf.endswith("token_id") and isinstance(value, list) and len(value) == 1:
-        return value[0]
+    match value:
+        case str() if leaf == "dtype":
+            return value.removeprefix("torch.")
+        case [one] if leaf.endswith("token_id"):
+            return one
     return value
 
 
 class _SettingNames(NamedTuple):
-    """What the matrix knows of the keys of one file of an area.
-
-    ``aliases`` maps every other spelling of a key to the canonical one, ``kinds`` are the groups of keys of the table
-    config-keys, ``defaults`` what a missing key means, by model type (``*``: in every class): what the class had in
-    every release looked at. ``code`` gives the model's own code where it lies in the repository: one text, None
-    or a problem.
-    """
+    """What the matrix knows of the keys of one file of an area. ``aliases`` maps other spellings of a key to the
+    canonical one, ``kinds`` are the groups of keys of the table config-keys, ``defaults`` what a missing key means in
+    every release, by model type (``*``: in every class). ``code`` gives the model's own code where it lies in the
+    repository: one text, None or a problem."""
 
     area: str
     path: str
@@ -245,8 +224,7 @@ def _compare(area: str, revisions: Revisions) -> Iterator[Change | Unread]:
             yield Unread(path, Message("only {} files of this kind are compared", _MOST_FILES))
             continue
         sides = [read_json(snapshot, path) for snapshot in (revisions.old, revisions.new)]
-        before, after = (None if isinstance(side, Unread) else side for side in sides)
-        broken = [side for side in sides if isinstance(side, Unread)]
+        (before, after), broken = [None if isinstance(side, Unread) else side for side in sides], parted(sides)[1]
         names = names_of(area, path, revisions.matrix)
         if broken:
             yield from broken
@@ -258,11 +236,11 @@ def _compare(area: str, revisions: Revisions) -> Iterator[Change | Unread]:
             most = max(len(one), len(two))
             if most > _MOST_KEYS:
                 yield Unread(path, Message("it has {} keys; at most {} are compared", most, _MOST_KEYS))
-            else:
-                if area == "config" and all(map(_brings_its_code, (before.data, after.data))):
-                    names = names._replace(code=cache(revisions.code))
-                yield from compare_settings(names, one, two)
-                yield from repeated_keys(names, before, after)
+                continue
+            if area == "config" and all(map(_brings_its_code, (before.data, after.data))):
+                names = names._replace(code=cache(revisions.code))
+            yield from compare_settings(names, one, two)
+            yield from repeated_keys(names, before, after)
 
 
 def _brings_its_code(config: Mapping[str, Any]) -> bool:
@@ -282,14 +260,13 @@ def repeated_keys(names: _SettingNames, before: JsonObject, after: JsonObject) -
 
 def compare_settings(names: _SettingNames, one: _Flat, two: _Flat) -> Iterator[Change]:
     """Yield the changes between two flat configurations, in the order of the new file, removed keys last."""
-    before_whole, after_whole = _quantization(one), _quantization(two)
-    whole = (before_whole is None) != (after_whole is None)
+    methods = _quantization(one), _quantization(two)
+    whole = (methods[0] is None) != (methods[1] is None)
     if whole:
-        kind = "quantization-added" if before_whole is None else "quantization-removed"
-        yield names.change(kind, _QUANTIZATION, before_whole, after_whole)
+        yield names.change(f"quantization-{'removed' if methods[0] else 'added'}", _QUANTIZATION, *methods)
     for name in dict.fromkeys([*two, *one]):
         before, after = one.get(name), two.get(name)
-        if whole and _is_of_quantization(name):
+        if whole and f".{_QUANTIZATION}." in f".{name}":
             continue
         if before is None or after is None:
             yield _one_sided(names, name, one, two)
@@ -297,8 +274,7 @@ def compare_settings(names: _SettingNames, one: _Flat, two: _Flat) -> Iterator[C
             kind = _kind(names, name, one, two) or "key-changed"
             yield names.change(kind, name, short(before.value), short(after.value))
         elif before.said != after.said:
-            leaf = name.rpartition(".")[2]
-            rope = leaf in ("rope_theta", "rope_local_base_freq", "partial_rotary_factor") or "rope_scaling." in name
+            rope = name.rpartition(".")[2] in _ROPE or "rope_scaling." in name
             moved = rope and ("rope_parameters" in before.said) != ("rope_parameters" in after.said)
             detail = Message("the value stays {}", short(after.value))
             yield names.change("rope-moved" if moved else "key-renamed", name, before.said, after.said, detail)
@@ -312,17 +288,19 @@ def _unordered(name: str, value: Any) -> Any:
 
 def _kind(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
     """Return the kind of a key whose value changed; None for a key of no group."""
-    kind = _without_effect(names, name, one, two) or names.kind(name)
+    prefix, dot, leaf = name.rpartition(".")
+    switch = f"{prefix}{dot}use_sliding_window"
+    if leaf in _WINDOWS and all(names.value(switch, side) is False for side in (one, two)):
+        return "without-effect"
+    kind = names.kind(name)
     code = names.code() if kind in _READ_BY_MODEL else None
-    if type(code) is str:
-        keys = {side[name].said.rpartition(".")[2] for side in (one, two) if name in side}
-        if not any(re.search(rf"\b{re.escape(leaf)}\b", code) for leaf in keys):
-            return "unread-key"
-    if kind == "position-limit-changed":
-        before, after = (names.value(name, side) for side in (one, two))
-        numbers = all(type(value) in (int, float) for value in (before, after))
-        return "position-limit-lowered" if numbers and after < before else kind
-    return kind
+    keys = {side[name].said.rpartition(".")[2] for side in (one, two) if name in side}
+    if type(code) is str and not any(re.search(rf"\b{re.escape(key)}\b", code) for key in keys):
+        return "unread-key"
+    before, after = (names.value(name, side) for side in (one, two))
+    numbers = type(before) in (int, float) and type(after) in (int, float)
+    lowered = kind == "position-limit-changed" and numbers and after < before
+    return "position-limit-lowered" if lowered else kind
 
 
 def _one_sided(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> Change:
@@ -346,24 +324,10 @@ def _one_sided(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> Chang
     return names.change(plain if value is None or named else kind or plain, name, was, now)
 
 
-def _without_effect(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
-    """Return ``without-effect`` for a window that is switched off in both revisions; else None."""
-    prefix, dot, leaf = name.rpartition(".")
-    if leaf not in ("sliding_window", "max_window_layers"):
-        return None
-    off = [names.value(f"{prefix}{dot}use_sliding_window", flat) is False for flat in (one, two)]
-    return "without-effect" if all(off) else None
-
-
-def _is_of_quantization(name: str) -> bool:
-    """Return whether a canonical dotted key lies in a quantisation configuration (at any depth)."""
-    return f".{_QUANTIZATION}." in f".{name}"
-
-
 def _quantization(flat: _Flat) -> str | None:
     """Return method, format, bits, group or block size (``fp8, e4m3, weight_block_size [128, 128]``), if any."""
-    settings = {name: setting.value for name, setting in flat.items() if _is_of_quantization(name)}
-    inside = {f".{name}".rpartition(f".{_QUANTIZATION}.")[2]: value for name, value in settings.items()}
+    parts = [(f".{name}".rpartition(f".{_QUANTIZATION}."), setting.value) for name, setting in flat.items()]
+    inside = {key: value for (_, found, key), value in parts if found}
     if not inside:
         return None
     words = [short(inside.get("quant_method", "unnamed method"))]

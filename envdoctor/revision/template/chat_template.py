@@ -1,22 +1,17 @@
 """Chat templates, compared by rendering: what a tokenizer would hand to the model, before and after.
 
-Kinds of changes (``symbol`` is the template's name: ``default``, ``tool_use``, ``processor`` for chat_template.json):
+``symbol`` is the template's name: ``default``, ``tool_use``, ``processor`` for chat_template.json. Of the kinds:
 
-``rendering-changed``            conversations without tools render differently; before and after show the first one
-``generation-prompt-changed``    only what is added for the answer to come differs
-``tools-rendering-changed``      only conversations with tools differ
-``rare-rendering-changed``       only unusual shapes differ (empty content, content in parts, reasoning, system only)
-``generation-marks-changed``     the same renderings, but other parts are marked as the assistant's, for a loss on them
-``text-changed-rendering-equal`` another text, the same renderings
-``template-added``, ``template-removed``
-``template-moved``               the same text in another file (which older transformers may not read)
-``template-sources-differ``      two different texts in the new revision: tokenizer_config.json and chat_template.jinja
-``rendering-fails``              the new template cannot be rendered (it loops, needs too much memory, uses forbidden
-                                 attributes, is not valid); ``after`` says why
+* ``rendering-changed``: before and after show the first conversation that differs. If only these differ it is
+  ``generation-prompt-changed`` (what is added for the answer to come), ``tools-rendering-changed``, or
+  ``rare-rendering-changed`` (empty content, content in parts, reasoning, system only);
+* ``generation-marks-changed``: the same renderings, but other parts are marked as the assistant's, for a loss on them;
+* ``template-moved``: the same text in a file which older transformers may not read; ``template-sources-differ``: two
+  texts in the new revision, in tokenizer_config.json and chat_template.jinja.
 """
 
 import posixpath
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -34,12 +29,7 @@ _CHILD = "envdoctor.revision.template.parts.render_suite:answer"
 
 
 class _Rendered(NamedTuple):
-    """The outcome for one conversation.
-
-    ``text`` is the rendering (its first 20,000 characters), ``digest`` stands for the whole, ``marks`` for the parts of
-    it that ``{% generation %}`` encloses, None without any; ``refused`` is what the template gave to raise_exception,
-    ``problem`` a clause about any other trouble. Two of text, refused and problem are None.
-    """
+    """The outcome for one conversation, as render_suite.py gives it; two of text, refused and problem are None."""
 
     text: str | None = None
     digest: str | None = None
@@ -55,11 +45,8 @@ class _Rendered(NamedTuple):
 
 
 class _Conversation(NamedTuple):
-    """One input of a template.
-
-    ``use`` says who meets it: ``chat`` (any fine-tune on conversations), ``prompt`` (generation, and loss masks that
-    are built from the generation prompt), ``tools`` (only with tools), ``rare`` (shapes that most data sets lack).
-    """
+    """One input of a template; ``use`` says who meets it: ``chat`` (any fine-tune on conversations), ``prompt``
+    (generation, and loss masks that are built from its prompt), ``tools``, or ``rare`` (most data sets lack it)."""
 
     name: str
     use: str
@@ -93,6 +80,9 @@ _WEATHER = {
     },
 }
 _CALL = {"id": "call12345", "type": "function", "function": {"name": "get_weather", "arguments": {"city": "Beijing"}}}
+_RESULT = _spoken("tool", "22 degrees", name="get_weather", tool_call_id="call12345")
+_CALLED = (_spoken("assistant", "", tool_calls=[_CALL]), _RESULT)
+_ODD_TEXTS = _turns(" 你好，世界 é 🙂\n\n  indented\ttext ", '{{ not code }} <b> & "quoted"\n')
 
 #: Ordered from what everybody meets to what few do: the first difference is the one that is shown.
 _SUITE = (
@@ -100,25 +90,12 @@ _SUITE = (
     _Conversation(Message("one exchange"), "chat", _turns("U", "A")),
     _Conversation(Message("system, user, assistant"), "chat", [_SYSTEM, *_turns("U", "A")]),
     _Conversation(Message("three turns"), "chat", [_SYSTEM, *_turns("U", "A", "U2", "A2", "U3")]),
-    _Conversation(
-        Message("unicode and blanks"),
-        "chat",
-        _turns(" 你好，世界 é 🙂\n\n  indented\ttext ", '{{ not code }} <b> & "quoted"\n'),
-    ),
+    _Conversation(Message("unicode and blanks"), "chat", _ODD_TEXTS),
     _Conversation(Message("one user turn, generation prompt"), "prompt", _turns("U")),
     _Conversation(Message("system and user, generation prompt"), "prompt", [_SYSTEM, *_turns("U")]),
     _Conversation(Message("three turns, generation prompt"), "prompt", _turns("U", "A", "U2")),
     _Conversation(Message("tools offered"), "tools", [_SYSTEM, *_turns("U")]),
-    _Conversation(
-        Message("tool call and result"),
-        "tools",
-        [
-            _spoken("user", "U"),
-            _spoken("assistant", "", tool_calls=[_CALL]),
-            _spoken("tool", "22 degrees", name="get_weather", tool_call_id="call12345"),
-            _spoken("assistant", "A"),
-        ],
-    ),
+    _Conversation(Message("tool call and result"), "tools", [*_turns("U"), *_CALLED, _spoken("assistant", "A")]),
     _Conversation(Message("empty content"), "rare", _turns("", "")),
     _Conversation(Message("system only"), "rare", [_SYSTEM]),
     _Conversation(Message("assistant first"), "rare", _turns("U", "A")[::-1]),
@@ -130,11 +107,9 @@ _SUITE = (
 
 def render(template: str, variables: Mapping[str, str], *, seconds: float = SECONDS) -> list[_Rendered] | Message:
     """Return the outcomes of a template for each conversation of the suite, or why there are none at all. ``variables``
-    are special tokens such as ``bos_token``.
-
-    Nothing that the template does can hold the caller up for longer than ``seconds``. What was rendered before a limit
-    was hit is kept; the conversation that hit it and those after it carry the problem.
-    """
+    are special tokens such as ``bos_token``. Nothing that the template does can hold the caller up for longer than
+    ``seconds``. What was rendered before a limit was hit is kept; the conversation that hit it and those after it carry
+    the problem."""
     from envdoctor.system.asking import ChildProblem, Limits, ask
 
     asked = {"template": template, "variables": dict(variables)}
@@ -145,12 +120,8 @@ def render(template: str, variables: Mapping[str, str], *, seconds: float = SECO
         return Message("it could not be rendered here: {}", first.tail)
     if isinstance(first, dict) and "invalid" in first:
         return as_message(unpacked(first["invalid"]))
-    return [
-        _Rendered(problem=answer.said())
-        if isinstance(answer, ChildProblem)
-        else _Rendered(**{name: unpacked(value) for name, value in answer.items()})
-        for answer in answers
-    ]
+    told = [{"problem": one.said()} if isinstance(one, ChildProblem) else one for one in answers]
+    return [_Rendered(**{name: unpacked(value) for name, value in one.items()}) for one in told]
 
 
 _TOKENIZER = "tokenizer_config.json"
@@ -168,6 +139,9 @@ _KINDS = {
     "tools": "tools-rendering-changed",
     "rare": "rare-rendering-changed",
 }
+
+
+_change = partial(Change, "template")
 
 
 class _Template(NamedTuple):
@@ -202,16 +176,12 @@ def compare(revisions: Revisions) -> Compared:
         return Compared(unread=tuple(dict.fromkeys(unread)))
     if not first.templates and not second.templates:
         return Compared()
-    changes = [_with_lines(one, first, second) for one in (*_differences(first, second), *_sources(first, second))]
-    return outcome(changes, Message("chat templates"), harmless=("template-moved",))
-
-
-def _with_lines(found: Change | Unread, first: _Side, second: _Side) -> Change | Unread:
-    """Return the change with the changed lines of the template that it is about."""
-    if isinstance(found, Unread) or found.kind == "template-sources-differ":
-        return found
-    before, after = (side.templates.get(found.symbol) for side in (first, second))
-    return found._replace(hunk=template_hunk(before.text, after.text)) if before and after else found
+    found = [*_differences(first, second)]
+    was, now = (side.hidden and (side.hidden.text, side.templates["default"].text) for side in (first, second))
+    if now and now[0] != now[1] and not (was and was[0] != was[1]):
+        detail = Message("{} (before) and {} (after) of the new revision", _TOKENIZER, _JINJA)
+        found.append(_change("template-sources-differ", _JINJA, "default", *around(*now), detail=detail))
+    return outcome(found, Message("chat templates"), harmless=("template-moved",))
 
 
 def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
@@ -221,15 +191,11 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
     for path in paths:
         if path not in snapshot.files:
             continue
-        if path.endswith(".jinja"):
-            content = snapshot.read(path, _LIMIT)
-            if isinstance(content, Unread):
-                unread.append(content)
-                continue
-            name = "default" if path == _JINJA else posixpath.basename(path)[: -len(".jinja")]
-            templates[name] = _Template(content.decode("utf-8-sig", "replace"), path)
+        table = snapshot.read(path, _LIMIT) if path.endswith(".jinja") else read_json(snapshot, path)
+        if isinstance(table, bytes):
+            name = "default" if path == _JINJA else posixpath.basename(path).removesuffix(".jinja")
+            templates[name] = _Template(table.decode("utf-8-sig", "replace"), path)
             continue
-        table = read_json(snapshot, path)
         if table is None or isinstance(table, Unread):
             unread += [table] if table else []
             continue
@@ -257,54 +223,37 @@ def _differences(first: _Side, second: _Side) -> Iterator[Change | Unread]:
     for name in names[:_MOST]:
         before, after = (side.get(name) for side in sides)
         if before is None and after is not None:
-            yield Change("template", "template-added", after.path, name, None, f"{len(after.text)} characters")
+            yield _change("template-added", after.path, name, None, f"{len(after.text)} characters")
         elif before is not None and after is None and name != "processor":
             # Processors read chat_template.jinja where chat_template.json is gone.
-            yield Change("template", "template-removed", before.path, name, f"{len(before.text)} characters")
+            yield _change("template-removed", before.path, name, f"{len(before.text)} characters")
         elif before is not None and after is not None and before.text != after.text:
             yield from _rendered(name, before, after, variables)
         elif before is not None and after is not None and before.path != after.path:
-            yield Change("template", "template-moved", after.path, name, before.path, after.path)
+            yield _change("template-moved", after.path, name, before.path, after.path)
 
 
-def _sources(first: _Side, second: _Side) -> Iterator[Change]:
-    was, now = (side.hidden and (side.hidden.text, side.templates["default"].text) for side in (first, second))
-    if now and now[0] != now[1] and not (was and was[0] != was[1]):
-        shown = around(*now)
-        where = Message("{} (before) and {} (after) of the new revision", _TOKENIZER, _JINJA)
-        yield Change("template", "template-sources-differ", _JINJA, "default", *shown, detail=where)
-
-
-def _rendered(
-    name: str, before: _Template, after: _Template, variables: Mapping[str, str]
-) -> Iterator[Change | Unread]:
-    change = partial(Change, "template", path=after.path, symbol=name)
-    one, two = (render(side.text, variables) for side in (before, after))
+def _rendered(name: str, before: _Template, after: _Template, tokens: Mapping[str, str]) -> Iterator[Change | Unread]:
+    """Yield the changes between the outcomes of two templates."""
+    change = partial(_change, path=after.path, symbol=name, hunk=template_hunk(before.text, after.text))
+    one, two = (render(side.text, tokens) for side in (before, after))
     if isinstance(two, Message):
         neither = Message("neither chat template {} can be rendered: {}", short(name), two)
         fails = change("rendering-fails", before="renders", after=short(two))
         yield Unread(after.path, neither) if isinstance(one, Message) else fails
-    elif isinstance(one, Message):
+        return
+    if isinstance(one, Message):
         reason = Message("chat template {} of the old revision cannot be rendered: {}", short(name), one)
         yield Unread(before.path, reason)
-    else:
-        yield from _outcomes(change, name, (before, after), list(zip(_SUITE, one, two, strict=True)))
-
-
-def _outcomes(
-    change: Callable[..., Change],
-    name: str,
-    sides: tuple[_Template, _Template],
-    pairs: list[tuple[_Conversation, _Rendered, _Rendered]],
-) -> Iterator[Change | Unread]:
-    """Yield the changes between the outcomes of two templates that can be rendered."""
+        return
+    pairs = [*zip(_SUITE, one, two, strict=True)]
     broken = [now.problem for _, was, now in pairs if now.problem is not None and was.problem is None]
     if broken and len(broken) == sum(was.problem is None for _, was, _ in pairs):
         yield change("rendering-fails", before="renders", after=short(broken[0]), count=len(broken))
         return
     if all(was.problem is not None or now.problem is not None for _, was, now in pairs):
         reason = Message("chat template {} cannot be compared: {}", short(name), pairs[0][2].problem)
-        yield Unread(sides[1].path, reason)
+        yield Unread(after.path, reason)
         return
     marks = [(was.marks, now.marks) for _, was, now in pairs if was.same(now)]
     if any(was != now for was, now in marks):
@@ -314,23 +263,19 @@ def _outcomes(
     differing = [(c, was, now) for c, was, now in pairs if not was.same(now)]
     if not differing:
         if all(was == now for was, now in marks):
-            shown = around(*(side.text for side in sides))
-            yield change("text-changed-rendering-equal", before=shown[0], after=shown[1])
+            first, second = around(before.text, after.text)
+            yield change("text-changed-rendering-equal", before=first, after=second)
         return
     use = next(use for use in _KINDS if any(c.use == use for c, _, _ in differing))
     conversation, was, now = next(item for item in differing if item[0].use == use)
     counts = [len(differing), len(_SUITE)]
     detail = Message('conversation "{}"; {} of {} conversations render differently', conversation.name, *counts)
-    shown = _shown(was, now)
-    yield change(_KINDS[use], before=shown[0], after=shown[1], count=len(differing), detail=detail)
-
-
-def _shown(was: _Rendered, now: _Rendered) -> tuple[str, str]:
+    shown: tuple[str, str] = _said(was), _said(now)
     if was.text is not None and was.text == now.text:
-        return Message("equal in its first 20,000 characters"), Message("different after them")
-    if was.text is not None and now.text is not None:
-        return around(was.text, now.text)
-    return _said(was), _said(now)
+        shown = Message("equal in its first 20,000 characters"), Message("different after them")
+    elif was.text is not None and now.text is not None:
+        shown = around(was.text, now.text)
+    yield change(_KINDS[use], before=shown[0], after=shown[1], count=len(differing), detail=detail)
 
 
 def _said(outcome: _Rendered) -> str:

@@ -1,28 +1,15 @@
 """Tokenizer files: special tokens and their ids, settings, vocabulary, merges.
 
-Kinds of changes (``symbol`` is a token, a role such as ``eos_token``, or a key):
+``symbol`` is a token, a role such as ``eos_token``, or a key. Keys have the kinds of table config-keys, parts of
+tokenizer.json one each (``_STEPS``). Of the others:
 
-``special-role-changed``       bos_token, eos_token, pad_token, image_token, … is another token
-``special-token-moved``        an added token has other ids
-``special-token-renamed``      an id that was one added token is another one
-``special-token-added``, ``special-token-removed``
-``special-flag-changed``       special, normalized, lstrip, rstrip or single_word of a token
-``special-token-listed``, ``-unlisted``, ``special-role-listed``, ``-unlisted``
-                               came or went in a changed file, while something that was not read may hold it (an
-                               unchanged file, or the vocabulary itself)
-``extra-tokens-changed``       additional_special_tokens (extra_special_tokens): their names, tokens and order
-``extra-tokens-list``          extra_special_tokens is a list now (the form of transformers 5)
-``class-changed``, ``class-suffix-changed``
-                               tokenizer_class; the second: only "Fast" came or went
-``padding-side-changed``, ``truncation-side-changed``, ``add-bos-changed``, ``max-length-changed``, ``option-changed``
-                               a key of the group of that name in table config-keys
-``vocabulary-changed``, ``vocabulary-grown``, ``merges-changed``, ``merges-format-changed``, ``model-option-changed``
-``pre-tokenizer-changed``, ``post-processor-changed``, ``decoder-changed``, ``truncation-changed``, ``padding-changed``
-                               parts of tokenizer.json
-``tokenizer-file-added``, ``tokenizer-file-removed``
-                               of the first and the last file of a tokenizer nothing else is told
-``auto-map-changed``, ``key-added``, ``key-removed``, ``key-changed``, ``implicit``, ``noise``, ``repeated-key``
-                               as in config
+* ``special-token-moved``: an added token has other ids; ``-renamed``: an id that was one added token is another one;
+* ``special-token-listed``, ``-unlisted``, ``special-role-listed``, ``-unlisted``: came or went in a changed file, while
+  something that was not read may hold it: an unchanged file, or the vocabulary itself;
+* ``extra-tokens-changed``: names, tokens and order of additional_special_tokens or extra_special_tokens;
+  ``extra-tokens-list``: the latter is a list now, the form of transformers 5;
+* ``class-suffix-changed``: of the tokenizer_class only "Fast" came or went;
+* ``tokenizer-file-added``, ``tokenizer-file-removed``: of the first and the last file nothing else is told.
 """
 
 import hashlib
@@ -83,11 +70,11 @@ def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
     changed: dict[str, list[str]] = {}
     for path in revisions.changed():
         changed.setdefault(posixpath.dirname(path), []).append(posixpath.basename(path))
-    for number, (folder, names) in enumerate(sorted(changed.items())):
-        if number < _MOST_FOLDERS:
-            yield from _compare_folder(_Folder(revisions, folder, names))
-        else:
-            yield Unread(folder, Message("only {} tokenizers are compared", _MOST_FOLDERS))
+    folders = sorted(changed.items())
+    for folder, names in folders[:_MOST_FOLDERS]:
+        yield from _compare_folder(_Folder(revisions, folder, names))
+    for folder, _ in folders[_MOST_FOLDERS:]:
+        yield Unread(folder, Message("only {} tokenizers are compared", _MOST_FOLDERS))
 
 
 class _Folder(NamedTuple):
@@ -123,12 +110,12 @@ def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
     if not folder.everywhere():
         return  # a tokenizer that came or went as a whole
     one, two = (_read(side, folder) for side in (folder.revisions.old, folder.revisions.new))
-    if one.config is not None and two.config is not None:
-        yield from _keys(folder.at(_CONFIG), one.config, two.config, folder.revisions.matrix)
+    if _CONFIG in one.tables and _CONFIG in two.tables:
+        yield from _keys(folder.at(_CONFIG), one.tables[_CONFIG], two.tables[_CONFIG], folder.revisions.matrix)
     if one.file is not None and two.file is not None:
         yield from _compare_files(folder.at(_FILE), one.file, two.file)
-    yield from (*one.broken, *two.broken)
-    if one.broken or two.broken:
+    if broken := one.broken + two.broken:
+        yield from broken
         return  # what came or went cannot be told from what could not be read
     shown = folder.at(next((name for name in _JSON if name in folder.changed), folder.changed[0]))
     doubt = folder.doubt(_CONFIG, _SPECIAL)
@@ -141,20 +128,22 @@ def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
         # Before transformers 4.34 tokenizer_config.json did not list the tokens of the vocabulary.
         doubt = Message("one of the revisions lists no added tokens at all; its vocabulary or code may hold it")
     # added_tokens.json lists only what lies beyond the vocabulary.
-    certain = {**_data(one.added), **_data(two.added)}
+    certain = {**one.data(_ADDED), **two.data(_ADDED)}
     said = {change[:6] for change in roles}
     tokens = _grouped(_compare_tokens(shown, one.tokens(), two.tokens(), doubt, certain))
     yield from (change for change in tokens if change[:6] not in said)
 
 
-# What one side holds.
-
-
 class _Token(NamedTuple):
     """A token: its ids, as far as the files give any, and those of its flags that are given."""
 
-    numbers: tuple[int, ...]
-    flags: Mapping[str, bool]
+    numbers: tuple[int, ...] = ()
+    flags: Mapping[str, bool] = {}
+
+    @property
+    def ids(self) -> str:
+        """Return ``id 5``, or ``id 5, 7`` for several."""
+        return Message("id {}", ", ".join(map(str, self.numbers)))
 
 
 #: Name (of an extra token that has one), content and flags.
@@ -162,11 +151,8 @@ _Entry: TypeAlias = tuple[str | None, str, Mapping[str, bool]]
 
 
 class _TokenizerFile(NamedTuple):
-    """What is compared of one tokenizer.json.
-
-    ``added`` are the entries of added_tokens; ``parts`` the steps around the model and its options, by kind and name;
-    ``vocabulary`` maps tokens to ids; ``scores`` is a digest of those of a unigram model (whose ids are positions).
-    """
+    """What is compared of one tokenizer.json: ``parts`` are the steps around the model and its options, by kind and
+    name, ``scores`` a digest of those of a unigram model, whose ids are positions."""
 
     added: list[Mapping[str, Any]]
     parts: Mapping[tuple[str, str], Any]
@@ -176,8 +162,7 @@ class _TokenizerFile(NamedTuple):
 
 
 class _Merges(NamedTuple):
-    """How many there are, and a digest that stands for them. ``pairs`` says whether each is a list of two tokens
-    (tokenizers >= 0.20) or one text (before)."""
+    """How many there are, a digest of them, and whether each is a pair of tokens (tokenizers >= 0.20) or one text."""
 
     number: int
     digest: str
@@ -185,18 +170,19 @@ class _Merges(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """The changed tokenizer files of one snapshot; None where there is none, it did not change, or it is ``broken``."""
+    """The changed tokenizer files of one snapshot by name, as far as they could be read, and the ``broken`` ones."""
 
-    config: JsonObject | None
-    special: JsonObject | None
-    added: JsonObject | None
+    tables: Mapping[str, JsonObject]
     file: _TokenizerFile | None
-    broken: list[Unread]
+    broken: tuple[Unread, ...]
+
+    def data(self, name: str) -> Mapping[str, Any]:
+        return self.tables[name].data if name in self.tables else {}
 
     def roles(self) -> dict[str, list[_Entry]]:
         """Return the tokens of each role, from tokenizer_config.json, else special_tokens_map.json."""
         roles: dict[str, list[_Entry]] = {}
-        for table in (_data(self.special), _data(self.config)):
+        for table in (self.data(_SPECIAL), self.data(_CONFIG)):
             named = [(role, _entries([value])) for role, value in table.items() if _is_role(role, value)]
             roles |= {role: entries for role, entries in named if entries}
             for key in _EXTRA:
@@ -206,16 +192,16 @@ class _Side(NamedTuple):
 
     def tokens(self) -> dict[str, _Token]:
         """Return tokens by content, from added_tokens_decoder, added_tokens of tokenizer.json, added_tokens.json."""
-        decoder = _data(self.config).get("added_tokens_decoder")
+        decoder = self.data(_CONFIG).get("added_tokens_decoder")
         listed = decoder.items() if isinstance(decoder, Mapping) else ()
         rows: list[tuple[object, object]] = [(int(str(id)[:18]), entry) for id, entry in listed if str(id).isdecimal()]
         rows += [(entry.get("id"), entry) for entry in (self.file.added if self.file else ())]
-        rows += [(number, {"content": content}) for content, number in _data(self.added).items()]
+        rows += [(number, {"content": content}) for content, number in self.data(_ADDED).items()]
         tokens: dict[str, _Token] = {}
         for row in rows:
             match row:
                 case (int(number), {"content": str(content), **given}):
-                    known = tokens.get(content, _Token((), {}))
+                    known = tokens.get(content, _Token())
                     numbers = tuple(sorted({*known.numbers, number}))
                     tokens[content] = _Token(numbers, {**_flags(given), **known.flags})
         return tokens
@@ -232,12 +218,8 @@ def _is_role(key: str, value: object) -> bool:
 
 def _entries(value: object) -> list[_Entry]:
     """Return tokens; those of a list in their order, those of a table by name."""
-    items: list[tuple[str | None, object]] = []
-    match value:
-        case dict():
-            items += sorted(value.items())
-        case list():
-            items += [(None, item) for item in value]
+    items: list[tuple[str | None, object]] = [(None, item) for item in value] if isinstance(value, list) else []
+    items += sorted(value.items()) if isinstance(value, dict) else []
     found: list[_Entry] = []
     for name, item in items:
         match item:
@@ -248,16 +230,11 @@ def _entries(value: object) -> list[_Entry]:
     return found
 
 
-def _data(file: JsonObject | None) -> Mapping[str, Any]:
-    return file.data if file is not None else {}
-
-
 def _read(snapshot: Snapshot, folder: _Folder) -> _Side:
-    parts = [read_json(snapshot, folder.at(name)) if name in folder.changed else None for name in _JSON[:3]]
+    parts = {name: read_json(snapshot, folder.at(name)) for name in _JSON[:3] if name in folder.changed}
     file = _read_tokenizer_file(snapshot, folder.at(_FILE)) if _FILE in folder.changed else None
-    broken = [part for part in (*parts, file) if isinstance(part, Unread)]
-    config, special, added = (None if isinstance(part, Unread) else part for part in parts)
-    return _Side(config, special, added, None if isinstance(file, Unread) else file, broken)
+    tables = {name: part for name, part in parts.items() if isinstance(part, JsonObject)}
+    return _Side(tables, None if isinstance(file, Unread) else file, parted([*parts.values(), file])[1])
 
 
 def _read_tokenizer_file(snapshot: Snapshot, path: str) -> _TokenizerFile | Unread | None:
@@ -310,9 +287,6 @@ def _merges(merges: object) -> _Merges | None:
     return _Merges(len(merges), digest.hexdigest(), pairs)
 
 
-# The differences.
-
-
 def _keys(path: str, before: JsonObject, after: JsonObject, matrix: Matrix) -> Iterator[Change]:
     names = names_of("tokenizer", path, matrix)
     one, two = (flatten(_plain(side.data), names.aliases) for side in (before, after))
@@ -356,15 +330,11 @@ def _compare_roles(path: str, one: Mapping[str, Any], two: Mapping[str, Any], do
 
 def _extra_news(was: list[tuple[str | None, str]], now: list[tuple[str | None, str]]) -> str:
     """Return which tokens came and went, else which names have other tokens, else that the order is another one."""
-    sides = [{content for _, content in side} for side in (was, now)]
-    clauses = [
-        f"{what}: {', '.join(map(_shown, tokens[:4]))}{', …' if len(tokens) > 4 else ''}"
-        for what, tokens in (
-            ("added", [content for _, content in now if content not in sides[0]]),
-            ("removed", [content for _, content in was if content not in sides[1]]),
-        )
-        if tokens
-    ]
+    clauses = []
+    for what, side, other in (("added", now, was), ("removed", was, now)):
+        known = {content for _, content in other}
+        if tokens := [_shown(content) for _, content in side if content not in known]:
+            clauses.append(f"{what}: {', '.join(tokens[:4])}{', …' if len(tokens) > 4 else ''}")
     names = [
         f"{short(str(name))}: {' -> '.join('absent' if side is None else _shown(side) for side in pair)}"
         for name, *pair in differences(dict(was), dict(now))
@@ -376,19 +346,17 @@ def _extra_news(was: list[tuple[str | None, str]], now: list[tuple[str | None, s
 def _compare_tokens(
     path: str, one: Mapping[str, _Token], two: Mapping[str, _Token], doubt: str | None, certain: Collection[str]
 ) -> Iterator[Change]:
-    """Yield the changes of the added tokens.
-
-    ``doubt`` is a clause that says where a token that came or went may have been (or still be), because not everything
-    that can hold tokens was read; the token is then only "listed" or "unlisted", unless it is one of ``certain``.
-    """
+    """Yield the changes of the added tokens. ``doubt`` is a clause that says where a token that came or went may have
+    been (or still be), because not everything that can hold tokens was read; the token is then only "listed" or
+    "unlisted", unless it is one of ``certain``."""
     gone = {number: content for content, token in one.items() if content not in two for number in token.numbers}
     renamed: set[str] = set()
     for content, before, after in differences(one, two):
         why = None if content in certain else doubt
         if before and after:
             if before.numbers != after.numbers:
-                yield _change("special-token-moved", path, _shown(content), _ids(before), _ids(after))
-            yield from _flag_change(path, content, before.flags, after.flags, _ids(after))
+                yield _change("special-token-moved", path, _shown(content), before.ids, after.ids)
+            yield from _flag_change(path, content, before.flags, after.flags, after.ids)
         elif after:
             former = next((gone[number] for number in after.numbers if number in gone), None)
             if former is None:
@@ -397,7 +365,7 @@ def _compare_tokens(
             else:
                 renamed.add(former)
                 was, now = _shown(former), _shown(content)
-                yield _change("special-token-renamed", path, now, was, now, detail=_ids(after))
+                yield _change("special-token-renamed", path, now, was, now, detail=after.ids)
         elif before and content not in renamed:
             kind = "special-token-unlisted" if why else "special-token-removed"
             yield _change(kind, path, _shown(content), _said(before), None, detail=why)
@@ -413,13 +381,8 @@ def _flag_change(
         yield _change("special-flag-changed", path, _shown(content), was, now, detail=where)
 
 
-def _ids(token: _Token) -> str:
-    """Return the ids of a token: ``id 5``, or ``id 5, 7`` if it has several."""
-    return Message("id {}", ", ".join(map(str, token.numbers)))
-
-
 def _said(token: _Token) -> str:
-    return _ids(token) + (", special" if token.flags.get("special") else "")
+    return token.ids + (", special" if token.flags.get("special") else "")
 
 
 def _shown(content: str) -> str:
@@ -447,10 +410,6 @@ def _compare_files(path: str, one: _TokenizerFile, two: _TokenizerFile) -> Itera
     if one.vocabulary.keys() == two.vocabulary.keys() and one.scores != two.scores:
         yield _change("vocabulary-changed", path, "model.vocab", "scores", "other scores")
     yield from _compare_merges(path, "model.merges", one.merges, two.merges)
-    formats = one.merges.pairs, two.merges.pairs
-    if one.merges.digest == two.merges.digest and None not in formats and formats[0] != formats[1]:
-        forms = ["pairs of tokens" if pairs else "texts" for pairs in formats]
-        yield _change("merges-format-changed", path, "model.merges", forms[0], forms[1])
     for (kind, symbol), before, after in differences(one.parts, two.parts):
         yield _change(kind, path, symbol, *_step(before, after))
 
@@ -485,16 +444,17 @@ def _compare_vocabularies(path: str, symbol: str, one: Mapping[str, Any], two: M
 
 
 def _compare_merges(path: str, symbol: str, one: _Merges, two: _Merges) -> Iterator[Change]:
-    """Yield ``merges-changed`` if number, order or content of the merges differ."""
+    """Yield the change of the merges: of number, order or content, or else of their form."""
     if one.digest != two.digest:
         yield _change("merges-changed", path, symbol, f"{one.number:,} merges", f"{two.number:,} merges")
+    elif None not in (one.pairs, two.pairs) and one.pairs != two.pairs:
+        was, now = ("pairs of tokens" if side.pairs else "texts" for side in (one, two))
+        yield _change("merges-format-changed", path, symbol, was, now)
 
 
 def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iterator[Change | Unread]:
     """Yield the change of a file that both sides have: tokenizer.model, vocab.json, vocab.txt, merges.txt and the like.
-
-    Text formats are read; the others are told apart by object id and size alone.
-    """
+    Text formats are read; the others are told apart by object id and size alone."""
     readable = name in ("vocab.json", "vocab.txt", "merges.txt")
     differs = revisions.state(path) == "changed" and not readable
     pair = (b"", b"") if differs else revisions.read(path, _LIMIT)
@@ -505,9 +465,11 @@ def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iter
     if before == after and not differs:
         return
     if name == "merges.txt":
-        yield from _compare_merges(path, name, _merges_in(before), _merges_in(after))
+        yield from _compare_merges(path, name, *map(_merges_in, (before, after)))
     elif name == "vocab.txt":
-        yield from _compare_vocabularies(path, name, _lines_in(before), _lines_in(after))
+        lines = (content.decode("utf-8", "replace").split("\n") for content in (before, after))
+        tokens = [{token.rstrip("\r"): number for number, token in enumerate(side) if token} for side in lines]
+        yield from _compare_vocabularies(path, name, *tokens)
     elif name == "vocab.json":
         sides, broken = parted(parse_json(content, path) for content in (before, after))
         yield from broken[:1] or _compare_vocabularies(path, name, *(side.data for side in sides))
@@ -517,11 +479,6 @@ def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iter
 
 
 def _merges_in(content: bytes) -> _Merges:
-    lines = [line.rstrip(b"\r") for line in content.split(b"\n")]
-    lines = [line for number, line in enumerate(lines) if line and not (number == 0 and line.startswith(b"#"))]
+    first, *others = (line.rstrip(b"\r") for line in content.split(b"\n"))
+    lines = [*filter(None, [b"" if first.startswith(b"#") else first, *others])]
     return _Merges(len(lines), hashlib.sha256(b"\n".join(lines)).hexdigest())
-
-
-def _lines_in(content: bytes) -> dict[str, int]:
-    lines = content.decode("utf-8", "replace").split("\n")
-    return {token.rstrip("\r"): number for number, token in enumerate(lines) if token}

@@ -1,11 +1,8 @@
 """Pickles among the files: which came, whether safetensors went, and what new ones would import when they are loaded.
 
-Kinds of changes, in the area ``files``:
-
-* ``pickle-added`` (symbol: the set or file, after: ``loaded by default``, ``beside safetensors`` or ``other file``);
-* ``file-added``, ``file-changed``, ``file-removed`` of what has a pickle's name and is none by its first bytes;
-* ``safetensors-removed`` (before: the files, after: what is loaded instead, or nothing);
-* ``unsafe-global-added`` (symbol: the global, after: ``runs code`` or ``not on torch's list``, count: files).
+``pickle-added``: after is ``loaded by default``, ``beside safetensors`` or ``other file``. ``safetensors-removed``: it
+is what is loaded instead, or nothing. ``unsafe-global-added``: it is ``runs code`` or ``not on torch's list``. What has
+a pickle's name and is none by its first bytes is told as another file.
 """
 
 import posixpath
@@ -39,31 +36,26 @@ def compare(revisions: Revisions) -> Compared:
     read = {path: read_checkpoint(new, path, revisions.clock) for path in here}
     others = {path for path, found in read.items() if not isinstance(found, Unread) and not found.is_pickle}
     changes, unread = parted(_globals(revisions, read))
-    added = _added(old, new, before, after, others)
-    return Compared((*added, *_safetensors_removed(before, after), *_no_pickles(revisions, others), *changes), unread)
-
-
-def _no_pickles(revisions: Revisions, others: Collection[str]) -> Iterator[Change]:
-    """Yield files that only have a pickle's name, except weights, which the comparer of weights tells."""
-    in_sets = weight_paths(revisions.new)
-    gone = [path for path in revisions.changed() if path not in revisions.new.files]
-    for path in sorted({*others, *gone} - in_sets.keys() - weight_paths(revisions.old).keys()):
-        yield Change("files", f"file-{revisions.state(path)}", path, path, *revisions.sizes(path))
+    told = [*_added(old, new, before, after, others), *_safetensors_removed(before, after)]
+    # Files that only have a pickle's name, except weights, which the comparer of weights tells.
+    gone = {path for path in revisions.changed() if path not in new.files}
+    for path in sorted((others | gone) - weight_paths(new).keys() - weight_paths(old).keys()):
+        told.append(Change("files", f"file-{revisions.state(path)}", path, path, *revisions.sizes(path)))
+    return Compared((*told, *changes), unread)
 
 
 def _added(old: Snapshot, new: Snapshot, before: Sets, after: Sets, others: Collection[str]) -> Iterator[Change]:
     """Yield one change for each set of weights, and one for each other file."""
-    main = main_set(after)
-    pickled = {key: files for key, files in after.items() if key.format == "pickled" and not {*files} <= {*others}}
-    for key, files in pickled.items():
-        if key not in before:
-            beside = any(other.format == "safetensors" for other in after)
-            how = "loaded by default" if key == main else "beside safetensors" if beside else "other file"
-            yield Change("files", "pickle-added", files[0], key.stem, None, how, len(files))
-    in_sets = {path for files in pickled.values() for path in files}
-    for path in sorted(new.files.keys() - old.files.keys() - in_sets - {*others}):
-        if wants(path):
-            yield Change("files", "pickle-added", path, posixpath.basename(path), None, "other file")
+    main, beside = main_set(after), any(key.format == "safetensors" for key in after)
+    rest = new.files.keys() - old.files.keys() - {*others}
+    for key, files in after.items():
+        if key.format == "pickled" and not {*files} <= {*others}:
+            rest -= {*files}
+            if key not in before:
+                how = "loaded by default" if key == main else "beside safetensors" if beside else "other file"
+                yield Change("files", "pickle-added", files[0], key.stem, None, how, len(files))
+    for path in filter(wants, sorted(rest)):
+        yield Change("files", "pickle-added", path, posixpath.basename(path), None, "other file")
 
 
 def _safetensors_removed(before: Sets, after: Sets) -> Iterator[Change]:
@@ -83,8 +75,7 @@ def _verdict(name: str, safe: Names, unsafe: Names) -> str | None:
     if attribute in safe.get(module, ()):
         return None
     while module:
-        listed_here = unsafe.get(module, ())
-        if "*" in listed_here or name[len(module) + 1 :].partition(".")[0] in listed_here:
+        if not {"*", name[len(module) + 1 :].partition(".")[0]}.isdisjoint(unsafe.get(module, ())):
             return _RUNS_CODE
         module = module.rpartition(".")[0]
     return _NOT_LISTED

@@ -1,40 +1,26 @@
 """Comparing the weights of two revisions by object ids and headers; no weight is read.
 
-Kinds of changes, all in the area ``weights``:
+``symbol`` is the pattern of tensor names, before and after are dtypes, shapes, sizes or names. Of the kinds:
 
-* ``tensor-added``, ``tensor-removed``, ``tensor-reshaped``, ``tensor-retyped`` (before and after are dtypes);
-* ``tensor-renamed`` (same shapes under other module names, also split or fused: before and after are the module names
-  that went and came), ``tensor-path-renamed`` (the modules keep their own names);
-* ``head-gone``, ``head-added``, ``tied-head-left-out`` (before and after: what config.json says: tied, not tied, not
-  given, not readable);
-* ``embedding-rows`` (detail: fewer or more), ``rows-differ-from-config`` (before: rows, after: its vocabulary);
-* ``values-changed`` (equal headers, other bytes), ``resharded`` (nothing lost), ``resharded-with-loss``,
-  ``file-moved`` (the same bytes under another name);
-* ``index-mismatch``, ``index-missing``, ``shard-missing``, ``tensor-twice``, ``odd-header``;
-* ``tensor-values-changed``, ``values-not-finite`` (``values.py``: when they were asked for);
-* ``needs-newer-safetensors`` (symbol: the dtype, before and after: releases);
-* ``format-lost`` (a header no longer says which framework wrote the file), ``metadata-changed`` (other texts of it);
-* ``unread-changed`` (other bytes by their object ids, of which the headers could not be read);
-* ``set-added``, ``set-removed``, ``weights-gone`` (nothing is loaded any more), ``set-replaced`` (another format is
-  loaded now), ``opaque-changed`` (GGUF, ONNX, …).
+* ``tensor-renamed``: the same shapes under other module names, also split or fused: before and after are the module
+  names that went and came; ``tensor-path-renamed``: the modules keep their own names;
+* ``head-gone``, ``head-added``, ``tied-head-left-out``: before and after say what config.json does (tied, not tied, not
+  given, not readable); ``rows-differ-from-config``: before are rows of the embedding, after its vocabulary;
+* ``values-changed``: equal headers, other bytes; ``resharded``: nothing lost, else ``resharded-with-loss``;
+  ``file-moved``: the same bytes under another name; ``unread-changed``: other bytes, and headers that were not read;
+* ``format-lost``: a header no longer says which framework wrote the file; ``metadata-changed``: other texts of it;
+* ``weights-gone``: nothing is loaded any more; ``set-replaced``: another format is loaded now; ``opaque-changed``:
+  GGUF, ONNX, …
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 from envdoctor.facts.values import Unknown, Value
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted
-from envdoctor.revision.hub.snapshot import FileEntry, Snapshot, Unread
+from envdoctor.revision.hub.snapshot import Unread
 from envdoctor.revision.weights.parts import layouts
 from envdoctor.revision.weights.parts.layout_changes import compare_layouts
-from envdoctor.revision.weights.parts.layouts import (
-    Amount,
-    Shared,
-    Spec,
-    WeightLayout,
-    WeightSet,
-    amounts_of,
-    gigabytes,
-)
+from envdoctor.revision.weights.parts.layouts import Amount, Shared, Spec, WeightLayout, WeightSet, gigabytes
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import rank
 
@@ -59,18 +45,23 @@ def wants(path: str) -> bool:
 
 
 def compare(revisions: Revisions) -> Compared:
-    """Return the changes, every changed name pattern, and what the loaded set holds on either side.
-
-    ``amounts`` lack a side of which not every header was read: files that did not change are not.
-    """
+    """Return the changes, every changed pattern, and the amounts of the loaded set if all headers were read."""
     old, new = layouts.weight_paths(revisions.old), layouts.weight_paths(revisions.new)
     if not old and not new:
         lacking = revisions.old.lacking or revisions.new.lacking
         return Compared(facts={"revision.weights": Unknown(lacking) if lacking else "none"})
     shared = layouts.shared_files(old, new)
-    moved = layouts.moved_files(shared)
-    equal = _equal_files(old, shared)
-    if len(shared.same) + len(shared.moved) == len(old) == len(new):
+    moved: tuple[Change, ...] = ()
+    if shared.moved:  # one change for all files that have the same bytes under another name
+        count, (before, after) = len(shared.moved), next(iter(shared.moved.items()))
+        detail = Message("and {} more", count - 1) if count > 1 else None
+        moved = (Change("weights", "file-moved", after, after, before, after, count, detail),)
+    equal: tuple[str, ...] = ()
+    if entries := [old[path] for path in (*shared.same, *shared.moved)]:
+        size = gigabytes(sum(entry.size for entry in entries))
+        digest = "sha256" if all((entry.oid or "").startswith("sha256:") for entry in entries) else Message("object id")
+        equal = (Message("{} of {} weight files by {} ({})", len(entries), len(old), digest, size),)
+    if len(entries) == len(old) == len(new):
         changes, unread = parted(_index_of_known(revisions, shared))
         keys = ("revision.parameters_old", "revision.parameters_new", "revision.safetensors_needs")
         facts: dict[str, Value] = {"revision.weights": "identical", **dict.fromkeys(keys, _NOT_READ)}
@@ -107,7 +98,7 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
         read_all = read_all and not result.unread
         for side, held, layout in (("old", before, one), ("new", after, two)):
             if after.key == now and not result.unread and held.read == held.files:
-                amounts[side] = amounts_of(layout.tensors)
+                amounts[side] = layouts.amounts_of(layout.tensors)
     unhashed = () if differ or len(valued) == len(pairs) else tuple(_unhashed(revisions, pairs))
     status: Value = "changed" if differ else "equal"
     if not layouts.weight_paths(old) or not layouts.weight_paths(new):
@@ -117,9 +108,13 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
         status = Unknown(Message("{} could not be read", listed(paths, 2)))
     facts: dict[str, Value] = {"revision.weights": status}
     for side in ("old", "new"):
-        parameters = [amount.parameters for amount in amounts.get(side, {"dtype": {}})["dtype"].values()]
-        facts[f"revision.parameters_{side}"] = sum(parameters) if side in amounts else _LEFT_ALONE
-    facts["revision.safetensors_needs"] = _newest_need(needs, read_all)
+        counts = [parameters for _, parameters, _ in amounts.get(side, {"dtype": {}})["dtype"].values()]
+        facts[f"revision.parameters_{side}"] = sum(counts) if side in amounts else _LEFT_ALONE
+    newest = max(filter(None, needs), key=rank, default=None)
+    if newest is None:
+        facts["revision.safetensors_needs"] = Unknown(Message("no safetensors header of the new revision was read"))
+    else:  # unless all headers were read a lower bound, unknown if nothing is new
+        facts["revision.safetensors_needs"] = newest if read_all or rank(newest) > rank(_OLDEST) else _LEFT_ALONE
     settled = not unread and not differ and bool(pairs)
     unsaid = Message("every tensor's name, dtype and shape; the values were not compared")
     equal = tuple(valued) if len(valued) == len(pairs) else (unsaid,) if settled else ()
@@ -143,8 +138,17 @@ def _compare_pair(
     elsewhere = any(after.where.get(name, path) != path for name, path in before.where.items())
     relaid = one.key == two.key and (one.files != two.files or elsewhere)
     changes, patterns = compare_layouts(before, after, (old, new), relaid=relaid)
-    changes += [*_values_changed(old, new, before, after), *_metadata(before, after)]
-    changes += _unread_changed(old, new, unread)
+    alike = [path for path, digest in after.raw.items() if before.raw.get(path) == digest]
+    # One header and two object ids: the same tensors with other values.
+    if paths := [path for path in alike if old.files[path].same_as(new.files[path]) is False]:
+        size = gigabytes(sum(new.files[path].size for path in paths))
+        changes.append(Change("weights", "values-changed", paths[0], listed(paths, 2), None, None, len(paths), size))
+    changes += _metadata(before, after)
+    for path in sorted({part.path for part in unread}):
+        was, now = old.files.get(path), new.files.get(path)
+        if was and now and was.same_as(now) is False:  # pointers of LFS
+            sizes = gigabytes(was.size), gigabytes(now.size)
+            changes.append(Change("weights", "unread-changed", path, path, *sizes))
     changes += [Change("weights", "opaque-changed", path, path) for path in sorted({*before.opaque, *after.opaque})]
     if relaid and not unread and not any(change.kind == "resharded-with-loss" for change in changes):
         counts = [len(names) for names in (one.files, two.files)]
@@ -154,35 +158,21 @@ def _compare_pair(
         known = before.headers[path].remarks if path in before.headers else ()
         news = [remark for remark in header.remarks if remark not in known]
         changes += [Change("weights", "odd-header", path, listed(news, 6))] if news else []
-    listing, settled = list(patterns), tuple[str, ...]()
+    values = Compared()
     if revisions.values is not None:
         from envdoctor.revision.weights.values import compare_values
 
-        values = compare_values(revisions, revisions.values, before, after)
+        values = compare_values(revisions, before, after)
         if values.changes and not values.unread:
             changes = [change for change in changes if change.kind != "values-changed"]
-        changes += values.changes
-        unread += values.unread
-        listing += values.listing
-        settled = values.equal
     index = layouts.index_path(two.key)
     # An unchanged index, of up to 9 MB, is not fetched for nothing.
     touched = not revisions.same(index) or one.files != two.files or before.where != after.where
-    if touched and (len(two.files) > 1 or index in new.files):
-        found = parted(layouts.check_index(new, two.key, two.files, after))
-        changes += found[0]
-        unread += found[1]
-    return Compared(tuple(changes), tuple(unread), equal=settled, listing=tuple(listing))
-
-
-def _values_changed(old: Snapshot, new: Snapshot, before: WeightLayout, after: WeightLayout) -> list[Change]:
-    """Return the change of files with one header and two object ids: the same tensors with other values."""
-    alike = [path for path, digest in after.raw.items() if before.raw.get(path) == digest]
-    paths = [path for path in alike if old.files[path].same_as(new.files[path]) is False]
-    if not paths:
-        return []
-    size = gigabytes(sum(new.files[path].size for path in paths))
-    return [Change("weights", "values-changed", paths[0], listed(paths, 2), None, None, len(paths), size)]
+    checks = touched and (len(two.files) > 1 or index in new.files)
+    found = parted(layouts.check_index(new, two.key, two.files, after) if checks else ())
+    unread += [*values.unread, *found[1]]
+    listing = (*patterns, *values.listing)
+    return Compared((*changes, *values.changes, *found[0]), tuple(unread), equal=values.equal, listing=listing)
 
 
 def _index_of_known(revisions: Revisions, shared: Shared) -> Iterator[Change | Unread]:
@@ -221,46 +211,16 @@ def _format(metadata: Mapping[str, str] | None) -> str:
     return Message("no format") if given is None else given if given in _FORMATS else Message("unknown format")
 
 
-def _unread_changed(old: Snapshot, new: Snapshot, unread: Iterable[Unread]) -> Iterator[Change]:
-    """Yield ``unread-changed`` for files whose bytes differ for certain but were not read (pointers of LFS)."""
-    for path in sorted({part.path for part in unread}):
-        was, now = old.files.get(path), new.files.get(path)
-        if was and now and was.same_as(now) is False:
-            yield Change("weights", "unread-changed", path, path, gigabytes(was.size), gigabytes(now.size))
-
-
-def _equal_files(old: Mapping[str, FileEntry], shared: Shared) -> tuple[str, ...]:
-    entries = [old[path] for path in (*shared.same, *shared.moved)]
-    if not entries:
-        return ()
-    size = gigabytes(sum(entry.size for entry in entries))
-    digest = "sha256" if all((entry.oid or "").startswith("sha256:") for entry in entries) else Message("object id")
-    return (Message("{} of {} weight files by {} ({})", len(entries), len(old), digest, size),)
-
-
 def _needs_of(tensors: Mapping[str, Spec], dtypes: Mapping[str, str]) -> str | None:
     """Return the oldest release that reads every dtype; None without tensors, or for a dtype not in the table."""
     used = {spec.dtype for spec in tensors.values()}
     return max((dtypes[dtype] for dtype in used), key=rank, default=None) if used <= dtypes.keys() else None
 
 
-def _newest_need(needs: Sequence[str | None], read_all: bool) -> Value:
-    """Return the newest needed release; unless all headers were read a lower bound, unknown if nothing is new."""
-    known = [need for need in needs if need is not None]
-    if not known:
-        return Unknown(Message("no safetensors header of the new revision was read"))
-    newest = max(known, key=rank)
-    if not read_all and rank(newest) <= rank(_OLDEST):
-        return _LEFT_ALONE
-    return newest
-
-
 def _needs_changes(old: WeightLayout, new: WeightLayout, dtypes: Mapping[str, str], all_read: bool) -> list[Change]:
-    """Return ``needs-newer-safetensors`` if the new headers hold a dtype that no release for the old ones reads.
-
-    Unless all headers were read, the old revision may have the dtype in a file that did not change; a dtype that the
-    changed files did not have is still news of them.
-    """
+    """Return ``needs-newer-safetensors`` if the new headers hold a dtype that no release for the old ones reads. Unless
+    all headers were read, the old revision may have the dtype in a file that did not change; a dtype that the changed
+    files did not have is still news of them."""
     before, after = _needs_of(old.tensors, dtypes), _needs_of(new.tensors, dtypes)
     if before is None or after is None or rank(after) <= rank(before):
         return []

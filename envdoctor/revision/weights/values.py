@@ -1,10 +1,7 @@
 """How much the values of two revisions' tensors differ: read in bounded pieces, and only when somebody asked for it.
 
-Kinds of changes, in the area ``weights``:
-
-* ``tensor-values-changed`` (symbol: the pattern that differs most, after: the largest difference, the relative one, and
-  the rows of an embedding or head that differ, count: tensors, detail: other patterns);
-* ``values-not-finite`` (NaN or infinity where the old revision had numbers).
+``tensor-values-changed``: symbol is the pattern that differs most, after the largest difference, the relative one, and
+the rows of an embedding or head that differ. ``values-not-finite``: NaN or infinity where the old revision had numbers.
 
 Floats are compared as numbers, in another dtype too. Packed and whole numbers (quantised weights) have no size that a
 difference could have: their bytes are compared. Nothing but the standard library is needed; numpy is quicker.
@@ -20,7 +17,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, NamedTuple
 
-from envdoctor.revision.comparer import Change, Compared, Revisions, Values
+from envdoctor.revision.comparer import Change, Compared, Revisions
 from envdoctor.revision.hub.online import HubSnapshot
 from envdoctor.revision.hub.snapshot import Unread
 from envdoctor.revision.weights.parts.layouts import WeightLayout, gigabytes, group
@@ -51,10 +48,8 @@ class _Difference:
 
 
 class _Piece(NamedTuple):
-    """Some elements of a tensor: ``places`` are path, offset and bytes on either side.
-
-    ``row`` is the number of the first row and ``length`` the elements of a row, 0 where rows are not told apart.
-    """
+    """Some elements of a tensor: ``places`` are path, offset and bytes on either side. ``row`` is the number of the
+    first row and ``length`` the elements of a row, 0 where rows are not told apart."""
 
     name: str
     dtypes: tuple[str, str]
@@ -63,13 +58,11 @@ class _Piece(NamedTuple):
     length: int
 
 
-def compare_values(revisions: Revisions, allowed: Values, one: WeightLayout, two: WeightLayout) -> Compared:
-    """Compare the tensors that both layouts hold in one shape, after saying how many bytes are read for it.
-
-    What is beyond the budget of ``allowed`` or cannot be read is unread.
-    Tensors of two shapes, or packed on one side alone, are left out of the number that ``equal`` gives.
-    """
-    sides = ((revisions.old, one), (revisions.new, two))
+def compare_values(revisions: Revisions, one: WeightLayout, two: WeightLayout) -> Compared:
+    """Compare the tensors that both layouts hold in one shape, after saying how many bytes are read for it. What costs
+    more than a Hub may be asked for, or cannot be read, is unread. Tensors of two shapes, or packed on one side alone,
+    are left out of the number that ``equal`` gives."""
+    sides, budget = (revisions.old, revisions.new), revisions.values or 0
     both = [name for name, path in one.where.items() if path in one.headers and two.where.get(name) in two.headers]
     pieces = [piece for name in both for piece in _pieces(name, one, two)]
     pickle = Message("its values were not compared: {}", Message("it is a pickle, which is never loaded"))
@@ -77,16 +70,16 @@ def compare_values(revisions: Revisions, allowed: Values, one: WeightLayout, two
     if not both:
         return Compared(unread=tuple(unread))
     pieces.sort(key=lambda piece: piece.places[0][:2])
-    remote = [isinstance(snapshot, HubSnapshot) for snapshot, _ in sides]
-    costs = [sum(place[2] for place, far in zip(piece.places, remote, strict=True) if far) for piece in pieces]
-    fitting = [piece for piece, cost in zip(pieces, accumulate(costs), strict=True) if cost <= allowed.budget]
+    remote = [number for number, snapshot in enumerate(sides) if isinstance(snapshot, HubSnapshot)]
+    costs = [sum(piece.places[number][2] for number in remote) for piece in pieces]
+    fitting = [piece for piece, cost in zip(pieces, accumulate(costs), strict=True) if cost <= budget]
     total = sum(place[2] for piece in fitting for place in piece.places)
     fetched = gigabytes(sum(costs[: len(fitting)]))
-    allowed.progress(f"comparing values: {gigabytes(total)} are read, {fetched} of it from the Hub")
-    left = {piece.name: piece.places[1][0] for piece in pieces[len(fitting) :]}
-    if left:
-        text = "values of {} tensors lie beyond the {} that may be fetched"
-        unread.append(Unread(next(iter(left.values())), Message(text, len(left), gigabytes(allowed.budget))))
+    revisions.progress(f"comparing values: {gigabytes(total)} are read, {fetched} of it from the Hub")
+    if left := pieces[len(fitting) :]:
+        count = len({piece.name for piece in left})
+        reason = Message("values of {} tensors lie beyond the {} that may be fetched", count, gigabytes(budget))
+        unread.append(Unread(left[0].places[1][0], reason))
     differences: dict[str, _Difference] = {}
     done = 0
     for window in _windows(fitting):
@@ -95,10 +88,9 @@ def compare_values(revisions: Revisions, allowed: Values, one: WeightLayout, two
             unread.append(Unread(problem.path, Message("its values were not compared: {}", problem.reason)))
             break
         done += sum(place[2] for piece in window for place in piece.places)
-        allowed.progress(f"comparing values: {gigabytes(done)} of {gigabytes(total)}")
-    changes, patterns = _changes([item for item in differences.values() if item.different], two)
-    compared = len({piece.name for piece in fitting})
-    settled = Message("every value of {} of {} tensors", compared, len(two.where))
+        revisions.progress(f"comparing values: {gigabytes(done)} of {gigabytes(total)}")
+    changes, patterns = _changes({item.name: item for item in differences.values() if item.different}, two)
+    settled = Message("every value of {} of {} tensors", len({piece.name for piece in fitting}), len(two.where))
     equal = () if changes or unread else (settled,)
     return Compared(tuple(changes), tuple(unread), equal=equal, listing=tuple(patterns))
 
@@ -113,8 +105,7 @@ def _pieces(name: str, *layouts: WeightLayout) -> Iterator[_Piece]:
         return
     widths = [_FLOATS[dtype] if floats else 1 for dtype in dtypes]
     count = math.prod(shape) if floats else one.end - one.begin
-    row = shape[1] if floats and len(shape) == 2 else 0
-    length = row if 0 < row <= _PIECE else 0
+    length = shape[1] if floats and len(shape) == 2 and shape[1] <= _PIECE else 0
     step = _PIECE // length * length if length else _PIECE
     for first in range(0, count, step):
         places = [
@@ -129,10 +120,8 @@ def _windows(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
     window: list[_Piece] = []
     size = 0
     for piece in pieces:
-        follows = window and all(
-            (path, offset) == (before, start + length)
-            for (path, offset, _), (before, start, length) in zip(piece.places, window[-1].places, strict=True)
-        )
+        ends = [(path, start + length) for path, start, length in window[-1].places] if window else []
+        follows = ends == [place[:2] for place in piece.places]
         size += piece.places[0][2]
         if window and (not follows or size > _WINDOW):
             yield window
@@ -150,7 +139,7 @@ def _compare_window(revisions: Revisions, window: list[_Piece], found: dict[str,
         parts = snapshot.read_ranges(path, [(offset, sum(piece.places[side][2] for piece in window))])
         if isinstance(parts, Unread):
             return parts
-        contents.append(parts[0])
+        contents += parts
     ends = [0, 0]
     for piece in window:
         starts, ends = ends, [end + place[2] for end, place in zip(ends, piece.places, strict=True)]
@@ -199,8 +188,7 @@ def _numbers(dtype: str, raw: bytes) -> "array[float]":
 
 
 def _measure(one: "array[float]", two: "array[float]") -> tuple[float, float, float, bool]:
-    """Return the largest difference, the squares of all differences and of the old numbers, and whether the new side is
-    finite where the old one is. What is not finite on either side is left out of the numbers."""
+    """Return largest difference, squares of finite differences and old numbers, whether the new side stays finite."""
     lost = False
     if not math.isfinite(sum(map(abs, one)) + sum(map(abs, two))):
         pairs = [(a, b) for a, b in zip(one, two, strict=True) if math.isfinite(a)]
@@ -230,20 +218,16 @@ def _measure_arrays(numpy: Any, dtypes: tuple[str, str], raws: list[bytes]) -> t
     return largest, squares, base, bool(kept.sum() == known.sum())
 
 
-def _changes(found: list[_Difference], layout: WeightLayout) -> tuple[list[Change], list[Change]]:
+def _changes(found: dict[str, _Difference], layout: WeightLayout) -> tuple[list[Change], list[Change]]:
     """Return one change for all tensors that differ, and one for each pattern."""
-    by_name = {item.name: item for item in found}
-    groups = group(by_name, layout.tensors)
-    members = {pattern: [by_name[name] for name in item.names] for pattern, item in groups.items()}
-    ranked = sorted(members.items(), key=lambda entry: max(item.relative for item in entry[1]), reverse=True)
-    patterns = [_told(pattern, items, layout) for pattern, items in ranked]
-    changes = []
-    if patterns:
-        others = [pattern for pattern, _ in ranked[1:]]
-        detail = Message("also {}", listed(others)) if others else None
-        changes.append(patterns[0]._replace(count=len(found), detail=detail))
-    broken = [item.name for item in found if not item.finite]
-    if broken:
+    groups = group(found, layout.tensors).items()
+    members = [(pattern, [found[name] for name in item.names]) for pattern, item in groups]
+    members.sort(key=lambda entry: max(item.relative for item in entry[1]), reverse=True)
+    patterns = [_told(pattern, items, layout) for pattern, items in members]
+    others = [change.symbol for change in patterns[1:]]
+    detail = Message("also {}", listed(others)) if others else None
+    changes = [change._replace(count=len(found), detail=detail) for change in patterns[:1]]
+    if broken := [name for name, item in found.items() if not item.finite]:
         path = layout.where[broken[0]]
         changes.append(Change("weights", "values-not-finite", path, listed(broken, 2), count=len(broken)))
     return changes, patterns

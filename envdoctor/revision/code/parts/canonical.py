@@ -47,9 +47,9 @@ def erase(nodes: list[ast.AST]) -> None:
             case ast.Call(keywords=keywords):  # a device that is another tensor's, or a name's for one; "cpu" is not
                 names = [dotted(word.value).rpartition(".")[2] if word.arg == "device" else "" for word in keywords]
                 node.keywords = [word for word, name in zip(keywords, names, strict=True) if name != "device"]
-            case ast.Raise(exc=ast.Call() as error) if _is_pure(error):
+            case ast.Raise(exc=ast.Call() as error) if is_pure(error):
                 error.args, error.keywords = [], []
-            case ast.Assert(msg=ast.expr() as text) if _is_pure(text):
+            case ast.Assert(msg=ast.expr() as text) if is_pure(text):
                 node.msg = None
             case ast.FunctionDef(decorator_list=decorators) | ast.ClassDef(decorator_list=decorators):
                 named = [dotted(getattr(decorator, "func", decorator)).rpartition(".")[2] for decorator in decorators]
@@ -72,25 +72,18 @@ def _plain(node: ast.AST) -> ast.AST:
 
 
 def _does_nothing(node: ast.AST) -> bool:
-    """Return whether the node changes nothing itself: a lone constant, ``pass``, a log line, a declaration without a
-    value, or a pure condition around nothing."""
+    """Return whether the node alone changes nothing: a constant, a log line, a pure condition around nothing."""
     match node:
         case ast.Expr(value=ast.Call() as call):
-            return _is_log_call(call) and _is_pure(call)
+            return _is_log_call(call) and is_pure(call)
         case ast.If(test=test, body=[], orelse=[]):
-            return _is_pure(test)
+            return is_pure(test)
         case ast.Pass() | ast.Expr(value=ast.Constant()) | ast.AnnAssign(target=ast.Name(), value=None):
             return True
     return False
 
 
-def is_idle(function: FunctionNode) -> bool:
-    """Return whether a call of the function can change nothing but local names, and says nothing. A function that
-    always raises is not idle: it fails loudly."""
-    return all(type(one) is not ast.Raise and _is_pure(one) for one in function.body)
-
-
-def _is_pure(node: ast.AST) -> bool:
+def is_pure(node: ast.AST) -> bool:
     """Return whether code can change nothing but local names: it only calls questions, texts and errors."""
     for inner in all_nodes(node):
         match inner:
@@ -106,11 +99,9 @@ def _is_pure(node: ast.AST) -> bool:
 
 
 def local_names(function: FunctionNode) -> Mapping[str, str]:
-    """Return the names that a function binds in its own scope, each with its replacement by order.
-
-    A parameter keeps its name, for callers use it; and so does a name that is one elsewhere too (of an inner function,
-    a caught error, ``global``), and every name where the function asks for its names.
-    """
+    """Return the names that a function binds in its own scope, each with its replacement by order. A parameter keeps
+    its name, for callers use it; and so does a name that is one elsewhere too (of an inner function, a caught error,
+    ``global``), and every name where the function asks for its names."""
     nodes = all_nodes(function)
     if not _LOOKS_AT_NAMES.isdisjoint(names_in(nodes)):
         return {}
@@ -152,7 +143,7 @@ def lines_of(function: FunctionNode) -> list[str]:
     while waiting and len(found) < MAX_LINES:
         indent, one = waiting.pop()
         text, below = (one, []) if isinstance(one, str) else _parts(one)
-        found += [indent + text]
+        found.append(indent + text)
         for place, block in reversed([*enumerate(below)]):
             waiting += [(f"{indent} ", inner) for inner in reversed(block)]
             waiting += [(f"{indent} ", f"block {place}")] if place and block else []
@@ -169,14 +160,12 @@ def _parts(statement: ast.stmt) -> tuple[str, list[list[ast.stmt]]]:
             word, nodes = f"class {name}", [*bases]
         case _ if not any(blocks(statement)):
             return exact(statement, MAX_LINE), []
-    return f"{word or type(statement).__name__.lower()} {', '.join(exact(node, MAX_LINE) for node in nodes)}", list(
-        blocks(statement)
-    )
+    text = ", ".join(exact(node, MAX_LINE) for node in nodes)
+    return f"{word or type(statement).__name__.lower()} {text}", [*blocks(statement)]
 
 
 def head_of(statement: ast.stmt) -> tuple[str, list[ast.AST]]:
-    """Return the word that a compound statement begins with, and what is evaluated before its blocks; nothing of a
-    simple one."""
+    """Return the word that a compound statement begins with, and what is evaluated before its blocks."""
     match statement:
         case ast.If(test=test) | ast.While(test=test):
             return type(statement).__name__.lower(), [test]
@@ -216,21 +205,18 @@ def digest(
     annotations: Iterable[ast.AST | None] = (),
     names: Mapping[str, str] = MappingProxyType({}),
 ) -> Digest:
-    """Return the digests of a tree after :func:`erase`; ``annotations`` are further roots, and ``names`` what some
-    names are called instead."""
+    """Return the digests of a tree after :func:`erase`; ``names`` are what some names are called instead."""
     tokens: list[tuple[bool, str]] = []
     nodes: list[ast.AST] = []
     waiting: list[tuple[object, bool]] = [(root, False) for root in roots]
     waiting = [*((note, True) for note in annotations), *reversed(waiting)]
     while waiting:
         item, notes = waiting.pop()
-        if isinstance(item, ast.Name) and item.id in names:
-            token = names[item.id]
+        if isinstance(item, ast.AST):
             nodes.append(item)
-        elif isinstance(item, ast.AST):
-            token = type(item).__name__
-            nodes.append(item)
-            for field in _FIELDS[type(item)]:
+            named = names.get(item.id) if isinstance(item, ast.Name) else None
+            token = named or type(item).__name__
+            for field in () if named else _FIELDS[type(item)]:
                 waiting.append((getattr(item, field, None), notes or field in _ANNOTATION_FIELDS))
         elif isinstance(item, list):
             token = f"[{len(item)}"

@@ -18,7 +18,7 @@ _LIGHTEST = 16
 _SHARED = 0.5
 _GRADIENT_HOOK = "_set_gradient_checkpointing"
 _GRADIENT_FLAG = "supports_gradient_checkpointing"
-_GRADIENT_SWITCH = "gradient_checkpointing_enable"
+_SWITCH_METHODS = ("gradient_checkpointing_enable", _GRADIENT_HOOK)
 _NOOP = "gradient-checkpointing-noop"
 _ATTENTION_CLASS = re.compile(r"attention|attn|sdpa", re.IGNORECASE)
 _NO_ATTENTION_CLASS = re.compile(r"mask|config|output|pool", re.IGNORECASE)
@@ -60,9 +60,9 @@ class FilePair(NamedTuple):
 def pair_files(old: Mapping[str, FileCode], new: Mapping[str, FileCode]) -> list[FilePair]:
     """Pair the files by path; a removed and an added file are one if they share half of their definitions."""
     pairs = [FilePair(path, path, old[path], new[path]) for path in sorted(old.keys() & new.keys())]
-    gone = {path: {definition.name for definition in old[path].definitions} for path in sorted(old.keys() - new.keys())}
+    gone = {path: {one.name for one in old[path].definitions} for path in sorted(old.keys() - new.keys())}
     for path in sorted(new.keys() - old.keys()):
-        names = {definition.name for definition in new[path].definitions}
+        names = {one.name for one in new[path].definitions}
         best = max(gone, key=lambda other: len(names & gone[other]), default=None)
         if best is not None and names and len(names & gone[best]) >= _SHARED * max(len(names), len(gone[best])):
             pairs.append(FilePair(best, path, old[best], new[path]))
@@ -73,18 +73,13 @@ def pair_files(old: Mapping[str, FileCode], new: Mapping[str, FileCode]) -> list
     return sorted(pairs, key=lambda pair: pair.path)
 
 
-class _MovedCode(NamedTuple):
-    """Definitions that went in one place and came in another with the same body: the changes, and what they explain,
-    path and name in the old and in the new revision."""
-
-    changes: list[Change]
-    old: set[tuple[str, str]]
-    new: set[tuple[str, str]]
+#: Definitions that moved, by path and name: in the old and in the new revision.
+_Moved = tuple[set[tuple[str, str]], set[tuple[str, str]]]
 
 
-def moved_definitions(pairs: Sequence[FilePair]) -> _MovedCode:
-    """Find the definitions that moved, whole classes only."""
-    moved = _MovedCode([], set(), set())
+def moved_definitions(pairs: Sequence[FilePair]) -> tuple[list[Change], _Moved]:
+    """Return the changes of definitions with the same body elsewhere, whole classes only, and where both are."""
+    changes, moved = list[Change](), (set[tuple[str, str]](), set[tuple[str, str]]())
     waiting: dict[str, list[tuple[str, Definition]]] = {}
     for pair in pairs:
         for one in _lone(_named(pair.old), _named(pair.new)):
@@ -96,14 +91,14 @@ def moved_definitions(pairs: Sequence[FilePair]) -> _MovedCode:
             if candidates:
                 same_name = [index for index, (_, other) in enumerate(candidates) if other.leaf == one.leaf]
                 old_path, other = candidates.pop(same_name[0] if same_name else 0)
-                moved.old.add((old_path, other.name))
-                moved.new.add((pair.path, one.name))
+                moved[0].add((old_path, other.name))
+                moved[1].add((pair.path, one.name))
                 before = other.name if old_path == pair.path else f"{old_path}: {other.name}"
-                moved.changes.append(_change("definition-moved", pair.path, one.name, before, one.name))
-    return moved
+                changes.append(_change("definition-moved", pair.path, one.name, before, one.name))
+    return changes, moved
 
 
-def compare_file(pair: FilePair, moved: _MovedCode) -> Iterator[Change]:
+def compare_file(pair: FilePair, moved: _Moved) -> Iterator[Change]:
     """Yield the changes of a file that is in both revisions, without what was moved."""
     before, after = _named(pair.old), _named(pair.new)
     values = {definition.name for definition in pair.new.definitions if definition.kind == "value"}
@@ -111,31 +106,31 @@ def compare_file(pair: FilePair, moved: _MovedCode) -> Iterator[Change]:
     for key, new in after.items():
         if key in before:
             yield from _definition(pair.path, before[key], new)
-        elif not ((pair.path, new.name) in moved.new or new.name in gates or _inside(new, before, after)):
+        elif not ((pair.path, new.name) in moved[1] or new.name in gates or _inside(new, before, after)):
             yield from _definition(pair.path, None, new, is_kept="." in new.name)
     for old in _lone(before, after):
-        if (pair.old_path or "", old.name) not in moved.old:
+        if (pair.old_path or "", old.name) not in moved[0]:
             stays = old.owner in {name for name, _ in after} and not _may_inherit(old, before, after)
             yield from _definition(pair.path, old, None, is_kept=stays)
     yield from _statements(pair)
     yield from _imports(pair)
+    yield from _checkpointing(pair)
 
 
 def one_sided(pair: FilePair) -> Iterator[Change]:
     """Yield the changes of a file that was added or removed as a whole."""
     what, code = ("added", pair.new) if pair.new_path else ("removed", pair.old)
     yield _change(f"file-{what}", pair.path, pair.path, count=max(1, len(code.definitions)))
-    for definition in code.definitions:
-        sides = (None, definition) if pair.new_path else (definition, None)
-        changes = _definition(pair.path, *sides)
+    for one in code.definitions:
+        changes = _definition(pair.path, *((None, one) if pair.new_path else (one, None)))
         yield from (change for change in changes if change.kind in (f"attention-class-{what}", _NOOP))
     if pair.new_path:
         yield from _packages_required(pair)
 
 
 def _named(code: FileCode) -> Named:
-    definitions: dict[tuple[str, int], Definition] = {}
     seen: Counter[str] = Counter()
+    definitions: dict[tuple[str, int], Definition] = {}
     for definition in code.definitions:
         definitions[definition.name, seen[definition.name]] = definition
         seen[definition.name] += 1
@@ -149,22 +144,17 @@ def _lone(here: Named, there: Named) -> list[Definition]:
 
 def _inside(definition: Definition, there: Named, here: Named) -> bool:
     """Return whether the definition is in a class that itself is missing there: the class stands for it."""
-    scope = definition.owner
-    while scope:
-        if (scope, 0) in here and (scope, 0) not in there:
-            return True
-        scope = scope.rpartition(".")[0]
-    return False
+    names = definition.owner.split(".")
+    scopes = [(".".join(names[:end]), 0) for end in range(1, len(names) + 1)]
+    return any(scope in here and scope not in there for scope in scopes)
 
 
 def _may_inherit(value: Definition, before: Named, after: Named) -> bool:
     """Return whether a base may give the flag that a class no longer sets: it has other bases, or a class sets it."""
     if not value.name.endswith(f".{_GRADIENT_FLAG}"):
         return False
-    scope = value.owner, 0
-    return before[scope].text != after[scope].text or any(
-        name.endswith(f".{_GRADIENT_FLAG}") and name != value.name for name, _ in after
-    )
+    flags = [name for name, _ in after if name.endswith(f".{_GRADIENT_FLAG}") and name != value.name]
+    return bool(flags) or before[value.owner, 0].text != after[value.owner, 0].text
 
 
 def _definition(path: str, old: Definition | None, new: Definition | None, *, is_kept: bool = True) -> Iterator[Change]:
@@ -177,10 +167,14 @@ def _definition(path: str, old: Definition | None, new: Definition | None, *, is
         return
     if old and new and old.kind != new.kind:
         yield _change("definition-changed", path, one.name, old.kind, new.kind, detail=Message("another kind of thing"))
-    elif new and _is_idle_switch(new) and not (old and old.is_idle):
+    elif new and new.is_idle and new.owner and new.leaf in _SWITCH_METHODS and not (old and old.is_idle):
         yield _change(_NOOP, path, one.name, before, after, detail=Message("nothing is set"))
     elif old and new and one.kind == "function":
-        yield from _functions(path, old, new)
+        yield from _signature(path, old, new)
+        if old.meaning != new.meaning or old.decorators != new.decorators:
+            yield _change("definition-changed", path, new.name)
+        elif old.annotations != new.annotations and old.text == new.text:
+            yield _change("annotations-changed", path, new.name)
     elif old and new and one.kind == "class":
         if before != after:
             yield _change("definition-changed", path, one.name, before, after, detail="bases")
@@ -200,10 +194,6 @@ def _definition(path: str, old: Definition | None, new: Definition | None, *, is
         yield _change(kind, path, one.name, before, after)
 
 
-def _is_idle_switch(one: Definition) -> bool:
-    return one.is_idle and "." in one.name and one.leaf in (_GRADIENT_SWITCH, _GRADIENT_HOOK)
-
-
 def _statements(pair: FilePair) -> Iterator[Change]:
     """Yield the changed statements of a module or class body that define nothing, one change a body."""
     classes = {one.name for one in pair.old.definitions} & {one.name for one in pair.new.definitions}
@@ -219,49 +209,35 @@ def _statements(pair: FilePair) -> Iterator[Change]:
 
 def _imports(pair: FilePair) -> Iterator[Change]:
     before, after = ({one.name: one.required for one in code.imports} for code in (pair.old, pair.new))
-    for name in after:
-        if name not in before:
-            detail = Message("needed to load the file") if after[name] else None
-            yield _change("import-added", pair.path, name, None, name, detail=detail)
+    for name in (name for name in after if name not in before):
+        detail = Message("needed to load the file") if after[name] else None
+        yield _change("import-added", pair.path, name, None, name, detail=detail)
     yield from (_change("import-removed", pair.path, name, name) for name in before if name not in after)
     yield from _packages_required(pair)
 
 
 def _packages_required(pair: FilePair) -> Iterator[Change]:
     """Yield ``package-required`` for packages that must be installed beside the ones that everybody has."""
-    known, asked = (
-        {one.name.partition(".")[0] for one in code.imports if one.demanded} for code in (pair.old, pair.new)
-    )
+    imports = ([one.name for one in code.imports if one.demanded] for code in (pair.old, pair.new))
+    known, asked = ({name.partition(".")[0] for name in names} for names in imports)
     for package in sorted(asked - known - sys.stdlib_module_names - _AT_HAND):
         yield _change("package-required", pair.path, package, None, package)
-
-
-def _functions(path: str, old: Definition, new: Definition) -> Iterator[Change]:
-    """Yield changes of a function that both revisions have under one name: of its parameters, and of its body."""
-    yield from _signature(path, old, new)
-    if old.meaning != new.meaning or old.decorators != new.decorators:
-        yield _change("definition-changed", path, new.name)
-    elif old.annotations != new.annotations and old.text == new.text:
-        yield _change("annotations-changed", path, new.name)
 
 
 def _signature(path: str, old: Definition, new: Definition) -> Iterator[Change]:
     if old.parameters == new.parameters:
         return
-    before = {parameter.name: parameter for parameter in old.parameters}
-    after = {parameter.name: parameter for parameter in new.parameters}
+    before, after = ({parameter.name: parameter for parameter in side.parameters} for side in (old, new))
     # A default for what had none takes no call away.
-    given = {name: one.default for name, one in before.items() if one.default is not None}
-    other = [name for name, default in given.items() if name in after and default != after[name].default]
-    if other and list(before) == list(after) and all(before[name].kind == after[name].kind for name in before):
-        defaults = [name for name in other if after[name].default is not None]
-        if len(defaults) == len(other):
-            attention = any(map(_ATTENTION_PARAMETER.search, defaults))
-            kind = "attention-default-changed" if attention else "default-changed"
-            yield _change(kind, path, new.name, _defaults(before, other), _defaults(after, other))
-            return
-    gone = [name for name in before if name not in after]
-    come = [name for name in after if name not in before]
+    kept = [name for name, one in before.items() if one.default is not None and name in after]
+    other = [name for name in kept if before[name].default != after[name].default]
+    alike = [one[:2] for one in old.parameters] == [one[:2] for one in new.parameters]
+    if other and alike and all(after[name].default is not None for name in other):
+        attention = any(map(_ATTENTION_PARAMETER.search, other))
+        kind = "attention-default-changed" if attention else "default-changed"
+        yield _change(kind, path, new.name, _defaults(before, other), _defaults(after, other))
+        return
+    gone, come = [name for name in before if name not in after], [name for name in after if name not in before]
     # A configuration takes any name through **kwargs, and whoever makes one gives names.
     open_ended = "Config" in new.owner and any(parameter.kind == "**" for parameter in new.parameters)
     extends = open_ended or (not gone and not other and _only_extends(old, new))
@@ -281,12 +257,9 @@ def _only_extends(old: Definition, new: Definition) -> bool:
     places = [parameter.name in known for parameter in new.parameters if parameter.kind in ("positional", "normal")]
     takes_rest = any(parameter.kind == "*" for parameter in old.parameters)
     # A new positional parameter before *args takes what used to be the first of those.
-    return places == sorted(places, reverse=True) and all(
-        parameter.kind in ("*", "**")
-        or (parameter.default is not None and not (takes_rest and parameter.kind != "keyword"))
-        for parameter in new.parameters
-        if parameter.name not in known
-    )
+    more = [one for one in new.parameters if one.name not in known and one.kind not in ("*", "**")]
+    optional = all(one.default is not None and (one.kind == "keyword" or not takes_rest) for one in more)
+    return optional and places == sorted(places, reverse=True)
 
 
 def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
@@ -294,12 +267,8 @@ def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
     return ", ".join(name if default is None else f"{name}={default}" for name, default in shown)
 
 
-# --- gradient checkpointing -------------------------------------------------------------------------------------------
-
-
-def checkpointing(pair: FilePair) -> Iterator[Change]:
-    """Yield what became of gradient checkpointing, where its parts do not fit any more, or fit again; and what is
-    called with a keyword that it does not take."""
+def _checkpointing(pair: FilePair) -> Iterator[Change]:
+    """Yield what became of gradient checkpointing, and what is called with a keyword that it does not take."""
     (was, _), (now, where) = (_switches(code) for code in (pair.old, pair.new))
     if was is not False and now is False:
         yield _change(_NOOP, pair.path, where, detail=Message("nothing is set"))
@@ -318,8 +287,7 @@ def checkpointing(pair: FilePair) -> Iterator[Change]:
 
 
 def _switches(code: FileCode) -> tuple[bool | None, str]:
-    """Return whether switching gradient checkpointing on reaches a module that asks for it (None if unknown), and which
-    method decides."""
+    """Return whether the switch reaches a module that asks for it (None: unknown), and which method decides."""
     classes = {definition.name: definition for definition in code.definitions if definition.kind == "class"}
     functions = [definition for definition in code.definitions if definition.kind == "function" and definition.owner]
     if any("GradientCheckpointingLayer" in one.mentions for one in classes.values()):
@@ -360,12 +328,10 @@ def _is_a(name: str, target: str, classes: Mapping[str, Definition]) -> bool:
     waiting, seen = [name], set[str]()
     while waiting:
         name = waiting.pop()
-        if name == target:
-            return True
         if name in classes and name not in seen:
-            seen.add(name)
             waiting += classes[name].mentions
-    return False
+        seen.add(name)
+    return target in seen
 
 
 def _refused(code: FileCode) -> Iterator[tuple[tuple[str, str], str, str]]:

@@ -35,11 +35,8 @@ _INDEXES: dict[object, int] = {0: _MAJOR, 1: _MINOR}
 
 
 class Site(NamedTuple):
-    """A place that can do something beyond computing, or that asks for a version.
-
-    ``kind`` as in changes without ``-added``; ``key`` is equal for places that do the same; ``at_load``: it runs as
-    soon as the file is loaded.
-    """
+    """A place that can do something beyond computing, or that asks for a version. ``kind`` as in changes without
+    ``-added``; ``key`` is equal for places that do the same; ``at_load``: it runs as soon as the file is loaded."""
 
     kind: str
     scope: str
@@ -81,8 +78,7 @@ def sites_of(tree: ast.Module, nodes: list[ast.AST], reaching: Mapping[str, str]
 
 
 def _key(kind: str, node: ast.AST) -> str:
-    """Return the key by which two places are the same: their text; for files the function and its constants, because
-    names of variables with a path change in every refactoring."""
+    """Return equal keys for places that do the same: the text, for files only the function and its constants."""
     match node:
         case ast.Call(func=func, args=args, keywords=keywords) if kind == _FILE_WRITE:
             parts = [part for argument in (*args, *(word.value for word in keywords)) for part in all_nodes(argument)]
@@ -130,8 +126,7 @@ class _Names:
         return next(filter(None, (self._name_kind(one + rest) for one in self._resolved(name))), "")
 
     def kind_of(self, node: ast.AST) -> tuple[str, list[ast.AST] | None]:
-        """Return what the node can do, empty for nothing, and which nodes below are still to be looked at: None for all
-        of them."""
+        """Return what the node can do, and which nodes below are still to be looked at (None: all)."""
         match node:
             case ast.Call(func=func, args=args, keywords=keywords):
                 name = dotted(func)
@@ -179,9 +174,8 @@ class _Names:
         """Return what a call can do, by its resolved name and its arguments."""
 
         def given(word: str, *place: int) -> ast.expr | None:
-            return next(
-                filter(None, (keyword_of(call, word), *(one for at in place for one in call.args[at : at + 1]))), None
-            )
+            placed = [one for at in place for one in call.args[at : at + 1]]
+            return next(filter(None, (keyword_of(call, word), *placed)), None)
 
         _, dot, last = name.rpartition(".")
         kind, is_method = self._name_kind(name), name.startswith(".")
@@ -196,22 +190,19 @@ class _Names:
         if _is_set(given("trust_remote_code")):
             return _DYNAMIC_IMPORT
         if name in _OPENERS or (last == "open" and is_method):
-            return _FILE_WRITE if _writes(given("mode", 0 if is_method else 1), is_method=is_method) else ""
+            mode = given("mode", 0 if is_method else 1)
+            if not isinstance(mode, ast.Constant):  # a computed mode may open for writing
+                return _FILE_WRITE if mode is not None and not is_method else ""
+            # `image.open("picture.png")` is a method of something else than a path: its argument is no mode.
+            letters = text_of(mode) or ""
+            writes = len(letters) <= 4 and not {*"wax+"}.isdisjoint(letters) and {*letters} <= {*"rwaxbtU+"}
+            return _FILE_WRITE if writes else ""
         return _FILE_WRITE if last in _WRITING_METHODS and dot else ""
 
 
 def _is_set(value: ast.expr | None) -> bool:
     """Return whether an argument was given that may be anything but False or None."""
     return value is not None and not (isinstance(value, ast.Constant) and value.value in (False, None))
-
-
-def _writes(mode: ast.expr | None, *, is_method: bool) -> bool:
-    """Return whether a mode opens for writing; a computed mode may."""
-    if not isinstance(mode, ast.Constant):
-        return mode is not None and not is_method
-    # `image.open("picture.png")` is a method of something else than a path: its argument is no mode.
-    text = text_of(mode) or ""
-    return len(text) <= 4 and any(letter in text for letter in "wax+") and set(text) <= set("rwaxbtU+")
 
 
 class _Versions:

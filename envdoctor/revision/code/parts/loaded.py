@@ -6,7 +6,7 @@ import io
 import posixpath
 import re
 import tokenize
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -17,9 +17,9 @@ from envdoctor.system.asking import ChildProblem, Limits, ask
 from envdoctor.system.message import Message
 
 #: The largest modeling file of transformers has 0.3 MiB.
-MAX_FILE = 1 << 20
-MAX_FILES = 200
-MAX_TOTAL = 16 << 20
+_MAX_FILE = 1 << 20
+_MAX_FILES = 200
+_MAX_TOTAL = 16 << 20
 _CHILD = "envdoctor.revision.code.parts.tree:read_code"
 _LIMITS = Limits(seconds=10.0, mib=512, output=64 << 20, in_all=20.0)
 #: Seconds after which the waiting looks whether it was interrupted.
@@ -32,13 +32,10 @@ _LOADED = re.compile(
 )
 #: Other libraries load code by these, by rules of their own.
 _OTHERS = ("modules.json", "model_index.json")
-_MARKS = re.compile(rb"^(?:<{7}|>{7}) ", re.MULTILINE)
+CONFLICT_MARKS = re.compile(rb"^(?:<{7}|>{7}) ", re.MULTILINE)
 _LONGEST_CIRCLE = 4
 #: A name that is no attribute, no word in quotes and no keyword.
 _NAME = re.compile(r"(?<![\w.'\"#])[A-Za-z_]\w*\b(?!=)")
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
 
 
 class CodeSource(NamedTuple):
@@ -57,47 +54,35 @@ class CodeSource(NamedTuple):
             text = self.content.decode("utf-8", "replace")
         return io.StringIO(text, newline=None).read().split("\n")
 
-    @property
-    def has_conflict_marks(self) -> bool:
-        """Return whether git left the marks of a conflict in the file."""
-        return _MARKS.search(self.content) is not None
-
 
 class NotPython(Unread):
     """A file that has a syntax error: whoever loads it fails as well."""
 
 
-def read_sources(snapshot: Snapshot, paths: Sequence[str]) -> tuple[tuple[CodeSource, ...], tuple[Unread, ...]]:
-    """Return the files' contents within the limits of size and number, and the other files with the reason."""
-    return parted(_read(snapshot, paths))
-
-
-def _read(snapshot: Snapshot, paths: Sequence[str]) -> Iterator[CodeSource | Unread]:
+def read_sources(snapshot: Snapshot, paths: Iterable[str]) -> Iterator[CodeSource | Unread]:
+    """Yield the files' contents within the limits of size and number, and the other files with the reason."""
     count = total = 0
     for path in paths:
-        if count >= MAX_FILES or total + snapshot.files[path].size > MAX_TOTAL:
-            reason = Message("only {} Python files and {} MiB of them are compared", MAX_FILES, MAX_TOTAL >> 20)
+        if count >= _MAX_FILES or total + snapshot.files[path].size > _MAX_TOTAL:
+            reason = Message("only {} Python files and {} MiB of them are compared", _MAX_FILES, _MAX_TOTAL >> 20)
             yield Unread(path, reason)
-            continue
-        content = snapshot.read(path, MAX_FILE)
-        if isinstance(content, Unread):
+        elif isinstance(content := snapshot.read(path, _MAX_FILE), Unread):
             yield content
-            continue
-        count, total = count + 1, total + len(content)
-        yield CodeSource(path, content)
+        else:
+            count, total = count + 1, total + len(content)
+            yield CodeSource(path, content)
 
 
 def parse(sources: Sequence[CodeSource], reaching: Mapping[str, str] = MappingProxyType({})) -> list[FileCode | Unread]:
-    """Return the code of each file, in their order; ``reaching`` are the names of the table ``reaching-calls``, with
-    their kinds. Nothing of the files is executed or imported."""
+    """Return the code of each file; ``reaching`` are kinds of the table ``reaching-calls`` by name. Nothing is run."""
     import threading
     from concurrent.futures import ThreadPoolExecutor, wait
 
     if not sources:
         return []
-    asked = {"reaching": dict(reaching)}
     half = (len(sources) + 1) // _CHILDREN
-    batches = [[(asked, one.content) for one in batch] for batch in (sources[:half], sources[half:]) if batch]
+    asked = [({"reaching": dict(reaching)}, one.content) for one in sources]
+    batches = [batch for batch in (asked[:half], asked[half:]) if batch]
     stop = threading.Event()
     with ThreadPoolExecutor(_CHILDREN) as pool:
         try:
@@ -116,12 +101,8 @@ def parse(sources: Sequence[CodeSource], reaching: Mapping[str, str] = MappingPr
     ]
 
 
-# --- what is loaded ---------------------------------------------------------------------------------------------------
-
-
 class LoadedEntry(NamedTuple):
-    """What a configuration asks transformers to load: ``module.Class``; ``away`` is the repository that has it when
-    that is another one than the configuration's."""
+    """What a configuration loads: ``module.Class``; ``away`` is the other repository that has it, if any."""
 
     config: str
     key: str
@@ -158,8 +139,7 @@ def kind_of_file(path: str) -> str | None:
 
 
 def _imported_files(path: str, code: FileCode, files: Collection[str]) -> Iterator[tuple[str, str, str]]:
-    """Yield each relative import as it is written, the file of its module (empty: there is none), and the name taken
-    from that (empty for the module itself)."""
+    """Yield each relative import as written, the file of its module, and the name taken from that; empty: none."""
     for one in (one for one in code.imports if one.name.startswith(".")):
         names = one.name.lstrip(".").split(".")
         folder = path
@@ -171,12 +151,10 @@ def _imported_files(path: str, code: FileCode, files: Collection[str]) -> Iterat
         yield one.name, at, ".".join(names[len(names) - number :])
 
 
-def loaded_files(
-    sides: Sequence[CodeSide], wanted: Collection[str], more: Callable[[Sequence[str]], Mapping[str, FileCode]]
-) -> set[str] | None:
+def loaded_files(sides: Sequence[CodeSide], wanted: Collection[str]) -> set[str] | None:
     """Return those of the ``wanted`` files that are loaded from an auto_map on, on either side, and those called like
     loaded ones of a kind that no entry names (somebody loads them by other means); None where that cannot be told.
-    ``more`` reads files that are the same on both sides: only as long as a wanted one was not reached."""
+    Files that are the same on both sides are read only as long as a wanted one was not reached."""
     entries = [entry for side in sides for entry in side.entries]
     if not entries or any(name in side.snapshot.files for side in sides for name in _OTHERS):
         return None
@@ -187,14 +165,17 @@ def loaded_files(
     while not reached.issuperset(wanted) and reached - done:
         waiting = sorted(reached - done)
         done |= reached
-        shared = more([path for path in waiting if not any(path in side.codes for side in sides)])
+        files = sides[1].snapshot.files
+        unknown = [path for path in waiting if path in files and not any(path in side.codes for side in sides)]
+        sources, _ = parted(read_sources(sides[1].snapshot, unknown))
+        parsed = zip(sources, parse(sources), strict=True)
+        shared = {source.path: code for source, code in parsed if isinstance(code, FileCode)}
         for path in waiting:
-            codes = [(side, side.codes.get(path) or shared.get(path)) for side in sides]
-            for side, code in codes:
-                imports = _imported_files(path, code, side.snapshot.files) if code else ()
-                reached |= {at for _, at, _ in imports if at}
-            if not any(code for _, code in codes) and any(path in side.snapshot.files for side in sides):
+            codes = [(side.codes.get(path) or shared.get(path), side.snapshot.files) for side in sides]
+            if not any(code for code, _ in codes) and any(path in files for _, files in codes):
                 return None  # what it imports is not known
+            imports = [_imported_files(path, code, files) for code, files in codes if code]
+            reached |= {at for one in imports for _, at, _ in one if at}
     return reached & set(wanted)
 
 
@@ -239,7 +220,7 @@ def _circle(start: str, edges: Mapping[str, Collection[str]]) -> list[str]:
     paths = [[start]]
     for _ in range(_LONGEST_CIRCLE):
         paths = [[*path, at] for path in paths for at in sorted(edges.get(path[-1], ())) if at not in path[1:]]
-        closed = next((path for path in paths if path[-1] == start), None)
-        if closed:
-            return closed[:-1]
+        for path in paths:
+            if path[-1] == start:
+                return path[:-1]
     return []

@@ -2,20 +2,22 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches, unified_diff
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe.model.reading.json_object import JsonObject
 from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
+from envdoctor.revision.code.parts.loaded import CodeSide
 from envdoctor.revision.code.parts.tree import Definition, FileCode
-from envdoctor.revision.comparer import Change
-from envdoctor.revision.short_text import LONGEST, visible
+from envdoctor.revision.comparer import Change, Revisions, read_json
+from envdoctor.revision.short_text import LONGEST, MOST_LINES, WIDEST, hunk, visible
 from envdoctor.system.message import Message
 
-#: Shown lines of one change, characters of a line, lines that are compared in all, and context.
-MAX_HUNK, MAX_WIDTH, _MAX_DIFFED, _CONTEXT = 400, 240, 60_000, 2
+#: Lines of definitions that are compared line by line in all.
+_MAX_DIFFED = 60_000
 #: More changed statements of a function are a rewrite, and more of all functions another model: no cause is told.
 _REWRITE, _ANOTHER_MODEL = 30, 20_000
 #: Kinds of changes of what is written between the lines of a definition; the last two only of methods.
@@ -45,9 +47,6 @@ _NAME = re.compile(r"(?<![.\w'])[A-Za-z_]\w*(?!\w|'|=(?!=))")
 _SIZES = re.compile(r"\.(?:size\(\)|shape\b)|get_batch_size|config\.")
 _LOST, _TURNED = Message("nothing takes its place"), Message("an operator is turned round")
 
-#: The lines of a file.
-Text = Sequence[str]
-
 
 class _Cause(NamedTuple):
     """A row of the table: what a change of these words (of a group of them, where there is one) means. ``where`` are
@@ -69,22 +68,17 @@ class _Cause(NamedTuple):
         return counts
 
 
-def causes(matrix: Matrix) -> list[_Cause]:
+def _causes(matrix: Matrix) -> list[_Cause]:
     """Return the causes that the table knows, in its order."""
     rows = matrix.rows(_TABLE)
     patterns = [[re.compile(row.get(part, "")) for part in ("words", "where", "files")] for row in rows]
     return [_Cause(row["kind"], row.get("whole", False), *three) for row, three in zip(rows, patterns, strict=True)]
 
 
-# --- the path ---------------------------------------------------------------------------------------------------------
-
-
 def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str]:
     """Return the names of definitions that a training step may reach: the ``entries``, other classes, functions and
-    methods that nothing speaks of (transformers may call them), and whatever these speak of by name, in any file.
-
-    What generates text is left out unless one of them speaks of it.
-    """
+    methods that nothing speaks of (transformers may call them), and whatever these speak of by name, in any file. What
+    generates text is left out unless one of them speaks of it."""
     definitions = [definition for code in codes for definition in code.definitions]
     speakers: dict[str, set[str]] = defaultdict(set)
     named: dict[str, list[Definition]] = defaultdict(list)
@@ -114,12 +108,8 @@ def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str
     return reached
 
 
-# --- what changed -----------------------------------------------------------------------------------------------------
-
-
 class _Both(NamedTuple):
-    """A function of both revisions, with the statements that only one of them has; ``is_told``: what became of
-    checkpointing in it is told already."""
+    """A function of both revisions, with the statements of one alone; ``is_told``: checkpointing is told already."""
 
     path: str
     old: Definition
@@ -134,43 +124,41 @@ class _Both(NamedTuple):
         return self.gone.total() + self.come.total()
 
 
-class Judged(NamedTuple):
-    """What a set of files is judged by: the pairs, the files' lines before and after, the table's causes, the
-    classes that a configuration names, and what gives the keys of config.json."""
-
-    pairs: Sequence[FilePair]
-    texts: tuple[Mapping[str, Text], Mapping[str, Text]]
-    causes: Sequence[_Cause]
-    entries: Collection[str]
-    settings: Callable[[], Collection[str]]
-
-
-def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
+def told(
+    changes: Sequence[Change], pairs: Sequence[FilePair], revisions: Revisions, two: Sequence[CodeSide]
+) -> Iterator[Change]:
     """Yield the changes; those of bodies and values with what they mean, or as changed and not judged, with the lines.
-
-    What no training step reaches keeps its kind.
-    """
-    path = _on_the_path((code for pair in judged.pairs for code in (pair.old, pair.new)), judged.entries)
-    named = {
-        pair.path: tuple({one.name: one for one in code.definitions} for code in pair[2:]) for pair in judged.pairs
-    }
-    paths = {pair.path: (pair.old_path, pair.new_path) for pair in judged.pairs}
+    What no training step reaches keeps its kind."""
+    entries = {entry.name for side in two for entry in side.entries}
+    path = _on_the_path((code for pair in pairs for code in (pair.old, pair.new)), entries)
+    named = {pair.path: tuple({one.name: one for one in code.definitions} for code in pair[2:]) for pair in pairs}
+    paths = {pair.path: (pair.old_path, pair.new_path) for pair in pairs}
     sides = [tuple(side.get(change.symbol) for side in named.get(change.path, ({}, {}))) for change in changes]
     both = _functions(changes, sides)
-    everywhere = _everywhere(both.values(), changes, named, judged.causes)
-    fresh = _fresh(judged.pairs)
+    everywhere = _everywhere(both.values(), changes, named, _causes(revisions.matrix))
+    fresh = _fresh(pairs)
     budget = _MAX_DIFFED
     for change, (old, new) in zip(changes, sides, strict=True):
         one = new or old
         is_method = one is not None and one.kind == "function" and bool(one.owner)
         body = change.kind in _BODIES[: 3 if is_method else 1]
-        if change.kind == "default-changed" and old and new and _is_unused(old, new, path, judged):
-            change = change._replace(kind="default-unused")
+        if change.kind == "default-changed" and old and new:
+            known = {parameter.name: parameter.default for parameter in old.parameters}
+            other = {one.name for one in new.parameters if one.name in known and one.default != known[one.name]}
+            # Unused is a default that config.json sets, or of what no step calls.
+            if other <= _settings(revisions) if "Config" in new.owner else new.name not in path:
+                change = change._replace(kind="default-unused")
         if not body and change.kind not in _SWITCHING_KINDS:
             yield change
             continue
         budget -= sum(each.last - each.first + 1 for each in (old, new) if each)
-        change = change._replace(hunk=_hunk(old, new, judged.texts, paths[change.path]) if budget > 0 else ())
+        if budget > 0:
+            shown = [
+                side.texts.get(where or "", [])[each.first - 1 : each.last][: MOST_LINES * 4] if each else ()
+                for each, where, side in zip((old, new), paths[change.path], two, strict=True)
+            ]
+            lines = hunk(*shown, starts=[each.first - 1 if each else 0 for each in (old, new)])
+            change = change._replace(hunk=tuple(line[:WIDEST] for line in lines))
         # At module level conditions and attempts stand around imports and definitions, which are told by themselves.
         heads = all(text.startswith(("if ", "try, ")) for text in (change.before, change.after) if text)
         if not body or (change.symbol not in path and (change.symbol != MODULE_LEVEL or heads)):
@@ -188,11 +176,17 @@ def told(changes: Sequence[Change], judged: Judged) -> Iterator[Change]:
             yield change._replace(kind="training-code-changed", detail=amount)
 
 
+def _settings(revisions: Revisions) -> set[str]:
+    """Return the keys of config.json that both sides set."""
+    sides = (revisions.new,) if revisions.same("config.json") else (revisions.old, revisions.new)
+    read = [read_json(side, "config.json") for side in sides]
+    return set.intersection(*({*one.data} if isinstance(one, JsonObject) else set[str]() for one in read))
+
+
 def _functions(
-    changes: Sequence[Change], sides: Sequence[tuple[Definition | None, ...]]
+    changes: Iterable[Change], sides: Iterable[tuple[Definition | None, ...]]
 ) -> dict[tuple[str, str], _Both]:
-    """Return the functions of both revisions whose bodies changed, by file and name, without statements on
-    checkpointing that are told already."""
+    """Return the changed functions by file and name, without statements on checkpointing that are told already."""
     switching = {(change.path, change.symbol) for change in changes if change.kind in _SWITCHING_KINDS}
     functions: dict[tuple[str, str], _Both] = {}
     for change, (old, new) in zip(changes, sides, strict=True):
@@ -205,60 +199,49 @@ def _functions(
     return functions
 
 
-def _is_unused(old: Definition, new: Definition, path: Collection[str], judged: Judged) -> bool:
-    """Return whether no step takes the changed defaults: config.json sets them, or nothing calls the function."""
-    before = {parameter.name: parameter.default for parameter in old.parameters}
-    changed = {one.name for one in new.parameters if one.name in before and one.default != before[one.name]}
-    return changed <= {*judged.settings()} if "Config" in new.owner else new.name not in path
-
-
 def _statements(function: Definition) -> Iterator[str]:
     """Yield the statements, and with each that writes in place into an expanded tensor the one that expands it."""
     expanded: dict[str, str] = {}
     for line in function.lines:
         line = _SAME_NAME.sub(r"\1", line.strip())
         yield line
-        name = _FIRST_NAME.match(line)
-        if name is None:
-            continue
-        if _EXPANDS.search(line) and " = " in line:
-            expanded[name[0]] = line
-        elif name[0] in expanded and _IN_PLACE.match(line, name.end()):
-            yield f"{expanded[name[0]]}; {line}"
-        elif line.startswith(f"{name[0]} = "):
-            expanded.pop(name[0], None)
+        found = _FIRST_NAME.match(line)
+        name, end = (found[0], found.end()) if found else ("", 0)
+        if name and _EXPANDS.search(line) and " = " in line:
+            expanded[name] = line
+        elif name in expanded and _IN_PLACE.match(line, end):
+            yield f"{expanded[name]}; {line}"
+        elif line.startswith(f"{name} = "):
+            expanded.pop(name, None)
 
 
 def _fresh(pairs: Sequence[FilePair]) -> re.Pattern[str]:
-    """Return a pattern of the options that only the new configurations have and that are off unless config.json sets
-    them."""
-    sides = ([pair.old for pair in pairs], [pair.new for pair in pairs])
-    makers = (
-        [one for code in side for one in code.definitions if one.name.endswith("Config.__init__")] for side in sides
-    )
-    before, after = ({parameter for maker in side for parameter in maker.parameters} for side in makers)
-    known = {one.name for one in before}
-    names = sorted(one.name for one in after if one.name not in known and one.default in _OFF)
+    """Return a pattern of the options that only the new configurations have, and that are off by default."""
+    known, off = set[str](), set[str]()
+    for one in (one for pair in pairs for one in pair.old.definitions if one.name.endswith("Config.__init__")):
+        known |= {parameter.name for parameter in one.parameters}
+    for one in (one for pair in pairs for one in pair.new.definitions if one.name.endswith("Config.__init__")):
+        off |= {parameter.name for parameter in one.parameters if parameter.default in _OFF}
+    names = sorted(off - known)
     return re.compile(rf"\b(?:{'|'.join(names)})\b" if names else r"(?!)")
 
 
+#: The definitions of a file by name, old and new, and by cause the words that went and that came.
+_Named = Mapping[str, tuple[Mapping[str, Definition], ...]]
+_Everywhere = dict[_Cause, tuple[Counter[str], Counter[str]]]
 #: A kind of change, the words that went and that came, and what became of the only statement that changed.
 _Meaning = tuple[str, Counter[str], Counter[str], Message | None]
 
 
-def _everywhere(
-    both: Iterable[_Both],
-    changes: Iterable[Change],
-    named: Mapping[str, tuple[Mapping[str, Definition], ...]],
-    rows: Sequence[_Cause],
-) -> dict[_Cause, tuple[Counter[str], Counter[str]]]:
-    """Return what all functions lost and gained, by cause: a word that went here and came there was moved."""
+def _everywhere(both: Iterable[_Both], changes: Iterable[Change], named: _Named, rows: Sequence[_Cause]) -> _Everywhere:
+    """Return what all functions lost and gained: a word that went here and came there was moved."""
     sides: list[list[str]] = [[], []]
     for function in both:
         sides[0] += function.gone.elements()
         sides[1] += function.come.elements()
-    for change, side in ((change, side) for change in changes for side in (0, 1)):
-        if change.kind == ("definition-removed", "definition-added")[side] and change.path in named:
+    for change in changes:
+        if change.kind in ("definition-removed", "definition-added") and change.path in named:
+            side = int(change.kind == "definition-added")
             for one in named[change.path][side].values():
                 if f"{one.name}.".startswith(f"{change.symbol}."):
                     sides[side] += _statements(one)
@@ -266,16 +249,11 @@ def _everywhere(
     return {row: (row.found_in(sides[0]), row.found_in(sides[1])) for row in rows}
 
 
-def _meanings(
-    function: _Both,
-    everywhere: Mapping[_Cause, tuple[Counter[str], Counter[str]]],
-    fresh: re.Pattern[str],
-) -> tuple[list[_Meaning], bool]:
+def _meanings(function: _Both, everywhere: _Everywhere, fresh: re.Pattern[str]) -> tuple[list[_Meaning], bool]:
     """Return what the change means, cause by cause, and whether the function changed beyond that. A statement is told
     once. Statements that came with a ``fresh`` option are not judged: it is off."""
     meanings: list[_Meaning] = []
     _, old, new, gone, come, _ = function
-    alone = gone.total() == 1 == come.total()
     optional, whole_edit, is_judged = any(map(fresh.search, come)), _edit_of(gone, come), function.changed <= _REWRITE
     for row, (lost, gained) in everywhere.items() if is_judged else ():
         if not (row.where.search(new.name) and row.files.search(function.path)):
@@ -292,6 +270,7 @@ def _meanings(
     if is_judged and not any(edit for *_, edit in meanings):
         other = _replaced(function.gone, function.come, old)
         checks = any(line.startswith("assert ") for line in function.gone)
+        alone = function.gone.total() == 1 == function.come.total()
         unread = _no_longer_read(old, new, alone and not checks)
         if other:
             return [*meanings, ("value-replaced", Counter(other[:1]), Counter(other[1:]), None)], False
@@ -313,12 +292,8 @@ def _words(found: Counter[str]) -> str | None:
     return visible(text)[:LONGEST] or None
 
 
-# --- one statement ----------------------------------------------------------------------------------------------------
-
-
 def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
-    """Return how the only changed statement changed: a part of it is gone, or an operator differs; None for anything
-    else."""
+    """Return how the only changed statement changed: a part is gone, or an operator differs; else None."""
     if gone.total() != 1 or come.total() > 1:
         return None
     before, after = (_TOKEN.findall(next(iter(side), "")) for side in (gone, come))
@@ -335,11 +310,9 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
     if gone.total() != 1 or come.total() != 1:
         return None
     (target, _, before), (other, _, after) = (next(iter(side)).rpartition(" = ") for side in (gone, come))
-    if target != other or not (target or before.startswith("return ")):
-        return None
     was, now = _TOKEN.findall(before), _TOKEN.findall(after)
     pairs = [pair for pair in zip(was, now, strict=False) if pair[0] != pair[1]]
-    if len(was) != len(now) or len(pairs) != 1:
+    if target != other or not (target or before.startswith("return ")) or len(was) != len(now) or len(pairs) != 1:
         return None
     known = _names(old.lines)[0].union(parameter.name for parameter in old.parameters)
     are_one = any(line.strip() in (f"{a} = {b}", f"{b} = {a}") for a, b in pairs for line in old.lines)
@@ -347,8 +320,7 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
 
 
 def _no_longer_read(old: Definition, new: Definition, alone: bool) -> list[str]:
-    """Return the names that both functions give a value and only the old one reads; parameters only if nothing else
-    changed (``alone``), because many are there for their callers."""
+    """Return names that both give a value and only the old one reads; parameters too if ``alone`` changed."""
     if any("…" in line for one in (old, new) for line in one.lines):
         return []
     (bound, read), (still_bound, still_read) = (_names(one.lines) for one in (old, new))
@@ -367,30 +339,3 @@ def _names(lines: Sequence[str]) -> tuple[set[str], set[str]]:
         read |= {*_NAME.findall(value if names else line)} - names
         bound |= names if not _SIZES.search(value) else set()
     return bound, read
-
-
-# --- lines ------------------------------------------------------------------------------------------------------------
-
-
-def _hunk(
-    old: Definition | None,
-    new: Definition | None,
-    texts: tuple[Mapping[str, Text], Mapping[str, Text]],
-    paths: tuple[str | None, str | None],
-) -> tuple[str, ...]:
-    """Return the lines of a unified diff of a definition, numbered as in the files."""
-    before, after = (
-        list(texts[side].get(path or "", ())[one.first - 1 : one.last][: MAX_HUNK * 4]) if one else []
-        for side, (one, path) in enumerate(zip((old, new), paths, strict=True))
-    )
-    starts = [one.first - 1 if one else 0 for one in (old, new)]
-    lines: list[str] = []
-    for line in unified_diff(before, after, n=_CONTEXT, lineterm=""):
-        if line.startswith(("---", "+++")) and not lines:
-            continue
-        if line.startswith("@@"):
-            line = re.sub(r"([-+])(\d+)", lambda at: f"{at[1]}{int(at[2]) + starts[at[1] == '+']}", line)
-        if len(lines) == MAX_HUNK:
-            break
-        lines.append(line[0] + visible(line[1:].rstrip("\r\n").expandtabs(4))[: MAX_WIDTH - 1])
-    return tuple(lines)

@@ -7,20 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args, get_origin
 
-from envdoctor.revision.code.parts.canonical import (
-    Digest,
-    assigned,
-    digest,
-    erase,
-    exact,
-    head_of,
-    is_idle,
-    joined,
-    lines_of,
-    local_names,
-    mentioned,
-    short,
-)
+from envdoctor.revision.code.parts import canonical
+from envdoctor.revision.code.parts.canonical import Digest, digest, exact, head_of, joined, mentioned, short
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL, Site, sites_of
 from envdoctor.source.definitions import (
     FunctionNode,
@@ -148,22 +136,25 @@ def from_json(kind: Any, value: Any) -> Any:
 
 
 def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType({})) -> FileCode:
-    """Parse one file; ``reaching`` are the names of the table ``reaching-calls``, with their kinds.
-
-    Raises :class:`TooMuch`, and SyntaxError, RecursionError or MemoryError as ``ast.parse`` does.
-    """
+    """Parse one file; ``reaching`` are the names of the table ``reaching-calls``, with their kinds. Raises
+    :class:`TooMuch`, and SyntaxError, RecursionError or MemoryError as ``ast.parse`` does."""
     tree, _, _ = parse_code(content)
     nodes = all_nodes(tree)
     if len(nodes) > _MAX_NODES:
         raise TooMuch
     imports, sites, uses, bound = _imports(tree), sites_of(tree, nodes, reaching), uses_of(tree).uses, _bound(nodes)
-    erase(nodes)
+    canonical.erase(nodes)
     definitions: list[Definition] = []
     statements: list[_Statement] = []
     for scope, statement in _in_order(tree):
         found = list(_defined(scope, statement))
         definitions += found
-        statements += [] if found else [_statement(scope, statement)]
+        if not found:  # of a compound statement only its head counts, for what is inside comes by itself
+            word, head = head_of(statement)
+            head = head if word else [statement]
+            meaning = f"{type(statement).__name__} {digest(head).meaning}"
+            text = (f"{word} " if word else "") + ", ".join(map(short, head))
+            statements.append(_Statement(scope.rstrip(".") or MODULE_LEVEL, meaning, text))
     definitions = _with_members(definitions, statements)
     parts = [f"{one.name} {one.sense} {one.annotations}" for one in definitions if "." not in one.name]
     parts += [one.meaning for one in statements if one.scope == MODULE_LEVEL]
@@ -227,7 +218,7 @@ def _defined(scope: str, node: ast.stmt) -> Iterator[Definition]:
             text = f"({', '.join(map(exact, [*bases, *keywords]))})"
             yield _definition(f"{scope}{name}", "class", text, node, digest([*bases, *keywords, *decorators]))
         case _:
-            names, value = assigned(node)
+            names, value = canonical.assigned(node)
             for name in names if value is not None else []:
                 yield _definition(f"{scope}{name}", "value", short(value or node), node, digest([value]))
 
@@ -248,19 +239,21 @@ def _function(scope: str, node: FunctionNode) -> Definition:
     setter = next((f".{kind}" for kind in ("setter", "deleter", "getter") if f"{node.name}.{kind}" in named), "")
     annotations = [*(argument.annotation for argument in parameters_of(node.args)), node.returns]
     text, parameters = _parameters(node.args)
-    result = digest([node.body], annotations=annotations, names=local_names(node))
+    result = digest([node.body], annotations=annotations, names=canonical.local_names(node))
     calls = [one for one in result.nodes if isinstance(one, ast.Call)][:_MAX_CALLS]
     return _definition(f"{scope}{node.name}{setter}", "function", text, node, result)._replace(
-        is_idle="gradient_checkpointing" in node.name and is_idle(node),
+        is_idle="gradient_checkpointing" in node.name
+        and all(type(one) is not ast.Raise and canonical.is_pure(one) for one in node.body),
         mentions=mentioned([*result.nodes, *all_nodes(node.args), *node.decorator_list]),
         parameters=tuple(parameters),
-        calls=tuple(_CallSite(dotted(call.func), tuple(map(_keyword, call.keywords))) for call in calls),
-        lines=tuple(lines_of(node)),
+        calls=tuple(map(_call_site, calls)),
+        lines=tuple(canonical.lines_of(node)),
     )
 
 
-def _keyword(word: ast.keyword) -> str:
-    return f"{word.arg}={exact(word.value)}" if word.arg else "**"
+def _call_site(call: ast.Call) -> _CallSite:
+    words = [f"{word.arg}={exact(word.value)}" if word.arg else "**" for word in call.keywords]
+    return _CallSite(dotted(call.func), tuple(words))
 
 
 def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
@@ -277,22 +270,11 @@ def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
     return f"({', '.join(words)})", found
 
 
-def _statement(scope: str, statement: ast.stmt) -> _Statement:
-    """Return one that defines nothing; of a compound statement only its head, for what is inside comes by itself."""
-    word, head = head_of(statement)
-    head = head if word else [statement]
-    meaning = f"{type(statement).__name__} {digest(head).meaning}"
-    text = (f"{word} " if word else "") + ", ".join(map(short, head))
-    return _Statement(scope.rstrip(".") or MODULE_LEVEL, meaning, text)
-
-
 def _imports(tree: ast.Module) -> list[Import]:
-    """Return all imports by their dotted names.
-
-    Required are those that run whenever the file is loaded: not in a function, under a condition, or in a ``try`` that
-    a failed import does not leave. Demanded are those whose package transformers looks for before it loads the file
-    (get_imports in its dynamic_module_utils.py): anywhere but in a ``try`` or under ``if is_…_available()``.
-    """
+    """Return all imports by their dotted names. Required are those that run whenever the file is loaded: not in a
+    function, under a condition, or in a ``try`` that a failed import does not leave. Demanded are those whose package
+    transformers looks for before it loads the file (get_imports in its dynamic_module_utils.py): anywhere but in a
+    ``try`` or under ``if is_…_available()``."""
     imports: dict[str, tuple[bool, bool]] = {}
     waiting: list[tuple[ast.AST, bool, bool]] = [(tree, True, True)]
     while waiting:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, takewhile
-from typing import Any, NamedTuple
+from typing import Any
 
 from envdoctor.revision.comparer import Change, read_json
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
@@ -32,62 +32,43 @@ _ENDINGS = re.compile(r"[_.]?(?:proj|projs|linear|lin|layer|weight|attn|net)\Z",
 _PARTS = [names.split() for names in ("q k v", "query key value", "wq wk wv", "k v", "key value", "gate up", "w1 w3")]
 
 
-class _Rename(NamedTuple):
-    """Patterns of one side and what they became on the other: one to one, one to many (split) or many to one (fused).
-
-    The shapes fit; whether the values do is not known.
-    """
-
-    before: tuple[TensorGroup, ...]
-    after: tuple[TensorGroup, ...]
-
-
+#: Patterns of one side and what they became on the other: one to one, one to many (split) or many to one (fused). The
+#: shapes fit; whether the values do is not known.
+_Rename = tuple[tuple[TensorGroup, ...], tuple[TensorGroup, ...]]
 #: A name, and the groups that belong together under it, as one thing to find again.
 _Module = tuple[str, list[TensorGroup]]
 
 
-def _find_renames(removed: Mapping[str, TensorGroup], added: Mapping[str, TensorGroup]) -> list[_Rename]:
-    """Pair the groups; what is in no rename was really removed or added."""
-    gone, come = dict(removed), dict(added)
-    found = [_Rename((whole,), parts) for whole, parts in _splits(gone, come)]
-    found += [_Rename(parts, (whole,)) for whole, parts in _splits(come, gone)]
+def _take_renames(gone: dict[str, TensorGroup], come: dict[str, TensorGroup]) -> list[_Rename]:
+    """Take the groups that belong together out of both tables; what stays was really removed or added."""
+    found: list[_Rename] = [((whole,), parts) for whole, parts in _splits(gone, come)]
+    found += [(parts, (whole,)) for whole, parts in _splits(come, gone)]
     budget = _MOST_LIKENESSES
     # Whole modules first: a norm's bias has the shape of many biases, a norm's weight and bias together have not.
     for split_off in (True, False):
         buckets: dict[object, tuple[list[_Module], list[_Module]]] = {}
         for side, groups in enumerate((gone, come)):
-            for module in _modules(groups, split_off=split_off):
-                buckets.setdefault(_signature(module[1]), ([], []))[side].append(module)
+            modules: dict[str, list[TensorGroup]] = {}
+            for pattern in sorted(groups):
+                parent = pattern.rpartition(".")[0] if split_off else pattern
+                modules.setdefault(parent or pattern, []).append(groups[pattern])
+            for module in modules.items():
+                buckets.setdefault(tuple(map(_likeness, module[1])), ([], []))[side].append(module)
         for before, after in buckets.values():
             budget -= len(before) * len(after)
             for one, other in _pairs(before, after, likeness=budget >= 0):
                 for was, now in zip(one[1], other[1], strict=True):
-                    found.append(_Rename((was,), (now,)))
+                    found.append(((was,), (now,)))
                     del gone[was.pattern], come[now.pattern]
-    return sorted(found, key=lambda rename: rename.before[0].pattern)
+    return sorted(found, key=lambda rename: rename[0][0].pattern)
 
 
-def _modules(groups: Mapping[str, TensorGroup], *, split_off: bool) -> list[_Module]:
-    """Group the patterns by all but their last component (weight, bias), or leave each for itself."""
-    modules: dict[str, list[TensorGroup]] = {}
-    for pattern in sorted(groups):
-        parent = pattern.rpartition(".")[0] if split_off else pattern
-        modules.setdefault(parent or pattern, []).append(groups[pattern])
-    return list(modules.items())
-
-
-def _signature(groups: list[TensorGroup]) -> object:
-    """Return what a module must share with its successor: endings, running numbers and shapes."""
-    parts = [
-        (item.pattern.rpartition(".")[2], _numbers(item), tuple(spec.shape for spec in item.specs)) for item in groups
-    ]
-    return hash(tuple(parts)), len(parts)
-
-
-def _numbers(item: TensorGroup) -> tuple[tuple[int, ...], ...]:
-    """Return the running numbers, counted from the smallest: layers 1 to 32 may have become 0 to 31."""
+def _likeness(item: TensorGroup, dimension: int = 0) -> object:
+    """Return what tensors share with what they became, or were made of: ending, running numbers, and shapes from a
+    dimension on. Numbers count from the smallest: layers 1 to 32 may have become 0 to 31."""
     lowest = [min(column) for column in zip(*item.numbers, strict=False)]
-    return tuple(tuple(n - low for n, low in zip(entry, lowest, strict=False)) for entry in item.numbers)
+    numbers = tuple(tuple(n - low for n, low in zip(entry, lowest, strict=False)) for entry in item.numbers)
+    return hash((numbers, tuple(spec.shape[dimension:] for spec in item.specs))), item.pattern.rpartition(".")[2]
 
 
 def _pairs(before: list[_Module], after: list[_Module], *, likeness: bool) -> list[tuple[_Module, _Module]]:
@@ -113,20 +94,16 @@ def _splits(
     """Yield fused groups whose first dimension is the sum of others', and take both out of the tables."""
     candidates: dict[object, list[TensorGroup]] = {}
     for item in parts.values():
-        candidates.setdefault(_tail(item), []).append(item)
+        candidates.setdefault(_likeness(item, 1), []).append(item)
     for pattern, whole in list(wholes.items()):
         if _FUSED.search(pattern):
-            chosen = _choose(whole, [item for item in candidates.get(_tail(whole), ()) if item.pattern in parts])
+            near = candidates.get(_likeness(whole, 1), ())
+            chosen = _choose(whole, [item for item in near if item.pattern in parts])
             if chosen:
                 yield whole, chosen
                 del wholes[pattern]
                 for item in chosen:
                     del parts[item.pattern]
-
-
-def _tail(item: TensorGroup) -> object:
-    """Return what a fused matrix and its parts share: running numbers, all dimensions but the first, the ending."""
-    return hash((_numbers(item), tuple(spec.shape[1:] for spec in item.specs))), item.pattern.rpartition(".")[2]
 
 
 def _choose(whole: TensorGroup, near: list[TensorGroup]) -> tuple[TensorGroup, ...] | None:
@@ -149,11 +126,10 @@ def _choose(whole: TensorGroup, near: list[TensorGroup]) -> tuple[TensorGroup, .
 
 def _adds_up(whole: TensorGroup, parts: Iterable[TensorGroup]) -> bool:
     """Return whether the parts have together as many rows as the whole, tensor by tensor."""
-    sides = zip(whole.specs, *(item.specs for item in parts), strict=True)
-    return all(
-        all(spec.shape for spec in specs) and sum(spec.shape[0] for spec in specs[1:]) == specs[0].shape[0]
-        for specs in sides
-    )
+    for one, *specs in zip(whole.specs, *(item.specs for item in parts), strict=True):
+        if not all(spec.shape for spec in (one, *specs)) or sum(spec.shape[0] for spec in specs) != one.shape[0]:
+            return False
+    return True
 
 
 _MOST_RESHAPED = 12
@@ -165,6 +141,8 @@ _EMBEDDING = re.compile(
 _change = partial(Change, "weights")
 
 
+#: Heads with the files that hold them.
+_Heads = list[tuple[str, TensorGroup]]
 #: Changes, one a cause, and those of every name pattern (``--tensors``).
 _Differences = tuple[list[Change], list[Change]]
 
@@ -172,10 +150,7 @@ _Differences = tuple[list[Change], list[Change]]
 def compare_layouts(
     old: WeightLayout, new: WeightLayout, snapshots: tuple[Snapshot, Snapshot], *, relaid: bool
 ) -> _Differences:
-    """Compare what was read of one set; where parts are unread, only tensors that are in both.
-
-    ``relaid`` says that the set's files are cut differently.
-    """
+    """Compare what was read of one set; ``relaid`` says that its files are cut differently."""
     whole = not old.unread and not new.unread
     both = [(name, spec, new.tensors[name]) for name, spec in old.tensors.items() if name in new.tensors]
     retyped = [name for name, spec, other in both if spec.dtype != other.dtype]
@@ -185,25 +160,18 @@ def compare_layouts(
         group((name for name in one.tensors if whole and not _lives_on(name, one, other.tensors)), one.tensors)
         for one, other in ((old, new), (new, old))
     )
-    renames = _find_renames(gone, come)
-    for rename in renames:
-        for side, items in ((gone, rename.before), (come, rename.after)):
-            for item in items:
-                side.pop(item.pattern, None)
+    renames = _take_renames(gone, come)
     heads_gone, heads_come = (
-        [side.pop(pattern) for pattern in list(side) if _HEAD.search(pattern)] for side in (gone, come)
+        [(layout.where[side[pattern].names[0]], side.pop(pattern)) for pattern in list(side) if _HEAD.search(pattern)]
+        for side, layout in ((gone, old), (come, new))
     )
-    heads = _heads(heads_gone, heads_come, snapshots, (old, new))
+    heads = [*_heads(heads_gone, heads_come, snapshots)]
     lost = relaid and bool(gone) and not come and not renames
-    parts = [
-        (embedding, embedding),
-        _retyped(retyped, old, new),
-        _reshaped([name for name in reshaped if name not in covered], old, new),
-        _renamed(renames, new),
-        (heads, heads),
-        _one_sided("resharded-with-loss" if lost else "tensor-removed", gone, old),
-        _one_sided("tensor-added", come, new),
-    ]
+    parts = [(embedding, embedding), _retyped(retyped, old, new)]
+    parts.append(_reshaped([name for name in reshaped if name not in covered], old, new))
+    parts += [_renamed(renames, new), (heads, heads)]
+    parts.append(_one_sided("resharded-with-loss" if lost else "tensor-removed", gone, old))
+    parts.append(_one_sided("tensor-added", come, new))
     if new.twice and not old.twice:
         first = new.twice[0]
         again = [_change("tensor-twice", new.where[first], pattern_of(first)[0], count=len(new.twice))]
@@ -214,18 +182,11 @@ def compare_layouts(
 def _lives_on(name: str, layout: WeightLayout, others: Mapping[str, Spec]) -> bool:
     """Return whether it shares its storage with a tensor that the other side has: pickles name a tied head."""
     owner = layout.twins.get(name, name)
-    return (
-        name in others
-        or owner in others
-        or any(other in others for other, first in layout.twins.items() if first == owner)
-    )
+    return owner in others or any(other in others for other, first in layout.twins.items() if first == owner)
 
 
 def _tying(snapshot: Snapshot) -> str:
-    """Return ``tied``, ``not tied``, ``not given``, or ``not readable`` if the configuration could not be read.
-
-    Not given is no answer: which default holds depends on the class and on the transformers release.
-    """
+    """Return ``tied``, ``not tied``, ``not readable``, or ``not given``: then the class decides."""
     if (config := _config(snapshot)) is None:
         return "not readable"
     for table in (config, config.get("text_config"), config.get("llm_config")):
@@ -240,23 +201,15 @@ def _config(snapshot: Snapshot) -> dict[str, Any] | None:
     return None if read is None or isinstance(read, Unread) else read.data
 
 
-def _heads(
-    gone: list[TensorGroup],
-    come: list[TensorGroup],
-    snapshots: tuple[Snapshot, Snapshot],
-    layouts: tuple[WeightLayout, WeightLayout],
-) -> list[Change]:
-    """Return ``head-gone`` and ``head-added``, with the tying of each configuration as before and after; a head that
+def _heads(gone: _Heads, come: _Heads, snapshots: tuple[Snapshot, Snapshot]) -> Iterator[Change]:
+    """Yield ``head-gone`` and ``head-added``, with the tying of each configuration as before and after; a head that
     the new configuration ties, and the old one did not untie, is ``tied-head-left-out``."""
-    if not gone and not come:
-        return []
-    before, after = map(_tying, snapshots)
-    went = "tied-head-left-out" if after == "tied" and before != "not tied" else "head-gone"
-    return [
-        _change(kind, layout.where[head.names[0]], head.pattern, before, after, len(head.names))
-        for kind, heads, layout in ((went, gone, layouts[0]), ("head-added", come, layouts[1]))
-        for head in heads
-    ]
+    if gone or come:
+        before, after = map(_tying, snapshots)
+        went = "tied-head-left-out" if after == "tied" and before != "not tied" else "head-gone"
+        for kind, heads in ((went, gone), ("head-added", come)):
+            for path, head in heads:
+                yield _change(kind, path, head.pattern, before, after, len(head.names))
 
 
 def _embeddings(old: WeightLayout, new: WeightLayout, new_snapshot: Snapshot) -> tuple[list[Change], set[str]]:
@@ -278,20 +231,15 @@ def _embeddings(old: WeightLayout, new: WeightLayout, new_snapshot: Snapshot) ->
         detail = Message("fewer") if shape[0] < before.shape[0] else Message("more")
         sizes = str(before.shape[0]), str(shape[0])
         changes.append(_change("embedding-rows", new.where[name], name, *sizes, len(covered), detail))
-    given = _vocabulary(new_snapshot)
+    config = _config(new_snapshot) or {}
+    tables = [table for table in (config, config.get("text_config")) if isinstance(table, dict)]
+    sizes_given = (table.get(key) for table in tables for key in ("vocab_size", "padded_vocab_size"))
+    given = next((size for size in sizes_given if type(size) is int), None)
     if given is not None and given != shape[0] and (before is None or grown):
         which = Message("fewer rows than tokens") if shape[0] < given else Message("more rows than tokens")
         sizes = str(shape[0]), str(given)
         changes.append(_change("rows-differ-from-config", new.where[name], name, *sizes, 1, which))
     return changes, covered
-
-
-def _vocabulary(snapshot: Snapshot) -> int | None:
-    config = _config(snapshot) or {}
-    inner = config.get("text_config")
-    tables = (config, inner if isinstance(inner, dict) else {})
-    given = (table.get(key) for table in tables for key in ("vocab_size", "padded_vocab_size"))
-    return next((value for value in given if type(value) is int), None)
 
 
 def _retyped(names: Sequence[str], old: WeightLayout, new: WeightLayout) -> _Differences:
@@ -307,7 +255,10 @@ def _retyped(names: Sequence[str], old: WeightLayout, new: WeightLayout) -> _Dif
             patterns.append(_change("tensor-retyped", path, pattern, *dtypes, count))
         was, now = (sum(size_of(layout.tensors[name])[1] for name in members) for layout in (old, new))
         sizes, path, count = f"{gigabytes(was)} → {gigabytes(now)}", new.where[members[0]], len(members)
-        changes.append(_change("tensor-retyped", path, _common(groups), *dtypes, count, sizes))
+        parts = [pattern.split(".") for pattern in groups]
+        shared = takewhile(lambda part: len(set(part)) == 1, zip(*parts, strict=False))
+        common = ".".join(parts[0] if len(parts) == 1 else [*(part[0] for part in shared), "*"])
+        changes.append(_change("tensor-retyped", path, common, *dtypes, count, sizes))
     return changes, patterns
 
 
@@ -331,16 +282,16 @@ def _renamed(renames: Sequence[_Rename], new: WeightLayout) -> _Differences:
     if not renames:
         return [], []
     patterns: list[Change] = []
-    for rename in renames:
-        before, after = (" + ".join(item.pattern for item in side) for side in rename)
-        path, count = new.where[rename.after[0].names[0]], sum(len(item.names) for item in rename.before)
+    for was, now in renames:
+        before, after = (" + ".join(item.pattern for item in side) for side in (was, now))
+        path, count = new.where[now[0].names[0]], sum(len(item.names) for item in was)
         patterns.append(_change("tensor-renamed", path, before, before, after, count))
     # A split or a fusion is what breaks most: it goes first, then what has the most bytes.
-    weights = [(len(one.before) != len(one.after), sum(item.bytes for item in one.before)) for one in renames]
+    weights = [(len(was) != len(now), sum(item.bytes for item in was)) for was, now in renames]
     largest = weights.index(max(weights))
     first = patterns[largest]
     gone, come = _module_names([renames[largest], *renames])
-    example = renames[largest].before[0].pattern
+    example = renames[largest][0][0].pattern
     lines = sorted((f"{one.before} → {one.after}" for one in patterns), key=lambda line: not line.startswith(example))
     total, detail = sum(change.count for change in patterns), listed(lines, 3)
     names = (example, first.after) if not (gone or come) else (listed(gone, 6), listed(come, 6))
@@ -350,11 +301,10 @@ def _renamed(renames: Sequence[_Rename], new: WeightLayout) -> _Differences:
 
 def _module_names(renames: Sequence[_Rename]) -> tuple[list[str], list[str]]:
     """Return removed and added module names: of matrices in layers, which LoRA targets, or else all."""
-    firsts = [(rename, rename.before[0]) for rename in renames]
+    firsts = [(rename, rename[0][0]) for rename in renames]
     inner = [rename for rename, item in firsts if "{i}" in item.pattern and len(item.specs[0].shape) == 2]
     for chosen in (inner, renames):
-        was = {leaf(item.pattern): None for rename in chosen for item in rename.before}
-        now = {leaf(item.pattern): None for rename in chosen for item in rename.after}
+        was, now = ({leaf(item.pattern): None for rename in chosen for item in rename[side]} for side in (0, 1))
         gone, come = [name for name in was if name not in now], [name for name in now if name not in was]
         if gone or come:
             return gone, come
@@ -378,10 +328,3 @@ def _one_sided(kind: str, groups: Mapping[str, TensorGroup], layout: WeightLayou
     others = [pattern for pattern in groups if pattern != largest.symbol]
     detail = Message("also {}", listed(others)) if others else None
     return [_change(kind, largest.path, largest.symbol, *amount, total, detail)], patterns
-
-
-def _common(patterns: Iterable[str]) -> str:
-    """Return the one pattern, or the beginning that all share, and a star."""
-    known = [pattern.split(".") for pattern in patterns]
-    shared = takewhile(lambda parts: len(set(parts)) == 1, zip(*known, strict=False))
-    return ".".join(known[0] if len(known) == 1 else [*(parts[0] for parts in shared), "*"])

@@ -53,13 +53,11 @@ _spec = lru_cache(maxsize=1 << 16)(Spec)
 
 @dataclass
 class WeightLayout:
-    """Tensors of some files, ``files`` being those that were read and ``unread`` those that could not be.
-
-    ``tensors`` maps names to their :class:`Spec`, ``where`` to their file. ``twins`` are names that share their data
-    with an earlier name (tied weights in a pickle). ``twice`` are names that two files hold. ``headers`` are those of
-    safetensors files, ``raw`` their own bytes, to tell "the same header" from "the same tensors". ``opaque`` are
-    files of a pickle's name that are none.
-    """
+    """Tensors of some files, ``files`` being those that were read and ``unread`` those that could not be. ``tensors``
+    maps names to their :class:`Spec`, ``where`` to their file. ``twins`` are names that share their data with an
+    earlier name (tied weights in a pickle). ``twice`` are names that two files hold. ``headers`` are those of
+    safetensors files, ``raw`` their own bytes, to tell "the same header" from "the same tensors". ``opaque`` are files
+    of a pickle's name that are none."""
 
     files: set[str] = field(default_factory=set)
     tensors: dict[str, Spec] = field(default_factory=dict)
@@ -85,11 +83,8 @@ def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> 
     """Return the layout of safetensors files. Files that could not be read are only in ``unread``."""
     layout = WeightLayout()
     for path, raw in snapshot.headers(list(paths)).items():
-        if isinstance(raw, Unread):
-            layout.unread.append(raw)
-            continue
-        if clock.left <= 0:
-            layout.unread.append(Unread(path, TOO_LONG))
+        if isinstance(raw, Unread) or clock.left <= 0:
+            layout.unread.append(raw if isinstance(raw, Unread) else Unread(path, TOO_LONG))
             continue
         began = process_time()
         try:
@@ -112,21 +107,18 @@ def read_pickled(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Weig
         checkpoint = read_checkpoint(snapshot, path, clock)
         if isinstance(checkpoint, Unread):
             layout.unread.append(checkpoint)
-            continue
-        if not checkpoint.is_pickle:
+        elif not checkpoint.is_pickle:
             layout.opaque.append(path)
-            continue
-        if checkpoint.tensors is None:
+        elif checkpoint.tensors is None:
             reason = checkpoint.problem or Message("it is no table of tensors as torch.save writes one")
             layout.unread.append(Unread(path, Message("its tensors' names could not be read: {}", reason)))
-            continue
-        tensors = checkpoint.tensors
-        layout.add(path, ((name, tensor.dtype, tensor.shape) for name, tensor in tensors.items()))
-        first: dict[tuple[str, tuple[int, ...]], str] = {}
-        for name, tensor in tensors.items():
-            owner = first.setdefault((tensor.storage, tensor.shape), name)
-            if owner != name:
-                layout.twins[name] = owner
+        else:
+            layout.add(path, ((name, one.dtype, one.shape) for name, one in checkpoint.tensors.items()))
+            first: dict[tuple[str, tuple[int, ...]], str] = {}
+            for name, tensor in checkpoint.tensors.items():
+                owner = first.setdefault((tensor.storage, tensor.shape), name)
+                if owner != name:
+                    layout.twins[name] = owner
     return layout
 
 
@@ -179,14 +171,6 @@ def leaf(pattern: str) -> str:
     return parts[-2] if len(parts) > 1 else parts[-1] if parts else pattern
 
 
-def _module_of(pattern: str) -> str:
-    """Return the part of the model with a tensor: up to the component after the first {i}, or all but the last one."""
-    parts = pattern.split(".")
-    places = [place for place, part in enumerate(parts) if part == "{i}"]
-    end = min(places[0] + 2, len(parts) - 1) if places else len(parts) - 1
-    return ".".join(parts[:end]) or pattern
-
-
 def size_of(spec: Spec) -> tuple[int, int]:
     """Return the number of elements and bytes of a tensor; 0 bytes for a dtype of unknown width."""
     count = math.prod(spec.shape)
@@ -199,25 +183,22 @@ def spell_shape(shape: tuple[int, ...]) -> str:
     return "[" + ", ".join(map(str, shape[:6])) + (", …" if len(shape) > 6 else "") + "]"
 
 
-class Amount(NamedTuple):
-    """How many tensors, with how many parameters (elements) and bytes."""
-
-    tensors: int
-    parameters: int
-    bytes: int
+#: How many tensors, with how many parameters (elements) and bytes.
+Amount = tuple[int, int, int]
 
 
 def amounts_of(tensors: Mapping[str, Spec]) -> dict[str, dict[str, Amount]]:
-    """Return by ``dtype`` and by ``module`` pattern (``model.layers.{i}.mlp``) how many tensors, parameters and bytes a
-    snapshot has, the largest first."""
+    """Return tensors, parameters and bytes by dtype and by module (up to behind the first {i}), largest first."""
     counted: dict[str, dict[str, Amount]] = {"dtype": {}, "module": {}}
     sizes = {spec: size_of(spec) for spec in set(tensors.values())}
     for name, spec in tensors.items():
         elements, size = sizes[spec]
-        for by, key in (("dtype", spec.dtype), ("module", _module_of(pattern_of(name)[0]))):
-            known = counted[by].get(key, Amount(0, 0, 0))
-            counted[by][key] = Amount(known.tensors + 1, known.parameters + elements, known.bytes + size)
-    return {by: dict(sorted(table.items(), key=lambda item: -item[1].bytes)) for by, table in counted.items()}
+        parts = pattern_of(name)[0].split(".")
+        end = parts.index("{i}") + 2 if "{i}" in parts else len(parts)
+        for by, key in (("dtype", spec.dtype), ("module", ".".join(parts[: min(end, len(parts) - 1)] or parts))):
+            known = counted[by].get(key, (0, 0, 0))
+            counted[by][key] = known[0] + 1, known[1] + elements, known[2] + size
+    return {by: dict(sorted(table.items(), key=lambda item: -item[1][2])) for by, table in counted.items()}
 
 
 def gigabytes(size: int) -> str:
@@ -229,10 +210,8 @@ def gigabytes(size: int) -> str:
 
 
 class SetKey(NamedTuple):
-    """A set of weight files that make one checkpoint: ``("", "model", "safetensors")`` for model-00001-of-….
-
-    ``format`` is safetensors, pickled or opaque; the files of an opaque set are only compared by their object ids.
-    """
+    """A set of weight files that make one checkpoint: ``("", "model", "safetensors")`` for model-00001-of-…. ``format``
+    is safetensors, pickled or opaque; the files of an opaque set are only compared by their object ids."""
 
     folder: str
     stem: str
@@ -250,8 +229,7 @@ def weight_sets(snapshot: Snapshot) -> dict[SetKey, tuple[str, ...]]:
     """Return the sets of a snapshot with their files in order."""
     sets: dict[SetKey, list[str]] = {}
     for path in sorted(snapshot.files):
-        key = _key(path)
-        if key is not None:
+        if key := _key(path):
             sets.setdefault(key, []).append(path)
     return {key: tuple(paths) for key, paths in sets.items()}
 
@@ -264,25 +242,19 @@ def weight_paths(snapshot: Snapshot) -> dict[str, FileEntry]:
 def _key(path: str) -> SetKey | None:
     folder, name = posixpath.split(path)
     stem, extension = posixpath.splitext(name)
-    lower = extension.lower()
+    lower, stem = extension.lower(), _SHARD.sub("", _PART.sub("", stem))
     if lower in _OPAQUE:
         return SetKey(folder, name, "opaque")
     if lower == ".safetensors":
-        return SetKey(folder, _SHARD.sub("", _PART.sub("", stem)), "safetensors")
-    if lower in _PICKLED:
-        stem = _SHARD.sub("", _PART.sub("", stem))
-        return SetKey(folder, stem, "pickled") if _PICKLED_STEMS.match(stem) else None
-    return None
+        return SetKey(folder, stem, "safetensors")
+    return SetKey(folder, stem, "pickled") if lower in _PICKLED and _PICKLED_STEMS.match(stem) else None
 
 
 def main_set(sets: Iterable[SetKey]) -> SetKey | None:
     """Return the set that a loader takes from the repository; None if unknown."""
-    known = sorted(sets)
-    for stem, form in _PREFERRED:
-        if SetKey("", stem, form) in known:
-            return SetKey("", stem, form)
-    root = [key for key in known if not key.folder and key.format != "opaque"]
-    return root[0] if len(root) == 1 else None
+    root = [key for key in sets if not key.folder and key.format != "opaque"]
+    preferred = [key for key in (SetKey("", *one) for one in _PREFERRED) if key in root]
+    return preferred[0] if preferred else root[0] if len(root) == 1 else None
 
 
 def _missing_shards(paths: Iterable[str]) -> Iterator[str | Unread]:
@@ -309,8 +281,7 @@ def shared_files(old: Mapping[str, FileEntry], new: Mapping[str, FileEntry]) -> 
             rest.setdefault(entry.oid, []).append(path)
     moved: dict[str, str] = {}
     for path, entry in sorted(old.items()):
-        names = rest.get(entry.oid) if entry.oid and path not in same else None
-        if names:
+        if path not in same and (names := rest.get(entry.oid or "")):
             moved[path] = names.pop(0)
     return Shared(same, moved)
 
@@ -336,22 +307,21 @@ def plan(old: Snapshot, new: Snapshot, shared: Shared) -> tuple[list[tuple[Weigh
         else:
             keys.append((key, key))
     old_main, new_main = main_set(old_sets), main_set(new_sets)
-    replaced = old_main is not None and new_main is not None and old_main != new_main
-    if old_main is not None and new_main is not None and replaced:
+    replaced = set[SetKey]()
+    if old_main and new_main and old_main != new_main:
+        replaced = {old_main, new_main}
         keys.append((old_main, new_main))
         files = new_sets[new_main]
         was, now = _spell(old_main, old_sets[old_main]), _spell(new_main, files)
         changes.append(Change("weights", "set-replaced", files[0], new_main.stem, was, now, len(files)))
-    one_sided = (
-        ("set-removed", old_sets, new_sets, old_main, shared.moved),
-        ("set-added", new_sets, old_sets, new_main, arrived),
-    )
-    for kind, sets, others, main, elsewhere in one_sided:
-        for key in sorted(set(sets) - set(others)):
-            named = [path for path in sets[key] if path not in elsewhere]
-            if named and not (replaced and key == main):
+    for kind, sets, others, elsewhere in (
+        ("set-removed", old_sets, new_sets, set(shared.moved)),
+        ("set-added", new_sets, old_sets, arrived),
+    ):
+        for key in sorted(sets.keys() - others.keys() - replaced):
+            if named := [path for path in sets[key] if path not in elsewhere]:
                 text = _spell(key, named)
-                kind = "weights-gone" if kind == "set-removed" and key == main and new_main is None else kind
+                kind = "weights-gone" if kind == "set-removed" and key == old_main and new_main is None else kind
                 gone, come = (None, text) if kind == "set-added" else (text, None)
                 changes.append(Change("weights", kind, named[0], key.stem, gone, come, len(named)))
     pairs = []
@@ -370,16 +340,6 @@ def _spell(key: SetKey, files: Sequence[str]) -> str:
     return files[0] if len(files) == 1 else Message("{} {} files", len(files), key.format)
 
 
-def moved_files(shared: Shared) -> tuple[Change, ...]:
-    """Return ``file-moved``: one change for all files that have the same bytes under another name."""
-    if not shared.moved:
-        return ()
-    before, after = next(iter(shared.moved.items()))
-    rest = len(shared.moved) - 1
-    detail = Message("and {} more", rest) if rest else None
-    return (Change("weights", "file-moved", after, after, before, after, len(shared.moved), detail),)
-
-
 def index_path(key: SetKey) -> str:
     """Return the path of a set's index."""
     return posixpath.join(key.folder, f"{key.stem}{_EXTENSION.get(key.format, '')}.index.json")
@@ -388,10 +348,7 @@ def index_path(key: SetKey) -> str:
 def check_index(
     snapshot: Snapshot, key: SetKey, files: Sequence[str], layout: WeightLayout
 ) -> Iterator[Change | Unread]:
-    """Yield ``shard-missing``, ``index-missing`` and ``index-mismatch`` of one set of the new revision.
-
-    ``layout`` holds the shards that were read; of the others the index is taken at its word.
-    """
+    """Yield what the index of a new set gets wrong; of shards that ``layout`` lacks it is taken at its word."""
     absent, unsure = parted(_missing_shards(files))
     path = index_path(key)
     yield from unsure[:1]
@@ -407,16 +364,14 @@ def check_index(
         yield read if isinstance(read, Unread) else Unread(path, Message("it has no weight_map"))
         return
     places = {name: posixpath.join(key.folder, str(file)) for name, file in table.items()}
-    problems = {
-        Message("in a file that is not there"): [
-            name for name, where in places.items() if where not in snapshot.files and where not in absent
-        ],
-        Message("not in the file it names"): [
-            name for name, where in places.items() if layout.where.get(name) != where and where in layout.files
-        ],
-        Message("not in the index"): [name for name in layout.where if name not in table],
-    }
-    for what, names in problems.items():
+    present = {*snapshot.files, *absent}
+    lost = [name for name, where in places.items() if where not in present]
+    moved = [name for name, where in places.items() if layout.where.get(name) != where and where in layout.files]
+    for what, names in (
+        (Message("in a file that is not there"), lost),
+        (Message("not in the file it names"), moved),
+        (Message("not in the index"), [name for name in layout.where if name not in table]),
+    ):
         if names:
             first, *others = dict.fromkeys(pattern_of(name)[0] for name in names)
             rest = listed(others) or None
