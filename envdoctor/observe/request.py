@@ -1,17 +1,17 @@
-"""What an observation is asked to look at: one request for all observations of a run."""
+"""What an observation is asked to look at, one request for all observations of a run; and what an observer is."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Value
+from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
-    from envdoctor.observe.model.reading.source import ModelSource
+    from envdoctor.observe.model.source import ModelSource
 
 
 class Target(NamedTuple):
@@ -83,3 +83,34 @@ class Request(NamedTuple):
         """The environment on disk, for observations that need one."""
         assert self.layout is not None
         return self.layout
+
+
+#: Key, value and origin of each fact that was found; or why none of them is known.
+Found = Iterable[tuple[str, Value, str]] | Unknown
+
+
+class Observer(NamedTuple):
+    """A function that reads what a request names into the facts ``keys``, each of them once, and judges nothing.
+
+    What cannot be read is unknown with its reason, what is known not to exist is ABSENT. ``source`` is that of its
+    facts. ``kept``: it rests on nothing but the environment on disk (read through its ``files``), rows of tables, and
+    other facts. If it rests on more it says so by ``request.place.files.looks = None``.
+    """
+
+    name: str
+    source: str
+    keys: tuple[str, ...]
+    kept: bool
+    find: Callable[[Request], Found]
+
+    def observe(self, request: Request) -> list[Fact]:
+        """Return the facts of a request."""
+        found = self.find(request)
+        if isinstance(found, Unknown):
+            found = [(key, found, "") for key in self.keys]
+        return [Fact(*one, self.source) for one in found]
+
+
+def observes(source: str, keys: str, *, kept: bool = False) -> Callable[[Callable[[Request], Found]], Observer]:
+    """Make a function an observer under its own name; the keys are parted by blanks."""
+    return lambda find: Observer(find.__name__, source, tuple(keys.split()), kept, find)

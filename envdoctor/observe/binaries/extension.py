@@ -10,16 +10,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from envdoctor.facts.values import ABSENT, NOT_KNOWN, Absent, Fact, Records, Unknown, Value
-from envdoctor.observe.packages.reading.file_list import listed_libraries
-from envdoctor.observe.request import Request
+from envdoctor.facts.values import ABSENT, NOT_KNOWN, Absent, Records, Unknown, Value
+from envdoctor.observe.packages.version_files import listed_libraries
+from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message
 from envdoctor.versions.local_tag import BuiltFor, said_by_tag
 
-KEPT = True
-KEYS = ("extension",)
-NEEDS = ("dist", "torch.missing_files", "package_damage")
 _COLUMNS = ("problem", "arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library")
 #: More than any package has (vllm 0.12 has 12); what is beyond is not read, and said.
 MOST_FILES = 64
@@ -32,12 +29,13 @@ _DEEPSPEED = r"^torch_info\s*=\s*\{([^}\n]{0,1000})\}"
 _PAIR = r"""['"](version|cuda_version)['"]\s*:\s*['"](\d{1,2}\.\d{1,3})['"]"""
 
 
-def observe(request: Request) -> list[Fact]:
+@observes("environment", "extension", kept=True)
+def extension(request: Request) -> Found:
     """``extension``, one item for each installed package of the table torch-extensions. Never raises for what a file
     holds."""
     dists, layout = request.value("dist"), request.place
     if not isinstance(dists, Records):
-        return [Fact("extension", Unknown(Message("the installed packages are not known")), "", "environment")]
+        return Unknown(Message("the installed packages are not known"))
     modules = {row["name"]: row["modules"] for row in request.rows("torch-extensions", "package")}
     named: dict[str, Mapping[str, Value]] = {}
     for dist in dists:
@@ -53,7 +51,7 @@ def observe(request: Request) -> list[Fact]:
             chosen.append((dist, found))
     records: list[Mapping[str, Value]] = []
     if chosen:
-        from envdoctor.observe.binaries.reading.extension_check import check_extensions, find_torch_libraries
+        from envdoctor.observe.binaries.extension_check import check_extensions, find_torch_libraries
 
         missing = request.value("torch.missing_files")
         if any(item["package"] == "torch" and item["fails"] is True for item in request.items("package_damage")):
@@ -67,7 +65,7 @@ def observe(request: Request) -> list[Fact]:
             if columns is not None or any(python_tag(name) for _, name in found)
         ]
     origin = Message("compiled files") if named else Message("installed packages")
-    return [Fact("extension", Records(tuple(records), incomplete), origin, "environment")]
+    return [("extension", Records(tuple(records), incomplete), origin)]
 
 
 def _item(

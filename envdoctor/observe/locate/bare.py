@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 
 from envdoctor.facts.values import Unknown
-from envdoctor.observe.locate.import_path import ImportPath, folders_of
 from envdoctor.observe.locate.installation import (
     WINDOWS,
     Installation,
@@ -13,7 +12,7 @@ from envdoctor.observe.locate.installation import (
     implementation_of,
     version_from_files,
 )
-from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
+from envdoctor.observe.locate.layout import EnvironmentNotFound, ImportPath, Layout, folders_of
 from envdoctor.system.files import Budget, Files, because_of
 from envdoctor.system.message import Message
 

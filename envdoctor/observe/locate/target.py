@@ -1,25 +1,179 @@
-"""Which environment is judged, and how it is laid out."""
+"""Which environment is judged, and how it is laid out: the one that ``--python`` names, or the one that a job started
+here would use."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
-from envdoctor.observe.locate.caller import Caller, Running, absolute, same_folder
-from envdoctor.observe.locate.import_path import folders_of
 from envdoctor.observe.locate.installation import (
     WINDOWS,
     Installation,
     at_prefix,
     implementation_of,
     interpreter_in,
+    is_python_name,
     named_for_another,
+    of_interpreter,
     read_settings,
     version_from_files,
 )
-from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
+from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout, folders_of
 from envdoctor.system.files import Budget, Files
 from envdoctor.system.message import NOTHING, Message, joined
+
+_TIMEOUT_SECONDS = 10.0
+_QUESTION = (
+    "import sys, json; i = sys.implementation; print(json.dumps({'version': sys.version.split()[0], "
+    "'implementation': i.name, 'executable': sys.executable, 'prefix': sys.prefix}))"
+)
+
+
+class Running(NamedTuple):
+    """What the running interpreter says of itself (``sys``). ``library`` is the name of its library folder."""
+
+    prefix: str
+    base_prefix: str
+    executable: str
+    version: str
+    implementation: str
+    library: str
+
+    @classmethod
+    def this(cls) -> "Running":
+        """The interpreter that runs this code."""
+        name = sys.implementation.name
+        free_threaded = "t" if "t" in getattr(sys, "abiflags", "") else ""
+        library = f"{'pypy' if name == 'pypy' else 'python'}{sys.version_info[0]}.{sys.version_info[1]}{free_threaded}"
+        version = sys.version.split()[0].rstrip("+")
+        return cls(sys.prefix, sys.base_prefix, sys.executable or "", version, name, library)
+
+
+class InterpreterAnswer(NamedTuple):
+    """What an interpreter says of itself: version ("3.11.9"), implementation ("cpython"), its own path and prefix."""
+
+    version: str
+    implementation: str
+    executable: str
+    prefix: str
+
+
+class Caller(NamedTuple):
+    """The variables and the working folder of whoever asks, the running interpreter, files as they are on this
+    machine, and the interpreters that were started."""
+
+    environ: Mapping[str, str]
+    cwd: str
+    running: Running
+    files: Files
+    started: list[str]
+
+    def ask(self, executable: str) -> InterpreterAnswer | Unknown:
+        """Start an interpreter once, isolated and without ``site`` (``-I -S -B``), and let it print what it is; it is
+        named in ``started`` from then on.
+
+        It gets no input, ten seconds and a minimal environment; more than 64 KiB of output is not read. It is not
+        started beside a pyvenv.cfg that is a pipe: it would read that first, and wait.
+        """
+        folder = os.path.dirname(executable)
+        for place in (folder, os.path.dirname(folder)):
+            settings = os.path.join(place, "pyvenv.cfg")
+            if os.path.exists(settings) and not self.files.is_file(settings):
+                return Unknown(Message("{} cannot be read: it is not a regular file", settings))
+        self.started.append(executable)
+        from envdoctor.system.asking import Limits, ask_program
+        from envdoctor.system.child import minimal_environment
+
+        argv = [executable, "-I", "-S", "-B", "-c", _QUESTION]
+        limits, environ = Limits(_TIMEOUT_SECONDS, mib=512, output=1 << 16), minimal_environment(self.environ)
+        text, problem = ask_program(argv, limits, environ=environ, cwd=self.cwd)
+        if problem is not None and problem.kind in ("unstarted", "timeout"):
+            return Unknown(Message("{} {}", executable, problem.clause()))
+        import json
+
+        try:
+            said: Any = json.loads(text.strip().splitlines()[-1])
+            answer = InterpreterAnswer(*(said[name] for name in InterpreterAnswer._fields))
+        except (IndexError, KeyError, TypeError, ValueError, RecursionError):
+            answer = None
+        if answer is None or not all(
+            isinstance(part, str) and len(part) < 4096 and "\0" not in part for part in answer
+        ):
+            return Unknown(Message("{} does not answer like a Python interpreter", executable))
+        return answer._replace(version=answer.version.rstrip("+"))
+
+
+def absolute(path: str, cwd: str) -> str:
+    """A path as the caller means it; links are kept, because a virtual environment's interpreter is one."""
+    return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
+
+
+def same_folder(one: str, other: str) -> bool:
+    """Whether two paths lead to the same folder."""
+    try:
+        return os.path.normcase(os.path.realpath(one)) == os.path.normcase(os.path.realpath(other))
+    except ValueError:  # an embedded NUL
+        return False
+
+
+def named_environment(python: str, caller: Caller) -> tuple[Installation, str | None]:
+    """The installation and its interpreter, if it has one. A script (a shim of pyenv) or a binary without its library
+    nearby is started and asked for its prefix. Raises :class:`EnvironmentNotFound`."""
+    place = absolute(python, caller.cwd)
+    if not os.path.lexists(place) and os.path.basename(python) == python:
+        import shutil
+
+        place = shutil.which(python, path=caller.environ.get("PATH", "")) or place
+    if os.path.isdir(place):
+        found = at_prefix(place, caller.files)
+        if found is not None:
+            return found, interpreter_in(place)
+        raise EnvironmentNotFound("--python: {} holds no Python environment{}", place, _advice(place, caller.files))
+    if not os.path.lexists(place):
+        raise EnvironmentNotFound(
+            "--python: {} does not exist; give an interpreter or the folder of an environment", place
+        )
+    if not is_python_name(place) and not is_python_name(os.path.realpath(place)):
+        raise EnvironmentNotFound("--python: {} is not called like a Python interpreter, and is not started", place)
+    if not os.path.exists(place):
+        found = of_interpreter(place, caller.files)
+        if found is None or found.kind != "venv":
+            raise EnvironmentNotFound("--python: {} is a link to {}, which is gone", place, os.path.realpath(place))
+        return found, place
+    if not os.access(place, os.X_OK) and not place.lower().endswith(".exe"):
+        raise EnvironmentNotFound("--python: {} is not executable", place)
+    found = told_by_files(place, caller.files)
+    if found is not None:
+        return found, place
+    answer = caller.ask(place)
+    if isinstance(answer, Unknown):
+        raise EnvironmentNotFound("--python: {}", answer.reason)
+    found = of_interpreter(answer.executable, caller.files) or at_prefix(answer.prefix, caller.files)
+    if found is None:
+        raise EnvironmentNotFound("--python: no library folder was found below {}, its prefix", answer.prefix)
+    return found, answer.executable
+
+
+def told_by_files(executable: str, files: Files) -> Installation | None:
+    """The installation of an interpreter that is there, without starting it: None when files do not tell.
+
+    What a script starts is not known, except in a virtual environment: there pyvenv.cfg tells.
+    """
+    found = of_interpreter(executable, files)
+    is_script = found is not None and found.kind != "venv" and files.text_or_empty(executable, 2) == "#!"
+    return None if is_script else found
+
+
+def _advice(folder: str, files: Files) -> str:
+    """What may have been meant by a folder that is no environment."""
+    inner = os.path.join(folder, ".venv")
+    if files.is_file(os.path.join(inner, "pyvenv.cfg")):
+        return f" of its own; did you mean {inner}?"
+    if any(name.endswith(".dist-info") for name in files.names_or_none(folder)):
+        return "; for a folder of packages use --path"
+    return " (no pyvenv.cfg, no conda-meta, no library folder)"
+
 
 # The environment that is judged when none is named: the one a job started here would use.
 
@@ -115,7 +269,7 @@ def _at(folder: str, caller: Caller) -> Installation | None:
 
 
 def _on_path(caller: Caller, notes: list[Message]) -> Iterator[tuple[Installation, str | None, str]]:
-    from envdoctor.observe.locate.named import told_by_files
+    from envdoctor.observe.locate.target import told_by_files
 
     for directory in caller.environ.get("PATH", "").split(os.pathsep):
         for name in ("python.exe",) if os.name == "nt" else ("python", "python3"):
@@ -202,7 +356,7 @@ def choose(
     caller = Caller(environ, cwd, running or Running.this(), Files(budget=Budget()), [])
     if python is None:
         return _lay_out(default_environment(caller), caller)
-    from envdoctor.observe.locate.named import named_environment
+    from envdoctor.observe.locate.target import named_environment
 
     return _lay_out(Choice(*named_environment(python, caller), Message("--python")), caller, named=True)
 

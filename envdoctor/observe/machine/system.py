@@ -1,36 +1,39 @@
-"""The operating system: platform, architecture, C library, kernel, WSL, container; and what this process may use:
-main memory, shared memory, open files, locked memory."""
+"""The operating system: platform, architecture, C library, kernel, WSL, container; memory, open
+files and locked memory that this process may use; and the variables that change what the training stack does."""
 
 import os
 import re
 import sys
 
-from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.request import Request
+from envdoctor.facts.values import ABSENT, Unknown, Value
+from envdoctor.observe.request import Found, Request, observes
+from envdoctor.system.clean import without_credentials, without_url_credentials
 from envdoctor.system.message import Message
-
-KEYS = (
-    *("os.platform", "os.arch", "os.libc", "os.libc_version", "os.kernel", "os.wsl", "os.container"),
-    *("os.memory_gib", "os.shm_gib", "os.open_files", "os.locked_memory_gib"),
-)
 
 _ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64"}
 _CONTAINER_NAME = r"[a-z][a-z0-9-]{0,31}\Z"
 #: What container managers write into the path of the first process' control group, and those that are called otherwise.
 _CGROUP_MARKS = ("kubepods", "docker", "libpod", "lxc", "garden", "containerd")
 _CALLED = {"kubepods": "kubernetes", "libpod": "podman"}
+#: Characters of a variable.
+_LIMIT = 4096
 _GIB = 1 << 30
 _SHM = "/dev/shm"  # noqa: S108 - its size is read, nothing is put there
 #: cgroup v1 writes "no limit" as the largest multiple of a page below 2**63.
 _NO_LIMIT = 1 << 60
 
 
-def observe(request: Request) -> list[Fact]:
+@observes(
+    "machine",
+    "os.platform os.arch os.libc os.libc_version os.kernel os.wsl os.container os.memory_gib os.shm_gib "
+    "os.open_files os.locked_memory_gib",
+)
+def system(request: Request) -> Found:
     """Platform facts in the words of ``facts.toml``; memory sizes in GiB (2**30 bytes, three decimals) and the soft
     limits that ``ulimit`` shows."""
     libc, version, libc_origin = _libc(request)
     memory, memory_origin = _memory(request)
-    values: list[tuple[str, Value, str]] = [
+    return [
         ("os.platform", request.platform or Unknown(Message("the platform was not named")), "sys.platform"),
         ("os.arch", _arch(request), "uname"),
         ("os.libc", libc, libc_origin),
@@ -43,7 +46,6 @@ def observe(request: Request) -> list[Fact]:
         ("os.open_files", _soft_limit("RLIMIT_NOFILE", 1), Message("ulimit -n")),
         ("os.locked_memory_gib", _soft_limit("RLIMIT_MEMLOCK", _GIB), Message("ulimit -l")),
     ]
-    return [Fact(key, value, origin, "machine") for key, value, origin in values]
 
 
 def _arch(request: Request) -> Value:
@@ -218,3 +220,22 @@ def _soft_limit(name: str, unit: int) -> Value:
 
 def _gib(size: int) -> float:
     return round(size / _GIB, 3)
+
+
+@observes("machine", "env.*")
+def variables(request: Request) -> Found:
+    """``env.NAME`` for each name of the registry: the value without credentials, or ABSENT when it is not set."""
+    origin, environ = Message("environment variables"), request.environ
+    return [
+        (f"env.{name}", _value(environ.get(name), name, privacy), origin) for name, privacy in request.variables.items()
+    ]
+
+
+def _value(text: str | None, name: str, privacy: str) -> Value:
+    if text is None:
+        return ABSENT
+    if len(text) > _LIMIT:
+        return Unknown(Message("{} is {} characters long; at most {} are read", name, len(text), _LIMIT))
+    # Python keeps bytes of the environment that are not UTF-8 as lone surrogates, which no output could encode.
+    text = text.encode("utf-8", "replace").decode("utf-8")
+    return without_url_credentials(text) if privacy == "host" else without_credentials(text)

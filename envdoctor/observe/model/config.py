@@ -1,14 +1,17 @@
-"""``config.json``: type, architectures, dtype, quantisation and sizes of the model."""
+"""What ``--model`` says and what its folder does: ``config.json`` (type, architectures, dtype, quantisation, sizes),
+the tokenizer's class and the side it pads on, and formats of weights by names of files."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.model.reading.model_file import read_object
-from envdoctor.observe.model.reading.shapes import Shape, shape_of
-from envdoctor.observe.request import Request
-from envdoctor.system.message import Message
+from envdoctor.facts.values import ABSENT, Unknown, Value
+from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.model.files import read_object
+from envdoctor.observe.model.shapes import Shape, shape_of
+from envdoctor.observe.request import Found, Request, observes
+from envdoctor.system.files import Files, because_of
+from envdoctor.system.message import Message, said_by
 
 _MAX_KEYS = 2000
 _MAX_TEXT = 4096
@@ -21,40 +24,6 @@ _HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads")
 _VERSION = re.compile(r"\d{1,9}(\.\d{1,9}){0,5}((a|b|rc|\.?dev|\.?post)\d{0,9}){0,3}(\+[A-Za-z0-9.]{1,64})?\Z")
 
 Config = Mapping[str, Any]
-
-
-def observe(request: Request) -> list[Fact]:
-    """The facts of ``KEYS``; without a config.json those that the model's name tells, by the table model-shapes.
-
-    Raises :class:`~envdoctor.observe.errors.ObservationError` when it is not JSON or not an object.
-    """
-    source = request.source
-    if source.folder is None:
-        shapes, suffixes = request.rows("model-shapes"), request.rows("model-shapes", "suffix")
-        shape = shape_of(source.repo or source.given, shapes, suffixes)
-        return source.unread(KEYS) if shape is None or shape.bare else _by_name(shape, source.unread(KEYS))
-    config = read_object(source.folder, "config.json", source.repo or source.given)
-    if isinstance(config, Unknown):
-        return [Fact(key, config, "config.json", "model") for key in KEYS]
-    parts = [*_text_parts(config), config]
-    return [Fact(key, read(config, parts), "config.json", "model") for key, read in _READ.items()]
-
-
-def _by_name(shape: Shape, unread: list[Fact]) -> list[Fact]:
-    """Return the facts that a shape tells. What a copy may have otherwise is known of the vendor's own model alone."""
-    parts, facts = [*_text_parts(shape.config), shape.config], []
-    own = shape.vendor and not shape.unknown
-    for fact in unread:
-        value: Value = _READ[fact.key](shape.config, parts) if fact.key in _OF_A_SHAPE else fact.value
-        if fact.key == "model.quantization" and shape.quantized is not None:
-            value = shape.quantized or Unknown(Message("the model's name tells that it is quantised, and not how"))
-        elif fact.key in ("model.quantization", "model.dtype") and not own:
-            value = fact.value
-        if fact.key == "model.dtype" and (value is ABSENT or shape.quantized is not None):
-            value = fact.value
-        origin = fact.origin if value is fact.value else Message("by name, as {}: {}", shape.like, shape.source)
-        facts.append(fact._replace(value=value, origin=origin))
-    return facts
 
 
 def _text_parts(config: Config) -> list[Config]:
@@ -91,7 +60,7 @@ def _texts(config: Config, name: str) -> Value:
 
 
 def _valid(text: str) -> str:
-    """JSON can spell half of a surrogate pair, which no output can encode."""
+    """JSON can spell half of a surrogate pair, and a path hold one, which no output can encode."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -230,9 +199,102 @@ _READ: dict[str, Callable[[Config, Sequence[Config]], Value]] = {
     "model.num_experts": lambda _, parts: _experts(parts),
     "model.vocab_size": lambda _, parts: _said(parts, "vocab_size", "padded_vocab_size"),
 }
-KEYS = tuple(_READ)
 #: What the table model-shapes has of a model; the rest stands in its files alone.
 _OF_A_SHAPE = (
     *("model.type", "model.dtype", "model.quantization", "model.hidden_size", "model.num_layers", "model.head_dim"),
     *("model.num_attention_heads", "model.num_key_value_heads", "model.num_experts", "model.vocab_size"),
 )
+
+
+@observes("model", " ".join(_READ))
+def config(request: Request) -> Found:
+    """What config.json says; without one what the model's name tells, by the table model-shapes.
+
+    Raises :class:`~envdoctor.observe.errors.ObservationError` when it is not JSON or not an object.
+    """
+    source = request.source
+    if source.folder is None:
+        shapes, suffixes = request.rows("model-shapes"), request.rows("model-shapes", "suffix")
+        shape = shape_of(source.repo or source.given, shapes, suffixes)
+        unread = source.unread(_READ)
+        return unread if shape is None or shape.bare else _by_name(shape, unread)
+    said = read_object(source.folder, "config.json", source.repo or source.given)
+    parts = [] if isinstance(said, Unknown) else [*_text_parts(said), said]
+    return [
+        (key, said if isinstance(said, Unknown) else read(said, parts), "config.json") for key, read in _READ.items()
+    ]
+
+
+def _by_name(shape: Shape, unread: Iterable[tuple[str, Value, str]]) -> Iterator[tuple[str, Value, str]]:
+    """Yield what a shape tells. What a copy may have otherwise is known of the vendor's own model alone."""
+    parts = [*_text_parts(shape.config), shape.config]
+    own = shape.vendor and not shape.unknown
+    for key, missing, origin in unread:
+        value = _READ[key](shape.config, parts) if key in _OF_A_SHAPE else missing
+        if key == "model.quantization" and shape.quantized is not None:
+            value = shape.quantized or Unknown(Message("the model's name tells that it is quantised, and not how"))
+        elif key in ("model.quantization", "model.dtype") and not own:
+            value = missing
+        if key == "model.dtype" and (value is ABSENT or shape.quantized is not None):
+            value = missing
+        yield key, value, origin if value is missing else Message("by name, as {}: {}", shape.like, shape.source)
+
+
+_TOKENIZER = "tokenizer_config.json"
+#: training_args.bin, optimizer.bin and the like are no weights.
+_BIN = re.compile(r"(pytorch_model|adapter_model|consolidated|model)([-.][\w.-]+)?\.bin\Z")
+
+
+@observes("model", "model.padding_side model.tokenizer_class model.weight_formats")
+def tokenizer_and_weights(request: Request) -> Found:
+    """``model.weight_formats``: sorted; empty when a folder holds none, while a cached snapshot without any tells
+    nothing. Of the tokenizer ABSENT where its file names none, unknown where there is no such file or it cannot be
+    read."""
+    source = request.source
+    if source.folder is None:
+        return source.unread(tokenizer_and_weights.keys)
+    formats = "model.weight_formats", _formats(source.folder, source.cached), Message("file names")
+    try:
+        said = read_object(source.folder, _TOKENIZER, Message("the model"))
+    except ObservationError as error:
+        # A model is judged by its configuration; a broken tokenizer file leaves what it would have told unknown.
+        said = Unknown(said_by(error))
+    if isinstance(said, Unknown):
+        return [*((key, said, _TOKENIZER) for key in tokenizer_and_weights.keys[:2]), formats]
+    side: Value = ABSENT if said.get("padding_side") is None else said["padding_side"]
+    if side is not ABSENT and side not in ("left", "right"):
+        side = Unknown(Message("padding_side of {} is neither left nor right", _TOKENIZER))
+    kind: Value = ABSENT if said.get("tokenizer_class") is None else said["tokenizer_class"]
+    if kind is not ABSENT and not (isinstance(kind, str) and kind.isprintable() and len(kind) <= 200):
+        kind = Unknown(Message("tokenizer_class of {} is not a name", _TOKENIZER))
+    return [
+        ("model.padding_side", side, _TOKENIZER),
+        ("model.tokenizer_class", kind, _TOKENIZER),
+        formats,
+    ]
+
+
+def _formats(folder: str, cached: bool) -> Value:
+    try:
+        names = Files().names(folder)
+    except OSError as error:
+        return Unknown(Message("the model's folder cannot be listed: {}", because_of(error)))
+    found = {"safetensors" for name in names if name.endswith(".safetensors")}
+    found |= {"gguf" for name in names if name.endswith(".gguf")}
+    found |= {"bin" for name in names if _BIN.match(name)}
+    if cached and not found:
+        return Unknown(Message("the Hub cache holds none of the repository's weights"))
+    return tuple(sorted(found))
+
+
+@observes("model", "model.repo model.revision model.path")
+def named(request: Request) -> Found:
+    """What ``--model`` itself says: repository, revision and folder."""
+    source = request.source
+    path: Value = ABSENT
+    revision: Value = Unknown(source.missing)
+    if source.folder is not None:
+        path = _valid(source.folder)
+        revision = source.revision or Unknown(Message("the folder does not say which commit its files are of"))
+    repo = source.repo or Unknown(Message("a folder was given, which does not say which repository it came from"))
+    return [(key, value, source.origin) for key, value in zip(named.keys, (repo, revision, path), strict=True)]

@@ -14,15 +14,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from envdoctor.facts.values import ABSENT, NOT_KNOWN, Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, NOT_KNOWN, Records, Unknown, Value
 from envdoctor.observe.locate.layout import Layout
-from envdoctor.observe.packages.reading.version_files import module_in, version_of_code
-from envdoctor.observe.request import Request
+from envdoctor.observe.packages.version_files import module_in, version_of_code
+from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
-
-KEYS = ("import_shadow",)
-NEEDS = ("dist",)
 
 _LIMIT = 1 << 16
 _SCRIPTS = 30
@@ -34,12 +31,12 @@ _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
 _ByFolder = Mapping[str, Mapping[str, Mapping[str, Value]]]
 
 
-def observe(request: Request) -> list[Fact]:
+@observes("environment", "import_shadow")
+def import_shadow(request: Request) -> Found:
     """What hides a distribution of the table stack-modules, or a module that one takes names of."""
     layout, dists = request.place, request.value("dist")
     if not layout.live or not isinstance(dists, Records):
-        unknown = Unknown(Message("which folders are in front is known where the environment runs"))
-        return [Fact("import_shadow", unknown, "", "environment")]
+        return Unknown(Message("which folders are in front is known where the environment runs"))
     front = list(dict.fromkeys(_in_front(request)))
     installed = _by_folder(dists) if front else {}
     items = [
@@ -56,7 +53,7 @@ def observe(request: Request) -> list[Fact]:
         if (item := _shadow(kind, folder, row, installed, layout)) is not None and item["lacks"] is not ABSENT
     ]
     origin = Message("the folders in front of the environment's own")
-    return [Fact("import_shadow", Records(tuple(items), dists.incomplete), origin, "environment")]
+    return [("import_shadow", Records(tuple(items), dists.incomplete), origin)]
 
 
 def _in_front(request: Request) -> Iterator[tuple[str, str]]:

@@ -1,8 +1,8 @@
 """The fact ``package_damage``: packages whose files are not those that were installed, though their metadata is there.
 
 Looked at are the packages of the table stack-modules, those with extensions for torch, and what they need. Their files
-are compared with the lists of the installation (``reading/compared.py``); of a package without a list it is known
-whether its module is there, and what an import of it meets (``source/link.py``).
+are compared with the lists of the installation (``compared.py``); of a package without a list it is known
+whether its module is there, and what an import of it meets (``link.py``).
 """
 
 import json
@@ -13,28 +13,22 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Records, Unknown, Value
+from envdoctor.facts.values import NOT_KNOWN, Absent, Records, Unknown, Value
 from envdoctor.matrix.cuda_wheels import component_of
-from envdoctor.observe.locate.import_path import LONGEST, touches
-from envdoctor.observe.locate.layout import Layout
+from envdoctor.observe.locate.layout import LONGEST, Layout, touches
 from envdoctor.observe.needed import needed, required, torch_backends
-from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, listed_libraries
-from envdoctor.observe.packages.reading.metadata_directory import checked_version, first_named, named_by
-from envdoctor.observe.packages.reading.version_files import module_in
-from envdoctor.observe.request import Request
+from envdoctor.observe.packages.metadata_directory import checked_version, first_named, named_by
+from envdoctor.observe.packages.version_files import RECORD_LIMIT, listed_libraries, module_in
+from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.asking import ChildProblem, Limits, ask_once
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import release_of
 from envdoctor.versions.requirement import normalise
 
-KEPT = True
-KEYS = ("package_damage",)
-NEEDS = ("dist", "link_unread", "os.arch", "os.platform")
-
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
 _MACHINES = ("x86_64", "aarch64")
-_CHILD = "envdoctor.observe.packages.reading.compared:answer"
+_CHILD = "envdoctor.observe.packages.compared:answer"
 _LIMITS = Limits(seconds=60.0, mib=768, patience=5.0)
 _AT_START = Message("it runs code when Python starts, and what that puts in front of the packages is not known")
 _Item = Mapping[str, Value]
@@ -53,11 +47,12 @@ _HARMLESS = (
 _HARMLESS_MODULES = {"_virtualenv": '"""Patches that are applied at runtime to the virtual environment."""'}
 
 
-def observe(request: Request) -> list[Fact]:
+@observes("environment", "package_damage", kept=True)
+def package_damage(request: Request) -> Found:
     """One item for each package and kind of damage."""
     dists, layout = request.value("dist"), request.place
     if not isinstance(dists, Records):
-        return [Fact("package_damage", Unknown(Message("the installed packages are not known")), "", "environment")]
+        return Unknown(Message("the installed packages are not known"))
     modules = {str(row["name"]): str(row["module"]) for row in request.rows("stack-modules", "module")}
     extensions = {str(row["name"]): row.get("vital", {}) for row in request.rows("torch-extensions", "package")}
     stack = {*modules, *extensions}
@@ -93,8 +88,7 @@ def observe(request: Request) -> list[Fact]:
     found += _links_to_nowhere(modules, layout, request.cwd)
     for file in dict.fromkeys(_not_understood(layout, dists)):
         found.append(_record({"name": file}, "unread", _AT_START, fails=False))
-    damage = Records(tuple(found), dists.incomplete)
-    return [Fact("package_damage", damage, Message("installed packages"), "environment")]
+    return [("package_damage", Records(tuple(found), dists.incomplete), Message("installed packages"))]
 
 
 def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Value]:

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value, unlisted
 from envdoctor.facts.values import ABSENT, Fact, Known, Origin, Records, Unknown, Value, spell
-from envdoctor.observe.recipe.files import RecipeFile, read_files
-from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats, Meaning, spelled
-from envdoctor.observe.recipe.reading.document import Part, RecipeEntry
+from envdoctor.observe.recipe.document import Part, RecipeEntry
+from envdoctor.observe.recipe.files import NO_RECIPES, Format, Formats, Meaning, RecipeFile, read_files, spelled
 from envdoctor.system.message import Message, said_by
 from envdoctor.system.nearest import alike
 from envdoctor.versions.pep440 import satisfies

@@ -43,7 +43,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import partial
 
-from envdoctor.observe.model.reading.auto_map import AUTO_MAP_FILES, entries
+from envdoctor.observe.model.files import AUTO_MAP_FILES, entries
 from envdoctor.revision.code.parts.changes import (
     FilePair,
     checkpointing,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Packaging
 
-from envdoctor.observe.packages.reading.metadata_directory import MetadataHeader, read_header
+from envdoctor.observe.packages.metadata_directory import MetadataHeader, read_header
 from envdoctor.system import Files
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from observing import ask, choose
-from rooms import observer
+from rooms import observer, observing
 
 from envdoctor.facts import ABSENT, FactSet, Records
 from envdoctor.observe.gather import gather
@@ -110,7 +110,7 @@ def test_what_stops_a_class_is_told_once_for_all_of_them(tmp_path: Path) -> None
 def test_metadata_without_code_starts_no_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "peft", "0.17.0")
     (tmp_path / "peft").rmdir()
-    monkeypatch.delattr(link, "ask_once")
+    monkeypatch.delattr(observing("link"), "ask_once")
     assert links(read(tmp_path)) == Records(())
 
 

@@ -12,8 +12,7 @@ from envdoctor.facts.installed import marker_values
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.matrix.entry_statements import parse_statement
 from envdoctor.matrix.ledger import Ledger
-from envdoctor.observe.code.reading.code_files import CodeFile, find_code
-from envdoctor.observe.code.reading.reading_uses import answers, items
+from envdoctor.observe.code.use import CodeFile, answers, find_code, items
 from envdoctor.observe.documents.locks.lock import (
     Lock,
     Locked,
@@ -32,15 +31,15 @@ from envdoctor.system.message import Message, listed
 from envdoctor.versions.local_tag import said_by_tag
 from envdoctor.versions.requirement import read_requirement
 
-#: Formats by globs of the file's name in lower case, the first that fits: the module that reads it.
+#: Formats by globs of the file's name in lower case, the first that fits: the module and the function that reads it.
 _FORMATS = (
-    ("*uv*.lock", "uv_lock"),
-    ("*poetry*.lock *pdm*.lock *pylock*.toml", "listed_packages"),
-    ("*pyproject*.toml", "pyproject"),
-    ("sbom *.json", "sbom"),
-    ("dockerfile *[._-]dockerfile dockerfile[._-]* *[._-]dockerfile[._-]*", "dockerfile"),
-    ("containerfile *[._-]containerfile containerfile[._-]* *[._-]containerfile[._-]*", "dockerfile"),
-    ("*.yml *.yaml *pixi.lock", "conda_lock"),
+    ("*uv*.lock", "resolved.read_uv"),
+    ("*poetry*.lock *pdm*.lock *pylock*.toml", "resolved.read_list"),
+    ("*pyproject*.toml", "requirements.read_project"),
+    ("sbom *.json", "conda_lock.read_sbom"),
+    ("dockerfile *[._-]dockerfile dockerfile[._-]* *[._-]dockerfile[._-]*", "dockerfile.read"),
+    ("containerfile *[._-]containerfile containerfile[._-]* *[._-]containerfile[._-]*", "dockerfile.read"),
+    ("*.yml *.yaml *pixi.lock", "conda_lock.read"),
 )
 #: What a virtual environment may begin with, and what locks leave out.
 _SEEDS = {"pip", "setuptools", "wheel"}
@@ -101,8 +100,9 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     if name.endswith("Pipfile.lock"):
         raise LockError("is read no more: `pipenv requirements > requirements.txt` writes what --lock reads")
     fitting = (module for globs, module in _FORMATS for glob in globs.split() if fnmatchcase(name.lower(), glob))
-    module = next(fitting, "requirements")
-    read: Callable[[str, str, Wish], Lock] = import_module(f"envdoctor.observe.documents.locks.{module}").read
+    module, _, function = next(fitting, "requirements.read").partition(".")
+    read: Callable[[str, str, Wish], Lock]
+    read = getattr(import_module(f"envdoctor.observe.documents.locks.{module}"), function)
     return read
 
 

@@ -15,10 +15,9 @@ from envdoctor.observe.documents.reports.lines import standing, traces
 from envdoctor.observe.documents.reports.machine import Claim, gpu_fact
 from envdoctor.observe.documents.tracebacks import visible
 from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.model.reading.names import is_repo_name
-from envdoctor.observe.recipe.files import RecipeFile, command_parts, python_calls, with_formats
-from envdoctor.observe.recipe.formats import Format, Formats
-from envdoctor.observe.recipe.reading.document import Part, RecipeError, read_document
+from envdoctor.observe.model.names import is_repo_name
+from envdoctor.observe.recipe.document import Part, RecipeError, read_document
+from envdoctor.observe.recipe.files import Format, Formats, RecipeFile, command_parts, python_calls, with_formats
 from envdoctor.observe.recipe.recipe import Recipe, recipe_of
 from envdoctor.system.documents import decoded, read_named
 from envdoctor.system.files import because_of
