@@ -112,7 +112,7 @@ class _CompiledFile(NamedTuple):
 
 
 class _Package(NamedTuple):
-    """Everything read of one package. ``problem`` is (path, name, reason) of a damaged file, ``unread`` why a file that
+    """What was read of one package. ``problem`` is (path, name, reason) of a damaged file, ``unread`` why a file that
     need not be damaged was not read."""
 
     files: list[_CompiledFile]
@@ -263,7 +263,12 @@ def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MO
             continue
         try:
             with ElfFile(path, files) as file:
-                one = _read_file(path, name, file)
+                libraries = [library for library in file.needed if is_of_torch(library)]
+                symbols = [symbol for symbol in file.undefined() if _OURS.match(symbol)]
+                versions = file.versions()
+                glibc, glibcxx = newest(versions, "GLIBC"), newest(versions, "GLIBCXX")
+                cuda = next((match[1] for library in file.needed if (match := _CUDART.match(library))), None)
+                one = _CompiledFile(path, name, file.machine, symbols, libraries, glibc, glibcxx, cuda)
         except ElfError as error:
             if error.damaged:
                 problem = problem or (path, name, said_by(error))
@@ -278,12 +283,3 @@ def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MO
             read.append(one)
             room -= sum(map(len, one.symbols))
     return _Package(read, problem, unread)
-
-
-def _read_file(path: str, name: str, file: ElfFile) -> _CompiledFile:
-    libraries = [library for library in file.needed if is_of_torch(library)]
-    symbols = [symbol for symbol in file.undefined() if _OURS.match(symbol)]
-    versions = file.versions()
-    glibc, glibcxx = newest(versions, "GLIBC"), newest(versions, "GLIBCXX")
-    cuda = next((match[1] for library in file.needed if (match := _CUDART.match(library))), None)
-    return _CompiledFile(path, name, file.machine, symbols, libraries, glibc, glibcxx, cuda)

@@ -65,23 +65,16 @@ def library_shadow(request: Request) -> Found:
     for name in _ROOTS:
         if name in there and name not in loader.loaded:
             loader.load(os.path.join(folder, name))
-    owners = _owners(request)
+    owners: dict[str, Mapping[str, Value]] = {}  # NVIDIA's wheels by component; of two that of the later CUDA major
+    for item in sorted(request.items("dist"), key=lambda item: str(item["name"])):
+        if (component := component_of(str(item["name"]))) is not None:
+            owners[component[0]] = item
     items = tuple(
         _record(name, source, path, wheels[name], owners)
         for name, (source, path) in sorted(loader.taken.items())
         if name in wheels and not _same_file(path, wheels[name], files)
     )
     return [("library_shadow", Records(items, loader.trouble), origin)]
-
-
-def _owners(request: Request) -> dict[str, Mapping[str, Value]]:
-    """NVIDIA's wheels by component: of two for one component that of the later CUDA major."""
-    found: dict[str, Mapping[str, Value]] = {}
-    for item in sorted(request.items("dist"), key=lambda item: str(item["name"])):
-        named = component_of(str(item["name"]))
-        if named is not None:
-            found[named[0]] = item
-    return found
 
 
 class _Loaded(NamedTuple):
@@ -178,7 +171,9 @@ def _same_file(one: str, other: str, files: Files) -> bool:
 def _record(
     name: str, source: str, path: str, wheel: str, owners: Mapping[str, Mapping[str, Value]]
 ) -> Mapping[str, Value]:
-    version = _version(path)
+    # By the name of the file that the link leads to, else by the toolkit's folder that it lies in.
+    match = _IN_NAME.search(real := os.path.realpath(path)) or _IN_FOLDER.search(real)
+    version = match[1] if match else Unknown(Message("neither its file nor its folder carries a version"))
     owner = _owner(name, wheel, owners)
     own = owner.get("version", Unknown(Message("the wheel that it is of is not known")))
     return {
@@ -190,13 +185,6 @@ def _record(
         "wheel_version": own,
         "order": _order(version, own),
     }
-
-
-def _version(path: str) -> Value:
-    """By the name of the file that the link leads to, else by the toolkit's folder that it lies in."""
-    real = os.path.realpath(path)
-    match = _IN_NAME.search(real) or _IN_FOLDER.search(real)
-    return match[1] if match else Unknown(Message("neither its file nor its folder carries a version"))
 
 
 def _owner(name: str, wheel: str, owners: Mapping[str, Mapping[str, Value]]) -> Mapping[str, Value]:
@@ -237,12 +225,9 @@ _LOADED = (
     "libtorch_cuda.so",
 )
 #: Names of NVIDIA's wheels. What is bundled with torch has a hash in its name (libcusparseLt-294d6944.so.0).
-_NVIDIA = frozenset(
-    f"lib{name}"
-    for name in (
-        *("cudart", "cublas", "cublasLt", "cudnn", "cufft", "cufile", "cupti", "curand", "cusolver", "cusparse"),
-        *("cusparseLt", "nccl", "nvJitLink", "nvrtc", "nvshmem_host", "nvToolsExt"),
-    )
+_OF_NVIDIA = re.compile(
+    r"lib(?:cudart|cublas|cublasLt|cudnn|cufft|cufile|cupti|curand|cusolver|cusparse|cusparseLt|nccl|nvJitLink|nvrtc"
+    r"|nvshmem_host|nvToolsExt)\.so\.\d+\Z"
 )
 _MOST_FOLDERS = 256
 
@@ -296,7 +281,7 @@ def loading_of_torch(
                 damaged.append(Message("torch/lib/{} (it is empty)", name))
             else:
                 with ElfFile(path, files) as file:
-                    wanted.update(dict.fromkeys(one for one in file.needed if _is_nvidias(one)))
+                    wanted.update(dict.fromkeys(one for one in file.needed if _OF_NVIDIA.match(one)))
                     paths.update(dict.fromkeys(one for both in file.search_paths() for one in both))
         except ElfError as error:
             if error.damaged:
@@ -343,11 +328,6 @@ def _nowhere(
         for name in _not_in(places, [name for name in names if name not in preloaded], layout)
         if not any(os.path.isfile(system + path) for path in cached_library(name, system + LOADER_CACHE))
     )
-
-
-def _is_nvidias(name: str) -> bool:
-    stem, _, major = name.partition(".so.")
-    return stem in _NVIDIA and major.isdigit()
 
 
 def _place(path: str, origin: str) -> str:

@@ -143,9 +143,13 @@ class _Project:
         if "__init__.py" in names:
             return frozenset()
         own = os.path.basename(path)
-        return frozenset(
-            name for name in self._modules(folder) if f"{name}.py" != own and self._is_regular(folder, name)
+        # A folder without ``__init__.py`` hides no distribution.
+        regular = (
+            name
+            for name in self._modules(folder)
+            if f"{name}.py" in names or "__init__.py" in self._files.names_or_none(os.path.join(folder, name))
         )
+        return frozenset(name for name in regular if f"{name}.py" != own)
 
     def _upwards(self, folder: str) -> list[str]:
         """The folder and those above it up to the project's root; the folder alone when nothing marks a root."""
@@ -175,12 +179,6 @@ class _Project:
             return True
         inner = (os.path.join(folder, name) for name in names[:64] if name.isidentifier())
         return any(name.endswith(".py") for path in inner for name in self._files.names_or_none(path)[:64])
-
-    def _is_regular(self, folder: str, name: str) -> bool:
-        """Whether it hides a distribution of that name: a folder without ``__init__.py`` does not."""
-        return f"{name}.py" in self._files.names_or_none(folder) or "__init__.py" in self._files.names_or_none(
-            os.path.join(folder, name)
-        )
 
 
 _CHILD = "envdoctor.observe.code.read_uses:answer"
@@ -250,7 +248,10 @@ def completed(items: Sequence[Mapping[str, Value]], request: Request) -> tuple[M
     place = request.place
     complete = dists.incomplete is None and place.incomplete is None and not place.has_finder
     known = {"root": place.files.root, "folders": list(place.site_packages), "complete": complete}
-    uses = [({"use": [_plain(item[column]) for column in _COLUMNS], **known}, None) for item in asked]
+    uses = [
+        ({"use": ["" if item[column] is ABSENT else item[column] for column in _COLUMNS], **known}, None)
+        for item in asked
+    ]
     told = dict(zip(map(id, asked), ask(_LACKING, uses, _LIMITS), strict=True))
     installed = {str(one["name"]) for one in dists}
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
@@ -263,10 +264,6 @@ def completed(items: Sequence[Mapping[str, Value]], request: Request) -> tuple[M
             item = {**item, "package": package, "lacks": lacks if isinstance(lacks, str) else ABSENT}
         found.append(item)
     return tuple(found)
-
-
-def _plain(cell: Value) -> Any:
-    return "" if cell is ABSENT else list(cell) if isinstance(cell, tuple) else cell
 
 
 _MAX_FILE = {".py": 2 << 20, ".ipynb": 32 << 20}

@@ -267,11 +267,7 @@ def tokenizer_and_weights(request: Request) -> Found:
     kind: Value = ABSENT if said.get("tokenizer_class") is None else said["tokenizer_class"]
     if kind is not ABSENT and not (isinstance(kind, str) and kind.isprintable() and len(kind) <= 200):
         kind = Unknown(Message("tokenizer_class of {} is not a name", _TOKENIZER))
-    return [
-        ("model.padding_side", side, _TOKENIZER),
-        ("model.tokenizer_class", kind, _TOKENIZER),
-        formats,
-    ]
+    return [("model.padding_side", side, _TOKENIZER), ("model.tokenizer_class", kind, _TOKENIZER), formats]
 
 
 def _formats(folder: str, cached: bool) -> Value:

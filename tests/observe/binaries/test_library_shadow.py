@@ -120,12 +120,7 @@ def test_a_conda_environment_has_its_library_folder_in_front_of_the_variable(fou
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda wheel, path: path.symlink_to(wheel),
-        os.link,
-        lambda wheel, path: path.symlink_to("gone"),
-    ],
+    "make", [lambda wheel, path: path.symlink_to(wheel), os.link, lambda wheel, path: path.symlink_to("gone")]
 )
 def test_links_to_the_wheels_file_and_broken_ones_shadow_nothing(found, site, tmp_path, make):
     wheel = site / "nvidia/nvjitlink/lib/libnvJitLink.so.12"

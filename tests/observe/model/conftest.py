@@ -59,11 +59,7 @@ class Disk:
         return write(self.cwd / name, {file: encoded(content) for file, content in given.items()})
 
     def cached(
-        self,
-        repo: str = "Qwen/Qwen2.5-7B-Instruct",
-        commit: str = COMMIT,
-        ref: str | None = "main",
-        links: bool = True,
+        self, repo: str = "Qwen/Qwen2.5-7B-Instruct", commit: str = COMMIT, ref: str | None = "main", links: bool = True
     ) -> Path:
         place = self.cache / ("models--" + repo.replace("/", "--"))
         snapshot = place / "snapshots" / commit

@@ -33,12 +33,7 @@ def conflicts(tmp_path: Path, put) -> Callable[..., Records]:
 
 
 #: The extra is asked for by name, among others, or by an extra that asks for it.
-EXTRAS = [
-    "d; extra == 'test'",
-    "b[fast-io]; extra == 'all'",
-    "c>=2; extra == 'fast_io' and python_version > '3'",
-    "e",
-]
+EXTRAS = ["d; extra == 'test'", "b[fast-io]; extra == 'all'", "c>=2; extra == 'fast_io' and python_version > '3'", "e"]
 
 
 @pytest.mark.parametrize(

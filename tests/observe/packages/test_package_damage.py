@@ -168,11 +168,7 @@ FINDER = "MAPPING: dict[str, str] = {{'other': '/gone', 'peft': '{}/peft'}}\nNAM
 
 @pytest.mark.parametrize(
     ("file", "text"),
-    [
-        ("__editable__.peft-0.17.1.pth", "{}\n"),
-        ("_peft.pth", "{}\n"),
-        ("__editable___peft_0_17_1_finder.py", FINDER),
-    ],
+    [("__editable__.peft-0.17.1.pth", "{}\n"), ("_peft.pth", "{}\n"), ("__editable___peft_0_17_1_finder.py", FINDER)],
 )
 def test_an_editable_install_whose_code_was_moved_within_its_folder(site, tmp_path, make_dist, damage, file, text):
     source = tmp_path / "project" / "src"
