@@ -254,14 +254,22 @@ def drift_between(
             node for node, one in documents.items() if node not in by_node and head not in one.get("complete", ())
         ]
         unknown.update(missing)
-        values = {node: _raw_spelled(key, by_node.get(node), registry) for node in documents if node not in missing}
+        spec, absent = registry.find(key), (None, "absent")
+        raws = {node: by_node.get(node) for node in documents if node not in missing}
+        values = {
+            node: spell(ABSENT if raw in absent else raw if key == "gpu" else _raw_parsed(spec, raw))
+            for node, raw in raws.items()
+        }
         value: Value = Unknown(Message("it differs between the machines"))
         if len(set(values.values())) > 1:
-            items.append({"key": key, "values": _by_value(values, ranks), "agrees": _agreement(set(values.values()))})
+            # How many of their first numbers versions have in common: 1 for 535.104.05 and 535.129.03.
+            numbers = [re.findall(r"\d+", one.partition("+")[0]) for one in set(values.values())]
+            agrees = len(list(takewhile(lambda parts: len(set(parts)) == 1, zip(*numbers, strict=False))))
+            items.append({"key": key, "values": _by_value(values, ranks), "agrees": agrees})
         elif missing:
             continue
         else:
-            value = _raw_parsed(registry.find(key), first.get(key))
+            value = _raw_parsed(spec, first.get(key))
         shared.append(Fact(key, value, Message("the facts files"), "given"))
     reason = Message("not every fact is known on {}", listed(sorted(unknown), _NAMED)) if unknown else None
     return shared, Records(tuple(sorted(items, key=lambda item: str(item["key"]))), reason)
@@ -294,12 +302,6 @@ def _raw_parsed(spec: Any, raw: Any) -> Value:
         return str(raw)
 
 
-def _raw_spelled(key: str, raw: Any, registry: Registry) -> str:
-    if raw is None or raw == "absent":
-        return spell(ABSENT)
-    return raw if key == "gpu" else spell(_raw_parsed(registry.find(key), raw))
-
-
 def _by_value(values: Mapping[str, str], ranks: Mapping[str, int]) -> str:
     """``2.5.0: 6 nodes; 2.4.1: node3``: the most common value first, with the nodes of the others named."""
     by_value: dict[str, list[str]] = {}
@@ -313,12 +315,6 @@ def _by_value(values: Mapping[str, str], ranks: Mapping[str, int]) -> str:
     rest = [counted[value] for value, _ in others[_VALUES - 1 :]]
     words += [Message("{} other values: {}", len(rest), _counted(sum(rest), ranks))] if rest else []
     return joined(words)
-
-
-def _agreement(values: set[str]) -> int:
-    """How many of their first numbers versions have in common: 1 for 535.104.05 and 535.129.03."""
-    numbers = [re.findall(r"\d+", value.partition("+")[0]) for value in values]
-    return len(list(takewhile(lambda parts: len(set(parts)) == 1, zip(*numbers, strict=False))))
 
 
 def _counted(number: int, ranks: Mapping[str, int]) -> Message:

@@ -54,84 +54,51 @@ _REQUIREMENT = (
 #: Words that must stand in the message (titles begin with a capital), the kind, and what it says: a group gives the
 #: column that it is named for, two with a number give one together. The first form that fits is taken.
 _FORMS = (
-    (
-        "Failed to import",
-        "lazy",
-        rf"Failed to import (?P<module>{_DOTTED}) because of the following error[^:]{{0,60}}:?(?P<inner>.*)",
-    ),
+    ("Failed to import", "lazy",
+     rf"Failed to import (?P<module>{_DOTTED}) because of the following error[^:]{{0,60}}:?(?P<inner>.*)"),
     ("Could not import module", "lazy", r"Could not import module '(?P<name>\w{1,200})'"),
-    (
-        "annot import name",
-        "name",
-        rf"[Cc]annot import name '?(?P<name>{_NAME})'?"
-        rf"(?:,? from (?:partially initialized module )?'?(?P<module>{_DOTTED})'?)?",
-    ),
-    (
-        "o module named",
-        "module",
-        rf"[Nn]o module named:? '?(?P<module>{_DOTTED})'?(?P<not_a_package>; '{_DOTTED}' is not a package)?",
-    ),
+    ("annot import name", "name",
+     rf"[Cc]annot import name '?(?P<name>{_NAME})'?"
+     rf"(?:,? from (?:partially initialized module )?'?(?P<module>{_DOTTED})'?)?"),
+    ("o module named", "module",
+     rf"[Nn]o module named:? '?(?P<module>{_DOTTED})'?(?P<not_a_package>; '{_DOTTED}' is not a package)?"),
     ("seems to be not installed", "module", r"package (?P<module>\w{1,100}) seems to be not installed"),
     ("was removed in the NumPy", "attribute", r"'(?P<module>np)\.(?P<name>\w{1,60})' was removed in the NumPy"),
     ("has no attribute", "attribute", rf"module '?(?P<module>{_DOTTED})'? has no attribute '?(?P<name>{_NAME})'?"),
-    (
-        "has no attribute",
-        "member",
-        rf"(?:'(?P<callee1>{_DOTTED})' object|(?:(?:type object|class) |(?<!module )(?=.[A-Z]))"
-        rf"'(?P<callee2>{_DOTTED})')"
-        r" has no attribute '(?P<name>\w{1,200})'",
-    ),
+    ("has no attribute", "member",
+     rf"(?:'(?P<callee1>{_DOTTED})' object|(?:(?:type object|class) |(?<!module )(?=.[A-Z]))"
+     rf"'(?P<callee2>{_DOTTED})')"
+     r" has no attribute '(?P<name>\w{1,200})'"),
     # The tokenizers of transformers say it without quotes; a class is written with a capital.
     ("has no attribute", "member", r"(?<![\w.'])(?P<callee>[A-Z]\w{1,100}) has no attribute '?(?P<name>\w{1,200})"),
     # huggingface_hub's own wording.
     (" attribute ", "attribute", rf"\bNo (?P<module>{_DOTTED}) attribute (?P<name>\w{{1,200}})"),
-    (
-        "unexpected keyword argument",
-        "keyword",
-        r"(?<![A-Za-z0-9_.<>])(?P<callee>[A-Za-z0-9_.<>]{1,200})\(\) got (?:some |an )?"
-        r"unexpected keyword arguments?:? '?(?P<name>\w{1,200})'?",
-    ),
+    ("unexpected keyword argument", "keyword",
+     r"(?<![A-Za-z0-9_.<>])(?P<callee>[A-Za-z0-9_.<>]{1,200})\(\) got (?:some |an )?"
+     r"unexpected keyword arguments?:? '?(?P<name>\w{1,200})'?"),
     ("nexpected keyword argument", "keyword", r"[Uu]nexpected keyword arguments?:? '(?P<name>\w{1,200})'"),
-    (
-        "invalid keyword argument",
-        "keyword",
-        r"'(?P<name>\w{1,200})' is an invalid keyword argument for (?P<callee>[\w.]{1,200})\(\)",
-    ),
+    ("invalid keyword argument", "keyword",
+     r"'(?P<name>\w{1,200})' is an invalid keyword argument for (?P<callee>[\w.]{1,200})\(\)"),
     ("HfArgumentParser", "keyword", r"not used by the HfArgumentParser: \['(?:--)?(?P<name>\w{1,200})'"),
-    (
-        "positional argument",
-        "arguments",
-        r"(?<![\w.<>])(?P<callee>[\w.<>]{1,200})\(\) takes [\w ]{1,40} positional arguments? but (?P<name>\d{1,4}) w",
-    ),
-    (
-        "() missing ",
-        "missing",
-        r"(?<![\w.<>])(?P<callee>[\w.<>]{1,200})\(\) missing \d{1,3} required [\w -]{1,30} arguments?:"
-        r" '(?P<name>\w{1,200})'",
-    ),
+    ("positional argument", "arguments",
+     r"(?<![\w.<>])(?P<callee>[\w.<>]{1,200})\(\) takes [\w ]{1,40} positional arguments? but (?P<name>\d{1,4}) w"),
+    ("() missing ", "missing",
+     r"(?<![\w.<>])(?P<callee>[\w.<>]{1,200})\(\) missing \d{1,3} required [\w -]{1,30} arguments?:"
+     r" '(?P<name>\w{1,200})'"),
     # How pip and libraries ask for a release: only the first two of these say which one was found.
-    (
-        "which is incompatible",
-        "demand",
-        rf"requires {_REQUIREMENT}(?:; [^;]{{1,200}})?, but you have \S{{1,60}} (?P<found>[\w.+!]{{1,40}}) which is",
-    ),
-    (
-        "require",
-        "demand",
-        rf"{_REQUIREMENT} is required for a normal functioning.{{0,60}}found [\w.-]{{1,60}}"
-        r"==(?P<found>[\w.+!]{1,40})",
-    ),
+    ("which is incompatible", "demand",
+     rf"requires {_REQUIREMENT}(?:; [^;]{{1,200}})?, but you have \S{{1,60}} (?P<found>[\w.+!]{{1,40}}) which is"),
+    ("require", "demand",
+     rf"{_REQUIREMENT} is required for a normal functioning.{{0,60}}found [\w.-]{{1,60}}"
+     r"==(?P<found>[\w.+!]{1,40})"),
     ("require", "demand", rf"(?:requires?|[Pp]lease (?:install|upgrade(?: to)?)|needs) '?{_REQUIREMENT}'?"),
     ("require", "demand", rf"{_REQUIREMENT} is required"),
     ("require", "demand", rf"'{_REQUIREMENT}'"),
     # Not to bring a release up to date: that says nothing of what is missing.
-    (
-        "pip install ",
-        "demand",
-        r"(?:requires?|needs?|not (?:installed|found|available)|[Pp]lease install)\b[^']{0,120}"
-        r"['(:]{1,3}(?:!|python3? -m )?pip3? install (?P<requirement>[A-Za-z][\w.-]{0,60})['!).,]{0,3}(?: |\Z)",
-    ),
-)
+    ("pip install ", "demand",
+     r"(?:requires?|needs?|not (?:installed|found|available)|[Pp]lease install)\b[^']{0,120}"
+     r"['(:]{1,3}(?:!|python3? -m )?pip3? install (?P<requirement>[A-Za-z][\w.-]{0,60})['!).,]{0,3}(?: |\Z)"),
+)  # fmt: skip
 
 
 def failure_of(message: str) -> Failure | None:
@@ -272,8 +239,10 @@ def read_error(text: str) -> Reading:
         return _bare(lines)
     chosen = _that_matters(errors, lines)
     failure = failure_of(chosen.message)
-    start = _start_of(chosen.line, errors, lines)
-    block = lines[start : chosen.line]
+    # The traceback of an error begins behind the error before it.
+    before = max((error.line for error in errors if error.line < chosen.line), default=-1)
+    heads = (at for at in range(chosen.line - 1, before, -1) if "Traceback (most recent call last)" in lines[at])
+    block = lines[next(heads, before + 1) : chosen.line]
     frames = list(frames_of(block))
     if failure is not None:
         failure = _completed(failure, chosen, frames, block)
@@ -341,15 +310,6 @@ def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> _Error:
     return chosen or lazy or errors[-1]
 
 
-def _start_of(line: int, errors: Sequence[_Error], lines: Sequence[str]) -> int:
-    """Where the traceback of an error begins: behind the error before it."""
-    before = max((error.line for error in errors if error.line < line), default=-1)
-    for number in range(line - 1, before, -1):
-        if "Traceback (most recent call last)" in lines[number]:
-            return number
-    return before + 1
-
-
 def _completed(failure: Failure, error: _Error, frames: Sequence[TracebackFrame], block: Sequence[str]) -> Failure:
     """What older Pythons leave out of the message, from the statement that failed."""
     while len(frames) > 1 and "(*args, **kwargs)" in frames[-1].code and frames[-2].code:
@@ -392,16 +352,13 @@ def imported_in(code: str) -> str:
 def frames_of(lines: Sequence[str]) -> Iterator[TracebackFrame]:
     """Every frame in the lines, in order: as Python writes them, and as notebooks do."""
     for number, line in enumerate(lines):
-        if (place := _place(line)) is not None:
+        place = _place(line)
+        if place is None and " in " in line and (found := _OLD_IPYTHON.match(line)):
+            place = found[1].strip(), 0, found[2]
+        elif place is None and (found := _CELL.search(line)):
+            place = "", int(found[1]), ""
+        if place is not None:
             yield TracebackFrame(*place, _code(lines, number))
-            continue
-        found = _OLD_IPYTHON.match(line) if " in " in line else None
-        if found is not None:
-            yield TracebackFrame(found[1].strip(), 0, found[2], _code(lines, number))
-            continue
-        found = _CELL.search(line)
-        if found is not None:
-            yield TracebackFrame("", int(found[1]), "", _code(lines, number))
 
 
 def _code(lines: Sequence[str], number: int) -> str:

@@ -4,6 +4,7 @@ files and locked memory that this process may use; and the variables that change
 import os
 import re
 import sys
+from contextlib import suppress
 
 from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.observe.request import Found, Request, observes
@@ -11,6 +12,13 @@ from envdoctor.system.clean import without_credentials, without_url_credentials
 from envdoctor.system.message import Message
 
 _ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64"}
+#: By kind of container: variables, and a file.
+_SIGNS = (
+    ("kubernetes", ("KUBERNETES_SERVICE_HOST",), "/run/secrets/kubernetes.io"),
+    ("podman", (), "/run/.containerenv"),
+    ("docker", (), "/.dockerenv"),
+    ("apptainer", ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"), ""),
+)
 _CONTAINER_NAME = r"[a-z][a-z0-9-]{0,31}\Z"
 #: What container managers write into the path of the first process' control group, and those that are called otherwise.
 _CGROUP_MARKS = ("kubepods", "docker", "libpod", "lxc", "garden", "containerd")
@@ -80,10 +88,12 @@ def _libc(request: Request) -> tuple[Value, Value, str]:
     """Name, version and origin of the C library that this interpreter uses."""
     if request.platform != "linux":
         return ABSENT, ABSENT, "sys.platform"
-    if request.root == "/":
-        glibc = _glibc()
-        if glibc is not None:
-            return "glibc", glibc, "confstr"
+    try:
+        name, _, glibc = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (AttributeError, OSError, ValueError):
+        name = glibc = ""
+    if request.root == "/" and name == "glibc" and re.match(r"\d+(\.\d+)+\Z", glibc):
+        return "glibc", glibc, "confstr"
     if any(name.startswith("ld-musl-") for name in request.names("/lib")):
         # musl tells its version only when its loader is started; Alpine's package list has it as text.
         installed = request.text("/lib/apk/db/installed", 16 << 20)
@@ -96,28 +106,14 @@ def _libc(request: Request) -> tuple[Value, Value, str]:
     return reason, reason, "confstr"
 
 
-def _glibc() -> str | None:
-    try:
-        text = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (AttributeError, OSError, ValueError):
-        return None
-    name, _, version = text.partition(" ")
-    return version if name == "glibc" and re.match(r"\d+(\.\d+)+\Z", version) else None
-
-
 def container(request: Request) -> Value:
     """The kind of container around this process, ABSENT outside one, unknown when the signs contradict each other."""
     if request.platform != "linux":
         return ABSENT
     environ = request.environ
-    if environ.get("KUBERNETES_SERVICE_HOST") or os.path.exists(request.path("/run/secrets/kubernetes.io")):
-        return "kubernetes"
-    if os.path.exists(request.path("/run/.containerenv")):
-        return "podman"
-    if os.path.exists(request.path("/.dockerenv")):
-        return "docker"
-    if environ.get("APPTAINER_CONTAINER") or environ.get("SINGULARITY_CONTAINER"):
-        return "apptainer"
+    for kind, variables, sign in _SIGNS:
+        if any(map(environ.get, variables)) or (sign and os.path.exists(request.path(sign))):
+            return kind
     manager = (environ.get("container") or request.text("/run/systemd/container")).strip().lower()
     if manager:
         return manager if re.match(_CONTAINER_NAME, manager) else "unnamed"
@@ -133,26 +129,21 @@ def container(request: Request) -> Value:
 
 
 def _memory(request: Request) -> tuple[Value, str]:
-    installed, origin = _installed_memory(request)
-    limit = _cgroup_limit(request) if request.platform == "linux" else None
+    """Main memory, or the smaller limit of this process' control group, and where that is written."""
+    installed: int | None = None
+    limit, origin = None, "sysconf"
+    if request.platform == "linux":
+        origin, limit = "/proc/meminfo", _cgroup_limit(request)
+        match = re.search(r"^MemTotal:\s*(\d{1,15}) kB", request.text(origin), re.MULTILINE)
+        installed = int(match[1]) * 1024 if match else None
+    elif request.platform == "windows":
+        installed, origin = _windows_memory(), "GlobalMemoryStatusEx"
+    else:
+        with suppress(AttributeError, OSError, ValueError):
+            installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if limit is not None and (installed is None or limit < installed):
         return _gib(limit), Message("cgroup memory limit")
-    if installed is None:
-        return Unknown(Message("the operating system does not say")), origin
-    return _gib(installed), origin
-
-
-def _installed_memory(request: Request) -> tuple[int | None, str]:
-    """Bytes of main memory and where that is written."""
-    if request.platform == "linux":
-        match = re.search(r"^MemTotal:\s*(\d{1,15}) kB", request.text("/proc/meminfo"), re.MULTILINE)
-        return (int(match.group(1)) * 1024 if match else None), "/proc/meminfo"
-    if request.platform == "windows":
-        return _windows_memory(), "GlobalMemoryStatusEx"
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), "sysconf"
-    except (AttributeError, OSError, ValueError):
-        return None, "sysconf"
+    return Unknown(Message("the operating system does not say")) if installed is None else _gib(installed), origin
 
 
 def _windows_memory() -> int | None:
@@ -172,26 +163,17 @@ def _cgroup_limit(request: Request) -> int | None:
     """The smallest memory limit in bytes of this process' control group and the groups above it (cgroup v2 and v1)."""
     limits: list[int] = []
     for line in request.text("/proc/self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, colon, group = rest.partition(":")
-        if not colon:
+        controllers, colon, group = line.partition(":")[2].partition(":")
+        if not colon or (controllers and "memory" not in controllers.split(",")):
             continue
-        if not controllers:
-            limits += _limits_up(request, "/sys/fs/cgroup", group, "memory.max")
-        elif "memory" in controllers.split(","):
-            limits += _limits_up(request, "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes")
+        mount, name = ("/memory", "memory.limit_in_bytes") if controllers else ("", "memory.max")
+        # In a container the path may be the host's, which is not mounted here: the walk ends at the mount's own file.
+        parts = [part for part in group.split("/") if part not in ("", ".", "..")][:64]
+        for depth in range(len(parts), -1, -1):
+            text = request.text("/".join([f"/sys/fs/cgroup{mount}", *parts[:depth], name])).strip()
+            if text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _NO_LIMIT:
+                limits.append(int(text))
     return min(limits, default=None)
-
-
-def _limits_up(request: Request, mount: str, group: str, name: str) -> list[int]:
-    # In a container the path may be the host's, which is not mounted here: the walk then ends at the mount's own file.
-    parts = [part for part in group.split("/") if part not in ("", ".", "..")][:64]
-    found: list[int] = []
-    for depth in range(len(parts), -1, -1):
-        text = request.text("/".join([mount, *parts[:depth], name])).strip()
-        if text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _NO_LIMIT:
-            found.append(int(text))
-    return found
 
 
 def _shared_memory(request: Request) -> Value:

@@ -96,28 +96,24 @@ def _quantization(config: Config, parts: Sequence[Config]) -> Value:
     return ABSENT
 
 
-def _remote_code(config: Config) -> Value:
-    match config.get("auto_map"):
-        case None:
-            return False
-        case dict(auto_map):
-            return bool(auto_map)
-    return Unknown(Message("auto_map of config.json is not a table"))
+def _remote_code(config: Config, _: Sequence[Config]) -> Value:
+    auto_map = config.get("auto_map")
+    if auto_map is not None and not isinstance(auto_map, dict):
+        return Unknown(Message("auto_map of config.json is not a table"))
+    return bool(auto_map)
 
 
-def _transformers_version(config: Config) -> Value:
+def _transformers_version(config: Config, _: Sequence[Config]) -> Value:
     value = _text(config, "transformers_version")
     if isinstance(value, str) and not _VERSION.match(value):
         return Unknown(Message("transformers_version of config.json is not a version"))
     return value
 
 
-def _config_keys(config: Config) -> Value:
-    if len(config) > _MAX_KEYS or any(len(key) > 200 for key in config):
-        return Unknown(
-            Message("config.json has {} keys, or very long ones; at most {} are read", len(config), _MAX_KEYS)
-        )
-    return tuple(sorted(_valid(key) for key in config))
+def _config_keys(config: Config, _: Sequence[Config]) -> Value:
+    if len(config) <= _MAX_KEYS and all(len(key) <= 200 for key in config):
+        return tuple(sorted(_valid(key) for key in config))
+    return Unknown(Message("config.json has {} keys, or very long ones; at most {} are read", len(config), _MAX_KEYS))
 
 
 def _number(parts: Sequence[Config], *names: str) -> Value | None:
@@ -135,14 +131,12 @@ def _number(parts: Sequence[Config], *names: str) -> Value | None:
 
 def _said(parts: Sequence[Config], *names: str) -> Value:
     value = _number(parts, *names)
-    return _unsaid(names[0]) if value is None else value
+    if value is None:
+        return Unknown(Message("config.json does not give {}: the default of the model's class holds", names[0]))
+    return value
 
 
-def _unsaid(name: str) -> Unknown:
-    return Unknown(Message("config.json does not give {}: the default of the model's class holds", name))
-
-
-def _key_value_heads(parts: Sequence[Config]) -> Value:
+def _key_value_heads(_: Config, parts: Sequence[Config]) -> Value:
     value = _number(parts, "num_key_value_heads", "num_kv_heads", "n_head_kv")
     if value is not None:
         return value
@@ -153,10 +147,10 @@ def _key_value_heads(parts: Sequence[Config]) -> Value:
             return _said(parts, "multi_query_group_num") if "multi_query_attention" in part else 1
         if grouped is False or "num_key_value_heads" in part:
             return _said(parts, *_HEADS)
-    return _unsaid("num_key_value_heads")
+    return _said((), "num_key_value_heads")
 
 
-def _head_dim(parts: Sequence[Config]) -> Value:
+def _head_dim(_: Config, parts: Sequence[Config]) -> Value:
     value = _number(parts, "head_dim", "kv_channels")
     if value is not None:
         return value
@@ -170,7 +164,7 @@ def _head_dim(parts: Sequence[Config]) -> Value:
     return hidden // heads
 
 
-def _experts(parts: Sequence[Config]) -> Value:
+def _experts(_: Config, parts: Sequence[Config]) -> Value:
     value = _number(parts, "n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
     if value is not None:
         return ABSENT if value == 0 else value
@@ -188,15 +182,15 @@ _READ: dict[str, Callable[[Config, Sequence[Config]], Value]] = {
     "model.architectures": lambda config, _: _texts(config, "architectures"),
     "model.dtype": _dtype,
     "model.quantization": _quantization,
-    "model.remote_code": lambda config, _: _remote_code(config),
-    "model.transformers_version": lambda config, _: _transformers_version(config),
-    "model.config_keys": lambda config, _: _config_keys(config),
+    "model.remote_code": _remote_code,
+    "model.transformers_version": _transformers_version,
+    "model.config_keys": _config_keys,
     "model.hidden_size": lambda _, parts: _said(parts, *_HIDDEN_SIZE),
     "model.num_layers": lambda _, parts: _said(parts, "num_hidden_layers", "num_layers", "n_layer", "n_layers"),
     "model.num_attention_heads": lambda _, parts: _said(parts, *_HEADS),
-    "model.num_key_value_heads": lambda _, parts: _key_value_heads(parts),
-    "model.head_dim": lambda _, parts: _head_dim(parts),
-    "model.num_experts": lambda _, parts: _experts(parts),
+    "model.num_key_value_heads": _key_value_heads,
+    "model.head_dim": _head_dim,
+    "model.num_experts": _experts,
     "model.vocab_size": lambda _, parts: _said(parts, "vocab_size", "padded_vocab_size"),
 }
 #: What the table model-shapes has of a model; the rest stands in its files alone.

@@ -53,16 +53,9 @@ class Listed(NamedTuple):
     size: bytes
 
 
-class Damage(NamedTuple):
-    """A file that is not as it was: ``kind`` is gone, damaged, changed (a library), patched (one that kept its size) or
-    edited (Python)."""
-
-    file: str
-    kind: str
-
-
 class Package:
-    """The files of one distribution, compared with its list."""
+    """The files of one distribution, compared with its list. What is not as it was is gone, damaged, changed (a
+    library), patched (one that kept its size) or edited (Python)."""
 
     def __init__(
         self,
@@ -113,21 +106,21 @@ class Package:
         """Kinds with their files, and whether an import fails for them."""
         compared = ((self._sources, self._source), (self._libraries, self._library), (self._others, self._other))
         found = [one for listed, look in compared for each in listed if (one := self._looked_at(each, look))]
-        found = [one for one in found if one.kind == "gone" or not self._is_of_another(one.file)]
-        libraries = [one for one in found if is_library(one.file.encode())]
-        if len(self._libraries) > 1 and [one.kind for one in libraries] == ["changed"] * len(self._libraries):
+        found = [(file, kind) for file, kind in found if kind == "gone" or not self._is_of_another(file)]
+        libraries = [(file, kind) for file, kind in found if is_library(file.encode())]
+        if len(self._libraries) > 1 and [kind for _, kind in libraries] == ["changed"] * len(self._libraries):
             found = [one for one in found if one not in libraries]  # all were stripped, or linked anew
             if "changed" not in self._told_elsewhere:
-                yield "files-changed", [one.file for one in libraries], False
-        found = [one for one in found if one.kind not in self._told_elsewhere or one not in libraries]
+                yield "files-changed", [file for file, _ in libraries], False
+        found = [one for one in found if one[1] not in self._told_elsewhere or one not in libraries]
         if hidden := list(self._hidden()):
             yield "files-hidden", hidden, True
         needed = self._words() if found else ()
         by_kind: dict[str, tuple[list[str], list[str]]] = {}
-        for one in found:
-            fails = one.kind not in ("edited", "patched") and self._fails(one, needed)
-            kind = "changed" if one.kind == "patched" else one.kind
-            by_kind.setdefault(f"files-{kind}", ([], []))[not fails].append(one.file)
+        for file, kind in found:
+            fails = kind not in ("edited", "patched") and self._fails(file, needed)
+            told = "changed" if kind == "patched" else kind
+            by_kind.setdefault(f"files-{told}", ([], []))[not fails].append(file)
         yield from ((kind, failing + others, bool(failing)) for kind, (failing, others) in by_kind.items())
 
     def _hidden(self) -> Iterator[str]:
@@ -164,13 +157,13 @@ class Package:
             summed.update(piece)
         return _as_listed(summed.digest())
 
-    def _fails(self, one: Damage, words: Iterable[bytes]) -> bool:
+    def _fails(self, file: str, words: Iterable[bytes]) -> bool:
         """Whether the file is imported, loaded or named by the package's own code."""
-        folder, base = os.path.split(one.file)
-        if one.file.endswith(".py"):
+        folder, base = os.path.split(file)
+        if file.endswith(".py"):
             stem = os.path.basename(folder) if base == "__init__.py" else base[:-3]
             return self._of_stack or ("/" not in folder and base == "__init__.py") or stem.encode() in words
-        if is_library(one.file.encode()):
+        if is_library(file.encode()):
             linked = folder.endswith(".libs") or (self._of_stack and folder.endswith("/lib"))
             vital = _MODULE.search(base) or linked or base in self._needed
             return bool(vital) or base.partition(".")[0].encode() in words
@@ -190,21 +183,21 @@ class Package:
             found.update(re.findall(rb"[\w.-]+", text))
         return found
 
-    def _looked_at(self, listed: Listed, look: Any) -> Damage | None:
+    def _looked_at(self, listed: Listed, look: Any) -> tuple[str, str] | None:
         path = os.path.join(self._folder, listed.name)
         try:
             kind = look(path, listed)
         except OSError as error:
             if error.errno in _GONE:
                 bare = listed.name.endswith(".py") and self._files.is_file(f"{path}c")  # bytecode alone will do
-                return None if bare else Damage(listed.name, "gone")
+                return None if bare else (listed.name, "gone")
             if error.errno == errno.EFBIG:
                 return None
             if error.errno == errno.EINVAL:
-                return Damage(listed.name, "damaged")
+                return listed.name, "damaged"
             self.unread.append((listed.name, because_of(error)))
             return None
-        return Damage(listed.name, kind) if kind else None
+        return (listed.name, kind) if kind else None
 
     def _source(self, path: str, listed: Listed) -> str | None:
         content = self._files.whole(path, _LARGEST)
@@ -213,13 +206,11 @@ class Package:
         if b"\0" in content or (not content.strip() and listed.size != b"0"):
             return "damaged"  # zeroed, emptied
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), suppress(RecursionError, MemoryError):
                 warnings.simplefilter("ignore")
                 ast.parse(content)
         except (SyntaxError, ValueError, LookupError):
             return "edited" if self._python > sys.version_info[:2] else "damaged"
-        except (RecursionError, MemoryError):
-            return "edited"
         return "edited"
 
     def _library(self, path: str, listed: Listed) -> str | None:

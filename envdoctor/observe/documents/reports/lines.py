@@ -6,7 +6,7 @@ heading that does, or the line in front of a fence, silences all that stands bel
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import Registry
@@ -222,15 +222,6 @@ _DRIVE = re.compile(r"(?<![a-z])[a-z]:\\")
 _EXTENSION = re.compile(r"\.cpython-3(\d{1,2})-(x86_64|aarch64)-linux-gnu\.so\b")
 
 
-class Standing(NamedTuple):
-    """The claims that stand, the number and fact of lines that speak of one and do not count, and the numbers of lines
-    below a heading, or between fences, that speak of something else."""
-
-    claims: Sequence[Claim]
-    unread: Sequence[tuple[int, str]]
-    silenced: Collection[int]
-
-
 class _Row(NamedTuple):
     """A line of the report with what it says (None: words)."""
 
@@ -250,8 +241,9 @@ class _Row(NamedTuple):
         return not title and _HEADING.fullmatch(self.words) is not None
 
 
-def standing(lines: Sequence[str], matrix: Matrix) -> Standing:
-    """Return what stands of what the lines say."""
+def standing(lines: Sequence[str], matrix: Matrix) -> tuple[list[Claim], list[tuple[int, str]], set[int]]:
+    """Return the claims that stand, the number and fact of lines that speak of one and do not count, and the numbers of
+    lines below a heading, or between fences, that speak of something else."""
     forms = Forms(matrix)
     claims: list[Claim] = []
     unread: list[tuple[int, str]] = []
@@ -278,7 +270,7 @@ def standing(lines: Sequence[str], matrix: Matrix) -> Standing:
                     claims.append(claim)
             if row.said is not None and row.said.unread:
                 unread.append((row.number, row.said.unread))
-    return Standing(claims, unread, silenced)
+    return claims, unread, silenced
 
 
 def _paragraphs(rows: Iterable[_Row]) -> Iterator[list[_Row]]:

@@ -40,6 +40,8 @@ _COMMAND = re.compile(
 )
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?[A-Za-z_]\w*=\S")
 _SETTING = re.compile(r"\s*(?:- )?[A-Za-z_][\w.]*:(?:\s.*)?|\s*#.*|\s*-\s[\w./-]+\s*")
+#: Frameworks whose arguments any script may take.
+_OF_ANY_SCRIPT = ("", "transformers")
 _KEY_AND_VALUE = re.compile(r"\s*(?:- )?[A-Za-z_][\w.]*:\s+\S.*")
 
 
@@ -74,7 +76,13 @@ def run_facts(
     for block in islice(code, _CODE):
         with suppress(RecipeError):  # cut off, or no Python
             parts += python_calls(_in_place(block).encode("utf-8", "replace"), formats)
-    parts = [part for part in parts if _is_known_script(part, formats)]
+    # A script that no framework names takes the arguments of transformers; another one's are its own.
+    of = [(part, form) for part in parts if (form := formats.of_part(part)) is not None]
+    parts = [
+        part
+        for part, form in of
+        if not part.program.endswith(".py") or form.named(part.program) is not None or form.framework in _OF_ANY_SCRIPT
+    ]
     first = with_formats(parts, formats)
     if not first:
         return [], []
@@ -101,14 +109,6 @@ def run_facts(
                 facts[fact.key] = before._replace(value=differ(before, fact))
                 differing.append(fact.key)
     return list(facts.values()), differing
-
-
-def _is_known_script(part: Part, formats: Formats) -> bool:
-    """Whether a script that no framework names takes the arguments of transformers; another one's are its own."""
-    form = formats.of_part(part)
-    if form is None or not part.program.endswith(".py") or form.named(part.program) is not None:
-        return form is not None
-    return form.framework in ("", "transformers")
 
 
 def _model_facts(recipe: Recipe) -> Iterator[Fact]:
@@ -208,7 +208,7 @@ _LARGEST = 64 * 1024 * 1024
 #: Characters and lines that are read, characters of a line, and how many unread lines are named.
 _CHARACTERS, _LINES, _LINE, _NAMED = 1 << 21, 20_000, 500, 4
 _LONGEST_COMMAND = 8000
-_QUOTE = re.compile(r"\s{0,8}(?:> ?){1,5}")
+_QUOTE = re.compile(r"\A\s{0,8}(?:> ?){1,5}")
 _WIDE = str.maketrans("：，、（）＝", ":,,()=")
 
 
@@ -251,17 +251,17 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     lines = re.split(r"\r\n?|\n", text[:_CHARACTERS])
     cut = len(lines) > _LINES or len(text) > _CHARACTERS
     lines = lines[:_LINES]
-    plain = [_unquoted(visible(line[:_LINE])).translate(_WIDE).rstrip() for line in lines]
-    stands = standing(plain, matrix)
+    plain = [_QUOTE.sub("", visible(line[:_LINE])).translate(_WIDE).rstrip() for line in lines]
+    stated, speaking, silenced = standing(plain, matrix)
     # What paths say counts where no line does.
-    said = {"python" if claim.key.startswith("python.") else claim.key for claim in stands.claims}
+    said = {"python" if claim.key.startswith("python.") else claim.key for claim in stated}
     paths = (claim for claim in traces(plain) if claim.key.removesuffix(".minor") not in said)
-    claims = [claim for claim in (*stands.claims, *paths) if not claim.key.startswith(("gpu", "smi."))]
+    claims = [claim for claim in (*stated, *paths) if not claim.key.startswith(("gpu", "smi."))]
     facts = FactSet(_checked(_facts_of(claims, name), matrix))
-    if (gpu := gpu_fact(stands.claims, name)) is not None:
+    if (gpu := gpu_fact(stated, name)) is not None:
         facts.add(gpu)
-    commands = [_unquoted(visible(line[:_LONGEST_COMMAND])) for line in lines]
-    run, differing = run_facts(commands, stands.silenced, matrix, name, facts)
+    commands = [_QUOTE.sub("", visible(line[:_LONGEST_COMMAND])) for line in lines]
+    run, differing = run_facts(commands, silenced, matrix, name, facts)
     differing += [one.key for one in run if one.key in facts]
     for one in run:  # what the lines say stands, unless the run that is shown says something else
         before = facts.get(one.key)
@@ -275,7 +275,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
         for fact in facts
         if isinstance(fact.value, Unknown) and (not fact.key.startswith("recipe.") or fact.key in differing)
     ]
-    left = [(number, key) for number, key in stands.unread if key not in facts]
+    left = [(number, key) for number, key in speaking if key not in facts]
     for number, key in left[:_NAMED]:
         notes.append(Message("line {} of {} speaks of {} and was not read", number, name, key.removeprefix("pkg.")))
     if len(left) > _NAMED:
@@ -317,11 +317,6 @@ def _joined(one: Claim, other: Claim) -> Claim | None:
     rest = str(long.value).removeprefix(str(short.value))
     separator = "." if short.partial or not long.key.startswith("pkg.") else "+"
     return long if len(rest) < len(str(long.value)) and rest.startswith(separator) else None
-
-
-def _unquoted(line: str) -> str:
-    found = _QUOTE.match(line)
-    return line[found.end() :] if found else line
 
 
 def _checked(facts: Iterable[Fact], matrix: Matrix) -> Iterator[Fact]:
