@@ -76,12 +76,7 @@ def parts_of_script(
     if asked:
         parts.insert(0, Part("#SBATCH", options_of(asked, takes)))
     named = [
-        RecipeEntry(
-            name,
-            scalar(" ".join(word.text for word in words)[:4096]),
-            (words[0].line,),
-            computed=any(word.computed for word in words),
-        )
+        RecipeEntry(name, scalar(_joined(words)[:4096]), (words[0].line,), computed=any(one.computed for one in words))
         for name, words in shell.variables.items()
         if words
     ]
@@ -282,7 +277,7 @@ class _Shell:
                 elif not parts and not spread and len(value) != 1:
                     spread = value
                 else:
-                    parts += " ".join(word.text for word in value)
+                    parts += _joined(value)
                     computed = computed or any(word.computed for word in value)
             else:
                 parts += char
@@ -324,7 +319,7 @@ class _Shell:
                 value = self._value(found)
                 self._skip(len(found[0]))
                 computed = computed or value is None or any(word.computed for word in value)
-                text += " ".join(word.text for word in value) if value is not None else _UNKNOWN
+                text += _joined(value) if value is not None else _UNKNOWN
             else:
                 text += self._peek()
                 self._skip(1)
@@ -414,6 +409,10 @@ def _whole(terms: str) -> str | None:
         return str(value(ast.parse(terms.strip(), mode="eval").body)) if len(terms) < 200 else None
     except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
         return None
+
+
+def _joined(words: Sequence[_Word]) -> str:
+    return " ".join(word.text for word in words)
 
 
 def _split(word: _Word) -> list[_Word]:

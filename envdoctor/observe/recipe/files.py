@@ -121,33 +121,28 @@ class Formats:
     def of_part(self, part: Part) -> Format | None:
         """The format that a program, a call or the keys of a document speak for; None when none does."""
         for form in self:
-            if part.program and form.named(part.program) is not None and self._decided(form, part.entries):
-                return form
+            if part.program and form.named(part.program) is not None:
+                deciding, size = form.row.get("keys_decide"), len(part.entries)
+                known = 0 if deciding is None else self._count(form, part.entries)
+                if deciding is None or (known == size if deciding == "all" else 2 * known > size):
+                    return form
         if part.program and not part.program.endswith(".py"):
             return None
         shares = [(self._share(form, part.entries), form) for form in self if form.row.get("files")]
         best = max(shares, key=lambda share: share[0], default=None)
         return best[1] if best is not None and best[0] > 0 else None
 
-    def _decided(self, form: Format, entries: Sequence[RecipeEntry]) -> bool:
-        """Whether the keys may be those of the format that a name speaks for."""
-        deciding = form.row.get("keys_decide")
-        if deciding is None:
-            return True
-        known = self._count(form, entries)
-        return known == len(entries) if deciding == "all" else 2 * known > len(entries)
-
-    def _count(self, form: Format, entries: Sequence[RecipeEntry]) -> int:
-        return sum(1 for entry in entries if self.find(form, entry.key) is not None)
-
     def _share(self, form: Format, entries: Sequence[RecipeEntry]) -> float:
         """How much of the settings a format knows; a mark, which no other format has, counts as ten. Nothing, without
         one, where it knows less than a third of them."""
-        marks = form.row.get("marks", ())
         known = self._count(form, entries)
-        marked = {mark for entry in entries for mark in marks if fnmatchcase(entry.key.replace("-", "_"), mark)}
+        keys = [entry.key.replace("-", "_") for entry in entries]
+        marked = {mark for key in keys for mark in form.row.get("marks", ()) if fnmatchcase(key, mark)}
         enough = marked or (3 * known >= len(entries) and not form.row.get("marked_only"))
         return known + 10 * len(marked) if enough else 0
+
+    def _count(self, form: Format, entries: Sequence[RecipeEntry]) -> int:
+        return sum(1 for entry in entries if self.find(form, entry.key) is not None)
 
 
 def _format(row: Mapping[str, Any]) -> Format:
@@ -229,7 +224,10 @@ def _taken_apart(
     own = {part.program for part, form in parts if form.framework}
     found: list[tuple[str, str, Origin, Sequence[str | None]]] = []
     for one, (place, behind) in {**named, **started}.items():
-        there = next(filter(None, (_look_for(there, path, cwd) for there in _places(one))), None)
+        # A module, pkg.train, lies in pkg/train.py or pkg/train/__main__.py.
+        ends = () if one.endswith((".py", *_DOCUMENTS)) else (".py", "/__main__.py")
+        choices = (one, *(f"{one.replace('.', '/')}{end}" for end in ends))
+        there = next(filter(None, (_look_for(choice, path, cwd) for choice in choices)), None)
         if there is None and one not in own:
             missing.append((one, Origin(name, *place), Message("is not there")))
         elif there is not None and there not in seen and len(seen) < _MOST_FILES:
@@ -250,13 +248,6 @@ def _taken_apart(
         raise RecipeError("is no recipe of a framework that is known: {}", known)
     yield RecipeFile(name, parts, tuple(missing))
     yield from later
-
-
-def _places(name: str) -> Iterator[str]:
-    """Where a script or module may lie: ``pkg.train`` in ``pkg/train.py`` or ``pkg/train/__main__.py``."""
-    yield name
-    if not name.endswith((".py", *_DOCUMENTS)):
-        yield from (f"{name.replace('.', '/')}{end}" for end in (".py", "/__main__.py"))
 
 
 def _parts(

@@ -139,7 +139,12 @@ class Statements:
                 fact = max(before[0], fact, key=self._age)
             elif against is not None and fact.value is ABSENT:
                 continue
-            elif against is not None and _differ(fact.value, against.value):
+            elif (
+                against is not None
+                and against.value not in (ABSENT, fact.value)
+                and not isinstance(against.value, Unknown)
+                and not isinstance(fact.value, Unknown)
+            ):
                 state, other = "contradicted", f"{spell(against.value)} ({against.origin})"
                 continue
             here[field] = (fact, entry)
@@ -191,10 +196,6 @@ def joined(before: Fact | None, fact: Fact) -> Fact:
     if before is None or not isinstance(before.value, tuple) or not isinstance(fact.value, tuple):
         return fact
     return fact._replace(value=tuple(dict.fromkeys((*before.value, *fact.value))))
-
-
-def _differ(one: Value, other: Value) -> bool:
-    return one != other and not isinstance(one, Unknown) and not isinstance(other, Unknown) and other is not ABSENT
 
 
 def _plain(value: object) -> Known:

@@ -70,7 +70,10 @@ class Parser:
             if one.names[0].startswith("-"):
                 for name, given in options:
                     if f"--{name}" in one.names or f"-{name}" in one.names:
-                        value = _value(one, given, unknown)
+                        values = [_read(word, one.kind, unknown) for word in given]
+                        value = values if one.many else values[0] if values else one.default
+                        if one.action in ("store_true", "store_false", "BooleanOptionalAction"):
+                            value = one.action != "store_false"
                     elif one.action == "BooleanOptionalAction" and f"--{name.removeprefix('no-')}" in one.names:
                         value = False
             elif alone:
@@ -78,11 +81,10 @@ class Parser:
             yield one.dest, value, one.line
 
 
-class DataParser:
+class DataParser(NamedTuple):
     """A parser made of classes of arguments: transformers' HfArgumentParser, TRL's TrlParser."""
 
-    def __init__(self, kinds: Sequence[ast.expr]) -> None:
-        self.kinds = kinds
+    kinds: Sequence[ast.expr]
 
     @staticmethod
     def given(words: Words, unknown: Any) -> Iterator[tuple[str, Any]]:
@@ -90,11 +92,10 @@ class DataParser:
         for name, given in options_of(words)[0]:
             if not given and name.startswith("no_"):
                 yield name.removeprefix("no_"), False
-            elif None in given:
-                yield name.replace("-", "_"), unknown
-            else:
-                values = [scalar(str(word)) for word in given]
-                yield name.replace("-", "_"), True if not values else values[0] if len(values) == 1 else values
+                continue
+            values = [scalar(str(word)) for word in given]
+            value: Any = True if not values else values[0] if len(values) == 1 else values
+            yield name.replace("-", "_"), unknown if None in given else value
 
 
 def of_parameters(function: Any, words: Words, value: Callable[[ast.expr], Any]) -> dict[str, Any]:
@@ -162,15 +163,6 @@ def options_of(words: Words) -> tuple[list[tuple[str, list[str | None]]], list[s
         else:
             alone.append(word)
     return options, alone
-
-
-def _value(one: _Argument, given: Sequence[str | None], unknown: Any) -> Any:
-    if one.action in ("store_true", "store_false", "BooleanOptionalAction"):
-        return one.action != "store_false"
-    values = [_read(word, one.kind, unknown) for word in given]
-    if one.many:
-        return values
-    return values[0] if values else one.default
 
 
 def _read(word: str | None, kind: str, unknown: Any) -> Any:
