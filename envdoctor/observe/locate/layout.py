@@ -9,7 +9,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
@@ -162,7 +162,7 @@ class ImportPath:
 
     ``folders`` are in import order; the first ``given`` ones are named by PYTHONPATH. ``startup`` is all code that runs
     when Python starts (nobody runs it here: what it does to the path is read where it is literal). ``problems`` are the
-    reasons why folders may be missing, as clauses.
+    reasons why folders may be missing, as clauses; ``files`` reads them.
     """
 
     def __init__(self, files: Files) -> None:
@@ -170,7 +170,7 @@ class ImportPath:
         self.startup: list[Startup] = []
         self.problems: list[Message] = []
         self.given = 0
-        self._files = files
+        self.files = files
         self._seen: set[object] = set()
         self._front = 0
 
@@ -183,7 +183,7 @@ class ImportPath:
                 self.problems.append(problem)
             return False
         try:
-            status = self._files.status(folder)
+            status = self.files.status(folder)
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE):
                 return False
@@ -204,9 +204,9 @@ class ImportPath:
         folders = [*self.folders[: self.given], *([library] if library else []), *self.folders[self.given :]]
         for folder in folders:
             path = os.path.join(folder, name)
-            if self._files.is_file(path):
+            if self.files.is_file(path):
                 if folder != library:
-                    self._start(path, self._files.text_or_empty(path, LONGEST + 1))
+                    self._start(path, self.files.text_or_empty(path, LONGEST + 1))
                 return
 
     def _start(self, file: str, code: str) -> None:
@@ -217,7 +217,7 @@ class ImportPath:
             self._change(change)
 
     def _change(self, change: PathChange) -> None:
-        folder, count = os.path.normpath(self._files.inside(change.folder)), len(self.folders)
+        folder, count = os.path.normpath(self.files.inside(change.folder)), len(self.folders)
         if change.site:
             self.add_site(folder)
         elif not self.add(folder) and change.at is not None and folder in self.folders:
@@ -233,13 +233,13 @@ class ImportPath:
         """Add a site folder and the folders that the path lines of its ``.pth`` files name."""
         if not self.add(folder):
             return
-        for name in self._files.names_or_none(folder):
+        for name in self.files.names_or_none(folder):
             if name.endswith(".pth") and not name.startswith("."):
                 self._read_pth(folder, name)
 
     def _read_pth(self, folder: str, name: str) -> None:
         try:
-            content = self._files.head(os.path.join(folder, name), _PTH_LIMIT)
+            content = self.files.head(os.path.join(folder, name), _PTH_LIMIT)
         except OSError as error:
             self.problems.append(Message("{} cannot be read: {}", name, because_of(error)))
             return
@@ -259,7 +259,7 @@ class ImportPath:
                     self._to_front(mark)
                 continue
             line = line.rstrip()
-            target = self._files.inside(line) if os.path.isabs(line) else os.path.join(folder, line)
+            target = self.files.inside(line) if os.path.isabs(line) else os.path.join(folder, line)
             self.add(os.path.normpath(target) if "\0" not in target else target)
 
     def _to_front(self, start: int) -> None:
@@ -387,6 +387,18 @@ class Layout(NamedTuple):
     startup: tuple[Startup, ...] = ()
     incomplete: Message | None = None
     notes: tuple[Message, ...] = ()
+
+    @classmethod
+    def of(cls, path: ImportPath, notes: Iterable[Message] = (), **told: Any) -> "Layout":
+        """Lay out an environment whose folders were collected; ``notes`` come before the problems of these."""
+        return cls(
+            site_packages=tuple(path.folders),
+            startup=tuple(path.startup),
+            incomplete=path.problems[0] if path.problems else None,
+            notes=(*notes, *path.problems),
+            files=path.files,
+            **told,
+        )
 
     @property
     def has_finder(self) -> bool:

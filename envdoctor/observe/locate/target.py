@@ -31,7 +31,8 @@ _QUESTION = (
 
 
 class Running(NamedTuple):
-    """What the running interpreter says of itself (``sys``). ``library`` is the name of its library folder."""
+    """What an interpreter says of itself (``sys``). ``library`` is the name of its library folder, and ``base_prefix``
+    that of what it was made from: both are known of the running one alone."""
 
     prefix: str
     base_prefix: str
@@ -50,15 +51,6 @@ class Running(NamedTuple):
         return cls(sys.prefix, sys.base_prefix, sys.executable or "", version, name, library)
 
 
-class InterpreterAnswer(NamedTuple):
-    """What an interpreter says of itself: version ("3.11.9"), implementation ("cpython"), its own path and prefix."""
-
-    version: str
-    implementation: str
-    executable: str
-    prefix: str
-
-
 class Caller(NamedTuple):
     """The variables and the working folder of whoever asks, the running interpreter, files as they are on this
     machine, and the interpreters that were started."""
@@ -69,7 +61,7 @@ class Caller(NamedTuple):
     files: Files
     started: list[str]
 
-    def ask(self, executable: str) -> InterpreterAnswer | Unknown:
+    def ask(self, executable: str) -> Running | Unknown:
         """Start an interpreter once, isolated and without ``site`` (``-I -S -B``), and let it print what it is; it is
         named in ``started`` from then on.
 
@@ -94,14 +86,13 @@ class Caller(NamedTuple):
 
         try:
             said: Any = json.loads(text.strip().splitlines()[-1])
-            answer = InterpreterAnswer(*(said[name] for name in InterpreterAnswer._fields))
+            parts = [said[name] for name in ("prefix", "executable", "version", "implementation")]
         except (IndexError, KeyError, TypeError, ValueError, RecursionError):
-            answer = None
-        if answer is None or not all(
-            isinstance(part, str) and len(part) < 4096 and "\0" not in part for part in answer
-        ):
+            parts = [None]
+        if not all(isinstance(part, str) and len(part) < 4096 and "\0" not in part for part in parts):
             return Unknown(Message("{} does not answer like a Python interpreter", executable))
-        return answer._replace(version=answer.version.rstrip("+"))
+        prefix, own, version, implementation = parts
+        return Running(prefix, "", own, version.rstrip("+"), implementation, "")
 
 
 def absolute(path: str, cwd: str) -> str:
@@ -195,8 +186,7 @@ def default_environment(caller: Caller) -> Choice:
 
     Raises :class:`EnvironmentNotFound`.
     """
-    own = caller.running.prefix
-    tool = _tool_of(own, caller.files, caller.environ)
+    tool = _tool_of(caller.running.prefix, caller.files, caller.environ)
     if tool is None:
         here = _of_running(caller)
         executable = caller.running.executable or None
@@ -378,10 +368,11 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
     notes += [
         Message("{} was started, to be asked what no file tells", asked) for asked in dict.fromkeys(caller.started)
     ]
-    return Layout(
+    return Layout.of(
+        path,
+        notes,
         prefix=installation.prefix,
         executable=executable,
-        site_packages=tuple(path.folders),
         python_version=version,
         implementation=implementation,
         kind=installation.kind,
@@ -389,10 +380,6 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
         live=not foreign,
         gone=gone,
         version_origin=origin,
-        startup=tuple(path.startup),
-        incomplete=path.problems[0] if path.problems else None,
-        notes=(*notes, *path.problems),
-        files=caller.files,
     )
 
 

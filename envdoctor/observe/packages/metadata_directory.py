@@ -202,24 +202,28 @@ def _requires_text(path: str, kind: str, files: Files, extras: Collection[str] =
     return tuple(found)
 
 
-def _installer(path: str, files: Files) -> str | Absent | Unknown:
+def _beside(path: str, name: str, limit: int, files: Files) -> bytes | Absent | Unknown:
+    """The beginning of a file of the metadata directory."""
     try:
-        content = files.head(f"{path}{os.sep}INSTALLER", 64)
+        return files.head(f"{path}{os.sep}{name}", limit)
     except (FileNotFoundError, NotADirectoryError):
         return ABSENT
     except OSError as error:
-        return Unknown(Message("INSTALLER cannot be read: {}", because_of(error)))
+        return Unknown(Message("{} cannot be read: {}", name, because_of(error)))
+
+
+def _installer(path: str, files: Files) -> str | Absent | Unknown:
+    content = _beside(path, "INSTALLER", 64, files)
+    if not isinstance(content, bytes):
+        return content
     return content.decode("utf-8", "replace").partition("\n")[0].strip() or ABSENT
 
 
 def _editable(path: str, files: Files) -> bool | Unknown:
     """Whether ``direct_url.json`` (PEP 610) says that it is an editable install."""
-    try:
-        content = files.head(f"{path}{os.sep}direct_url.json", 1 << 16)
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    except OSError as error:
-        return Unknown(Message("direct_url.json cannot be read: {}", because_of(error)))
+    content = _beside(path, "direct_url.json", 1 << 16, files)
+    if not isinstance(content, bytes):
+        return content if isinstance(content, Unknown) else False
     import json
 
     try:

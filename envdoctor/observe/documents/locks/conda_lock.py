@@ -7,8 +7,18 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
-from envdoctor.facts.values import ABSENT, Fact, Origin, Unknown, Value
-from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish, bound, items, place_in, wheel_of
+from envdoctor.facts.values import ABSENT, Fact, Origin, Value
+from envdoctor.observe.documents.locks.lock import (
+    Lock,
+    Locked,
+    LockError,
+    Wish,
+    bound,
+    items,
+    place_in,
+    unpinned,
+    wheel_of,
+)
 from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import is_version, satisfies
@@ -112,11 +122,7 @@ class Conda:
         name = valid_name(self._names.get(conda, conda))
         if name is None or conda == "python":
             return
-        known: str | Unknown = Unknown(Message("{} names no version", place))
-        if version and is_version(version):
-            known = version
-        elif said and not version:
-            known = Unknown(Message("{} asks for {}, no one version", place, said))
+        known = version if version and is_version(version) else unpinned(place, "" if version else said)
         self.packages.append(Locked(name, known, place, conda=True))
         if name == "torch" or conda == "pytorch-cuda":
             cuda = re.search(_CUDA, build) or (
@@ -234,8 +240,7 @@ def read_sbom(text: str, path: str, wish: Wish) -> Lock:
             build, subdir = (more.get(key, [""])[0] for key in ("build", "subdir"))
             conda.files([(f"/{subdir or 'noarch'}/{name}-{version}-{build or '0'}.conda", place)])
         elif (valid := valid_name(name)) is not None:
-            known: str | Unknown = version if is_version(version) else Unknown(Message("{} names no version", place))
-            found.append(Locked(valid, known, place, marker))
+            found.append(Locked(valid, version if is_version(version) else unpinned(place, ""), place, marker))
     if not found:
         return conda.lock()
     return Lock(found) if not conda.packages else (lock := conda.lock())._replace(packages=[*found, *lock.packages])

@@ -194,6 +194,12 @@ def version_at(place: str, given: object) -> str | Unknown:
     return str(given) if given is not None else Unknown(Message("{} takes it from its source", place))
 
 
+def unpinned(place: str, asked: str) -> Unknown:
+    """Why a line gives no one version: what it asks for, if anything."""
+    text = Message("{} asks for {}, no one version", place, asked) if asked else Message("{} names no version", place)
+    return Unknown(text)
+
+
 def place_in(path: str, line: int | None) -> str:
     """``uv.lock:412``; the file alone where the line is not known."""
     return Origin(path, line) if line else path

@@ -21,6 +21,7 @@ from envdoctor.observe.documents.locks.lock import (
     left_out,
     line_of,
     read_text,
+    unpinned,
     wheel_of,
     words,
 )
@@ -221,25 +222,16 @@ class Requirements:
         if version is None and asked.url:
             version = Unknown(Message("{} takes it from a repository or a folder", place))
         elif version is None:
-            wanted = "".join(asked.specifiers.split())
-            version = Unknown(
-                Message("{} asks for {}, no one version", place, wanted)
-                if wanted
-                else Message("{} names no version", place)
-            )
+            version = unpinned(place, "".join(asked.specifiers.split()))
         elif isinstance(version, str) and not is_version(version):
             version = Unknown(Message("{} gives a version that is none", place))
         elif not wheel:
-            version = self._with_build(name, str(version), place)
+            # With the local tag of the index that it comes from, where that has such a build.
+            tag = build_of(name, str(version), dict(self._indexes), self._wish) if self._indexes else None
+            if tag is not None:
+                self._builds.setdefault((tag, dict(self._indexes)[tag]), []).append(f"{name} {version}")
+                version = f"{version}+{tag}"
         return Locked(name, version, place, asked.marker, wheel=wheel)
-
-    def _with_build(self, name: str, version: str, place: str) -> str:
-        """The version with the local tag of the index that it comes from, where that has such a build."""
-        tag = build_of(name, version, dict(self._indexes), self._wish) if self._indexes else None
-        if tag is None:
-            return version
-        self._builds.setdefault((tag, dict(self._indexes)[tag]), []).append(f"{name} {version}")
-        return f"{version}+{tag}"
 
 
 def _is_option(word: str) -> bool:
