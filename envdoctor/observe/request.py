@@ -53,11 +53,11 @@ class Request(NamedTuple):
     nvml_timeout: float = 10.0
 
     def path(self, absolute: str) -> str:
-        """``/proc/version`` below the request's root."""
+        """Return ``/proc/version`` below the request's root."""
         return absolute if self.root == "/" else os.path.join(self.root, absolute.lstrip("/"))
 
     def text(self, absolute: str, limit: int = 65536) -> str:
-        """The first ``limit`` bytes of a file of the machine as text; empty when it is not there or cannot be read."""
+        """Return the first ``limit`` bytes of a file of the machine as text; empty when it cannot be read."""
         return Files().text_or_empty(self.path(absolute), limit)
 
     def names(self, absolute: str) -> list[str]:
@@ -65,22 +65,22 @@ class Request(NamedTuple):
         return Files().names_or_none(self.path(absolute))[:4096]
 
     def value(self, key: str) -> Value:
-        """What an earlier observation says of a fact."""
+        """Return what an earlier observation says of a fact."""
         return self.facts.value(key)
 
     def items(self, key: str) -> tuple[Mapping[str, Value], ...]:
-        """The items of a list that an earlier observation gave; none when it is not known."""
+        """Return the items of a list that an earlier observation gave; none when it is not known."""
         return self.facts.items(key)
 
     @property
     def source(self) -> "ModelSource":
-        """The model's files, for observations that need them."""
+        """Return the model's files, for observations that need them."""
         assert self.model is not None
         return self.model
 
     @property
     def place(self) -> "Layout":
-        """The environment on disk, for observations that need one."""
+        """Return the environment on disk, for observations that need one."""
         assert self.layout is not None
         return self.layout
 

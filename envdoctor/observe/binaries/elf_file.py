@@ -94,7 +94,7 @@ class ElfFile:
         os.close(self._descriptor)
 
     def is_zeroed(self) -> bool:
-        """Whether an eighth of its code or more is zeros, by blocks that are spread over it."""
+        """Return whether an eighth of its code or more is zeros, by blocks that are spread over it."""
         blocks = [
             self._pread(place, _BLOCK)
             for _, offset, length, flags in self._segments
@@ -145,7 +145,7 @@ class ElfFile:
         return list(found.values())
 
     def _chained(self, tag: int, count: int, form: str) -> Iterator[tuple[int, tuple[int, ...]]]:
-        """The entries of a table of versions, of which there are as many as the other tag says; none without it."""
+        """Yield the entries of a table of versions: as many as the other tag says, none without the table."""
         most = min(self._tags.get(count, 0), _MOST_VERSIONS) if tag in self._tags else 0
         return self._chain(self._tags.get(tag, 0), most, form)
 
@@ -159,8 +159,8 @@ class ElfFile:
             address += fields[-1]
 
     def search_paths(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The folders of DT_RPATH and of DT_RUNPATH as written (``$ORIGIN/../lib``). Where there is a RUNPATH, the
-        loader does not look at RPATH, which is then empty."""
+        """Return the folders of DT_RPATH and of DT_RUNPATH as written (``$ORIGIN/../lib``). Where there is a RUNPATH,
+        the loader does not look at RPATH, which is then empty."""
         runpath = self._folders(_DT_RUNPATH)
         return ((), runpath) if runpath else (self._folders(_DT_RPATH), ())
 
@@ -178,7 +178,7 @@ class ElfFile:
     # --- what a file gives ----------------------------------------------------------------------------------------
 
     def exports(self, name: bytes, hashed: int) -> bool:
-        """Whether it defines a symbol, by its GNU hash table: bloom filter, bucket, chain.
+        """Return whether it defines a symbol, by its GNU hash table: bloom filter, bucket, chain.
 
         ``hashed`` is :func:`~envdoctor.observe.binaries.extension_check.gnu_hash` of the name.
         """
@@ -221,7 +221,7 @@ class ElfFile:
         return self._table
 
     def _first_hashed(self) -> int:
-        """How many symbols come before those that it gives: the undefined ones are among them."""
+        """Return how many symbols come before those that it gives: the undefined ones are among them."""
         if _DT_GNU_HASH in self._tags:
             address, buckets, first, words, _ = self._hash_table()
             if buckets > _MOST_UNDEFINED:
@@ -288,7 +288,7 @@ class ElfFile:
         return value
 
     def _short_name(self, offset: int, longest: int = _LONGEST_FILE_NAME) -> str:
-        """The name of a library or a version, or a list of folders."""
+        """Return the name of a library or a version, or a list of folders."""
         room = self._tag(_DT_STRSZ) - offset
         text, end, _ = self._at(self._tag(_DT_STRTAB) + offset, max(0, min(longest, room))).partition(b"\0")
         if not end:
@@ -317,7 +317,7 @@ class ElfFile:
 
 
 def newest(versions: Iterable[str], name: str) -> str | None:
-    """The highest of the symbol versions that are called like this (``GLIBC_2.28`` for GLIBC): 2.28. None without."""
+    """Return the highest symbol version that is called like this (``GLIBC_2.28`` for GLIBC), 2.28; None without one."""
     found = [re.match(r"([A-Z]{1,20})_(\d{1,4}(?:\.\d{1,4}){1,2})\Z", version) for version in versions]
     return max((match[2] for match in found if match and match[1] == name), key=rank, default=None)
 

@@ -31,8 +31,7 @@ _PAIR = r"""['"](version|cuda_version)['"]\s*:\s*['"](\d{1,2}\.\d{1,3})['"]"""
 
 @observes("environment", "extension", kept=True)
 def extension(request: Request) -> Found:
-    """``extension``, one item for each installed package of the table torch-extensions. Never raises for what a file
-    holds."""
+    """Find what compiled files of packages of the table torch-extensions need; never raise for what a file holds."""
     dists, layout = request.value("dist"), request.place
     if not isinstance(dists, Records):
         return Unknown(Message("the installed packages are not known"))
@@ -97,7 +96,7 @@ def _item(
 def compiled_files(
     metadata: str, kind: str, modules: Sequence[str], folders: Sequence[str], files: Files
 ) -> tuple[list[tuple[str, str]], Message | None]:
-    """The compiled files of a distribution as (path, name below its folder of packages), and why some may be missing.
+    """Return a distribution's compiled files as (path, name below its folder), and why some may be missing.
 
     ``metadata`` is its metadata directory and ``kind`` dist-info, egg-info or conda. Libraries that a wheel brings
     along (``torchvision.libs``) are left out: nobody built those against torch.
@@ -120,7 +119,7 @@ def compiled_files(
 
 
 def python_tag(name: str) -> str | None:
-    """The Python that a module's file name is for (``cp311``, ``cp313t`` without its t); None when it is for any."""
+    """Return the Python that a module is named for (``cp311``, ``cp313t`` without its t); None for any Python."""
     base = name.rpartition("/")[2]
     for mark in (".cpython-", ".cp"):
         digits = base.partition(mark)[2].partition("-")[0].rstrip("tdm")
@@ -152,7 +151,7 @@ def _too_many(count: int) -> Message | None:
 
 
 def built_for(name: str, version: str, metadata: str, files: Files) -> BuiltFor:
-    """What the distribution ``name`` says, the surest place first: its own file, its wheel's name, its local version.
+    """Return what a distribution says of itself: in its own file, else by its wheel's name, else its local version.
 
     ``metadata`` is its metadata directory; a place that cannot be read says nothing.
     """

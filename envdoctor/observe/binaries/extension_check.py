@@ -35,8 +35,7 @@ _CUDART = re.compile(r"libcudart\.so\.(\d{1,2})(?:\.0)?\Z")
 
 
 def is_of_torch(library: str) -> bool:
-    """Whether a library's name is one of torch's: libc10.so, libtorch_cuda.so, libtorch_cuda_cu.so; not
-    libtorchaudio.so, which is torchaudio's own."""
+    """Return whether a library's name is one of torch's: libc10.so, libtorch_cuda_cu.so; not libtorchaudio.so."""
     if not library.startswith(_STEMS) or not library.endswith(".so"):
         return False
     stem, _, rest = library[:-3].partition("_")
@@ -70,7 +69,7 @@ def find_torch_libraries(layout: Layout, missing: Value | None) -> dict[str, str
 
 
 def gnu_hash(name: bytes) -> int:
-    """The hash of GNU hash tables (32 bits)."""
+    """Return the hash of GNU hash tables (32 bits)."""
     value = 5381
     for letter in name:
         value = (value * 33 + letter) & 0xFFFFFFFF
@@ -78,7 +77,7 @@ def gnu_hash(name: bytes) -> int:
 
 
 def spelled(name: bytes) -> str:
-    """The qualified name inside a mangled one (``c10::cuda::SetDevice``), without its arguments; at most 100
+    """Return the qualified name inside a mangled one (``c10::cuda::SetDevice``), without its arguments; at most 100
     characters. What cannot be told apart is left as it is."""
     text = name[:400].decode("ascii", "replace")
     if not _PRINTABLE.match(text):
@@ -138,7 +137,7 @@ class _Torch:
                 break
 
     def lacking(self, names: Iterable[bytes]) -> list[bytes]:
-        """The names that no library defines, in order. Raises ``ElfError`` and ``OSError`` of the libraries."""
+        """Return the names that no library defines, in order. Raises ``ElfError`` and ``OSError`` of the libraries."""
         missing: list[bytes] = []
         for name in names:
             if name not in self._known:
@@ -152,7 +151,7 @@ class _Torch:
 def check_extensions(
     chosen: Sequence[Sequence[tuple[str, str]]], torch: Mapping[str, str] | Message, files: Files
 ) -> tuple[list[dict[str, Value] | None], Message | None]:
-    """The columns of each distribution that its compiled files tell, in the same order, and why a file was not read.
+    """Return what the compiled files of each distribution tell, in the same order, and why a file was not read.
 
     ``chosen`` are the files (path, name) of each and ``torch`` the paths of its libraries, or why there are none. None
     stands for a distribution whose files ask nothing of torch. Never raises for what a file holds.
@@ -211,7 +210,7 @@ def _columns(package: _Package, torch: _Torch, packages: Sequence[_Package], fil
 def _looked_up(
     read: Sequence[_CompiledFile], torch: _Torch, packages: Sequence[_Package], files: Files
 ) -> list[tuple[_CompiledFile, list[str], list[bytes]]] | Unknown:
-    """Each file with the torch libraries and the symbols that it lacks."""
+    """Return each file with the torch libraries and the symbols that it lacks."""
     if torch.lacks is not None:
         return Unknown(torch.lacks)
     machines = {library.machine for library in torch.opened}
@@ -231,7 +230,7 @@ def _looked_up(
 
 
 def _of_siblings(wanted: set[bytes], packages: Sequence[_Package], files: Files) -> set[bytes]:
-    """Those that some extension gives: one file of a package may define what another one uses."""
+    """Return those that some extension gives: one file of a package may define what another one uses."""
     given: set[bytes] = set()
     if len(wanted) > _MOST_OF_SIBLINGS:
         return given

@@ -124,7 +124,7 @@ class _Loader:
                 self._find(part, one)
 
     def _find(self, name: str, asker: _Loaded) -> str | None:
-        """The file that is taken for a name; None when it is one of the system's, or nowhere."""
+        """Return the file that is taken for a name; None when it is one of the system's, or nowhere."""
         if not asker.runpath:
             one: _Loaded | None = asker
             while one is not None:
@@ -188,8 +188,7 @@ def _record(
 
 
 def _owner(name: str, wheel: str, owners: Mapping[str, Mapping[str, Value]]) -> Mapping[str, Value]:
-    """The distribution whose wheel brought the file: by its folder (nvidia/cudnn/lib), or from CUDA 13 on, where one
-    folder holds several, by its name."""
+    """Return the distribution of a file: by its folder (nvidia/cudnn/lib), or, if that holds several, by its name."""
     folder = os.path.basename(os.path.dirname(os.path.dirname(wheel))).replace("_", "-")
     if folder in owners:
         return owners[folder]
@@ -200,7 +199,7 @@ def _owner(name: str, wheel: str, owners: Mapping[str, Mapping[str, Value]]) -> 
 
 
 def _order(version: Value, own: Value) -> Value:
-    """As far as both say: 9.1.0 against 9.1.0.70 is the same, and the 12.1 of a folder says nothing about cuFFT 11."""
+    """Return which is newer, if both say: 9.1.0 and 9.1.0.70 are the same, a folder's 12.1 says nothing of cuFFT 11."""
     if not isinstance(version, str) or not isinstance(own, str):
         return version if isinstance(version, Unknown) else Unknown(Message("the version of the wheel is not known"))
     one, other = ([int(part) for part in text.split(".") if part.isdecimal()] for text in (version, own))
@@ -234,7 +233,7 @@ _MOST_FOLDERS = 256
 
 @observes("environment", "torch.damaged_files torch.missing_libraries")
 def torch_loading(request: Request) -> Found:
-    """Whether torch's own libraries can be loaded: none is cut off, and NVIDIA's libraries that they ask for are found.
+    """Find which of torch's own libraries are damaged, and which of NVIDIA's that they ask for are missing.
 
     The search is wider than the loader's (ld.so(8)): a library counts as there when it lies in any folder that torch's
     files name, in NVIDIA's wheels along the import path, in LD_LIBRARY_PATH, in a conda environment, or with the
@@ -253,7 +252,7 @@ def torch_loading(request: Request) -> Found:
 def loading_of_torch(
     cuda: Value, layout: Layout, environ: Mapping[str, str], *, here: bool, system: str = ""
 ) -> tuple[Value, Value]:
-    """The values of ``torch.damaged_files`` and ``torch.missing_libraries``.
+    """Return the values of ``torch.damaged_files`` and ``torch.missing_libraries``.
 
     ``cuda`` is the fact ``torch.cuda``; ``here`` says that the environment would run on this machine, which is a Linux.
     ``system`` is put before the system's own paths (a test's own tree).
@@ -318,7 +317,7 @@ def _other_folders(paths: list[str], folder: str, layout: Layout, environ: Mappi
 def _nowhere(
     names: Sequence[str], folders: list[str], layout: Layout, environ: Mapping[str, str], system: str
 ) -> tuple[str, ...]:
-    """Those that are in none of the folders, not preloaded, and not with the system."""
+    """Return those that are in none of the folders, not preloaded, and not with the system."""
     from envdoctor.observe.binaries.elf_file import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
 
     preloaded = {os.path.basename(path) for path in environ.get("LD_PRELOAD", "").replace(":", " ").split()}
@@ -335,7 +334,7 @@ def _place(path: str, origin: str) -> str:
 
 
 def _not_in(folders: list[str], names: list[str], layout: Layout) -> list[str]:
-    """The names that no folder has; a link whose file is gone does not count."""
+    """Return the names that no folder has; a link whose file is gone does not count."""
     for folder in dict.fromkeys(folders):
         there = layout.files.names_or_none(folder) if names else []
         names = [name for name in names if name not in there or not layout.files.is_file(os.path.join(folder, name))]
@@ -347,7 +346,7 @@ _LIBSTDCXX = "libstdc++.so.6"
 
 @observes("machine", "os.libstdcxx")
 def libstdcxx(request: Request) -> Found:
-    """Which GLIBCXX versions the C++ library has that a process of an environment on this machine would load.
+    """Return which GLIBCXX versions the C++ library has that a process of an environment on this machine would load.
 
     The order is the loader's (ld.so(8)): LD_PRELOAD, LD_LIBRARY_PATH, then the system's cache of libraries. In a conda
     environment it is usually conda's own, by the path that is written into conda's programs, and the system's when a
@@ -364,7 +363,7 @@ def libstdcxx(request: Request) -> Found:
 def find_libstdcxx(
     wanted: Sequence[str], layout: Layout, environ: Mapping[str, str], *, root: str = ""
 ) -> tuple[Value, str]:
-    """The highest GLIBCXX version that the process would find, for extensions that ask for ``wanted`` ones.
+    """Return the highest GLIBCXX version that the process would find, for extensions that ask for ``wanted`` ones.
 
     ``root`` is put before the system's paths (a test's own tree).
     """
@@ -393,8 +392,7 @@ def find_libstdcxx(
 
 
 def _first(paths: Sequence[str]) -> tuple[str, str] | None:
-    """The version of the first of these files that can be read (the loader too passes over what is not for this
-    machine), and its path."""
+    """Return version and path of the first file that can be read and is for this machine, as the loader does."""
     from envdoctor.observe.binaries.elf_file import ElfError, ElfFile, newest
 
     machine = os.uname().machine if hasattr(os, "uname") else ""
@@ -422,7 +420,7 @@ _LIST = re.compile(rb"(?:sm|compute)_\d{2,3}[af]?(?: (?:sm|compute)_\d{2,3}[af]?
 
 @observes("environment", "torch.arch_list")
 def torch_archs(request: Request) -> Found:
-    """``torch.arch_list`` as torch's library says; nothing when there is no such library (Windows, macOS)."""
+    """Return ``torch.arch_list`` as torch's library says; nothing when there is no such library (Windows, macOS)."""
     gpus = request.value("gpu")
     if not isinstance(request.value("torch.cuda"), str) or (isinstance(gpus, Records) and not len(gpus)):
         return []
@@ -455,7 +453,7 @@ def _lists(constants: bytes) -> Iterator[bytes]:
 
 
 def _constants(path: str, files: Files) -> bytes:
-    """The section .rodata of a 64-bit little-endian ELF file. Raises ValueError for any other file, and OSError."""
+    """Return the section .rodata of a 64-bit little-endian ELF file. Raises ValueError for others, and OSError."""
 
     def part(offset: int, length: int) -> bytes:
         if offset + length >= 1 << 63:

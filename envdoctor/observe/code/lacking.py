@@ -20,7 +20,7 @@ _RECURSION = 6000
 
 
 def answer(use: Sequence[str], *, root: str, folders: Sequence[str], complete: bool) -> str | bool | None:
-    """What the installed files lack of one use."""
+    """Return what the installed files lack of one use."""
     sys.setrecursionlimit(_RECURSION)
     try:
         return _lacks(use, _names(root, complete, *folders))
@@ -30,7 +30,7 @@ def answer(use: Sequence[str], *, root: str, folders: Sequence[str], complete: b
 
 @cache
 def _names(root: str, complete: bool, *folders: str) -> Names:
-    """The modules of one environment, read once."""
+    """Return the modules of one environment, read once."""
     world = World(
         version=lambda name: UNKNOWN,
         owners={},
@@ -59,7 +59,7 @@ def _lacks(use: Sequence[str], names: Names) -> str | bool | None:
 
 
 def _missing(names: Names, module: str, name: str) -> str | bool | None:
-    """The dotted name of what is missing; False when all of it is there."""
+    """Return the dotted name of what is missing; False when all of it is there."""
     parts = module.split(".")
     for length in range(1, len(parts) + 1):
         inner = ".".join(parts[:length])

@@ -14,7 +14,7 @@ from envdoctor.source.uses import uses_of
 
 
 def answer(content: bytes, own: Collection[str], *, notebook: bool, definitions: bool = False) -> dict[str, Any]:
-    """What the parent is told of one file. Raises what :func:`parse_code` and :func:`uses_of` raise."""
+    """Return what the parent is told of one file. Raises what :func:`parse_code` and :func:`uses_of` raise."""
     if overruns(content):
         raise RecursionError
     tree, place, unread = parse_code(content, notebook=notebook)

@@ -45,14 +45,14 @@ class CodeFile(NamedTuple):
     named: bool
 
     def unread(self, reason: Message, place: Sequence[int] = ()) -> UnreadCode:
-        """That it, or a cell of it, was not read."""
+        """Return that it, or a cell of it, was not read."""
         return UnreadCode(Origin(self.shown, *place) if place else self.shown, reason, self.named)
 
 
 def find_code(
     given: Sequence[str], cwd: str, files: Files, known: Collection[str]
 ) -> tuple[list[CodeFile], list[UnreadCode]]:
-    """The files below the given paths, without repetition, and what was passed over. ``known`` are modules of
+    """Return the files below the given paths, without repetition, and what was passed over. ``known`` are modules of
     distributions: a project's own file of such a name counts only where Python would look first, beside the script.
 
     Raises :class:`ObservationError` for a path that is neither a folder nor a Python file or notebook.
@@ -91,8 +91,7 @@ def find_code(
 
 
 def _below(start: str, files: Files, unread: list[UnreadCode]) -> Iterator[str]:
-    """Paths of scripts and notebooks relative to a folder; folders of others' code and hidden ones are passed over, and
-    no link is followed."""
+    """Yield scripts and notebooks below a folder, but for hidden folders, links, and folders of others' code."""
     waiting = [("", 0)]
     while waiting:
         folder, depth = waiting.pop()
@@ -129,15 +128,15 @@ class _Project:
         self._names: dict[str, frozenset[str]] = {}
 
     def everywhere(self, paths: Sequence[str]) -> frozenset[str]:
-        """The modules in the folders of the paths and in those above them up to the project's root, which a script may
-        reach by ``sys.path``; none that a distribution may have by that name."""
+        """Return the modules in the folders of the paths and in those above them up to the project's root, which a
+        script may reach by ``sys.path``; none that a distribution may have by that name."""
         folders = {folder for path in paths for folder in self._upwards(os.path.dirname(path))}
         folders |= {path for path in paths if self._files.is_folder(path)}
         folders |= {os.path.join(folder, "src") for folder in folders}
         return frozenset(name for folder in folders for name in self._modules(folder) if name not in self._known)
 
     def beside(self, path: str) -> frozenset[str]:
-        """The modules beside a script, which come before every distribution's. A package's are not found so."""
+        """Return the modules beside a script, which come before every distribution's. A package's are not found so."""
         folder = os.path.dirname(path)
         names = self._files.names_or_none(folder)
         if "__init__.py" in names:
@@ -152,7 +151,7 @@ class _Project:
         return frozenset(name for name in regular if f"{name}.py" != own)
 
     def _upwards(self, folder: str) -> list[str]:
-        """The folder and those above it up to the project's root; the folder alone when nothing marks a root."""
+        """Return the folder and those above it up to the project's root; the folder alone when nothing marks a root."""
         climbed = []
         for _ in range(_MAX_PARENTS):
             climbed.append(folder)
@@ -193,8 +192,8 @@ CELL = Message("the cell is not Python that this interpreter can parse")
 def answers(
     contents: Sequence[tuple[CodeFile, bytes]], *, definitions: bool = False, seconds: float = 20.0
 ) -> Iterator[tuple[CodeFile, Mapping[str, Any] | Message]]:
-    """What a child says of each file, with ``definitions`` also what it defines; a clause for one that it could not
-    read. A file that ends the child, which has so many ``seconds``, costs that file: the next goes on behind it."""
+    """Yield what a child says of each file, with ``definitions`` also what it defines; a clause for one that it could
+    not read. A file that ends the child, which has so many ``seconds``, costs that file: the next goes on behind it."""
     limits = Limits(seconds=seconds, mib=1024, output=64 << 20, in_all=_CHILDREN * seconds)
     questions = [
         ({"notebook": file.path.endswith(".ipynb"), "own": sorted(file.own), "definitions": definitions}, content)
@@ -207,8 +206,7 @@ def answers(
 def items(
     answers: Iterable[tuple[CodeFile, Mapping[str, Any]]], called: Iterable[str] = ()
 ) -> Iterator[Mapping[str, Value]]:
-    """The uses of all files together: what one file defines, another may call, or provide. ``called`` are functions and
-    classes that somebody else calls."""
+    """Yield the uses of all files together. Somebody else calls the functions and classes ``called``."""
     answers = list(answers)
     provided = {name for _, answer in answers for name in answer["provided"]}
     mentioned: dict[str, set[str]] = {name: {""} for name in called}
@@ -239,8 +237,8 @@ def items(
 
 
 def completed(items: Sequence[Mapping[str, Value]], request: Request) -> tuple[Mapping[str, Value], ...]:
-    """The items of ``use`` with ``package`` and ``lacks``, where the environment lies on disk: what is missing in its
-    files, by a bounded child (``lacking.py``), absent when nothing is; left out for what cannot be told."""
+    """Return the items of ``use`` with ``package`` and ``lacks``, where the environment lies on disk: what is missing
+    in its files, by a bounded child (``lacking.py``), absent when nothing is; left out for what cannot be told."""
     dists = request.value("dist")
     asked = [item for item in items if item["guarded"] is not True]
     if request.layout is None or not isinstance(dists, Records) or not asked:
@@ -273,8 +271,8 @@ _MOST = 5000
 
 @observes("code", "use code.files code_unread")
 def use(request: Request) -> Found:
-    """``use``, one item for each thing that is used in one way, with the first places; ``code.files``, what was read;
-    ``code_unread``, what was not, each with the reason."""
+    """Return ``use``, one item for each thing that is used in one way, with the first places; ``code.files``, what was
+    read; ``code_unread``, what was not, each with the reason."""
     known = {row["module"] for row in request.rows("stack-modules", "module")}
     files = Files(budget=Budget(seconds=10.0, size=2 * _MAX_TOTAL))
     chosen, unread = find_code(request.code, request.cwd, files, known)
@@ -308,7 +306,7 @@ def use(request: Request) -> Found:
 
 
 def _content(file: CodeFile, files: Files, before: int) -> bytes | Message:
-    """The content of a file, or a clause about why it was not read."""
+    """Return the content of a file, or a clause about why it was not read."""
     limit = _MAX_FILE[".ipynb" if file.path.endswith(".ipynb") else ".py"]
     try:
         content = files.whole(file.path, limit)

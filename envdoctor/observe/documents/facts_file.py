@@ -41,7 +41,7 @@ class FactsFileError(ObservationError):
 
 
 def read_facts_file(place: Path, registry: Registry, path: str = "", unread: list[str] | None = None) -> FactSet:
-    """The facts of the file at ``place``, which the user calls ``path``. Raises :class:`FactsFileError`.
+    """Return the facts of the file at ``place``, which the user calls ``path``. Raises :class:`FactsFileError`.
 
     ``null`` and ``"absent"`` are known to be absent, keys that are not there are unknown, and prefixes in
     ``"complete"`` make unlisted keys absent. ``gpu.name`` and ``gpu.cc`` may be plain lists.
@@ -52,7 +52,7 @@ def read_facts_file(place: Path, registry: Registry, path: str = "", unread: lis
 
 
 def load_facts_document(place: Path, path: str) -> Mapping[str, Any]:
-    """The file as it stands, its shape checked, its facts not. Raises :class:`FactsFileError`."""
+    """Return the file as it stands, its shape checked, its facts not. Raises :class:`FactsFileError`."""
     try:
         data = read_named(place, path, _LARGEST)
         if data is None:
@@ -73,7 +73,7 @@ def load_facts_document(place: Path, path: str) -> Mapping[str, Any]:
 def facts_of_document(
     document: Mapping[str, Any], path: str, registry: Registry, unread: list[str] | None = None
 ) -> FactSet:
-    """The facts of a document that was read already, from ``path`` or a part of it; ``unread`` as for
+    """Return the facts of a document that was read already, from ``path`` or a part of it; ``unread`` as for
     :func:`read_facts_file`. Raises :class:`FactsFileError`."""
     _check_shape(document, path)
     name = path.replace("\\", "/").rpartition("/")[2]
@@ -143,7 +143,7 @@ def _check_shape(document: object, path: str) -> None:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object in which no key is given twice: which of the two is meant cannot be told."""
+    """Return a JSON object in which no key is given twice: which of the two is meant cannot be told."""
     table = dict(pairs)
     if len(table) != len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
@@ -194,7 +194,7 @@ def _mark_incomplete(path: str, document: Mapping[str, Any], facts: FactSet) -> 
 
 
 def _spoken(document: Mapping[str, Any], value: Value) -> Value:
-    """The value with its messages, where the document says of which parts they are made."""
+    """Return the value with its messages, where the document says of which parts they are made."""
     if not document.get("messages"):
         return value
     if isinstance(value, Records):
@@ -204,7 +204,7 @@ def _spoken(document: Mapping[str, Any], value: Value) -> Value:
 
 
 def _message(document: Mapping[str, Any], text: str) -> Message:
-    """The text as the message that the document says it is, if it is one."""
+    """Return the text as the message that the document says it is, if it is one."""
     try:
         message = unpacked(document["messages"][text])
     except Exception:  # whatever is wrong with it, the text counts
@@ -223,7 +223,7 @@ Document = Mapping[str, Any]
 
 
 def to_compare(document: Document, registry: Registry, without: Collection[str] = ()) -> Document:
-    """What :func:`drift_between` reads of a facts file, and nothing of the machine's names and paths."""
+    """Return what :func:`drift_between` reads of a facts file, and nothing of the machine's names and paths."""
     facts = {key: raw for key, raw in document["facts"].items() if key not in without}
     kept = {key: facts[key] for key, _ in _compared({"facts": facts}, registry)}
     if isinstance(kept.get("gpu"), list):
@@ -234,7 +234,7 @@ def to_compare(document: Document, registry: Registry, without: Collection[str] 
 def drift_between(
     documents: Mapping[str, Document], registry: Registry, ranks: Mapping[str, int] = {}
 ) -> tuple[list[Fact], Records]:
-    """The facts of all nodes, unknown where they differ, and a record for each that does.
+    """Return the facts of all nodes, unknown where they differ, and a record for each that does.
 
     ``documents`` maps the name of a node to its facts file, whose shape was checked. Facts that name the machine or a
     path of it are not compared, and of lists only the GPUs. The records are incomplete where a fact that differs, or
@@ -303,7 +303,7 @@ def _raw_parsed(spec: Any, raw: Any) -> Value:
 
 
 def _by_value(values: Mapping[str, str], ranks: Mapping[str, int]) -> str:
-    """``2.5.0: 6 nodes; 2.4.1: node3``: the most common value first, with the nodes of the others named."""
+    """Return ``2.5.0: 6 nodes; 2.4.1: node3``: the most common value first, with the nodes of the others named."""
     by_value: dict[str, list[str]] = {}
     for node, value in values.items():
         by_value.setdefault(value, []).append(node)

@@ -102,7 +102,7 @@ _FORMS = (
 
 
 def failure_of(message: str) -> Failure | None:
-    """What a message says, wherever it stands in the text; None for a message of another kind."""
+    """Return what a message says, wherever it stands in the text; None for a message of another kind."""
     for sign, kind, pattern in _FORMS:
         found = re.search(pattern, message) if sign in message else None
         if found is not None:
@@ -152,8 +152,8 @@ _QUOTES = str.maketrans("\u2018\u2019\u201b`\u00b4\u201c\u201d\uff1a", "'''''\"\
 
 
 def numbered(text: str) -> tuple[int, list[str]]:
-    """The last lines of a text, at most 20,000, without what is no part of them (indentation stays), behind the number
-    (from 1) that the first of them has in the text.
+    """Return the last lines of a text, at most 20,000, without what is no part of them (indentation stays), behind the
+    number (from 1) that the first of them has in the text.
 
     Quotes that forums and word processors bend are straight again, and backticks are quotes too.
     """
@@ -164,7 +164,7 @@ def numbered(text: str) -> tuple[int, list[str]]:
 
 
 def visible(line: str) -> str:
-    """The line without colours, control and hidden characters."""
+    """Return the line without colours, control and hidden characters."""
     if not (line.isascii() and line.isprintable()):
         line = _HIDDEN.sub("", _CSI.sub("", line))
     return _LOST_CSI.sub("", line) if "[" in line else line
@@ -190,7 +190,7 @@ class TracebackFrame(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The dotted module by the file's place below site-packages; "" for a file that lies elsewhere."""
+        """Return the dotted module by the file's place below site-packages; "" for a file that lies elsewhere."""
         return module_of(self.path)
 
 
@@ -251,7 +251,7 @@ def read_error(text: str) -> Reading:
 
 
 def _bare(lines: Sequence[str]) -> Reading:
-    """A text in which no error is named: the last line that reads like the message of one."""
+    """Return a text in which no error is named: the last line that reads like the message of one."""
     for number in range(len(lines) - 1, max(-1, len(lines) - 1 - _ERRORS * 10), -1):
         failure = failure_of(lines[number]) or failure_of(" ".join(lines[number : number + 2]))
         if failure is not None and not _REMARK.match(lines[number]) and (failure.kind != "demand" or failure.found):
@@ -280,7 +280,7 @@ def _errors(lines: Sequence[str]) -> Iterator[_Error]:
 
 
 def _message(lines: Sequence[str], number: int, start: int) -> str:
-    """The rest of the line, with the lines below that belong to it."""
+    """Return the rest of the line, with the lines below that belong to it."""
     said = [lines[number][start:]]
     for line in lines[number + 1 : number + _MESSAGE_LINES]:
         if not line.strip() or "Traceback (most" in line or 'File "' in line or _NAMED.search(line):
@@ -291,7 +291,7 @@ def _message(lines: Sequence[str], number: int, start: int) -> str:
 
 
 def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> _Error:
-    """The error to answer."""
+    """Return the error to answer."""
     chosen: _Error | None = None
     lazy: _Error | None = None
     for place in range(len(errors) - 1, -1, -1):
@@ -311,7 +311,7 @@ def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> _Error:
 
 
 def _completed(failure: Failure, error: _Error, frames: Sequence[TracebackFrame], block: Sequence[str]) -> Failure:
-    """What older Pythons leave out of the message, from the statement that failed."""
+    """Return what older Pythons leave out of the message, from the statement that failed."""
     while len(frames) > 1 and "(*args, **kwargs)" in frames[-1].code and frames[-2].code:
         frames = frames[:-1]  # a decorator hands the call on
     last = next((line.strip() for line in reversed(block) if line.strip()), "")
@@ -331,7 +331,7 @@ def _completed(failure: Failure, error: _Error, frames: Sequence[TracebackFrame]
 
 
 def module_of(path: str) -> str:
-    """``.../site-packages/peft/utils/other.py`` is ``peft.utils.other``; a package's ``__init__`` is the package."""
+    """Return ``peft.utils.other`` for ``.../site-packages/peft/utils/other.py``, ``peft`` for its ``__init__``."""
     *folders, file = path.replace("\\", "/").split("/")
     below = [place for place, name in enumerate(folders, 1) if name.endswith(("site-packages", "dist-packages"))]
     # Checkouts keep their packages in src/, for which there is no site-packages.
@@ -344,13 +344,13 @@ def module_of(path: str) -> str:
 
 
 def imported_in(code: str) -> str:
-    """The absolute module that a line of source imports (from) first; "" for another line."""
+    """Return the absolute module that a line of source imports (from) first; "" for another line."""
     found = re.match(r"\s*(?:from|import)\s+([^\W\d][\w.]{0,200})", code)
     return found[1] if found else ""
 
 
 def frames_of(lines: Sequence[str]) -> Iterator[TracebackFrame]:
-    """Every frame in the lines, in order: as Python writes them, and as notebooks do."""
+    """Yield every frame in the lines, in order: as Python writes them, and as notebooks do."""
     for number, line in enumerate(lines):
         place = _place(line)
         if place is None and " in " in line and (found := _OLD_IPYTHON.match(line)):
@@ -362,7 +362,7 @@ def frames_of(lines: Sequence[str]) -> Iterator[TracebackFrame]:
 
 
 def _code(lines: Sequence[str], number: int) -> str:
-    """The source that failed: the line with an arrow in notebooks, the next line elsewhere."""
+    """Return the source that failed: the line with an arrow in notebooks, the next line elsewhere."""
     following = lines[number + 1 : number + 12]
     for line in following:
         arrow = _ARROW.match(line.strip())
@@ -375,7 +375,7 @@ def _code(lines: Sequence[str], number: int) -> str:
 
 
 def _place(line: str) -> tuple[str, int, str] | None:
-    """The file, the line in it and the function that a line of a traceback names; None for another line."""
+    """Return the file, the line in it and the function that a line of a traceback names; None for another line."""
     found = _PYTHON.search(line)
     if found is not None:
         return found[1], int(found[2]), (found[3] or "").strip()

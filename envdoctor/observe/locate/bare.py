@@ -26,7 +26,7 @@ _METADATA = (".dist-info", ".egg-info")
 
 
 def at_path(folder: str, because: Message) -> Layout:
-    """A bare folder: what ``pip install --target`` fills, or a site-packages folder taken for itself.
+    """Return a bare folder: what ``pip install --target`` fills, or a site-packages folder taken for itself.
 
     ``.pth`` files count only in a folder that is called like a site folder; the interpreter is known only when the
     folder lies where an installation keeps its packages. Raises :class:`EnvironmentNotFound`.
@@ -57,7 +57,7 @@ def at_path(folder: str, because: Message) -> Layout:
 
 
 def at_root(root: str, because: Message) -> Layout:
-    """The environment inside an image's root folder. Links are resolved inside it, and nothing of it is started.
+    """Return the environment inside an image's root folder. Links are resolved inside it, and nothing of it is started.
 
     Raises :class:`EnvironmentNotFound` when none of the usual places holds a distribution.
     """
@@ -132,7 +132,7 @@ def _demand_folder(folder: str, option: str) -> None:
 
 
 def _owner(folder: str, files: Files) -> Installation | None:
-    """The installation in whose library folder this folder lies: ``PREFIX/lib/python3.11/site-packages``."""
+    """Return the installation in whose library folder this folder lies: ``PREFIX/lib/python3.11/site-packages``."""
     library = os.path.basename(os.path.dirname(folder))
     prefix = os.path.dirname(os.path.dirname(folder))
     if library != WINDOWS:

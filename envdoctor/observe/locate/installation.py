@@ -44,12 +44,12 @@ class Installation(NamedTuple):
 
 
 def is_python_name(path: str) -> bool:
-    """Whether a file is called like an interpreter (``python3.11``, ``pypy3``, ``python.exe``)."""
+    """Return whether a file is called like an interpreter (``python3.11``, ``pypy3``, ``python.exe``)."""
     return re.match(_PYTHON_NAME, os.path.basename(path)) is not None
 
 
 def of_interpreter(executable: str, files: Files) -> Installation | None:
-    """The installation that an interpreter belongs to, or None when files do not tell.
+    """Return the installation that an interpreter belongs to, or None when files do not tell.
 
     A virtual environment's interpreter is usually a link to its base: so ``pyvenv.cfg`` is looked for beside the link,
     as CPython does, and only what is no virtual environment is resolved.
@@ -66,7 +66,7 @@ def of_interpreter(executable: str, files: Files) -> Installation | None:
 
 
 def at_prefix(prefix: str, files: Files, named: str | None = None) -> Installation | None:
-    """The installation whose ``sys.prefix`` is this folder, or None when it is none.
+    """Return the installation whose ``sys.prefix`` is this folder, or None when it is none.
 
     ``named`` is the library folder its interpreter is named for, which decides when there are several.
     """
@@ -82,12 +82,12 @@ def at_prefix(prefix: str, files: Files, named: str | None = None) -> Installati
 
 
 def has_standard_library(prefix: str, library: str, files: Files) -> bool:
-    """Whether the library folder is that of an interpreter, and does not only hold packages of another prefix's."""
+    """Return whether a library folder is an interpreter's, and does not only hold packages of another prefix's."""
     return any(files.is_file(os.path.join(prefix, lib, library, "os.py")) for lib in ("lib", "lib64"))
 
 
 def interpreter_in(prefix: str) -> str | None:
-    """The interpreter of a prefix, as its own path; a link counts even when what it leads to is gone."""
+    """Return the interpreter of a prefix, as its own path; a link counts even when what it leads to is gone."""
     for name in _INTERPRETERS:
         path = os.path.join(prefix, *name.split("/"))
         if os.path.lexists(path):
@@ -96,7 +96,7 @@ def interpreter_in(prefix: str) -> str | None:
 
 
 def read_settings(prefix: str, files: Files) -> dict[str, str] | None:
-    """The ``key = value`` lines of ``pyvenv.cfg`` with keys in lower case, or None when there is no such file."""
+    """Return the ``key = value`` lines of ``pyvenv.cfg``, keys in lower case; None without such a file."""
     try:
         text = files.text(os.path.join(prefix, "pyvenv.cfg"), 1 << 16)
     except OSError:
@@ -123,8 +123,8 @@ def implementation_of(installation: Installation) -> str | Unknown:
 
 
 def named_for_another(installation: Installation, executable: str | None) -> str | None:
-    """The Python ("3.12") that a virtual environment's interpreter leads to, where its packages lie in the folder of
-    another one: the Python it was made from was upgraded, or its link was changed."""
+    """Return the Python ("3.12") that a virtual environment's interpreter leads to, where its packages lie in the
+    folder of another one: the Python it was made from was upgraded, or its link was changed."""
     if installation.kind != "venv" or executable is None or not installation.library:
         return None
     named = _LIBRARY.match(_library_named_by(os.path.basename(os.path.realpath(executable))) or "")
@@ -180,7 +180,7 @@ def _library(prefix: str, named: str | None, files: Files) -> str | None:
 
 
 def _climb(folder: str, library: str | None, files: Files) -> str | None:
-    """The nearest folder at or above ``folder`` that holds a standard library, as CPython looks for its prefix."""
+    """Return the nearest folder at or above this one with a standard library, as CPython looks for its prefix."""
     for _ in range(_CLIMB):
         for name in (library,) if library is not None else _libraries(folder, files):
             if has_standard_library(folder, name, files):
@@ -197,7 +197,7 @@ def _climb(folder: str, library: str | None, files: Files) -> str | None:
 
 
 def _base(settings: dict[str, str], library: str | None, files: Files) -> str | None:
-    """The prefix that a virtual environment was made from. ``home`` is the folder of the base interpreter."""
+    """Return the prefix that a virtual environment was made from. ``home`` is the folder of the base interpreter."""
     library = None if library == WINDOWS else library
     places: list[str] = []
     if settings.get("home"):
@@ -216,7 +216,7 @@ def _base(settings: dict[str, str], library: str | None, files: Files) -> str | 
 
 
 def version_from_files(installation: Installation, files: Files) -> tuple[str, str] | None:
-    """The full version of the interpreter ("3.11.9") and the file that says so, or None when no file gives it.
+    """Return the full version of the interpreter ("3.11.9") and the file that says so, or None when no file gives it.
 
     ``pyvenv.cfg`` is asked after the base installation's own files: it keeps the version of the day the environment was
     made, and a base that is upgraded in place leaves it behind.

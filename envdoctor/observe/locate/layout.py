@@ -54,13 +54,13 @@ class Startup(NamedTuple):
 
     @property
     def imports(self) -> set[str]:
-        """The modules that it names behind ``import``, by their first names."""
+        """Return the modules that it names behind ``import``, by their first names."""
         found = re.findall(_IMPORTS, self.code)
         return {name.strip().partition(".")[0] for names in found for name in names.split(",")}
 
 
 def touches(code: str) -> bool:
-    """Whether the code names anything that decides where modules come from."""
+    """Return whether the code names anything that decides where modules come from."""
     return ("sys" in code or "add" in code) and re.search(_TOUCHES, code) is not None
 
 
@@ -121,7 +121,7 @@ class _Reader:
         return None
 
     def _of_path(self, statement: Any) -> list[PathChange] | None:
-        """The folders that a statement adds; None where it does something else."""
+        """Return the folders that a statement adds; None where it does something else."""
         ast = self._ast
         match statement:
             case ast.Expr(value=ast.Call(func=func, args=[*_, last] as arguments, keywords=[])):
@@ -271,8 +271,7 @@ class ImportPath:
 
 
 def folders_of(installation: Installation, files: Files, *, environ: Mapping[str, str] | None, cwd: str) -> ImportPath:
-    """The import folders of an installation. ``environ`` is the caller's environment, whose PYTHONPATH and user site
-    count; None leaves both out."""
+    """Return an installation's import folders, with PYTHONPATH and user site of ``environ``; None leaves both out."""
     path = ImportPath(files)
     if environ is not None and environ.get("PYTHONPATH"):
         for entry in environ["PYTHONPATH"].split(os.pathsep):
@@ -304,7 +303,7 @@ def folders_of(installation: Installation, files: Files, *, environ: Mapping[str
 
 
 def _site_folders(prefix: str, library: str | None, files: Files) -> list[str]:
-    """Where a prefix may keep its packages, in order; not all of them exist."""
+    """Return where a prefix may keep its packages, in order; not all of them exist."""
     if library is None:
         return []
     if library == WINDOWS:
@@ -327,7 +326,7 @@ def _site_folders(prefix: str, library: str | None, files: Files) -> list[str]:
 
 
 def _user_site(installation: Installation, environ: Mapping[str, str]) -> str | None:
-    """The user's own site folder (``site.getusersitepackages``), or None when it is switched off."""
+    """Return the user's own site folder (``site.getusersitepackages``), or None when it is switched off."""
     if environ.get("PYTHONNOUSERSITE") or installation.library is None:
         return None
     given = environ.get("PYTHONUSERBASE")
@@ -346,8 +345,7 @@ def _user_site(installation: Installation, environ: Mapping[str, str]) -> str | 
 
 
 class EnvironmentNotFound(ObservationError):
-    """There is no environment to judge. The message is a sentence for the user: what was looked for, where, what to
-    do."""
+    """There is no environment to judge. The message says what was looked for, where, and what to do."""
 
 
 class EnvironmentUnreadable(EnvironmentNotFound):
@@ -402,6 +400,6 @@ class Layout(NamedTuple):
 
     @property
     def has_finder(self) -> bool:
-        """Whether a line of a ``.pth`` file may add modules that are in no folder (an editable install's finder)."""
+        """Return whether a line of a ``.pth`` file may add modules that are in no folder (a finder)."""
         lines = [one for one in self.startup if one.file.endswith(".pth")]
         return any("finder" in one.code or "__editable__" in os.path.basename(one.file) for one in lines)

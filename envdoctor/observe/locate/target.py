@@ -43,7 +43,7 @@ class Running(NamedTuple):
 
     @classmethod
     def this(cls) -> "Running":
-        """The interpreter that runs this code."""
+        """Return the interpreter that runs this code."""
         name = sys.implementation.name
         free_threaded = "t" if "t" in getattr(sys, "abiflags", "") else ""
         library = f"{'pypy' if name == 'pypy' else 'python'}{sys.version_info[0]}.{sys.version_info[1]}{free_threaded}"
@@ -62,8 +62,7 @@ class Caller(NamedTuple):
     started: list[str]
 
     def ask(self, executable: str) -> Running | Unknown:
-        """Start an interpreter once, isolated and without ``site`` (``-I -S -B``), and let it print what it is; it is
-        named in ``started`` from then on.
+        """Start an interpreter once, without ``site`` (``-I -S -B``), to print what it is, and note it in ``started``.
 
         It gets no input, ten seconds and a minimal environment; more than 64 KiB of output is not read. It is not
         started beside a pyvenv.cfg that is a pipe: it would read that first, and wait.
@@ -96,12 +95,12 @@ class Caller(NamedTuple):
 
 
 def absolute(path: str, cwd: str) -> str:
-    """A path as the caller means it; links are kept, because a virtual environment's interpreter is one."""
+    """Return a path as the caller means it; links are kept, because a virtual environment's interpreter is one."""
     return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
 
 
 def same_folder(one: str, other: str) -> bool:
-    """Whether two paths lead to the same folder."""
+    """Return whether two paths lead to the same folder."""
     try:
         return os.path.normcase(os.path.realpath(one)) == os.path.normcase(os.path.realpath(other))
     except ValueError:  # an embedded NUL
@@ -109,8 +108,8 @@ def same_folder(one: str, other: str) -> bool:
 
 
 def named_environment(python: str, caller: Caller) -> tuple[Installation, str | None]:
-    """The installation and its interpreter, if it has one. A script (a shim of pyenv) or a binary without its library
-    nearby is started and asked for its prefix. Raises :class:`EnvironmentNotFound`."""
+    """Return the installation and its interpreter, if it has one. A script (a shim of pyenv) or a binary without its
+    library nearby is started and asked for its prefix. Raises :class:`EnvironmentNotFound`."""
     place = absolute(python, caller.cwd)
     if not os.path.lexists(place) and os.path.basename(python) == python:
         import shutil
@@ -147,7 +146,7 @@ def named_environment(python: str, caller: Caller) -> tuple[Installation, str | 
 
 
 def told_by_files(executable: str, files: Files) -> Installation | None:
-    """The installation of an interpreter that is there, without starting it: None when files do not tell.
+    """Return the installation of an interpreter that is there, without starting it: None when files do not tell.
 
     What a script starts is not known, except in a virtual environment: there pyvenv.cfg tells.
     """
@@ -157,7 +156,7 @@ def told_by_files(executable: str, files: Files) -> Installation | None:
 
 
 def _advice(folder: str, files: Files) -> str:
-    """What may have been meant by a folder that is no environment."""
+    """Return what may have been meant by a folder that is no environment."""
     inner = os.path.join(folder, ".venv")
     if files.is_file(os.path.join(inner, "pyvenv.cfg")):
         return f" of its own; did you mean {inner}?"
@@ -182,7 +181,7 @@ class Choice(NamedTuple):
 
 
 def default_environment(caller: Caller) -> Choice:
-    """The running interpreter's environment, unless a tool made that one for envdoctor alone.
+    """Return the running interpreter's environment, unless a tool made that one for envdoctor alone.
 
     Raises :class:`EnvironmentNotFound`.
     """
@@ -208,7 +207,7 @@ def _made_by(tool: str) -> Message:
 
 
 def _of_running(caller: Caller) -> Installation:
-    """The installation of the running interpreter: what ``sys`` knows is not guessed again from files."""
+    """Return the installation of the running interpreter: what ``sys`` knows is not guessed again from files."""
     running = caller.running
     found = at_prefix(running.prefix, caller.files, running.library)
     if found is None:
@@ -224,7 +223,7 @@ def _of_running(caller: Caller) -> Installation:
 
 
 def _other_active(here: Installation, caller: Caller) -> tuple[Message, ...]:
-    """A sentence when another environment is active. A virtual environment inside an active conda one is usual."""
+    """Return a sentence when another environment is active; one inside an active conda environment is usual."""
     variable = "VIRTUAL_ENV" if caller.environ.get("VIRTUAL_ENV") or here.kind == "venv" else "CONDA_PREFIX"
     other = caller.environ.get(variable)
     if not other or same_folder(other, here.prefix) or _at(other, caller) is None:
@@ -278,7 +277,7 @@ def _on_path(caller: Caller, notes: list[Message]) -> Iterator[tuple[Installatio
 
 
 def _tool_of(prefix: str, files: Files, environ: Mapping[str, str]) -> str | None:
-    """The tool whose own environment this is ("uv tool", "uv", "pipx", "hf", "pre-commit"), or None.
+    """Return the tool whose own environment this is ("uv tool", "uv", "pipx", "hf", "pre-commit"), or None.
 
     Judging such an environment would judge envdoctor's own dependencies. A plain ``uv venv`` is no tool environment.
     """
@@ -303,7 +302,7 @@ def _tool_of(prefix: str, files: Files, environ: Mapping[str, str]) -> str | Non
 
 
 def _in_cache(path: str, tool: str, variable: str, environ: Mapping[str, str]) -> bool:
-    """Whether it lies where the tool may keep its cache: its variable, XDG_CACHE_HOME, ~/.cache, %LOCALAPPDATA%."""
+    """Return whether it lies where the tool may keep its cache, by its variable or those of the system."""
     home = environ.get("HOME") or environ.get("USERPROFILE") or os.path.expanduser("~")
     places = [environ.get(variable, ""), os.path.join(home, ".cache", tool)]
     if environ.get("XDG_CACHE_HOME"):
@@ -323,7 +322,7 @@ def choose(
     cwd: str,
     running: Running | None = None,
 ) -> Layout:
-    """The environment to judge, laid out.
+    """Return the environment to judge, laid out.
 
     ``python`` is an interpreter or the folder of an environment, ``path`` a folder of packages, ``root`` the root
     folder of an image; at most one is given. Without any it is the running interpreter's environment, or, when that
@@ -352,7 +351,7 @@ def choose(
 
 
 def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
-    """The layout of an environment on this machine; one that was ``named`` may be asked."""
+    """Return the layout of an environment on this machine; one that was ``named`` may be asked."""
     installation, executable = choice.installation, choice.executable
     path = folders_of(installation, caller.files, environ=caller.environ, cwd=caller.cwd)
     notes = list(choice.notes)

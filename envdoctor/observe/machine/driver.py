@@ -39,9 +39,8 @@ _MOST_FOLDERS = 128
 
 @observes("machine", " ".join((*_DRIVER, *_LIBRARIES, "machine.accelerators")))
 def driver(request: Request) -> Found:
-    """Driver, libraries and GPUs; without any trace of a driver NVML is not asked. Of other accelerators no more than
-    that they are there, by device nodes and installation folders, so that a report can say that they are not covered
-    yet."""
+    """Find driver, libraries and GPUs; NVML is asked if a driver leaves a trace. Of other accelerators only their signs
+    are told, so that a report can say that they are not covered yet."""
     found = ["nvidia"] if _leaves_traces(request) else []
     told: _Told
     if not request.gpu:
@@ -61,7 +60,7 @@ def driver(request: Request) -> Found:
 
 
 def _from_nvml(request: Request) -> _Told:
-    """What NVML says; what it cannot tell by ``/proc``, where that does."""
+    """Return what NVML says; what it cannot tell by ``/proc``, where that does."""
     try:
         from envdoctor.observe.machine.nvml import ask_nvml
     except ImportError as error:  # Python is built without ctypes where libffi was missing
@@ -94,7 +93,7 @@ def _nvml_libraries(request: Request) -> list[str]:
 
 
 def _visible(environ: Mapping[str, str], items: Sequence[Item], incomplete: Message | None = None) -> Records:
-    """The items that ``CUDA_VISIBLE_DEVICES`` leaves, in its order, as a CUDA process numbers them.
+    """Return the items that ``CUDA_VISIBLE_DEVICES`` leaves, in its order, as a CUDA process numbers them.
 
     ``items`` are all GPUs in NVML's order. Where the variable cannot be translated into NVML's order the list stays as
     it is and says that it may hold too much. The meaning of the variable is that of the CUDA programming guide:
@@ -146,7 +145,7 @@ def _entries(environ: Mapping[str, str]) -> list[str]:
 
 
 def _not_read(entries: Sequence[str], items: Sequence[Item]) -> Message | None:
-    """Why an entry cannot be held against the GPUs."""
+    """Return why an entry cannot be held against the GPUs."""
     for entry in entries:
         if entry.startswith("MIG-"):
             return Message("CUDA_VISIBLE_DEVICES names a MIG slice, and slices are not read")
@@ -164,7 +163,7 @@ def _places(entry: str, items: Sequence[Item]) -> list[int]:
 
 
 def _same_order(environ: Mapping[str, str], items: Sequence[Item]) -> bool:
-    """Whether CUDA's ordinals are NVML's, as far as anything that is reported can differ."""
+    """Return whether CUDA's ordinals are NVML's, as far as anything that is reported can differ."""
     if environ.get("CUDA_DEVICE_ORDER", "").strip() == "PCI_BUS_ID":
         return True
     kinds = {str(item.get("name")) for item in items}
@@ -172,7 +171,7 @@ def _same_order(environ: Mapping[str, str], items: Sequence[Item]) -> bool:
 
 
 def _leaves_traces(request: Request) -> bool:
-    """Whether anything suggests an NVIDIA driver; without a trace NVML need not be loaded to know that."""
+    """Return whether anything suggests an NVIDIA driver; without a trace NVML need not be loaded to know that."""
     if request.platform != "linux":
         return request.platform == "windows" and bool(_windows_library(request))
     signs = (*_SIGNS, _WSL_LIBRARY) if is_wsl(request) else _SIGNS
@@ -180,7 +179,7 @@ def _leaves_traces(request: Request) -> bool:
 
 
 def _windows_library(request: Request) -> str:
-    """``nvml.dll`` where the driver's installer puts it, never from the search path; empty when it is not there."""
+    """Return ``nvml.dll`` where the driver's installer puts it, never from the search path; empty without it."""
     environ = request.environ
     system, programs = environ.get("SystemRoot", r"C:\Windows"), environ.get("ProgramFiles", r"C:\Program Files")
     folders = os.path.join(system, "System32"), os.path.join(programs, "NVIDIA Corporation", "NVSMI")
@@ -208,8 +207,7 @@ def _from_proc(request: Request, problem: Message) -> _Told:
 
 
 def _kernel_module(request: Request) -> tuple[str | None, str]:
-    """Version of the loaded kernel module, and where it is written; None where it is not (WSL, a container without
-    it)."""
+    """Return the version of the loaded kernel module, if it is written (not so in WSL, containers), and where."""
     # "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue …"; the open module has "… for x86_64  550.54.15".
     text = request.text("/proc/driver/nvidia/version")
     match = re.search(r"^NVRM version:.*?\s(\d{2,5}(?:\.\d{1,5}){1,3})\s", text, re.MULTILINE)
@@ -222,7 +220,7 @@ def _kernel_module(request: Request) -> tuple[str | None, str]:
 
 
 def _gpus(request: Request, folder: str, problem: Message) -> tuple[Value, Value]:
-    """The visible GPUs, and the entries of CUDA_VISIBLE_DEVICES that name none."""
+    """Return the visible GPUs, and the entries of CUDA_VISIBLE_DEVICES that name none."""
     places = request.names(folder)
     if not places:
         return Unknown(problem), Unknown(problem)
@@ -258,7 +256,7 @@ class _DriverLibrary(NamedTuple):
 
 
 def _libraries(request: Request) -> _Told:
-    """``driver.library`` and ``driver.compat``. Nothing is loaded: links are followed and names are read."""
+    """Return ``driver.library`` and ``driver.compat``. Nothing is loaded: links are followed and names are read."""
     if request.platform != "linux" or not _leaves_traces(request):
         windows = request.platform == "windows" and _leaves_traces(request)
         unknown = Unknown(Message("Windows' libraries do not carry the driver's version in their names"))
@@ -277,7 +275,7 @@ def _libraries(request: Request) -> _Told:
 
 
 def _compat_library(request: Request, driver: str) -> str | None:
-    """The version of a libcuda other than the driver's own that a process would load; None when it is the driver's.
+    """Return the version of a libcuda other than the driver's that a process would load; None for the driver's.
 
     ``driver`` is the version of which NVML is, so that any other libcuda comes from a package.
     """

@@ -46,8 +46,7 @@ class _NvmlError(Exception):
 
 
 def ask_nvml(request: Request, libraries: Iterable[str]) -> dict[str, Value]:
-    """Driver version, highest CUDA version and all GPUs, or why NVML does not tell them. The first of the
-    ``libraries`` that can be loaded is asked.
+    """Return driver version, highest CUDA version and all GPUs, or why NVML, one of the ``libraries``, does not tell.
 
     A sick driver can block a call for ever, so that the calls run in a thread which is left behind when it does not
     answer within ``request.nvml_timeout`` seconds.
@@ -90,7 +89,7 @@ def _ask(request: Request, libraries: Iterable[str]) -> dict[str, Value]:
 
 
 def _load(libraries: Iterable[str]) -> Call | None:
-    """A function that calls NVML by name and raises :class:`_NvmlError`; None when no library can be loaded."""
+    """Return a function that calls NVML by name and raises :class:`_NvmlError`; None when no library can be loaded."""
     for name in libraries:
         try:
             library = ctypes.CDLL(name)
@@ -108,7 +107,7 @@ def _load(libraries: Iterable[str]) -> Call | None:
 
 
 def _cell(ask: Callable[[], Value | None]) -> Value:
-    """The answer, or unknown with NVML's reason."""
+    """Return the answer, or unknown with NVML's reason."""
     try:
         value = ask()
     except _NvmlError as error:
@@ -181,7 +180,7 @@ def _gpu(call: Call, request: Request, index: int, handle: Any) -> dict[str, Val
 
 
 def _processes(call: Call, request: Request, handle: Any) -> Value:
-    """How many processes compute on a GPU: asked without room for the list, NVML answers with its length alone."""
+    """Return how many processes compute on a GPU: without room for their list NVML answers with its length."""
     count = ctypes.c_uint(0)
     for version in ("_v3", "_v2"):
         try:

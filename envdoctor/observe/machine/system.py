@@ -37,8 +37,7 @@ _NO_LIMIT = 1 << 60
     "os.open_files os.locked_memory_gib",
 )
 def system(request: Request) -> Found:
-    """Platform facts in the words of ``facts.toml``; memory sizes in GiB (2**30 bytes, three decimals) and the soft
-    limits that ``ulimit`` shows."""
+    """Find the facts of the platform; sizes are in GiB (2**30 bytes), limits the soft ones that ``ulimit`` shows."""
     libc, version, libc_origin = _libc(request)
     memory, memory_origin = _memory(request)
     return [
@@ -76,7 +75,7 @@ def _kernel(request: Request) -> Value:
 
 
 def is_wsl(request: Request) -> bool:
-    """Whether this Linux runs inside Windows (Windows Subsystem for Linux)."""
+    """Return whether this Linux runs inside Windows (Windows Subsystem for Linux)."""
     if request.platform != "linux":
         return False
     release = request.text("/proc/sys/kernel/osrelease")
@@ -107,7 +106,7 @@ def _libc(request: Request) -> tuple[Value, Value, str]:
 
 
 def container(request: Request) -> Value:
-    """The kind of container around this process, ABSENT outside one, unknown when the signs contradict each other."""
+    """Return the kind of container around this process; ABSENT outside one, unknown when the signs contradict."""
     if request.platform != "linux":
         return ABSENT
     environ = request.environ
@@ -160,7 +159,7 @@ def _windows_memory() -> int | None:
 
 
 def _cgroup_limit(request: Request) -> int | None:
-    """The smallest memory limit in bytes of this process' control group and the groups above it (cgroup v2 and v1)."""
+    """Return the smallest memory limit, in bytes, of this process' control group and those above it (v2 and v1)."""
     limits: list[int] = []
     for line in request.text("/proc/self/cgroup").splitlines():
         controllers, colon, group = line.partition(":")[2].partition(":")
@@ -188,7 +187,7 @@ def _shared_memory(request: Request) -> Value:
 
 
 def _soft_limit(name: str, unit: int) -> Value:
-    """A resource limit in units, ABSENT when there is none (unlimited, or an operating system without limits)."""
+    """Return a resource limit in units; ABSENT when there is none, or an operating system without limits."""
     try:
         import resource
 
@@ -206,7 +205,7 @@ def _gib(size: int) -> float:
 
 @observes("machine", "env.*")
 def variables(request: Request) -> Found:
-    """``env.NAME`` for each name of the registry: the value without credentials, or ABSENT when it is not set."""
+    """Find each variable of the registry: its value without credentials, or ABSENT when it is not set."""
     origin, environ = Message("environment variables"), request.environ
     return [
         (f"env.{name}", _value(environ.get(name), name, privacy), origin) for name, privacy in request.variables.items()

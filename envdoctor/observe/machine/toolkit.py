@@ -22,7 +22,7 @@ _MAX_LINKS = 20
 
 @observes("machine", "build.c_compiler build.gcc")
 def compilers(request: Request) -> Found:
-    """``build.c_compiler``, the C compiler that triton takes, and ``build.gcc``, the version of torch's C++ compiler.
+    """Find the C compiler that triton takes, and the version of torch's C++ compiler.
 
     triton (runtime/build.py, 3.5 to 3.9): CC, else gcc, else clang. torch (utils/cpp_extension.py, 2.13): CXX, else
     c++; and CC, when it is set, under nvcc. Nothing is started: a gcc tells its version by the name that its link leads
@@ -57,7 +57,7 @@ def _chosen(request: Request, variable: str, instead: tuple[str, ...]) -> tuple[
 
 
 def on_path(name: str, request: Request) -> str | None:
-    """The program of that name, or at that path; None when there is none. A compiler cache in its place is skipped."""
+    """Return the program of that name or at that path, compiler caches skipped; None when there is none."""
     if os.path.isabs(name):
         return name if _runs(name) else None
     if os.sep in name:
@@ -129,7 +129,7 @@ _LIMIT = 1 << 16
 
 @observes("machine", "cuda.toolkit")
 def cuda_toolkit(request: Request) -> Found:
-    """``cuda.toolkit`` as ``major.minor``, ABSENT when there is no nvcc.
+    """Return ``cuda.toolkit`` as ``major.minor``, ABSENT when there is no nvcc.
 
     The places and their order are those of ``torch.utils.cpp_extension``: CUDA_HOME, CUDA_PATH, the nvcc on PATH,
     /usr/local/cuda. A folder without nvcc (a runtime image) is passed over. Version files are read first; nvcc is
@@ -144,7 +144,7 @@ def cuda_toolkit(request: Request) -> Found:
 
 
 def _candidates(request: Request) -> Iterator[tuple[str, str]]:
-    """Where nvcc may be, as (origin, path); relative places are left out, for they depend on the working directory."""
+    """Yield where nvcc may be, as (origin, path), without relative places, which depend on the working directory."""
     nvcc = "nvcc.exe" if request.platform == "windows" else "nvcc"
     for name in ("CUDA_HOME", "CUDA_PATH"):
         home = request.environ.get(name, "")
@@ -157,7 +157,7 @@ def _candidates(request: Request) -> Iterator[tuple[str, str]]:
 
 
 def _roots(nvcc: str) -> list[str]:
-    """The toolkit's folder: as the path says it, with links followed, and where a script in its place passes on to.
+    """Return the toolkit's folder: as the path says, with links followed, and where a script there passes on to.
 
     Distributions and clusters put a link or a few lines of shell (``exec /usr/lib/cuda/bin/nvcc "$@"``) on PATH.
     """
@@ -169,7 +169,7 @@ def _roots(nvcc: str) -> list[str]:
 
 
 def _version_from_files(root: str) -> tuple[Value, str] | None:
-    """``(version, file)`` from version.json (CUDA 11 on), version.txt (before) or the header cuda.h (distributions)."""
+    """Return version and file: version.json (CUDA 11 on), version.txt (before), or cuda.h (distributions)."""
     import json
 
     texts = {name: Files().text_or_empty(os.path.join(root, name), _LIMIT) for name in _VERSION_FILES}
@@ -209,7 +209,7 @@ _FEW = 200
 
 @observes("environment", "build.ninja build.python_headers build.compiled")
 def build_parts(request: Request) -> Found:
-    """What an environment that would run here has for compiling: ninja, Python's headers, ops that are compiled."""
+    """Find what an environment that would run here has for compiling: ninja, headers, ops that are compiled."""
     if not sys.platform.startswith("linux") or not request.place.live:
         where = Message("on Linux only") if request.place.live else Message("where the environment runs")
         return Unknown(Message("compiling is looked at {}", where))
@@ -228,7 +228,7 @@ def build_parts(request: Request) -> Found:
 
 
 def _headers(layout: Layout, environ: Mapping[str, str]) -> tuple[Value, str]:
-    """Whether ``Python.h`` is where the interpreter says (sysconfig's "include", below its base prefix).
+    """Return whether ``Python.h`` is where the interpreter says (sysconfig's "include", below its base prefix).
 
     The base prefix of a virtual environment is that of the interpreter its ``python`` is a link to.
     """

@@ -31,7 +31,7 @@ _LISTS = {
 
 @observes("model", "model.registered model.registered_vllm model.registered_sglang")
 def registered(request: Request) -> Found:
-    """Whether a list names the model; unknown where there is no environment on disk, or no such list in it."""
+    """Return whether a list names the model; unknown where there is no environment on disk, or no such list in it."""
     return [(key, _listed(request, *places), places[1]) for key, places in _LISTS.items()]
 
 
@@ -52,7 +52,7 @@ def _listed(request: Request, asked: str, first: str, *more: str) -> Value:
 
 
 def _texts(request: Request, folder: str, name: str) -> Iterator[str]:
-    """The text of a file, or of every file of a folder."""
+    """Yield the text of a file, or of every file of a folder."""
     files, path = request.place.files, os.path.join(folder, name)
     inside: Sequence[str] = files.names_or_none(path) if files.is_folder(path) else ()
     paths = [os.path.join(path, one) for one in inside if one.endswith(".py")][:_MOST_FILES] or [path]
@@ -73,11 +73,10 @@ _Answers = Mapping[CodeFile, Mapping[str, Any]]
 
 @observes("model", "model.code_methods model.code_names model_use")
 def remote_code(request: Request) -> Found:
-    """``model.code_methods`` as ``Class.method(self, a, *args, b, **kwargs)`` and ``name(a)`` for functions;
+    """Return ``model.code_methods`` as ``Class.method(self, a, *args, b, **kwargs)`` and ``name(a)`` for functions;
     ``model.code_names`` as ``package.module.name`` and ``.attribute``; both of all Python files, sorted, without
     repetition; ``model_use`` of those that transformers loads. Empty without Python files; unknown when any of the
-    files could not be read, for a missing name would then prove nothing.
-    """
+    files could not be read, for a missing name would then prove nothing."""
     source = request.source
     if source.folder is None:
         return source.unread(remote_code.keys)
@@ -109,7 +108,7 @@ def _told(read: _Answers, request: Request) -> tuple[Value, ...]:
 
 
 def _auto_map(folder: str, own: str) -> Iterator[tuple[str, str]]:
-    """The classes that transformers takes from files of the folder, each with its module; ``own`` is its repository."""
+    """Yield the classes that transformers takes from files of the folder, whose repository is ``own``, with modules."""
     from envdoctor.observe.model.files import LARGEST, JsonProblem, parse_object
 
     for name in AUTO_MAP_FILES:
@@ -126,7 +125,7 @@ def _auto_map(folder: str, own: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_folder(folder: str, model: str) -> _Answers | Unknown:
-    """What is in all Python files of the folder, or the first reason why one of them could not be read."""
+    """Return what is in all Python files of the folder, or the first reason why one of them could not be read."""
     files = Files()
     try:
         names = [name for name in files.names(folder) if name.endswith(".py")]

@@ -117,7 +117,7 @@ def _config_keys(config: Config, _: Sequence[Config]) -> Value:
 
 
 def _number(parts: Sequence[Config], *names: str) -> Value | None:
-    """The first of the names that a part gives a number for; None when none of them is there or all are null."""
+    """Return the first of the names that a part gives a number for; None when none of them is there or all are null."""
     for part in parts:
         for name in names:
             value = part.get(name)
@@ -202,7 +202,7 @@ _OF_A_SHAPE = (
 
 @observes("model", " ".join(_READ))
 def config(request: Request) -> Found:
-    """What config.json says; without one what the model's name tells, by the table model-shapes.
+    """Return what config.json says; without one what the model's name tells, by the table model-shapes.
 
     Raises :class:`~envdoctor.observe.errors.ObservationError` when it is not JSON or not an object.
     """
@@ -241,9 +241,8 @@ _BIN = re.compile(r"(pytorch_model|adapter_model|consolidated|model)([-.][\w.-]+
 
 @observes("model", "model.padding_side model.tokenizer_class model.weight_formats")
 def tokenizer_and_weights(request: Request) -> Found:
-    """``model.weight_formats``: sorted; empty when a folder holds none, while a cached snapshot without any tells
-    nothing. Of the tokenizer ABSENT where its file names none, unknown where there is no such file or it cannot be
-    read."""
+    """Find formats of weights, by names of files (a cached snapshot without any tells nothing), and the tokenizer's
+    class and side: ABSENT where its file names none, unknown where it cannot be read."""
     source = request.source
     if source.folder is None:
         return source.unread(tokenizer_and_weights.keys)
@@ -279,7 +278,7 @@ def _formats(folder: str, cached: bool) -> Value:
 
 @observes("model", "model.repo model.revision model.path")
 def named(request: Request) -> Found:
-    """What ``--model`` itself says: repository, revision and folder."""
+    """Return what ``--model`` itself says: repository, revision and folder."""
     source = request.source
     path: Value = ABSENT
     revision: Value = Unknown(source.missing)

@@ -37,7 +37,7 @@ class JsonObject(NamedTuple):
 
 
 def parse_object(content: bytes) -> JsonObject:
-    """The object in UTF-8 bytes. Raises :class:`JsonProblem`."""
+    """Return the object in UTF-8 bytes. Raises :class:`JsonProblem`."""
     repeated: list[str] = []
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -78,8 +78,7 @@ def _kind(data: object) -> str:
 
 
 def _check_shape(data: dict[str, Any]) -> None:
-    """Raises :class:`JsonProblem` for what is too deep or too long to be written flat. Level by level: recursion is
-    what a hostile file would break."""
+    """Raise :class:`JsonProblem` for what is too deep or too long. Level by level: a hostile file breaks recursion."""
     layer: list[tuple[Any, int]] = [(data, 0)]
     spelled = 0
     for _ in range(DEEPEST):
@@ -102,7 +101,7 @@ _FILES = Files()
 
 
 def read_bytes(folder: str, name: str, limit: int) -> bytes | Unknown:
-    """The content of ``folder/name``, or the reason why not: missing, larger than ``limit`` bytes, no regular file.
+    """Return the content of a file, or why not: missing, larger than ``limit`` bytes, no regular file.
 
     Symbolic links are followed (in the Hub cache every file is one); a pipe or a device is not waited for.
     """
@@ -115,7 +114,7 @@ def read_bytes(folder: str, name: str, limit: int) -> bytes | Unknown:
 
 
 def read_object(folder: str, name: str, model: str) -> dict[str, Any] | Unknown:
-    """A JSON object from a file; unknown when there is no such file.
+    """Return a JSON object from a file; unknown when there is no such file.
 
     Raises :class:`ObservationError` when it cannot be read or is no JSON object: the user named this model, so judging
     without it would answer another question. ``model`` is named in it.
@@ -144,7 +143,7 @@ AUTO_MAP_FILES = (
 
 
 def entries(data: Mapping[str, object]) -> Iterator[tuple[str, str]]:
-    """``auto_map`` of a configuration, and the classes of its custom pipelines: keys (``AutoModel``,
+    """Yield ``auto_map`` of a configuration, and the classes of its custom pipelines: keys (``AutoModel``,
     ``AutoTokenizer.0``) with ``module.Class``, behind ``repository--`` where it is another one's."""
     for key, value in _table(data.get("auto_map")):
         if isinstance(value, str):

@@ -36,7 +36,7 @@ class NamedModel(NamedTuple):
 
 
 def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> NamedModel:
-    """What a text names. An existing folder wins over a repository's name; a config.json means its folder.
+    """Return what a text names. An existing folder wins over a repository's name; a config.json means its folder.
 
     Forms: a path, ``ORG/NAME``, ``NAME`` (the oldest models), either with ``@REVISION``, ``hf://ORG/NAME@REVISION``,
     the address of a model's page, file, commit or pull request.
@@ -76,7 +76,7 @@ def is_address(text: str) -> bool:
 
 
 def _in_address(text: str, address: re.Match[str], shown: str) -> tuple[str, str, str]:
-    """The repository and the revision in an address, and an ``@`` between them if there is one."""
+    """Return the repository and the revision in an address, and an ``@`` between them if there is one."""
     from urllib.parse import unquote
 
     host = (address[1] or address[2] or "").lower()
@@ -102,7 +102,7 @@ def _in_address(text: str, address: re.Match[str], shown: str) -> tuple[str, str
 
 
 def is_repo_name(name: str) -> bool:
-    """Whether the Hub would accept the name of a repository: ``ORG/NAME`` or ``NAME``."""
+    """Return whether the Hub would accept the name of a repository: ``ORG/NAME`` or ``NAME``."""
     parts = name.split("/")
     if len(parts) > 2 or "--" in name or ".." in name or name.endswith((".git", ".json")):
         return False
@@ -110,12 +110,12 @@ def is_repo_name(name: str) -> bool:
 
 
 def is_revision(text: str) -> bool:
-    """Whether a branch, a tag or a commit can be called so."""
+    """Return whether a branch, a tag or a commit can be called so."""
     return _REVISION.match(text) is not None and ".." not in text
 
 
 def spellings(repo: str, aliases: Mapping[str, str]) -> list[str]:
-    """The repository's name, then what the other names of its vendor make of it.
+    """Return the repository's name, then what the other names of its vendor make of it.
 
     ``aliases`` maps an organisation, or a whole repository, to its present name; case does not matter there.
     """
@@ -133,7 +133,7 @@ def spellings(repo: str, aliases: Mapping[str, str]) -> list[str]:
 
 
 def printable(text: str, limit: int = 200) -> str:
-    """The text with control, bidirectional and unpaired surrogate characters as escapes; at most ``limit`` of it."""
+    """Return at most ``limit`` of a text, with control, bidirectional and surrogate characters as escapes."""
     if len(text) > limit:
         text = text[: limit - 1] + "…"
     if text.isprintable():

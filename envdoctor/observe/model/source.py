@@ -43,7 +43,7 @@ class CachedRepo(NamedTuple):
 
 
 def cache_folder(cwd: str, environ: Mapping[str, str]) -> str | None:
-    """The one cache that huggingface_hub would use with these variables, whether or not it exists.
+    """Return the one cache that huggingface_hub would use with these variables, whether or not it exists.
 
     HF_HUB_CACHE (or its former name) wins over HF_HOME, which wins over XDG_CACHE_HOME, which wins over ~/.cache.
     """
@@ -63,7 +63,7 @@ def cache_folder(cwd: str, environ: Mapping[str, str]) -> str | None:
 
 
 def cached_repos(names: Iterable[str], cache: str | None) -> list[CachedRepo]:
-    """What the cache holds under each of these names of a repository, in their order; nothing for the others.
+    """Return what the cache holds under each of these names of a repository, in their order; nothing for the others.
 
     A name counts in any case, as on the Hub (https://github.com/huggingface/huggingface_hub/issues/3838): the cache has
     a folder for every way in which it was typed, and the one that is written like the name comes first.
@@ -86,13 +86,13 @@ def cached_repos(names: Iterable[str], cache: str | None) -> list[CachedRepo]:
 
 
 def _rank(folder: str, names: Sequence[str]) -> tuple[int, int]:
-    """The first of the names that a folder is, and then the first that it is in another case."""
+    """Return the first of the names that a folder is, and then the first that it is in another case."""
     exact = names.index(folder) if folder in names else len(names)
     return exact, [name.lower() for name in names].index(folder.lower())
 
 
 def matching(commits: Sequence[CachedCommit], revision: str) -> list[CachedCommit]:
-    """Those that a branch, a tag, a commit or the beginning of one (four digits or more) means."""
+    """Return those that a branch, a tag, a commit or the beginning of one (four digits or more) means."""
     found = [item for item in commits if revision in item.refs or revision == item.commit]
     if not found and _BEGINNING.match(revision):
         found = [item for item in commits if item.commit.startswith(revision)]
@@ -158,7 +158,7 @@ class ModelSource(NamedTuple):
     cached: bool = False
 
     def unread(self, keys: Iterable[str]) -> list[tuple[str, Value, str]]:
-        """What is found of a model without files on this machine."""
+        """Return what is found of a model without files on this machine."""
         return [(key, Unknown(self.missing), self.origin) for key in keys]
 
 
@@ -170,7 +170,7 @@ def resolve(
     aliases: Mapping[str, str] | None = None,
     option: str = "--model",
 ) -> ModelSource:
-    """The model that an ``option`` names; see :func:`envdoctor.observe.model.names.parse_name`.
+    """Return the model that an ``option`` names; see :func:`envdoctor.observe.model.names.parse_name`.
 
     A repository is looked up in the Hub cache that ``environ`` selects. The cache keeps the name of the day of the
     download, so that all names of a vendor are tried: ``aliases`` maps organisations to their present names.

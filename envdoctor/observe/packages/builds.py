@@ -23,7 +23,7 @@ _TOGETHER = ("libc10.so", "libtorch_cpu.so")
 
 @observes("environment", "torch.cuda torch.hip torch.git torch.cxx11_abi torch.missing_files", kept=True)
 def torch_build(request: Request) -> Found:
-    """How torch was built, and whether its libraries are all there; nothing is known without any torch."""
+    """Find how torch was built, and whether its libraries are all there."""
     files, folders = request.place.files, request.place.site_packages
     installed = [item for item in request.items("dist") if item["name"] == "torch"]
     found = read_version_file("torch", folders, files)
@@ -45,7 +45,7 @@ def torch_build(request: Request) -> Found:
 
 
 def _dotted(value: Value, origin: str) -> Value:
-    """A version of CUDA or HIP as dotted integers: HIP writes "6.2.41133-dd7f95766"."""
+    """Return a version of CUDA or HIP as dotted integers: HIP writes "6.2.41133-dd7f95766"."""
     if not isinstance(value, str):
         return value
     numbers = value.partition("-")[0]
@@ -85,8 +85,8 @@ def _first_of(needles: tuple[bytes, ...], pieces: Iterable[bytes]) -> bytes | No
 
 
 def _half_gone(folder: str, files: Files) -> tuple[str, ...]:
-    """Where no list tells more: the one of two libraries that every build for Linux keeps in one folder, when the other
-    is there. (conda-forge and Linux distributions keep both elsewhere.)"""
+    """Return the one of two libraries that is gone, if every build for Linux keeps both in this folder and nothing else
+    tells it. (conda-forge and Linux distributions keep both elsewhere.)"""
     libraries = os.path.join(folder, "torch", "lib")
     there = files.names_or_none(libraries)
     gone = [name for name in _TOGETHER if name not in there or files.is_gone(os.path.join(libraries, name))]
@@ -100,7 +100,7 @@ _MOST = 8
 
 @observes("environment", "libc_need", kept=True)
 def libc_need(request: Request) -> Found:
-    """The C library that compiled files ask for, of packages whose wheel does not vouch for it.
+    """Return the C library that compiled files ask for, of packages whose wheel does not vouch for it.
 
     A wheel's tag (``manylinux_2_17``) promises the oldest glibc it works with. Read are the files of packages that were
     built elsewhere without such a promise (``linux_x86_64``), and of those that promise only a newer glibc than this
@@ -131,7 +131,7 @@ def _newer(tags: tuple[str, ...], system: Value) -> bool:
 
 
 def _needs(metadata: str, files: Files) -> tuple[str, str] | None:
-    """The highest version of glibc that a file asks for, and the file."""
+    """Return the highest version of glibc that a file asks for, and the file."""
     from envdoctor.observe.binaries.elf_file import ElfError, ElfFile, newest
 
     found: list[tuple[str, str]] = []

@@ -124,8 +124,7 @@ class Package:
         yield from ((kind, failing + others, bool(failing)) for kind, (failing, others) in by_kind.items())
 
     def _hidden(self) -> Iterator[str]:
-        """Folders and extension modules that no package lists, beside a Python file of the same name: an import takes
-        them instead."""
+        """Yield what no package lists and an import takes in place of the Python file of the same name beside it."""
         stems: dict[str, set[str]] = {}
         for one in self._sources if self._of_stack else ():
             folder, _, base = one.name.rpartition("/")
@@ -143,7 +142,7 @@ class Package:
                     yield f"{front} ({stem}.py)"
 
     def _is_of_another(self, file: str) -> bool:
-        """Whether another package installed the file as it is now: the one that was installed last has it."""
+        """Return whether another package installed the file as it is now: the one that was installed last has it."""
         try:
             digests = self._digests().get(file.encode(), ())
             return bool(digests) and self._sum(os.path.join(self._folder, file)) in digests
@@ -151,14 +150,14 @@ class Package:
             return False
 
     def _sum(self, path: str) -> bytes:
-        """The sha256 of a file of any size."""
+        """Return the sha256 of a file of any size."""
         summed = sha256()
         for piece in self._files.lines(path, _LARGEST_LIBRARY):
             summed.update(piece)
         return _as_listed(summed.digest())
 
     def _fails(self, file: str, words: Iterable[bytes]) -> bool:
-        """Whether the file is imported, loaded or named by the package's own code."""
+        """Return whether the file is imported, loaded or named by the package's own code."""
         folder, base = os.path.split(file)
         if file.endswith(".py"):
             stem = os.path.basename(folder) if base == "__init__.py" else base[:-3]
@@ -170,7 +169,7 @@ class Package:
         return base.encode() in words or base.partition(".")[0].encode() in words
 
     def _words(self, *files: str) -> set[bytes]:
-        """All words of the package's Python files, or of some of them, and the texts in them that may name a file."""
+        """Return all words of the package's Python files, or of these, and texts that may name a file."""
         found: set[bytes] = set()
         for one in self._sources:
             if files and one.name not in files:
@@ -242,19 +241,19 @@ class Package:
 
 
 def _as_listed(digest: bytes) -> bytes:
-    """A sha256 as RECORD writes it."""
+    """Return a sha256 as RECORD writes it."""
     return urlsafe_b64encode(digest)[:43]
 
 
 def answer(**asked: Any) -> dict[str, Any]:
-    """What the parent is told."""
+    """Return what the parent is told."""
     files = Files(asked["root"])
     looks = files.looks = Looks()
     damage, unread = [], []
 
     @cache
     def digests() -> Mapping[bytes, set[bytes]]:
-        """What any package says of each file."""
+        """Return what any package says of each file."""
         found: dict[bytes, set[bytes]] = {}
         for metadata in asked["lists"]:
             with suppress(OSError):

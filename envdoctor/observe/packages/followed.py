@@ -35,7 +35,7 @@ def answer(**asked: Any) -> dict[str, Any]:
 
 
 def followed(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """What the parent is told."""
+    """Return what the parent is told."""
     files = Files(asked["root"])
     looks = files.looks = Looks()
     library = Library(asked["folders"], files)
@@ -47,7 +47,7 @@ def followed(asked: Mapping[str, Any]) -> dict[str, Any]:
     entries = [entry for entry in asked["entries"] if not entry[2] or following.names.has(*entry[1:3]) is not False]
 
     def follow(entry: Entry, again: int) -> Found | None:
-        """What stops a statement, and its class; None when it could not be followed to the end."""
+        """Return what stops a statement, and its class; None when it could not be followed to the end."""
         _, module, name, derives = entry
         try:
             stops = following.statement(module, [name] if name else [])

@@ -33,7 +33,7 @@ _ByFolder = Mapping[str, Mapping[str, Mapping[str, Value]]]
 
 @observes("environment", "import_shadow")
 def import_shadow(request: Request) -> Found:
-    """What hides a distribution of the table stack-modules, or a module that one takes names of."""
+    """Return what hides a distribution of the table stack-modules, or a module that one takes names of."""
     layout, dists = request.place, request.value("dist")
     if not layout.live or not isinstance(dists, Records):
         return Unknown(Message("which folders are in front is known where the environment runs"))
@@ -91,8 +91,8 @@ def _by_folder(dists: Records) -> dict[str, dict[str, Mapping[str, Value]]]:
 
 
 def _hiding(folder: str, rows: Iterable[Mapping[str, Any]], layout: Layout) -> Iterator[Mapping[str, Any]]:
-    """The rows whose modules the folder may hold. In a package they are its submodules, and hide nothing; nor does what
-    code at Python's start has imported before."""
+    """Yield the rows whose modules the folder may hold. In a package they are its submodules, and hide nothing; nor
+    does what code at Python's start has imported before."""
     names = set(layout.files.names_or_none(folder))
     imported = {name for startup in layout.startup for name in startup.imports}
     if "__init__.py" not in names and all(name in _LIGHT or name.startswith("__editable__") for name in imported):
@@ -137,7 +137,7 @@ def _shadow(
 
 
 def _lacking(path: str, folder: str, row: Mapping[str, Any], installed: _ByFolder, files: Files) -> dict[str, Value]:
-    """What a script beside it, or an installed package, takes from the module, where the one in front cannot have it.
+    """Return what a script beside it, or a package, takes from the module and the one in front cannot have.
 
     It has no module of that name in its folder, no such word in its text, and nothing that makes names up. The texts
     are searched, never run."""
@@ -165,7 +165,7 @@ def _lacking(path: str, folder: str, row: Mapping[str, Any], installed: _ByFolde
 
 
 def _scripts(folder: str, files: Files) -> Iterator[tuple[str, str]]:
-    """The first scripts of the folder, each with its text; modules of a package, which name it, are none."""
+    """Yield the first scripts of the folder, each with its text; modules of a package, which name it, are none."""
     own = re.compile(rf"(?m)^(?:from|import)[ \t]+(?:\.|{re.escape(os.path.basename(folder))}\b)")
     for name in [name for name in files.names_or_none(folder) if name.endswith(".py")][:_SCRIPTS]:
         text = files.text_or_empty(os.path.join(folder, name), _LIMIT)
@@ -174,7 +174,7 @@ def _scripts(folder: str, files: Files) -> Iterator[tuple[str, str]]:
 
 
 def _named(module: str, folder: str, files: Files) -> Iterator[tuple[str, str]]:
-    """The scripts of the folder, each with a name that it takes from the module."""
+    """Yield the scripts of the folder, each with a name that it takes from the module."""
     names = re.compile(rf"^from[ \t]+{module}[ \t]+import[ \t]+\(?([\w, \t]+)", re.MULTILINE)
     for script, text in _scripts(folder, files):
         for taken in names.findall(text):
@@ -182,7 +182,7 @@ def _named(module: str, folder: str, files: Files) -> Iterator[tuple[str, str]]:
 
 
 def _importing(package: str, through: Iterable[str], folder: str, files: Files) -> Value:
-    """The first script of the folder that imports the package, and of it one of ``through`` where these are named."""
+    """Return the first script that imports the package, and one of ``through`` where these are named."""
     imports = re.compile(rf"^(?:from|import)[ \t]+{package.replace('-', '_')}\b", re.MULTILINE)
     words = re.compile(rf"\b(?:{'|'.join(through)})\b") if through else None
     for name, text in _scripts(folder, files):
@@ -192,7 +192,7 @@ def _importing(package: str, through: Iterable[str], folder: str, files: Files) 
 
 
 def _is_checkout(folder: str, name: str, files: Files) -> bool:
-    """Whether the folder is the source of this very package: its examples are run from there on purpose."""
+    """Return whether the folder is the source of this very package: its examples are run from there on purpose."""
     spelled = re.escape(name).replace(r"\-", "[-_.]")
     named = re.compile(rf"""(?i)\bname\s*=\s*["']?{spelled}["']?\s*(?:[,#)\r\n]|\Z)""")
     return any(named.search(files.text_or_empty(os.path.join(folder, file), 1 << 17)) for file in _PROJECT_FILES)

@@ -63,7 +63,7 @@ class _Folders(NamedTuple):
     kept=True,
 )
 def installed(request: Request) -> Found:
-    """The environment, its Python and its packages; ``dist`` is complete when every folder was read.
+    """Return the environment, its Python and its packages; ``dist`` is complete when every folder was read.
 
     Raises :class:`EnvironmentUnreadable` when none of the folders could be listed.
     """
@@ -128,7 +128,7 @@ def _follow_extras(in_folders: Mapping[str, list[Distribution]], files: Files) -
 def _replaced_code(
     in_folders: Mapping[str, list[Distribution]], modules: Mapping[str, str], layout: Layout
 ) -> dict[str, VersionFile]:
-    """The versions of code that is another release than its metadata says, of the packages that are imported."""
+    """Return the versions of code that is another release than its metadata says, of the packages that are imported."""
     found: dict[str, VersionFile] = {}
     seen: set[str] = set(VERSION_FILES)
     for items in in_folders.values():
@@ -205,9 +205,9 @@ def _nothing_read(layout: Layout, trouble: list[Message]) -> Message:
 
 
 def _conda_packages(prefix: str, known: Container[str], files: Files) -> list[Distribution]:
-    """The packages of ``conda-meta`` whose names are not ``known`` as distributions already (conda's ``pytorch``,
-    which installs a distribution called torch, is listed beside it). No ``conda-meta``: an empty list. Raises
-    ``OSError`` when the folder is there and cannot be listed."""
+    """Return the packages of ``conda-meta`` whose names are not ``known`` as distributions already (conda's
+    ``pytorch``, which installs a distribution called torch, is listed beside it). No ``conda-meta``: an empty list.
+    Raises ``OSError`` when the folder is there and cannot be listed."""
     folder = os.path.join(prefix, "conda-meta")
     try:
         entries = files.names(folder)
@@ -224,8 +224,7 @@ def _conda_packages(prefix: str, known: Container[str], files: Files) -> list[Di
 
 
 def _read_tags(item: Distribution, files: Files, problems: list[MetadataProblem]) -> tuple[str, ...]:
-    """The tags; none when it runs everywhere, or says nothing about where it can run. A tag that is none is a problem,
-    and then the file says nothing."""
+    """Return the tags; none when it runs everywhere, when it says nothing, or when one of them is none: a problem."""
     text = files.text_or_empty(f"{item.path}{os.sep}WHEEL", _LIMIT) if item.kind == "dist-info" else ""
     tags = () if _FOR_ALL in text else tuple(map(str.strip, _TAG.findall(text)))
     broken = next((tag for tag in tags if tag.count("-") != 2), None)
@@ -238,7 +237,7 @@ def _read_tags(item: Distribution, files: Files, problems: list[MetadataProblem]
 
 
 def _read_folder(folder: str, files: Files, found: _Folders) -> list[Distribution]:
-    """The distributions whose metadata directories a folder holds, or of an egg on the import path that one.
+    """Return the distributions whose metadata directories a folder holds, or of an egg on the import path that one.
 
     Raises ``OSError`` when the folder cannot be listed; what is wrong with one distribution is a
     :class:`MetadataProblem`.
@@ -270,7 +269,7 @@ def _read_folder(folder: str, files: Files, found: _Folders) -> list[Distributio
 
 
 def _read_egg(folder: str, files: Files, problems: list[MetadataProblem]) -> Distribution | None:
-    """A folder with EGG-INFO, or a zip file that has only its name to read."""
+    """Return a folder with EGG-INFO, or a zip file that has only its name to read."""
     entry, inside = os.path.basename(folder), os.path.join(folder, "EGG-INFO")
     if files.is_folder(folder):
         return read_directory(inside, entry, "egg-info", files, problems)
@@ -284,7 +283,7 @@ def _read_egg(folder: str, files: Files, problems: list[MetadataProblem]) -> Dis
 
 
 def _duplicates(folder: str, distributions: list[Distribution]) -> Iterator[MetadataProblem]:
-    """The same name twice in one folder. Which of the two the files on disk belong to, metadata cannot tell."""
+    """Yield the same name twice in one folder. Which of the two the files on disk belong to, metadata cannot tell."""
     groups: dict[str, list[Distribution]] = {}
     for item in distributions:
         groups.setdefault(item.name, []).append(item)

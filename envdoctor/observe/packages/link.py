@@ -27,8 +27,8 @@ _OF_CLASSES = ("keyword", "override")
 
 @observes("environment", "link link_read link_unread", kept=True)
 def link(request: Request) -> Found:
-    """``link``, one item for each thing that stops imports or classes; ``link_read``, the packages whose imports were
-    followed; ``link_unread``, what could not be read on the way.
+    """Return ``link``, one item for each thing that stops imports or classes; ``link_read``, the packages whose imports
+    were followed; ``link_unread``, what could not be read on the way.
 
     All are empty where no package of the table entry-statements has its code in the environment.
     """
@@ -72,7 +72,7 @@ def _facts(links: Records | Unknown, *others: Records) -> Found:
 
 
 def _together(stops: Sequence[tuple[Mapping[str, Any], list[str]]]) -> Iterator[tuple[Mapping[str, Any], list[str]]]:
-    """Each thing that a package asks for once, with all that it stops; from where most depends on it."""
+    """Yield each thing that a package asks for once, with all that it stops; from where most depends on it."""
     found: dict[tuple[str, ...], list[str]] = {}
     first: dict[tuple[str, ...], Mapping[str, Any]] = {}
     for stop, stopped in sorted(stops, key=lambda one: not one[0]["always"]):
@@ -85,7 +85,7 @@ def _together(stops: Sequence[tuple[Mapping[str, Any], list[str]]]) -> Iterator[
 
 
 def _versions(dists: Records) -> dict[str, str]:
-    """The versions of what would be imported, by normalised name."""
+    """Return the versions of what would be imported, by normalised name."""
     found: dict[str, str] = {}
     for item in dists:
         if item.get("active") is not False and isinstance(item.get("version"), str):
@@ -106,7 +106,7 @@ def _question(
     owners: Mapping[str, str],
     dists: Records,
 ) -> dict[str, Any]:
-    """What the child is told, as JSON holds it."""
+    """Return what the child is told, as JSON holds it."""
     place = request.place
     followed = {entry.module.partition(".")[0] for entry in wanted}
     # Of what would be imported only packages whose wheels fit everywhere: nothing compiled holds their names.
@@ -128,7 +128,7 @@ def _question(
 
 
 def _owner(module: str, owners: Mapping[str, str]) -> str:
-    """The distribution that a module belongs to."""
+    """Return the distribution that a module belongs to."""
     top = module.partition(".")[0]
     return owners.get(top) or normalise(top)
 
@@ -136,7 +136,7 @@ def _owner(module: str, owners: Mapping[str, str]) -> str:
 def _record(
     stop: Mapping[str, Any], stopped: Sequence[str], versions: Mapping[str, str], owners: Mapping[str, str]
 ) -> dict[str, Value]:
-    """A stop as an item of ``link``."""
+    """Return a stop as an item of ``link``."""
     consumer, provider = _owner(stop["consumer"], owners), _owner(stop["module"], owners)
     wanted: Value = ABSENT
     if stop["kind"] == "demand":

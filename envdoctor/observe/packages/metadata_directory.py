@@ -73,7 +73,7 @@ class MetadataProblem(NamedTuple):
 
 
 def checked_version(text: str) -> str | Unknown:
-    """The version when it is one by PEP 440, else unknown with what was found."""
+    """Return the version when it is one by PEP 440, else unknown with what was found."""
     if is_version(text):
         return text
     return Unknown(Message("a version by PEP 440 is expected, not {}", repr(text[:60])))
@@ -90,19 +90,19 @@ def named_by(entry: str) -> tuple[str, str | None]:
 
 
 def invalid_name(name: str, origin: str, path: str) -> MetadataProblem:
-    """The problem of a name that is none."""
+    """Return the problem of a name that is none."""
     detail = Message("{} names {}, which is no valid name of a distribution", readable(origin), repr(name[:200]))
     return MetadataProblem(readable(name), "invalid-name", detail, ABSENT, path)
 
 
 def readable(name: str) -> str:
-    """A file's name as text that can be written anywhere: bytes that are not UTF-8 are replaced, 200 characters kept.
-    Control characters stay: whoever prints removes them."""
+    """Return a file's name as text that can be written anywhere: bytes that are not UTF-8 are replaced, 200 characters
+    kept. Control characters stay: whoever prints removes them."""
     return name[:200].encode("utf-8", "replace").decode("utf-8")
 
 
 def first_named(names: list[str]) -> list[str]:
-    """As many names as a message can hold, and how many more there are."""
+    """Return as many names as a message can hold, and how many more there are."""
     return names if len(names) <= _NAMED else [*names[:_NAMED], f"… +{len(names) - _NAMED}"]
 
 
@@ -153,7 +153,7 @@ def read_directory(
 
 
 def with_extras(item: Distribution, extras: Collection[str], files: Files) -> Distribution:
-    """The distribution with the requirements of these extras, which are normalised, read again."""
+    """Return the distribution with the requirements of these extras, which are normalised, read again."""
     header, _, trouble = _header(item.path, os.path.basename(item.path), item.kind, files, extras)
     if item.kind == "conda" or (trouble is not None and trouble[0] != "encoding"):
         return item
@@ -163,7 +163,7 @@ def with_extras(item: Distribution, extras: Collection[str], files: Files) -> Di
 def _header(
     path: str, entry: str, kind: str, files: Files, extras: Collection[str] = ()
 ) -> tuple[MetadataHeader, str, tuple[str, Message] | None]:
-    """The header, the file it was read from, and the kind and detail of what went wrong."""
+    """Return the header, the file it was read from, and the kind and detail of what went wrong."""
     metadata = "PKG-INFO" if kind == "egg-info" else "METADATA"
     label = entry if entry.isascii() else readable(entry)
     origin = f"{label}/{metadata}"
@@ -184,8 +184,8 @@ def _header(
 
 
 def _requires_text(path: str, kind: str, files: Files, extras: Collection[str] = ()) -> tuple[str, ...]:
-    """What setuptools writes in ``requires.txt`` of an egg-info in place of Requires-Dist: one requirement a line,
-    below ``[:marker]`` those for which the marker must hold, below ``[extra]`` (``[extra:marker]``) those of one."""
+    """Return what setuptools writes in ``requires.txt`` of an egg-info: one requirement a line, below ``[:marker]`` or
+    ``[extra:marker]`` those for which these must hold."""
     if kind != "egg-info":
         return ()
     found: list[str] = []
@@ -203,7 +203,7 @@ def _requires_text(path: str, kind: str, files: Files, extras: Collection[str] =
 
 
 def _beside(path: str, name: str, limit: int, files: Files) -> bytes | Absent | Unknown:
-    """The beginning of a file of the metadata directory."""
+    """Return the beginning of a file of the metadata directory."""
     try:
         return files.head(f"{path}{os.sep}{name}", limit)
     except (FileNotFoundError, NotADirectoryError):
@@ -220,7 +220,7 @@ def _installer(path: str, files: Files) -> str | Absent | Unknown:
 
 
 def _editable(path: str, files: Files) -> bool | Unknown:
-    """Whether ``direct_url.json`` (PEP 610) says that it is an editable install."""
+    """Return whether ``direct_url.json`` (PEP 610) says that it is an editable install."""
     content = _beside(path, "direct_url.json", 1 << 16, files)
     if not isinstance(content, bytes):
         return content if isinstance(content, Unknown) else False
@@ -253,7 +253,7 @@ def read_header(descriptor: int, files: Files, extras: Collection[str] = ()) -> 
 
 
 def _is_utf8(data: bytes) -> bool:
-    """Whether the whole lines of it are; a character may be cut at the end."""
+    """Return whether the whole lines of it are; a character may be cut at the end."""
     try:
         data[: data.rfind(b"\n") + 1].decode()
     except UnicodeDecodeError:
@@ -262,7 +262,7 @@ def _is_utf8(data: bytes) -> bool:
 
 
 def _end(data: bytes) -> int | None:
-    """Where the first blank line begins; None without one."""
+    """Return where the first blank line begins; None without one."""
     end = data.find(b"\n\n")
     windows = data.find(b"\n\r\n", 0, end if end >= 0 else len(data))
     end = windows if windows >= 0 else end
@@ -270,7 +270,7 @@ def _end(data: bytes) -> int | None:
 
 
 def _lines(data: bytes) -> list[str]:
-    """The lines of a header, each with those that continue it. What stands behind a carriage return is left out."""
+    """Return the lines of a header, each with those that continue it, and nothing behind a carriage return."""
     header = data.decode("utf-8", "replace")
     if "\r" in header:
         header = "\n".join([line.partition("\r")[0] for line in header.split("\n")])
@@ -298,7 +298,7 @@ def _value(line: str) -> str | None:
 
 
 def _only_for_another_extra(value: str, extras: Collection[str]) -> bool:
-    """Whether the marker has ``extra == "name"`` among conditions that must all hold, and names none of ``extras``.
+    """Return whether the marker has ``extra == "name"`` as a condition that must hold, and none of ``extras``.
 
     The name of a package may end in the same word, so that only what is behind a semicolon counts. What is less plain
     is left to who evaluates the marker.

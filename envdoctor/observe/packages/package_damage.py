@@ -49,7 +49,7 @@ _HARMLESS_MODULES = {"_virtualenv": '"""Patches that are applied at runtime to t
 
 @observes("environment", "package_damage", kept=True)
 def package_damage(request: Request) -> Found:
-    """One item for each package and kind of damage."""
+    """Return one item for each package and kind of damage."""
     dists, layout = request.value("dist"), request.place
     if not isinstance(dists, Records):
         return Unknown(Message("the installed packages are not known"))
@@ -97,8 +97,7 @@ def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Valu
 
 
 def is_compared(item: _Item, altered: tuple[str, ...], files: Files) -> bool:
-    """Return whether every Python file of the distribution is compared with a digest in its list: what differs is a
-    record then."""
+    """Return whether every Python file of the distribution is compared with a digest in its list."""
     if item.get("kind") != "dist-info" or item.get("editable") is True or not _lists_hold(item, altered, files):
         return False
     with suppress(OSError):
@@ -129,14 +128,14 @@ def _lists_hold(item: _Item, altered: tuple[str, ...], files: Files) -> bool:
 
 
 def _half_removed(item: _Item) -> bool:
-    """Whether METADATA is gone, and INSTALLER with it: an upgrade or an uninstall was interrupted."""
+    """Return whether METADATA is gone, and INSTALLER with it: an upgrade or an uninstall was interrupted."""
     unknown = isinstance(item.get("version"), Unknown)
     return unknown and item.get("kind") == "dist-info" and not isinstance(item.get("installer"), str)
 
 
 def _module_gone(item: _Item, module: str | None, layout: Layout) -> list[dict[str, Value]]:
-    """The module of the stack that the package installs lies in no folder: where nothing lists its files, this is all
-    that can be said of them. (A package may be made to have no __init__.py: optimum.)"""
+    """Return the module of the stack that the package installs lies in no folder: where nothing lists its files, this
+    is all that can be said of them. (A package may be made to have no __init__.py: optimum.)"""
     complete = layout.incomplete is None and not layout.has_finder
     if module is None or not complete or any(_begins(folder, module, layout.files) for folder in layout.site_packages):
         return []
@@ -144,7 +143,7 @@ def _module_gone(item: _Item, module: str | None, layout: Layout) -> list[dict[s
 
 
 def _begins(folder: str, module: str, files: Files) -> bool:
-    """Whether a folder, which cannot be listed or is a zipped egg, or something in it may be the module."""
+    """Return whether a folder, which cannot be listed or is a zipped egg, or something in it may be the module."""
     try:
         names = files.names(folder)
     except OSError:
@@ -153,7 +152,7 @@ def _begins(folder: str, module: str, files: Files) -> bool:
 
 
 def _vital_gone(item: _Item, by_major: Mapping[str, str], layout: Layout) -> list[dict[str, Value]]:
-    """An extension module that releases of this major version import first of all lies in no folder."""
+    """Return an extension module that releases of this major version import first of all lies in no folder."""
     vital = by_major.get(str(item.get("version")).partition(".")[0]) if by_major else None
     folders = layout.site_packages if vital and layout.incomplete is None else ()
     names = [name for folder in folders for name in layout.files.names_or_none(folder)]
@@ -168,8 +167,8 @@ def _elsewhere(module: str, layout: Layout) -> bool:
 
 
 def _told_elsewhere(name: str, extensions: Container[str]) -> tuple[str, ...]:
-    """What happens to its libraries and those who compare what libraries ask for tell: of NVIDIA's wheels whether they
-    are found, of extensions for torch whether they can be loaded."""
+    """Return what happens to its libraries and those who compare what libraries ask for tell: of NVIDIA's wheels
+    whether they are found, of extensions for torch whether they can be loaded."""
     if component_of(name) is not None:
         return ("gone", "changed")
     return ("damaged", "changed") if name in extensions else ()
@@ -178,8 +177,7 @@ def _told_elsewhere(name: str, extensions: Container[str]) -> tuple[str, ...]:
 def _compared(
     compared: Sequence[_Item], stack: Container[str], extensions: Container[str], request: Request
 ) -> Sequence[Any]:
-    """What differs from the lists of the packages: package, kind, files, whether an import fails. A bounded child reads
-    the files."""
+    """Return what differs from the packages' lists (package, kind, files, whether an import fails), by a child."""
     if not compared:
         return ()
     place = request.place
@@ -211,8 +209,7 @@ def _compared(
 def _met_on_imports(
     request: Request, active: Mapping[str, _Item], known: Sequence[Mapping[str, Value]]
 ) -> Iterator[dict[str, Value]]:
-    """What an import of the packages opens and no Python could read, or this one may not: of those of which nothing is
-    known from their lists."""
+    """Yield what an import opens and cannot be read, of packages of which their lists tell nothing."""
     told = {one["package"] for one in known if one["kind"] != "files-edited"}
     for one in request.items("link_unread"):
         damaged = one["damaged"] is True
@@ -224,7 +221,7 @@ def _met_on_imports(
 
 
 def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> list[dict[str, Value]]:
-    """An editable install (PEP 610) whose folder of sources, or what the environment has to find it, was removed."""
+    """Return an editable install (PEP 610) whose sources, or what the environment has to find them, were removed."""
     sources = []
     try:
         said = json.loads(layout.files.head(os.path.join(str(item["path"]), "direct_url.json"), 1 << 16))
@@ -238,8 +235,8 @@ def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> l
 
 
 def _pointed_to(item: _Item, module: str | None, layout: Layout) -> Iterator[str]:
-    """Where an editable install says that its module is: in a ``.pth`` file of its name (``_peft.pth``,
-    ``__editable__.peft-0.17.1.pth``), or in the finder of setuptools (``__editable___peft_0_17_1_finder.py``)."""
+    """Yield where an editable install says that its module is: in a ``.pth`` file of its name (``_peft.pth``), or in
+    the finder of setuptools (``__editable___peft_0_17_1_finder.py``)."""
     name = str(item["name"])
     mapped = re.compile(rf"['\"]{module or name.replace('-', '_')}['\"]: *['\"]([^'\"\n]+)['\"]")
     folder = os.path.dirname(str(item["path"]))
@@ -255,7 +252,7 @@ def _pointed_to(item: _Item, module: str | None, layout: Layout) -> Iterator[str
 
 
 def _links_to_nowhere(modules: Mapping[str, str], layout: Layout, cwd: str) -> Iterator[dict[str, Value]]:
-    """``setup.py develop``: an ``.egg-link`` to a folder that was removed; the metadata went with it."""
+    """Yield ``setup.py develop``: an ``.egg-link`` to a folder that was removed; the metadata went with it."""
     for folder in layout.site_packages:
         for entry in layout.files.names_or_none(folder):
             if entry.endswith(".egg-link"):
@@ -267,7 +264,7 @@ def _links_to_nowhere(modules: Mapping[str, str], layout: Layout, cwd: str) -> I
 
 
 def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd: str) -> dict[str, Value] | None:
-    """The record of a package whose folder of sources is gone, and whose module is found nowhere else."""
+    """Return the record of a package whose folder of sources is gone, and whose module is found nowhere else."""
     name = module or str(item["name"]).replace("-", "_")
     here = False
     if layout.live:
@@ -281,8 +278,7 @@ def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd
 
 
 def _unlisted(starts: list[str], items: Iterable[_Item], files: Files) -> list[str]:
-    """Those of the starts of names with which no file begins that one of the packages lists (RECORD). Each list is read
-    once at most."""
+    """Return the starts of names with which no file begins in any list (RECORD); each is read once at most."""
     for item in items if starts else ():
         try:
             record = b"\n" + files.head(os.path.join(str(item["path"]), "RECORD"), RECORD_LIMIT)
@@ -297,8 +293,7 @@ def _unlisted(starts: list[str], items: Iterable[_Item], files: Files) -> list[s
 def _dropped_in(
     lists: Mapping[str, list[str]], active: Mapping[str, _Item], dists: Records, files: Files
 ) -> Iterator[dict[str, Value]]:
-    """Libraries in the folders where packages keep theirs (``torch/lib``, ``nvidia/cudnn/lib``, ``numpy.libs``) that no
-    package lists."""
+    """Yield libraries where packages keep theirs (``torch/lib``, ``numpy.libs``) that no package lists."""
     known: dict[tuple[str, str], set[str]] = {}
     owners: dict[tuple[str, str], str] = {}
     for name, listed in lists.items():
@@ -316,8 +311,8 @@ def _dropped_in(
 
 
 def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> Iterator[dict[str, Value]]:
-    """A folder without ``__init__.py`` under the name of a module whose package is not installed: it can be imported,
-    and is empty. On PYTHONPATH it may be a folder of data."""
+    """Yield a folder without ``__init__.py`` under the name of a module whose package is not installed: it can be
+    imported, and is empty. On PYTHONPATH it may be a folder of data."""
     installed = {item.get("name") for item in dists}
     for folder in layout.site_packages:
         if os.path.basename(folder) not in ("site-packages", "dist-packages") and layout.kind != "path":
@@ -336,9 +331,8 @@ def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> 
 def _half_installed(
     modules: Mapping[str, str], active: Mapping[str, _Item], layout: Layout
 ) -> Iterator[dict[str, Value]]:
-    """Packages of the stack, or that others require, which an installer moved away (``~eft-0.17.1.dist-info``) and has
-    not replaced, or unpacked without writing their list, which it does at the end: it works on them, or was
-    interrupted."""
+    """Yield packages that an installer moved away (``~eft-0.17.1.dist-info``) and has not replaced, or unpacked without
+    the list that it writes at the end: it works on them, or was interrupted."""
     asked = {name for item in active.values() for name in required(item)}.union(modules) - active.keys()
     for folder in layout.site_packages:
         names = layout.files.names_or_none(folder)
@@ -356,8 +350,7 @@ def _half_installed(
 
 
 def _not_understood(layout: Layout, dists: Records) -> Iterator[str]:
-    """The files whose code may change where modules come from, in a way that cannot be told. What an installed
-    distribution brings is its own affair."""
+    """Yield files of no distribution whose code may change where modules come from, in a way that is not known."""
     for startup in layout.startup:
         if re.fullmatch(_HARMLESS, re.sub(r"\s+", "", startup.code)) or not _lists_none(startup.file, layout, dists):
             continue
@@ -372,7 +365,7 @@ def _lists_none(file: str, layout: Layout, dists: Records) -> bool:
 
 
 def _may_change(module: str, layout: Layout, dists: Records) -> bool:
-    """Whether the module lies in the environment, comes from no distribution, and touches the import path."""
+    """Return whether the module lies in the environment, comes from no distribution, and touches the import path."""
     files = layout.files
     for folder in layout.site_packages:
         names = files.names_or_none(folder)

@@ -37,12 +37,12 @@ class VersionFile(NamedTuple):
     values: dict[str, str | Absent | Unknown]
 
     def get(self, name: str) -> str | Absent | Unknown:
-        """The value assigned to a name, or unknown when the file does not assign it."""
+        """Return the value assigned to a name, or unknown when the file does not assign it."""
         return self.values.get(name, Unknown(Message("{} does not say", self.origin)))
 
 
 def read_version_file(name: str, folders: tuple[str, ...], files: Files) -> VersionFile | Unknown:
-    """The version file of the package that would be imported from these folders: the first that has it.
+    """Return the version file of the package that would be imported from these folders: the first that has it.
 
     Unknown, with the reason, when no folder has it or it cannot be read.
     """
@@ -71,7 +71,7 @@ def _literal(text: str, otherwise: Message) -> str | Absent | Unknown:
 
 
 def module_in(folder: str, module: str, files: Files) -> str | None:
-    """The regular package or the module file that a folder gives under this name."""
+    """Return the regular package or the module file that a folder gives under this name."""
     package = os.path.join(folder, module)
     if files.is_file(os.path.join(package, "__init__.py")):
         return package
@@ -79,8 +79,8 @@ def module_in(folder: str, module: str, files: Files) -> str | None:
 
 
 def version_of_code(place: str, files: Files) -> tuple[str, str] | None:
-    """The plain text that a package (or a module file) assigns to ``__version__``, and the name of the file below the
-    package's folder. The text is matched, never run; None when no file says it so."""
+    """Return the plain text that a package (or a module file) assigns to ``__version__``, and the name of the file
+    below the package's folder. The text is matched, never run; None when no file says it so."""
     for name in _FILES if not place.endswith(".py") else ("",):
         path = os.path.join(place, name) if name else place
         match = _OWN_VERSION.search("\n" + files.text_or_empty(path, _LIMIT))
@@ -92,8 +92,7 @@ def version_of_code(place: str, files: Files) -> tuple[str, str] | None:
 def another_version(
     metadata: str, version: str, place: str, files: Files, *, listed: bool = True
 ) -> tuple[str, str] | None:
-    """The version of the code at ``place`` and its file, when it is another release than ``version`` of the metadata
-    directory.
+    """Return the version of the code at ``place`` and its file, if it is another release than the metadata's.
 
     ``listed``: the code is what an installer unpacked. Makers forget to raise ``__version__``; so the file must also
     be another one than RECORD lists. Where nothing lists it, nothing is said.
@@ -105,7 +104,7 @@ def another_version(
 
 
 def _replaced(metadata: str, place: str, name: str, files: Files) -> bool:
-    """Whether a file is another one than RECORD says, by its size or its hash."""
+    """Return whether a file is another one than RECORD says, by its size or its hash."""
     try:
         record = files.head(os.path.join(metadata, "RECORD"), RECORD_LIMIT)
         content = files.head(os.path.join(os.path.dirname(place), *name.split("/")), _LIMIT << 4)
@@ -127,8 +126,8 @@ _LONGEST = 400
 
 
 def listed_libraries(metadata: str, files: Files) -> list[str]:
-    """What RECORD lists as extension modules and shared libraries, by their names below the folder of packages. Raises
-    ``OSError``, ``FileNotFoundError`` for an empty list too."""
+    """Return what RECORD lists as extension modules and shared libraries, by their names below the folder of packages.
+    Raises ``OSError``, ``FileNotFoundError`` for an empty list too."""
     found: list[str] = []
     piece = b""
     for piece in files.lines(os.path.join(metadata, "RECORD"), RECORD_LIMIT):
@@ -142,10 +141,10 @@ def listed_libraries(metadata: str, files: Files) -> list[str]:
 
 
 def is_library(name: bytes) -> bool:
-    """Whether a file of that name is an extension module or a shared library."""
+    """Return whether a file of that name is an extension module or a shared library."""
     return name.endswith(_ENDINGS) or name.rstrip(b".0123456789").endswith(b".so")
 
 
 def _lies_below(name: bytes) -> bool:
-    """Whether a name is plain: neither quoted nor too long, and not one that leads out of the folder."""
+    """Return whether a name is plain: neither quoted nor too long, and not one that leads out of the folder."""
     return name[:1] not in (b'"', b"/") and b".." not in name and b"\0" not in name and len(name) <= _LONGEST

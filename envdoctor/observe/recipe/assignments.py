@@ -138,7 +138,7 @@ def _hint(key: str, registry: Registry) -> Message:
 
 
 def _refused(spec: FactSpec, word: str, registry: Registry) -> Message:
-    """Why a word is not taken, with the nearest one, or the key that it is a value of."""
+    """Return why a word is not taken, with the nearest one, or the key that it is a value of."""
     other = next(
         (one for one in registry if one.key != spec.key and one.key.startswith("recipe.") and word in one.values), None
     )

@@ -54,8 +54,8 @@ class _Word(NamedTuple):
 def parts_of_script(
     text: str, kind_of: Callable[[str], str], takes: Takes, other: Other = lambda name, line: None
 ) -> list[Part]:
-    """The parts of a script or command line. ``kind_of`` knows the names that start a training program (``program``)
-    and those that start one (``launcher``); ``other`` gives the text of another script that this one runs.
+    """Return the parts of a script. ``kind_of`` knows the names that start a training program (``program``) or another
+    name (``launcher``); ``other`` gives the text of a script that this one runs.
 
     Raises :class:`~envdoctor.observe.recipe.document.RecipeError`.
     """
@@ -84,7 +84,7 @@ def parts_of_script(
 
 
 def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) -> Iterator[Part]:
-    """The launchers, and the program that they start; nothing of a command that is neither."""
+    """Yield the launchers, and the program that they start; nothing of a command that is neither."""
     starts = [0]
     # mason.py … -- accelerate launch train.py
     handing = max((at for at, word in enumerate(words) if word.text == "--"), default=0)
@@ -117,7 +117,7 @@ def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) 
 
 
 def options_of(words: Sequence[_Word], takes: Takes) -> tuple[RecipeEntry, ...]:
-    """``--key value``, ``--key=value``, ``key=value``, ``--flag`` and what stands alone, in their order."""
+    """Return ``--key value``, ``--key=value``, ``key=value``, ``--flag`` and what stands alone, in their order."""
     entries: list[RecipeEntry] = []
     alone = 0
     at = 0
@@ -149,7 +149,7 @@ def _entry(key: str, given: Sequence[_Word], line: int) -> RecipeEntry:
 
 
 def _base(word: str) -> str:
-    """``scripts/dpo.py`` stays, since frameworks are told by it; of a program only its name."""
+    """Return ``scripts/dpo.py`` stays, since frameworks are told by it; of a program only its name."""
     return word if word.endswith(".py") else word.rpartition("/")[2]
 
 
@@ -175,7 +175,7 @@ class _Shell:
         yield from self._ended(words)
 
     def _ended(self, words: list[_Word]) -> Iterator[list[_Word]]:
-        """The command, or those of the script that it runs, all in its line."""
+        """Yield the command, or those of the script that it runs, all in its line."""
         done = self._done(words)
         names = [word.text for word in done]
         at = next((at for at in range(1, len(done) - 1) if names[at] in ("-c", "-lc") and names[at - 1] in _RUN), 0)
@@ -191,14 +191,14 @@ class _Shell:
         yield from ([*done[: max(0, at - 1)], *command] for command in shell.commanded())
 
     def _paid(self, words: list[_Word]) -> list[_Word]:
-        """The words. Raises :class:`RecipeError` when variables that stand for variables grow without end."""
+        """Return the words. Raises :class:`RecipeError` when variables that stand for variables grow without end."""
         self._left -= sum(len(word.text) + 8 for word in words)
         if self._left < 0:
             raise RecipeError("is too large; variables count for all that they stand for")
         return words
 
     def _done(self, words: list[_Word]) -> list[_Word]:
-        """The command without what stands before it; assignments are kept as variables."""
+        """Return the command without what stands before it; assignments are kept as variables."""
         while words and (_BEFORE.match(words[0].text) or _NAME.match(words[0].text)):
             word = words.pop(0)
             if (found := _NAME.match(word.text)) is not None:
@@ -217,7 +217,7 @@ class _Shell:
         self.variables[name[1]] = before + self._paid(value)
 
     def _next(self) -> list[_Word] | None:
-        """The next word, or the words that it stands for; None at the end of a command."""
+        """Return the next word, or the words that it stands for; None at the end of a command."""
         while self._at < len(self._text) and (self._peek() in " \t\r" or self._text.startswith("\\\n", self._at)):
             self._skip(2 if self._peek() == "\\" else 1)
         start = self._peek()
@@ -289,7 +289,7 @@ class _Shell:
         return [*spread, _Word(parts, line, computed)] if parts or computed or not spread else spread
 
     def _array(self) -> list[_Word]:
-        """The words of ``(one two)``."""
+        """Return the words of ``(one two)``."""
         self._skip(1)
         words: list[_Word] = []
         while self._at < len(self._text):
@@ -302,7 +302,7 @@ class _Shell:
         return words
 
     def _quoted(self) -> tuple[str, bool]:
-        """What stands between double quotes, and whether some of it is not known."""
+        """Return what stands between double quotes, and whether some of it is not known."""
         self._skip(1)
         text, computed = "", False
         while self._at < len(self._text) and self._peek() != '"':
@@ -327,7 +327,7 @@ class _Shell:
         return text, computed
 
     def _sum(self) -> str | None:
-        """What ``$((16 / NODES))`` or ``$(expr 16 / $NODES)`` comes to, where all is known."""
+        """Return what ``$((16 / NODES))`` or ``$(expr 16 / $NODES)`` comes to, where all is known."""
         found = _SUM.match(self._text, self._at)
         if found is None:
             return None
@@ -387,7 +387,7 @@ class _Shell:
 
 
 def _whole(terms: str) -> str | None:
-    """A sum of whole numbers as a shell works it out; None for anything else."""
+    """Return a sum of whole numbers as a shell works it out; None for anything else."""
     import ast
 
     operators = {

@@ -57,7 +57,7 @@ _JSON_PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*|/\*(?:[^*]|\*(?!/))*(
 
 
 def folders_above(folder: str) -> list[str]:
-    """The folder itself, and those above it."""
+    """Return the folder itself, and those above it."""
     found = [folder]
     for _ in range(_ABOVE):
         found.append(os.path.dirname(found[-1]))
@@ -65,7 +65,7 @@ def folders_above(folder: str) -> list[str]:
 
 
 def scalar(text: str) -> Scalar:
-    """A word as YAML 1.2 and command lines of training scripts mean it: null, true, 2, 5e-4, or text."""
+    """Return a word as YAML 1.2 and command lines of training scripts mean it: null, true, 2, 5e-4, or text."""
     if (lowered := text.lower()) in _WORDS:
         return _WORDS[lowered]
     if len(text) > 40 or not _NUMBER.match(text):
@@ -75,7 +75,7 @@ def scalar(text: str) -> Scalar:
 
 
 def read_document(text: str, line: int = 0, prefix: str = "") -> tuple[RecipeEntry, ...]:
-    """The settings of a document, or of one inside a command at ``line``. Raises :class:`RecipeError`."""
+    """Return the settings of a document, or of one inside a command at ``line``. Raises :class:`RecipeError`."""
     import yaml
 
     if len(text) > _LARGEST:
@@ -149,7 +149,7 @@ def _entry(key: str, node: Any, first: int, is_json: bool) -> RecipeEntry:
 
 
 def _value(node: Any) -> Scalar:
-    """A plain word by what it looks like; yes, no, on and off are YAML 1.1's true and false."""
+    """Return a plain word by what it looks like; yes, no, on and off are YAML 1.1's true and false."""
     if node.style is not None:
         return str(node.value)[:4096]
     if node.tag == "tag:yaml.org,2002:bool":

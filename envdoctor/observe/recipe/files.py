@@ -29,7 +29,7 @@ class Meaning(NamedTuple):
     add: bool = False
 
     def word(self, written: str) -> str:
-        """What is meant by what is written; parsers of arguments take 1 for true."""
+        """Return what is meant by what is written; parsers of arguments take 1 for true."""
         if written not in self.words and written in _NUMBERS and "true" in self.words:
             written = _NUMBERS[written]
         if written in self.words:
@@ -55,7 +55,7 @@ class Format(NamedTuple):
     framework: str
 
     def named(self, program: str) -> Mapping[str, str] | None:
-        """What the name of a program or call says, which ends as the format's own names do; None for another one."""
+        """Return what the name of a program or call says, by its end; None for another one."""
         for name, said in self.names.items():
             if any(fnmatchcase(program, f"{before}{name}") for before in ("", "*.", "*/")):
                 return said
@@ -81,8 +81,8 @@ class Formats:
         return self._formats[name]
 
     def find(self, form: Format, key: str, depth: int = 0) -> tuple[Format, tuple[Meaning, ...], str] | None:
-        """The format that a key belongs to, ``form`` or one that it includes, what the key means there (nothing of one
-        that is known and not used), and how it is called there. None for an unknown key."""
+        """Return the format that a key belongs to, ``form`` or one that it includes, what the key means there (nothing
+        of one that is known and not used), and how it is called there. None for an unknown key."""
         key = key.replace("-", "_")
         found = form.keys.get(key)
         if found is not None:
@@ -96,30 +96,30 @@ class Formats:
 
     @property
     def pattern(self) -> str:
-        """A pattern of every name that belongs to a format."""
+        """Return a pattern of every name that belongs to a format."""
         return "|".join(rf"(.*[./])?{translate(name)}" for form in self for name in form.names)
 
     @property
     def libraries(self) -> set[str]:
-        """The modules of the libraries that have formats."""
+        """Return the modules of the libraries that have formats."""
         named = {str(row.get("call", "")) for row in self._released}
         named |= {name for form in self for name in form.names if "." in name and not name.endswith(".py")}
         tops = {name.partition(".")[0] for name in named} | {str(row["package"]) for row in self._released}
         return {top for top in tops if top.isidentifier() and top.islower()}
 
     def released(self, form: Format, calls: Collection[str]) -> list[Mapping[str, Any]]:
-        """The released defaults of a format's keys: those of what a recipe calls, of all where it names none."""
+        """Return the released defaults of a format's keys: those of what a recipe calls, of all where it names none."""
         rows = [row for row in self._released if row["format"] == form.name]
         called = [row for row in rows if "call" not in row or any(row["call"] in call for call in calls)]
         return called or rows
 
     def known(self, form: Format) -> set[str]:
-        """Every key of a format and of what it includes, without its section, for somebody who mistyped one."""
+        """Return every key of a format and of what it includes, without its section, for somebody who mistyped one."""
         forms = [form, *(self._formats[name] for name in form.includes.values())]
         return {key.rpartition(".")[2] for one in forms for key in (*one.keys, *one.unused)}
 
     def of_part(self, part: Part) -> Format | None:
-        """The format that a program, a call or the keys of a document speak for; None when none does."""
+        """Return the format that a program, a call or the keys of a document speak for; None when none does."""
         for form in self:
             if part.program and form.named(part.program) is not None:
                 deciding, size = form.row.get("keys_decide"), len(part.entries)
@@ -133,8 +133,8 @@ class Formats:
         return best[1] if best is not None and best[0] > 0 else None
 
     def _share(self, form: Format, entries: Sequence[RecipeEntry]) -> float:
-        """How much of the settings a format knows; a mark, which no other format has, counts as ten. Nothing, without
-        one, where it knows less than a third of them."""
+        """Return how much of the settings a format knows; a mark, which no other format has, counts as ten. Nothing,
+        without one, where it knows less than a third of them."""
         known = self._count(form, entries)
         keys = [entry.key.replace("-", "_") for entry in entries]
         marked = {mark for key in keys for mark in form.row.get("marks", ()) if fnmatchcase(key, mark)}
@@ -158,7 +158,7 @@ def _format(row: Mapping[str, Any]) -> Format:
 
 
 def spelled(value: object) -> str:
-    """A value as the words of a table spell it."""
+    """Return a value as the words of a table spell it."""
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)
 
 
@@ -182,7 +182,7 @@ class RecipeFile(NamedTuple):
 
 
 def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[RecipeFile]:
-    """The files in their order, behind each those that it names.
+    """Yield the files in their order, behind each those that it names.
 
     Raises :class:`RecipeFileError` for a file that was given; one that a recipe names may be anything.
     """
@@ -199,7 +199,7 @@ def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[Rec
 def _taken_apart(
     path: str, name: str, cwd: str, formats: Formats, *, seen: set[str], words: Sequence[str | None] = ()
 ) -> Iterator[RecipeFile]:
-    """A file and those that it names; ``words`` stand behind its name in the command that starts it."""
+    """Yield a file and those that it names; ``words`` stand behind its name in the command that starts it."""
     seen.add(path)
     missing: list[tuple[str, Origin, str]] = []
 
@@ -266,7 +266,7 @@ def _parts(
 def command_parts(
     text: str, formats: Formats, other: Callable[[str, int], str | None] = lambda name, line: None
 ) -> list[Part]:
-    """The commands of a script or of command lines; ``other`` gives the text of a script that it runs.
+    """Return the commands of a script or of command lines; ``other`` gives the text of a script that it runs.
 
     Raises :class:`RecipeError`.
     """
@@ -293,8 +293,8 @@ def command_parts(
 def python_calls(
     content: bytes, formats: Formats, notebook: bool = False, words: Sequence[str | None] = (), folder: str = ""
 ) -> list[Part]:
-    """The calls of a Python script or notebook in a folder that is started with these words. Modules of libraries that
-    have formats are not followed, wherever they lie.
+    """Return the calls of a Python script or notebook in a folder that is started with these words. Modules of
+    libraries that have formats are not followed, wherever they lie.
 
     Raises :class:`RecipeError`.
     """
@@ -322,7 +322,7 @@ def python_calls(
 
 
 def _unfolded(part: Part) -> Part:
-    """A command with the settings of an option that holds JSON, each for itself."""
+    """Return a command with the settings of an option that holds JSON, each for itself."""
     entries: list[RecipeEntry] = []
     for entry in part.entries:
         if isinstance(entry.value, str) and entry.value.startswith("{"):
@@ -336,7 +336,7 @@ def _unfolded(part: Part) -> Part:
 
 
 def with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, Format], ...]:
-    """The parts that are of a format: of each program or call the first, which is the one that the file is about."""
+    """Return the parts of known formats: of each program or call the first, which the file is about."""
     found: dict[tuple[str, str], tuple[Part, Format]] = {}
     for part in parts:
         form = formats.of_part(part)

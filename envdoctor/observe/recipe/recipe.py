@@ -80,7 +80,7 @@ class Statements:
                 self.said[field] = joined(self.said.get(field), fact) if field == "kernels" else fact
 
     def _key(self, entry: RecipeEntry, place: str, form: Format, call: str | None, here: _Here) -> None:
-        """One item of ``recipe_key``, and what the key says."""
+        """Add one item of ``recipe_key``, and what the key says."""
         found = self.formats.find(form, entry.key)
         if found is None and entry.key.startswith(("no_", "no-")) and entry.value is True:
             positive = entry._replace(key=entry.key[3:], value=False)
@@ -110,8 +110,8 @@ class Statements:
     def _take(
         self, entry: RecipeEntry, place: str, meanings: Sequence[Meaning], owner: Format, here: _Here
     ) -> tuple[str, str]:
-        """What the key's meanings say; the state of the key, and what is to be said beside it. Of two keys that speak
-        against each other the first counts."""
+        """Take what the key's meanings say; return its state and what is to be said beside it. The first of two that
+        contradict each other counts."""
         state, other = ("read" if meanings else "unused"), ""
         for meaning in meanings:
             field = meaning.field
@@ -156,7 +156,7 @@ class Statements:
         return list(spec.values).index(str(fact.value)) if spec is not None else 0
 
     def fact_of(self, meaning: Meaning, entry: RecipeEntry, place: str) -> Fact | None:
-        """What the key says of a field, None for nothing; unknown when the file does not say it, or what cannot be."""
+        """Return what the key says of a field, None for nothing; unknown for what is not said or cannot be."""
         if entry.computed:
             reason = Message("the recipe computes it, or takes it from a variable")
             return self.fact(meaning.field, Unknown(reason), place)
@@ -174,7 +174,7 @@ class Statements:
         return self.fact(meaning.field, raw, place)
 
     def fact(self, field: str, raw: Known | Unknown | None, origin: str, source: str = "recipe") -> Fact:
-        """A fact of the registered type, or of a helper's; unknown for what cannot be, absent for None."""
+        """Return a fact of the registered type, or of a helper's; unknown for what cannot be, absent for None."""
         spec = self.registry.find(f"recipe.{field}") or HELPERS[field]
         if isinstance(raw, tuple) and spec.type != "texts":
             raw = raw[0] if len(set(raw)) == 1 else ", ".join(raw)
@@ -192,7 +192,7 @@ class Statements:
 
 
 def joined(before: Fact | None, fact: Fact) -> Fact:
-    """A list with what was in it before."""
+    """Return a list with what was in it before."""
     if before is None or not isinstance(before.value, tuple) or not isinstance(fact.value, tuple):
         return fact
     return fact._replace(value=tuple(dict.fromkeys((*before.value, *fact.value))))
@@ -242,7 +242,7 @@ def read_recipe(
 
 
 def recipe_of(files: Sequence[RecipeFile], formats: Formats, installed: Callable[[str], Value], origin: str) -> Recipe:
-    """What files that were taken apart say together; ``origin`` names them all."""
+    """Return what files that were taken apart say together; ``origin`` names them all."""
     parts = [(file.name, part, form) for file in files for part, form in file.parts]
     statements = Statements(formats)
     # A command line stands above the files that it names; what must agree with the others comes behind them.
@@ -307,7 +307,7 @@ def _complete(
 
 
 def _follow(statements: Statements, forms: Sequence[Format]) -> None:
-    """The reference model, QLoRA, and the batch size: that of evaluation counts when it evaluates."""
+    """Set the reference model, QLoRA, and the batch size: that of evaluation counts when it evaluates."""
     said = statements.said
     method = _value(said, "method")
     reference = next((form for form in forms if "reference" in form.row), None)
@@ -373,8 +373,8 @@ def _default(
 
 
 def _released(statements: Statements, field: str, form: Format, installed: Callable[[str], Value]) -> Fact | None:
-    """What the installed release takes for the keys of a field that nobody writes: of several the first that says
-    something. Unknown where releases that it may be differ; None where none says it."""
+    """Return what the installed release takes for the keys of a field that nobody writes: of several the first that
+    says something. Unknown where releases that it may be differ; None where none says it."""
     rows = statements.formats.released(form, statements.calls.get(form.name, ()))
     otherwise = form.row.get("defaults", {}).get(field)
     for key in dict.fromkeys(key for row in rows for key in row["defaults"]):

@@ -151,7 +151,7 @@ class Script(Calls):
                 scope.update({one.asname or one.name: below} if below is not None else {})
 
     def _module(self, name: str, level: int, line: int) -> ScriptObject | None:
-        """The names of a module beside the script; its calls are told as they run."""
+        """Return the names of a module beside the script; its calls are told as they run."""
         key = (name, level, self._place if level else "")
         if key not in self._modules:
             self._modules[key] = None  # imports may go in circles
@@ -173,7 +173,7 @@ class Script(Calls):
     def _either(
         self, truth: bool | None, body: Sequence[ast.stmt], otherwise: Sequence[ast.stmt], scope: dict[str, Any]
     ) -> None:
-        """One of two branches; both, where it is open which one: what they set differently is open afterwards."""
+        """Follow one of two branches; both, if it is open which one: what they set differently is open afterwards."""
         if truth is not None:
             self._block(body if truth else otherwise, scope)
             return
@@ -397,9 +397,8 @@ def calls_of(
 
 
 def _plain_training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], beside: Beside) -> list[Any]:
-    """For a script that trains and says nothing of adapters or frozen weights, nor does a module beside it, a call of
-    that name: its keys are the other modules that it imports, ``#torch``, without Python's own. Any of these may do
-    both where nobody sees it."""
+    """Return a call of that name for a script that trains and, with the modules beside it, says nothing of adapters or
+    frozen weights. Its keys are the modules of others that it imports (``#torch``): any may do both unseen."""
     modules: dict[str, int] = {}
     trains = False
     nodes = list(ast.walk(tree))

@@ -172,13 +172,13 @@ class Calls(ABC):
 
     @staticmethod
     def _parser(node: ast.Call) -> Any:
-        """The parser that is made of classes of arguments."""
+        """Return the parser that is made of classes of arguments."""
         kinds = node.args[0] if node.args else keyword_of(node, "dataclass_types")
         listed = [one for one in elements(kinds) if one is not None]
         return DataParser(listed) if listed else OPEN
 
     def _document(self, path: Any, line: int) -> Any:
-        """What a YAML or JSON file says."""
+        """Return what a YAML or JSON file says."""
         found = self._beside.document(path) if isinstance(path, str) else None
         return items_of(found, line) if found is not None else OPEN
 
@@ -247,14 +247,14 @@ class Calls(ABC):
         return None
 
     def _command(self, function: Any) -> dict[str, Any]:
-        """The arguments of a function that hydra, click or typer make a command."""
+        """Return the arguments of a function that hydra, click or typer make a command."""
         for one in function.decorator_list:
             if isinstance(one, ast.Call) and dotted(one.func) == "hydra.main" and function.args.args:
                 return {function.args.args[0].arg: self._hydra(one)}
         return command_options(function, self.words, self._default)
 
     def _hydra(self, node: ast.Call) -> Any:
-        """The configuration that hydra composes: the named file, the files of its list ``defaults``, the command."""
+        """Return what hydra composes: the named file, the files of its list ``defaults``, the command."""
         said = {one.arg: self.value(one.value, self._globals) for one in node.keywords}
         words = [word for word in self.words if word is not None]
         asked = dict(pairwise(words))
@@ -287,7 +287,7 @@ class Calls(ABC):
         return self.value(node, self._globals)
 
     def _library(self, kind: ast.ClassDef, scope: dict[str, Any], depth: int = 0) -> str:
-        """The class of a library that a class of the script is one of; empty where there is none."""
+        """Return the class of a library that a class of the script is one of; empty where there is none."""
         with self._at(kind):
             for base in kind.bases if depth < _DEEPEST_CALL else ():
                 below = self.value(base, scope)
@@ -309,7 +309,7 @@ class Calls(ABC):
         return found
 
     def _fields(self, kind: ast.ClassDef, scope: dict[str, Any]) -> dict[str, Item]:
-        """What is assigned in the body of a class, as of a dataclass, with that of classes of the script below it."""
+        """Return what is assigned in the body of a class and of the script's classes below it, as of a dataclass."""
         found: dict[str, Item] = {}
         with self._at(kind):
             for base in kind.bases:
@@ -324,15 +324,15 @@ class Calls(ABC):
         return found
 
     def _field(self, node: ast.expr | None, scope: dict[str, Any]) -> Any:
-        """The default of a field: ``field(default=…)`` and ``default_factory=lambda: …`` too."""
+        """Return the default of a field: ``field(default=…)`` and ``default_factory=lambda: …`` too."""
         if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in ("field", "Field", "HfArg"):
             made = getattr(keyword_of(node, "default_factory"), "body", None)
             node = keyword_of(node, "default") or made or next(iter(node.args), None)
         return self.value(node, scope) if node is not None else OPEN
 
     def _dataclasses(self, parser: DataParser, scope: dict[str, Any], file: Any) -> list[Any]:
-        """An object for each class; a class of a library is told as a call with the options that no other one has. A
-        ``file`` that is named gives them, else the command, and the file that it names."""
+        """Return an object for each class; a class of a library is told as a call with the options that no other one
+        has. A ``file`` that is named gives them, else the command, and the file that it names."""
         options = [(name, value, 1) for name, value in parser.given(self.words, OPEN)]
         first = self.words[0] if self.words else None
         file = file or next((value for name, value, _ in options if name == "config"), None) or first
@@ -367,7 +367,7 @@ def _values_of(named: Mapping[str, Item]) -> dict[str, Any]:
 
 
 def dotted(node: ast.expr) -> str:
-    """``AutoModel.from_pretrained``; empty for what is no plain name."""
+    """Return ``AutoModel.from_pretrained``; empty for what is no plain name."""
     root, names = chain(node)
     return ".".join([root.id, *names]) if isinstance(root, ast.Name) and len(names) <= 10 else ""
 
@@ -392,7 +392,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def add_setting(settings: list[Any], key: str, value: Any, line: int, depth: int = 0) -> None:
-    """The setting, or those of a mapping, each with its own line."""
+    """Add the setting, or those of a mapping, each with its own line."""
     flat = isinstance(value, dict) and (not isinstance(value, ScriptObject) or not key) and depth < _DEEPEST_MAPPING
     if flat and value and len(settings) < _MOST_CALLS:
         for name, item in value.items():

@@ -99,7 +99,7 @@ class DataParser(NamedTuple):
 
 
 def of_parameters(function: Any, words: Words, value: Callable[[ast.expr], Any]) -> dict[str, Any]:
-    """The arguments of a function whose parameters are the options (fire, typer). ``value`` evaluates a default."""
+    """Return the arguments of a function whose parameters are options (fire, typer); ``value`` reads a default."""
     options, alone = options_of(words)
     given = {name.replace("-", "_"): values for name, values in options}
     arguments = function.args
@@ -122,7 +122,7 @@ def of_parameters(function: Any, words: Words, value: Callable[[ast.expr], Any])
 
 
 def command_options(function: Any, words: Words, value: Callable[[ast.expr], Any]) -> dict[str, Any]:
-    """The arguments of a function that decorators of click or typer make a command; nothing for another one."""
+    """Return the arguments of a function that decorators of click or typer make a command; nothing for another one."""
     decorators = [one for one in function.decorator_list if isinstance(one, ast.Call)]
     named = [(ast.unparse(one.func).rpartition(".")[2], one) for one in decorators]
     if not any(name == "command" for name, _ in named):
@@ -196,8 +196,7 @@ class Beside:
         self._read: dict[str, bytes | None] = {}
 
     def module(self, name: str, level: int, folder: str) -> tuple[ast.Module, str] | None:
-        """Return the syntax tree of a module and its folder; None for one of a library. ``level`` and ``folder`` are
-        those of a relative import."""
+        """Return a module's syntax tree and folder, None for a library's. ``level`` is that of a relative import."""
         starts = (
             folders_above(self.folder)
             if not level

@@ -44,7 +44,7 @@ _DEEPEST = 20
 
 
 def read(text: str, path: str, wish: Wish) -> Lock:
-    """The packages of conda and of pip. Raises :class:`LockError`."""
+    """Return the packages of conda and of pip. Raises :class:`LockError`."""
     found = Conda(path, wish)
     if re.search(r"(?m)^@EXPLICIT\s*$", text):
         lines = enumerate(text.splitlines(), 1)
@@ -78,7 +78,7 @@ class Conda:
         self.notes: list[Message] = []
 
     def specs(self, listed: Iterable[Any]) -> None:
-        """The entries of ``dependencies``."""
+        """Take the entries of ``dependencies``."""
         for entry in listed:
             match entry:
                 case _Text():
@@ -88,7 +88,7 @@ class Conda:
                         self.pip.line(line.strip(), self._path, Origin(self._path, line.line))
 
     def spec(self, text: str, place: str) -> None:
-        """One specification, as people write it or as ``conda env export`` does."""
+        """Take one specification, as people write it or as ``conda env export`` does."""
         text = " ".join(text.split())
         match = re.match(_SPEC, text)
         name, operator, version, build = match.groups() if match else ("", "", "", "")
@@ -133,7 +133,7 @@ class Conda:
                 self._facts.setdefault("torch.cuda", Fact("torch.cuda", value, place, "environment"))
 
     def lock(self) -> Lock:
-        """What was read."""
+        """Return what was read."""
         pip = self.pip.lock()
         if not self.packages and not pip.packages:
             raise LockError("names no package")
@@ -178,7 +178,7 @@ class _Text(str):
 
 
 def _read_yaml(text: str) -> Any:
-    """The first document: ``dict``, ``list`` and :class:`_Text`. Raises :class:`LockError`."""
+    """Return the first document: ``dict``, ``list`` and :class:`_Text`. Raises :class:`LockError`."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -221,7 +221,7 @@ _MARKER = "uv:package:marker"
 
 
 def read_sbom(text: str, path: str, wish: Wish) -> Lock:
-    """The packages of Python and of conda that the document lists. Raises :class:`LockError`."""
+    """Return the packages of Python and of conda that the document lists. Raises :class:`LockError`."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -247,7 +247,7 @@ def read_sbom(text: str, path: str, wish: Wish) -> Lock:
 
 
 def _purls(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Each package's purl, with its marker."""
+    """Yield each package's purl, with its marker."""
     for package in items(document.get("packages")):
         for reference in items(package.get("externalRefs")):
             if reference.get("referenceType") == "purl":
@@ -267,7 +267,7 @@ def _purls(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _lines(text: str) -> dict[str, int]:
-    """The line of the first place that has each purl; nothing where the document is one line."""
+    """Return the line of the first place that has each purl; nothing where the document is one line."""
     found: dict[str, int] = {}
     line, counted = 1, 0
     for match in re.finditer(_WRITTEN, text):

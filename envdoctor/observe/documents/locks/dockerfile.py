@@ -53,7 +53,7 @@ class _From(NamedTuple):
 
 
 def read(text: str, path: str, wish: Wish) -> Lock:
-    """What the last stage has installed, with the stages that it comes from. Raises :class:`LockError`."""
+    """Return what the last stage has installed, with the stages that it comes from. Raises :class:`LockError`."""
     named: dict[str, _From] = {}
     arguments: dict[str, str] = {}
     last: _From | None = None
@@ -104,7 +104,7 @@ class _Stage:
         self._copied: dict[str, str] = {}
 
     def image(self, named: str, place: str) -> None:
-        """The base image, by the table images."""
+        """Take the base image, by the table images."""
         name, _, tag = named.partition("@")[0].rpartition(":")
         name, tag = (name, tag) if name and "/" not in tag else (named, "latest")
         name = name.removeprefix("docker.io/").removeprefix("library/")
@@ -140,8 +140,8 @@ class _Stage:
                 self._copied[posixpath.basename(source if is_folder else target)] = source
 
     def _file(self, named: str) -> str:
-        """The file of the build that a command means: as it is named, as it was copied, or beside the Dockerfile; what
-        was copied may lie in the folder above (``docker build -f docker/Dockerfile .``)."""
+        """Return the file of the build that a command means: as it is named, as it was copied, or beside the
+        Dockerfile; what was copied may lie in the folder above (``docker build -f docker/Dockerfile .``)."""
         name = posixpath.basename(named)
         source = self._copied.get(name, name)
         folder = os.path.join(self._wish.cwd, os.path.dirname(self._path))
@@ -154,7 +154,7 @@ class _Stage:
         return next((one for one in choices if os.path.isfile(os.path.join(folder, one))), named)
 
     def run(self, line: _Line) -> None:
-        """The commands of one RUN."""
+        """Take the commands of one RUN."""
         script = _filled(line.text, self.variables)
         for command in re.finditer(_COMMAND, script):
             end = re.compile(_ENDS).search(script, command.end())
@@ -211,7 +211,7 @@ class _Stage:
             self._packages[one.name] = one
 
     def lock(self) -> Lock:
-        """What was installed."""
+        """Return what was installed."""
         if not self._packages and not self._facts:
             raise LockError("installs no package with pip, uv or conda on an image that is known")
         python = self._python if self._python and is_version(self._python) else None
@@ -249,13 +249,12 @@ def _instructions(text: str) -> Iterator[_Line]:
 
 
 def tag_pattern(tag: str) -> str:
-    """Return the pattern of a tag in the table images: ``*`` is anything, ``{name}`` digits and dots, and the number of
-    a release behind (``0.6.3.post1``)."""
+    """Return the pattern of a tag in the table images: ``*`` is anything, ``{name}`` a release (``0.6.3.post1``)."""
     return re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>\\d[\\d.]*(?:post\\d+)?)", re.escape(tag)).replace(r"\*", ".*")
 
 
 def _filled(text: str, variables: dict[str, str]) -> str:
-    """The text with its variables; one that is not known stays as it is written."""
+    """Return the text with its variables; one that is not known stays as it is written."""
 
     def value(match: re.Match[str]) -> str:
         return variables.get(match[1] or match[3], match[2] if match[2] is not None else match[0])
@@ -264,7 +263,7 @@ def _filled(text: str, variables: dict[str, str]) -> str:
 
 
 def _assigned(text: str, variables: dict[str, str]) -> dict[str, str]:
-    """``NAME=value …`` or ``NAME value`` of ARG and ENV."""
+    """Return ``NAME=value …`` or ``NAME value`` of ARG and ENV."""
     plain = _filled(text.replace("\x00", " "), variables)
     try:
         words = shlex.split(plain)

@@ -61,7 +61,7 @@ def open_lock(
     option: str = "--lock",
     until: str = "",
 ) -> tuple[FactSet, tuple[Message, ...]]:
-    """The facts of the environment that would be installed for the ``stated`` target, and notes on the reading.
+    """Return the facts of the environment that would be installed for the ``stated`` target, and notes on the reading.
 
     ``given`` is a path below ``cwd``; behind it may stand extras, groups or environments: ``uv.lock[gpu]``. ``rows``
     gives the rows of a table of the matrix; errors name the ``option``. Open requirements are taken as an install takes
@@ -146,8 +146,8 @@ def _facts(
 
 
 def _chosen(lock: Lock, wish: Wish) -> tuple[dict[str, Locked], list[str]]:
-    """One entry a package: those that count for the target. A package that counts perhaps, or twice with different
-    versions, has no version that is known."""
+    """Return one entry a package: those that count for the target. A package that counts perhaps, or twice with
+    different versions, has no version that is known."""
     chosen: dict[str, Locked] = {}
     undecided: dict[str, None] = {}
     perhaps: dict[str, Locked] = {}
@@ -170,7 +170,7 @@ def _chosen(lock: Lock, wish: Wish) -> tuple[dict[str, Locked], list[str]]:
 
 
 def _dist(one: Locked, ledger: Ledger, lock: Lock, names: Collection[str]) -> dict[str, Value]:
-    """The item of ``dist``, with the requirements that the ledger knows unless the lock has them as declared."""
+    """Return the item of ``dist``, with the requirements that the ledger knows unless the lock has them as declared."""
     item: dict[str, Value] = {"name": one.name, "version": one.version, "active": True}
     if one.conda:
         return {**item, "kind": "conda", "requires": (), "requires_python": ABSENT}
@@ -190,9 +190,9 @@ def _dist(one: Locked, ledger: Ledger, lock: Lock, names: Collection[str]) -> di
 
 
 def _is_asked(line: str, build: str, lock: Lock, names: Collection[str]) -> bool:
-    """Whether a requirement of PyPI's release counts. For a ``build`` of it (a local tag) what it asks of a platform
-    does not: those are the CUDA libraries of PyPI's own build. Who resolved a whole lock saw that no more ``names`` are
-    asked for, and overrides replace what others ask."""
+    """Return whether a requirement of PyPI's release counts. For a ``build`` of it (a local tag) what it asks of a
+    platform does not: those are the CUDA libraries of PyPI's own build. Who resolved a whole lock saw that no more
+    ``names`` are asked for, and overrides replace what others ask."""
     name = read_requirement(line).name
     if (build and "platform" in line.partition(";")[2]) or name in lock.overrides:
         return False

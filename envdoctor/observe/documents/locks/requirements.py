@@ -55,7 +55,7 @@ _TAG = r"/(cpu|cu\d{2,4}|rocm\d+(?:\.\d+)*)(?=/|\Z)"
 
 
 def read(text: str, path: str, wish: Wish) -> Lock:
-    """The packages of the list and of those that it names. Raises :class:`LockError`."""
+    """Return the packages of the list and of those that it names. Raises :class:`LockError`."""
     found = Requirements(path, wish)
     found.read(text, path)
     lock = found.lock()
@@ -86,12 +86,12 @@ class Requirements:
         self._all_hashed = True
 
     def read(self, text: str, path: str, constraints: bool = False) -> None:
-        """Every line of a text that the user knows as ``path``."""
+        """Take every line of a text that the user knows as ``path``."""
         for number, line in _logical(text):
             self.line(line, path, Origin(path, number), constraints)
 
     def line(self, line: str, path: str, place: str, constraints: bool = False) -> None:
-        """One line, without its comment: an option or a requirement."""
+        """Take one line, without its comment: an option or a requirement."""
         wanted, *behind = re.split(r"(?:^|(?<=\s))(?=-)", line, maxsplit=1)
         options = behind[0] if behind else ""
         if not all(_is_option(word) for word in options.split() if word.startswith("-")):
@@ -182,7 +182,7 @@ class Requirements:
             self._invalid.append(AskedRequirement(name or line[:20], (), "", place, url=line[:100]))
 
     def lock(self) -> Lock:
-        """What was read, with the constraints on it and the builds of the indexes."""
+        """Return what was read, with the constraints on it and the builds of the indexes."""
         packages = [self._locked(asked) for asked in self._asked]
         whole = (self._all_hashed or _WHOLE in self._wish.names) and not self._notes
         notes = self._notes[:_MOST_SAID]
@@ -202,7 +202,7 @@ class Requirements:
         return Lock(packages, open_, notes=tuple(notes), commands=commands)
 
     def command(self) -> Command:
-        """The command that installs what was read."""
+        """Return the command that installs what was read."""
         return Command(
             tuple(self._asked),
             tuple(self._limits),
@@ -260,7 +260,7 @@ _MOST_GROUPS = 100
 
 
 def read_project(text: str, path: str, wish: Wish) -> Lock:
-    """What an install of the project would bring. Raises :class:`LockError`."""
+    """Return what an install of the project would bring. Raises :class:`LockError`."""
     try:
         document = parse_toml(text.encode("utf-8", "replace"), "")
     except TomlError as error:
@@ -311,7 +311,7 @@ def _table(value: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _of_group(groups: Mapping[str, Any], name: str, seen: set[str]) -> Iterator[str]:
-    """The lines of a group, and of those that it includes."""
+    """Yield the lines of a group, and of those that it includes."""
     if name in seen or len(seen) > _MOST_GROUPS:
         return
     seen.add(name)
@@ -324,7 +324,7 @@ def _of_group(groups: Mapping[str, Any], name: str, seen: set[str]) -> Iterator[
 
 
 def _from_source(line: str, name: str, sources: Mapping[str, Any]) -> str:
-    """The line as uv reads it: from a repository or a folder where a source says so."""
+    """Return the line as uv reads it: from a repository or a folder where a source says so."""
     source = sources.get(name)
     if isinstance(source, dict) and "marker" not in source:
         taken = next((key for key in _ELSEWHERE if source.get(key)), None)
@@ -334,7 +334,7 @@ def _from_source(line: str, name: str, sources: Mapping[str, Any]) -> str:
 
 
 def _poetry(table: Mapping[str, Any]) -> Iterator[str]:
-    """The dependencies of poetry as requirements; its Python and what may be left out are not among them."""
+    """Yield the dependencies of poetry as requirements; its Python and what may be left out are not among them."""
     for name, asked in table.items():
         given = asked if isinstance(asked, dict) else {"version": asked}
         if name == "python" or given.get("optional"):
@@ -362,6 +362,6 @@ def _clauses(text: str) -> Iterator[str]:
 
 
 def _place(text: str, path: str, sought: str) -> str:
-    """``pyproject.toml:12``: the first line that has what is sought."""
+    """Return ``pyproject.toml:12``: the first line that has what is sought."""
     at = text.find(re.split(r"[\s\[<>=!~@;]", sought, maxsplit=1)[0]) if sought not in text else text.find(sought)
     return Origin(path, text.count("\n", 0, at) + 1) if at >= 0 and sought else path

@@ -35,7 +35,7 @@ _Asked = tuple[str, str, str]
 
 
 def read_uv(text: str, path: str, wish: Wish) -> Lock:
-    """The packages that are reached from the project. Raises :class:`LockError`."""
+    """Return the packages that are reached from the project. Raises :class:`LockError`."""
     document, entries = read_packages(text, "package")
     packages = [entry.table for entry in entries]
     if document.get("version") != 1:
@@ -77,13 +77,13 @@ class _Walk:
         self._asked: set[tuple[_Asked, bool | None]] = set()
 
     def roots(self) -> list[int]:
-        """The project; where it is not told which that is, every package of one's own, else all packages."""
+        """Return the project; where it is not told which that is, every package of one's own, else all packages."""
         sources = dict(enumerate(package.get("source") for package in self._packages))
         own = {at: source for at, source in sources.items() if isinstance(source, dict) and set(source) & set(_OWN)}
         return [at for at, source in own.items() if "." in source.values()] or list(own or sources)
 
     def enter(self, number: int, extra: str, sure: bool | None) -> None:
-        """A package is asked for, with an extra of its own or without."""
+        """Note that a package is asked for, with an extra of its own or without."""
         known = self.reached.get((number, extra), False)
         if known is False or (known is None and sure):
             self.reached[number, extra] = sure
@@ -143,7 +143,7 @@ _BARE = r"\d[\w.+!]*\Z"
 
 
 def read_list(text: str, path: str, wish: Wish) -> Lock:
-    """The packages of the default groups and of those that are chosen. Raises :class:`LockError`."""
+    """Return the packages of the default groups and of those that are chosen. Raises :class:`LockError`."""
     standard = "lock-version" in text[: text.find("[[packages]]")] if "[[packages]]" in text else False
     document, entries = read_packages(text, "packages" if standard else "package")
     found: list[Locked] = []
@@ -186,8 +186,7 @@ def _locked(entry: LockEntry, path: str) -> Locked:
 
 
 def _requires(given: object) -> tuple[tuple[str, ...] | None, bool]:
-    """Requirements by PEP 508, and whether they are those of the metadata: pdm's are, poetry's are rewritten, and
-    pylock.toml has none or names."""
+    """Return requirements by PEP 508, and whether they are those of the metadata, as pdm's and poetry's are."""
     match given:
         case dict():
             return tuple(line for name, one in given.items() for line in _poetry(name, one)), True

@@ -231,12 +231,12 @@ class _Row(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The text of a line that claims nothing."""
+        """Return the text of a line that claims nothing."""
         return self.text if self.said is None or self.said.unread else ""
 
     @property
     def heading(self) -> bool:
-        """Whether it says what stands below it, which the title of an issue does not."""
+        """Return whether it says what stands below it, which the title of an issue does not."""
         title = self.number == 1 and self.text.startswith("# ")
         return not title and _HEADING.fullmatch(self.words) is not None
 
@@ -274,8 +274,7 @@ def standing(lines: Sequence[str], matrix: Matrix) -> tuple[list[Claim], list[tu
 
 
 def _paragraphs(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
-    """Yield what stands together. A paragraph begins behind a blank line, with a fence, with a heading, and behind a
-    table."""
+    """Yield what stands together, up to a blank line, a fence, a heading, or the end of a table."""
     paragraph: list[_Row] = []
     for row in rows:
         if paragraph:

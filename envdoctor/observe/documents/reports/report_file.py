@@ -54,7 +54,7 @@ class _Block(NamedTuple):
 
 
 def _in_place(block: _Block, keep: Collection[int] | None = None) -> str:
-    """The lines at the places that they have in the report; all, or those with the numbers ``keep``."""
+    """Return the lines at the places that they have in the report; all, or those with the numbers ``keep``."""
     return "\n" * (block.start - 1) + "\n".join(
         row if keep is None or number in keep else "" for number, row in enumerate(block.rows, block.start)
     )
@@ -63,7 +63,7 @@ def _in_place(block: _Block, keep: Collection[int] | None = None) -> str:
 def run_facts(
     lines: Sequence[str], doubtful: Collection[int], matrix: Matrix, name: str, installed: FactSet
 ) -> tuple[list[Fact], list[str]]:
-    """``recipe.*``, ``recipe_key``, ``env.*`` and the model, each with the line that says it; no default of a
+    """Return ``recipe.*``, ``recipe_key``, ``env.*`` and the model, each with the line that says it; no default of a
     framework, for a report may show a part of the run only. Lines with the numbers ``doubtful`` are left out. What two
     commands or configurations say differently is unknown; the keys of that come second."""
     formats = Formats(matrix.rows("recipe-formats", "format"), matrix.registry)
@@ -126,7 +126,7 @@ def _model_facts(recipe: Recipe) -> Iterator[Fact]:
 
 
 def _blocks(lines: Sequence[str], doubtful: Collection[int]) -> Iterator[_Block]:
-    """What stands between fences, and what stands between those."""
+    """Yield what stands between fences, and what stands between those."""
     start, fenced = 1, False
     for number, line in enumerate([*lines, "```"], 1):
         if _FENCE.match(line) is None:
@@ -180,7 +180,7 @@ def _configurations(block: _Block, formats: Formats) -> Iterator[Part]:
 
 
 def _dedented(block: _Block, run: set[int]) -> str:
-    """The lines without what all of them begin with, as a list of an env command has dashes."""
+    """Return the lines without what all of them begin with, as a list of an env command has dashes."""
     lines = [block.rows[number - block.start] for number in run]
     begins = min((re.match(r"\s*(?:- )?", line)[0] for line in lines if line.strip()), key=len)  # type: ignore[index]
     text = _in_place(block, run)
@@ -224,7 +224,7 @@ class ReadReport(NamedTuple):
 
 
 def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
-    """The facts of the text at ``place``, which the user calls ``path`` (``-``: standard input).
+    """Return the facts of the text at ``place``, which the user calls ``path`` (``-``: standard input).
 
     Raises :class:`ReportError`.
     """
@@ -247,7 +247,7 @@ def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
 
 
 def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
-    """The facts of a text; ``name`` stands in their origins (``report:12``)."""
+    """Return the facts of a text; ``name`` stands in their origins (``report:12``)."""
     lines = re.split(r"\r\n?|\n", text[:_CHARACTERS])
     cut = len(lines) > _LINES or len(text) > _CHARACTERS
     lines = lines[:_LINES]
