@@ -248,10 +248,7 @@ class _Shell:
                 self._skip(len(asked[0]))
                 return [_Word(parts, line, True, True)]
             if char == "\\":
-                self._skip(1)
-                if self._peek() != "\n":
-                    parts += self._peek()
-                self._skip(1)
+                parts += self._escaped()
             elif char == "'":
                 end = self._text.find("'", self._at + 1)
                 end = len(self._text) if end < 0 else end
@@ -263,30 +260,40 @@ class _Shell:
             elif char == '"':
                 text, unknown = self._quoted()
                 parts, computed = parts + text, computed or unknown
-            elif (total := self._sum()) is not None:
-                parts += total
-            elif self._text.startswith("$(", self._at) or char == "`":
-                self._substitution()
+            elif (value := self._expanded()) is None:
                 computed = True
-            elif char == "$":
-                found = _PARAMETER.match(self._text, self._at)
-                value = self._value(found) if found else None
-                self._skip(len(found[0]) if found else 1)
-                if value is None:
-                    computed = True
-                elif not parts and not spread and len(value) != 1:
-                    spread = value
-                else:
-                    parts += _joined(value)
-                    computed = computed or any(word.computed for word in value)
+            elif char == "$" and not parts and not spread and len(value) != 1:
+                spread = value
             else:
-                parts += char
-                self._skip(1)
+                parts += _joined(value)
+                computed = computed or any(word.computed for word in value)
             if self._peek() == "(" and parts.endswith("=") and (found := _NAME.match(parts)):
                 self._assign(found, self._array())
                 return []
         computed = computed or _UNKNOWN in parts
         return [*spread, _Word(parts, line, computed)] if parts or computed or not spread else spread
+
+    def _escaped(self) -> str:
+        self._skip(1)
+        char = self._peek()
+        self._skip(1)
+        return "" if char == "\n" else char
+
+    def _expanded(self, quoted: bool = False) -> list[_Word] | None:
+        """Return the words of a sum, a variable or a plain character; None for what is not known. Between quotes a
+        dollar alone and a back quote are plain."""
+        char = self._peek()
+        if char == "$" and (total := self._sum()) is not None:
+            return [_Word(total, self._line)]
+        if self._text.startswith("$(", self._at) or (char == "`" and not quoted):
+            self._substitution()
+            return None
+        if char == "$" and (found := _PARAMETER.match(self._text, self._at)) is not None:
+            value = self._value(found)
+            self._skip(len(found[0]))
+            return value
+        self._skip(1)
+        return None if char == "$" and not quoted else [_Word(char, self._line)]
 
     def _array(self) -> list[_Word]:
         """Return the words of ``(one two)``."""
@@ -307,22 +314,11 @@ class _Shell:
         text, computed = "", False
         while self._at < len(self._text) and self._peek() != '"':
             if self._peek() == "\\":
-                self._skip(1)
-                text += "" if self._peek() == "\n" else self._peek()
-                self._skip(1)
-            elif (total := self._sum()) is not None:
-                text += total
-            elif self._text.startswith("$(", self._at):
-                self._substitution()
-                text, computed = text + _UNKNOWN, True
-            elif (found := _PARAMETER.match(self._text, self._at)) is not None:
-                value = self._value(found)
-                self._skip(len(found[0]))
-                computed = computed or value is None or any(word.computed for word in value)
-                text += _joined(value) if value is not None else _UNKNOWN
-            else:
-                text += self._peek()
-                self._skip(1)
+                text += self._escaped()
+                continue
+            value = self._expanded(quoted=True)
+            text += _UNKNOWN if value is None else _joined(value)
+            computed = computed or value is None or any(word.computed for word in value)
         self._skip(1)
         return text, computed
 

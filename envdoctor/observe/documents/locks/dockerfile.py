@@ -43,47 +43,42 @@ class _Line(NamedTuple):
     first: int
 
 
-class _From(NamedTuple):
-    """A stage: its image or the stage that it begins with, the number of its first line, and its instructions."""
-
-    image: str
-    first: int
-    base: "_From | None"
-    lines: list[_Line]
+#: The stage that a stage begins with, and its instructions.
+_Lines = tuple["_Lines | None", list[_Line]]
 
 
 def read(text: str, path: str, wish: Wish) -> Lock:
     """Return what the last stage has installed, with the stages that it comes from. Raises :class:`LockError`."""
-    named: dict[str, _From] = {}
+    named: dict[str, _Lines] = {}
     arguments: dict[str, str] = {}
-    last: _From | None = None
+    last: _Lines | None = None
     for line in _instructions(text):
         if line.word == "FROM":
             words = [word for word in _filled(line.text, arguments).split() if not word.startswith("--")]
             if not words:
                 raise LockError("has a FROM without an image in line {}", line.first)
-            last = _From(words[0], line.first, named.get(words[0].lower()), [])
+            last = named.get(words[0].lower()), [line._replace(text=words[0])]
             if len(words) > 2 and words[1].lower() == "as":
                 named[words[2].lower()] = last
         elif last is not None:
-            last.lines.append(line)
+            last[1].append(line)
         elif line.word in ("ARG", "ENV"):
             arguments.update(_assigned(line.text, {}))
     if last is None:
         raise LockError("has no FROM")
-    beginnings = [last]
-    while (base := beginnings[-1].base) is not None:
-        beginnings.append(base)
+    stages = [last]
+    while (base := stages[-1][0]) is not None:
+        stages.append(base)
     stage = _Stage(path, wish, arguments)
-    stage.image(beginnings[-1].image, Origin(path, beginnings[-1].first))
-    for one in reversed(beginnings):
-        for line in one.lines:
-            if line.word in ("ARG", "ENV"):
-                stage.variables.update(_assigned(line.text, stage.variables))
-            elif line.word == "RUN":
-                stage.run(line)
-            elif line.word in ("COPY", "ADD"):
-                stage.copied(line.text)
+    for line in (line for _, lines in reversed(stages) for line in lines):
+        if line.word == "FROM" and line is stages[-1][1][0]:
+            stage.image(line.text, Origin(path, line.first))
+        elif line.word in ("ARG", "ENV"):
+            stage.variables.update(_assigned(line.text, stage.variables))
+        elif line.word == "RUN":
+            stage.run(line)
+        elif line.word in ("COPY", "ADD"):
+            stage.copied(line.text)
     return stage.lock()
 
 
@@ -110,8 +105,14 @@ class _Stage:
         name = name.removeprefix("docker.io/").removeprefix("library/")
         for row in self._wish.rows("images"):
             if row["image"] == name and (match := re.fullmatch(tag_pattern(row["tag"]), tag)):
-                for key, value in row["facts"].items():
-                    self._known(key, str(value).format(**match.groupdict()), place)
+                for key, told in row["facts"].items():
+                    value = str(told).format(**match.groupdict())
+                    if key.startswith("pkg."):
+                        self._packages[key[4:]] = Locked(key[4:], value, place)
+                    elif key == "python.version":
+                        self._python = value if value.count(".") else None
+                    else:
+                        self._facts[key] = Fact(key, value, place, "environment")
                 self._before = tuple(row["others"]) if "others" in row else None
                 if "installs" in row:
                     made = Requirements(self._path, self._wish)
@@ -121,14 +122,6 @@ class _Stage:
                 return
         self._before = None
         self._notes.append(Message("{}: what the image {} has installed is not known", place, named[:100]))
-
-    def _known(self, key: str, value: str, place: str) -> None:
-        if key.startswith("pkg."):
-            self._packages[key[4:]] = Locked(key[4:], value, place)
-        elif key == "python.version":
-            self._python = value if value.count(".") else None
-        else:
-            self._facts[key] = Fact(key, value, place, "environment")
 
     def copied(self, text: str) -> None:
         """Remember which file of the build a file of the image is."""

@@ -148,10 +148,12 @@ def read_list(text: str, path: str, wish: Wish) -> Lock:
     document, entries = read_packages(text, "packages" if standard else "package")
     found: list[Locked] = []
     left: set[str] = set()
+    lines = [line for chosen in wish.names for line in words(_extras(document).get(chosen))]
+    asked = {re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in lines}
     for entry in entries:
         package = entry.table
         groups = words(package.get("groups")) or [str(package.get("category", _DEFAULT[0]))]
-        optional = package.get("optional") is True and not _in_extras(document, str(package.get("name")), wish)
+        optional = package.get("optional") is True and str(package.get("name")) not in asked
         if optional or not set(groups) & {*_DEFAULT, *wish.names}:
             left.update(_extras(document) if optional else groups)
             continue
@@ -163,11 +165,6 @@ def read_list(text: str, path: str, wish: Wish) -> Lock:
 def _extras(document: dict[str, Any]) -> dict[str, Any]:
     extras = document.get("extras")
     return extras if isinstance(extras, dict) else {}
-
-
-def _in_extras(document: dict[str, Any], name: str, wish: Wish) -> bool:
-    lists = (_extras(document).get(chosen) for chosen in wish.names)
-    return any(re.match(r"[\w.-]*", one)[0] == name for listed in lists for one in words(listed))  # type: ignore[index]
 
 
 def _locked(entry: LockEntry, path: str) -> Locked:
