@@ -15,8 +15,8 @@ from envdoctor.judge.policy import Policy
 from envdoctor.matrix.gpu_code import gpu_named
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.model.config import Shape, shape_of
 from envdoctor.observe.model.files import read_object
-from envdoctor.observe.model.shapes import Shape, shape_of
 from envdoctor.observe.model.source import resolve
 from envdoctor.peak.prediction import USUAL, model_of, predict
 from envdoctor.peak.recipe import batch_of, engine_of, settings_of

@@ -1,7 +1,5 @@
 """What an environment's files said is said again without reading them, for as long as nothing of it has changed."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence

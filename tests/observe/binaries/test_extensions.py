@@ -1,7 +1,5 @@
 """The fact ``extension``: compiled files of packages built against torch, compared with the torch that is there."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

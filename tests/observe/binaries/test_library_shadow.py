@@ -1,7 +1,5 @@
 """Libraries that the loader would take instead of those of torch's wheels: its own search, followed in tiny files."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Which libstdc++ a process would load."""
 
-from __future__ import annotations
-
 import platform
 import shutil
 import struct

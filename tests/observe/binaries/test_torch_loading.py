@@ -1,7 +1,5 @@
 """Whether torch's libraries can be loaded: their own state, and the CUDA libraries that they ask for."""
 
-from __future__ import annotations
-
 import os
 import struct
 import sys

@@ -1,7 +1,5 @@
 """The folders packages are imported from, held against what real interpreters say."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

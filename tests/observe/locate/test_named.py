@@ -1,7 +1,5 @@
 """What --python may name, what is said of what it may not, and how an interpreter is asked what it is."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The compilers of a machine: which one is taken, and how its version is known without starting it."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

@@ -1,7 +1,5 @@
 """The CUDA toolkit: where it is looked for, and how its version is known."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Models on disk: plain folders and Hub caches."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

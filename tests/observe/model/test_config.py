@@ -1,7 +1,5 @@
 """config.json: what it says under its many names, and what becomes of files that are none."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """The Hub cache: which one, which snapshot, and under which of a vendor's names."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """JSON objects from a stranger: read, or refused with a clause that goes behind the file's name."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

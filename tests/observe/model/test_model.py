@@ -1,7 +1,5 @@
 """All sources of the model together."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

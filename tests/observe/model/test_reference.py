@@ -1,7 +1,5 @@
 """What --model can mean, the sentences for what it cannot, and the names of a vendor."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Unmet requirements by cause: what is grouped, what stays open, and hostile metadata."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path

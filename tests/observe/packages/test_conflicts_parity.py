@@ -1,7 +1,5 @@
 """The same answers as ``uv pip check`` and ``pip check``, in environments that are built and asked for real."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

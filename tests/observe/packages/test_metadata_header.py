@@ -1,7 +1,5 @@
 """What a METADATA header says: name, version, requirements."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from email.parser import BytesHeaderParser

@@ -1,7 +1,5 @@
 """Packages whose files are not those that were installed, though their metadata is there."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from base64 import urlsafe_b64encode

@@ -1,7 +1,5 @@
 """How torch was built, and whether its libraries are there."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recipes of every format: what each says, and where."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What stops imports in a folder of packages, by the observation."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
