@@ -105,7 +105,13 @@ def facts_of_document(
             allowed = ", ".join(registry.prefixes())
             raise FactsFileError("{}: complete: {} is none of {}", path, repr(str(prefix)[:60]), allowed)
         facts.declare_complete(prefix, name)
-    _mark_incomplete(path, document, facts)
+    incomplete = document.get("incomplete", {})
+    if not isinstance(incomplete, dict):
+        raise FactsFileError("{}: incomplete: a table of reasons by key is expected", path)
+    for key, reason in incomplete.items():
+        fact = facts.get(key)
+        if isinstance(fact.value, Records):
+            facts.add(fact._replace(value=Records(fact.value.items, _message(document, str(reason)))))
     for written, reason in document.get("unknown", {}).items():
         key = canonical_key(written)
         spec = registry.find(key)
@@ -181,16 +187,6 @@ def _from_columns(
     assert spec is not None
     items = [{key.partition(".")[2]: cells[number] for key, cells in lists.items()} for number in range(lengths.pop())]
     return _value(path, parent, spec, items, unread)
-
-
-def _mark_incomplete(path: str, document: Mapping[str, Any], facts: FactSet) -> None:
-    incomplete = document.get("incomplete", {})
-    if not isinstance(incomplete, dict):
-        raise FactsFileError("{}: incomplete: a table of reasons by key is expected", path)
-    for key, reason in incomplete.items():
-        fact = facts.get(key)
-        if isinstance(fact.value, Records):
-            facts.add(fact._replace(value=Records(fact.value.items, _message(document, str(reason)))))
 
 
 def _spoken(document: Mapping[str, Any], value: Value) -> Value:

@@ -4,7 +4,6 @@ driver that a process would load. Which GPUs it would see say ``CUDA_VISIBLE_DEV
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.observe.machine.system import container, is_wsl
@@ -15,6 +14,8 @@ from envdoctor.versions.pep440 import dotted
 Item = Mapping[str, Value]
 #: Values by key, each with its origin.
 _Told = dict[str, tuple[Value, str]]
+#: A library as a loader would find it: its path, and the version in its file's name (None without one).
+_Library = tuple[str, str | None]
 _DRIVER = ("driver.version", "driver.max_cuda", "driver.mismatch", "gpu", "gpu.visible_missing")
 _LIBRARIES = ("driver.library", "driver.compat")
 #: Like C's strtoul: leading digits count, and what does not begin with a number is no device.
@@ -248,13 +249,6 @@ def _gpus(request: Request, folder: str, problem: Message) -> tuple[Value, Value
     return _visible(request.environ, items), _missing(request.environ, items)
 
 
-class _DriverLibrary(NamedTuple):
-    """A library as a loader would find it: the path, and the version in its file's name (None when it has none)."""
-
-    path: str
-    version: str | None
-
-
 def _libraries(request: Request) -> _Told:
     """Return ``driver.library`` and ``driver.compat``. Nothing is loaded: links are followed and names are read."""
     if request.platform != "linux" or not _leaves_traces(request):
@@ -265,12 +259,12 @@ def _libraries(request: Request) -> _Told:
     management, cuda = _find("libnvidia-ml.so.1", request), _find("libcuda.so.1", request)
     in_front = _compat(cuda, management, _kernel_module(request)[0])
     # A compat package brings no libnvidia-ml, which therefore is the driver's own in any case.
-    own = management or (None if isinstance(in_front, str) else cuda)
+    path, version = management or (None if isinstance(in_front, str) else cuda) or ("", None)
     nothing = ABSENT if management is None and cuda is None else Unknown(Message("its file name holds no version"))
     folders = Message("the loader's folders")
     return {
-        "driver.library": (own.version if own and own.version else nothing, own.path if own else folders),
-        "driver.compat": (in_front, cuda.path if cuda else folders),
+        "driver.library": (version or nothing, path or folders),
+        "driver.compat": (in_front, cuda[0] if cuda else folders),
     }
 
 
@@ -281,54 +275,45 @@ def _compat_library(request: Request, driver: str) -> str | None:
     """
     if request.platform != "linux" or is_wsl(request):
         return None
-    compat = _compat(_find("libcuda.so.1", request), _DriverLibrary("", driver), driver)
+    compat = _compat(_find("libcuda.so.1", request), ("", driver), driver)
     return compat if isinstance(compat, str) else None
 
 
-def _compat(cuda: _DriverLibrary | None, management: _DriverLibrary | None, module: str | None) -> Value:
+def _compat(cuda: _Library | None, management: _Library | None, module: str | None) -> Value:
     if cuda is None:
         return ABSENT
-    in_compat_folder = "compat" in os.path.realpath(cuda.path).split(os.sep)[:-1] or "compat" in cuda.path.split(os.sep)
-    if cuda.version is None:
-        return Unknown(Message("{} does not carry a version in its name", cuda.path)) if in_compat_folder else ABSENT
-    own = module or (management.version if management is not None else None)
+    in_compat_folder = "compat" in os.path.realpath(cuda[0]).split(os.sep)[:-1] or "compat" in cuda[0].split(os.sep)
+    if cuda[1] is None:
+        return Unknown(Message("{} does not carry a version in its name", cuda[0])) if in_compat_folder else ABSENT
+    own = module or (management[1] if management is not None else None)
     if own is None:
-        return cuda.version if in_compat_folder else ABSENT
-    if dotted(cuda.version) == dotted(own):
+        return cuda[1] if in_compat_folder else ABSENT
+    if dotted(cuda[1]) == dotted(own):
         return ABSENT
     # In its usual folder and of another version: a container that mounted the package's files over the driver's has
     # a libnvidia-ml that fits; otherwise the whole driver is of another version than the module.
-    fits = management is not None and management.version is not None and dotted(management.version) == dotted(own)
-    return cuda.version if in_compat_folder or fits else ABSENT
+    fits = management is not None and management[1] is not None and dotted(management[1]) == dotted(own)
+    return cuda[1] if in_compat_folder or fits else ABSENT
 
 
-def _find(name: str, request: Request) -> _DriverLibrary | None:
+def _find(name: str, request: Request) -> _Library | None:
     for folder in _folders(request):
         path = os.path.join(folder, name)
         if os.path.exists(path):
             match = _VERSION.match(os.path.basename(os.path.realpath(path)))
-            return _DriverLibrary(path, match[1] if match else None)
+            return path, match[1] if match else None
     return None
 
 
 def _folders(request: Request) -> Iterator[str]:
-    """LD_LIBRARY_PATH, the folders of ld.so.conf, and the usual ones, in the loader's order."""
+    """Yield LD_LIBRARY_PATH, the folders of ld.so.conf, and the usual ones, in the loader's order."""
     for folder in request.environ.get("LD_LIBRARY_PATH", "").split(":")[:_MOST_FOLDERS]:
         if os.path.isabs(folder) and "\0" not in folder:
             yield folder
-    for folder in _configured(request):
-        yield request.path(folder)
-    for folder in _USUAL:
-        yield request.path(folder)
-
-
-def _configured(request: Request) -> Iterator[str]:
-    texts = [request.text("/etc/ld.so.conf")]
-    folder = "/etc/ld.so.conf.d"
-    names = [name for name in request.names(folder)[:_MOST_FOLDERS] if name.endswith(".conf")]
-    texts += [request.text(os.path.join(folder, name)) for name in names]
-    for text in texts:
-        for line in text.splitlines()[:_MOST_FOLDERS]:
+    names = [name for name in request.names("/etc/ld.so.conf.d")[:_MOST_FOLDERS] if name.endswith(".conf")]
+    for path in ("/etc/ld.so.conf", *(f"/etc/ld.so.conf.d/{name}" for name in names)):
+        for line in request.text(path).splitlines()[:_MOST_FOLDERS]:
             place = line.partition("#")[0].strip()
             if place.startswith("/") and "\0" not in place and not _FOR_32_BITS.search(place):
-                yield place
+                yield request.path(place)
+    yield from map(request.path, _USUAL)

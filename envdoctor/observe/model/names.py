@@ -52,7 +52,12 @@ def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> NamedModel:
     if os.path.isdir(path):
         return NamedModel(os.path.abspath(path), None, None)
     if os.path.lexists(path):
-        raise NameProblem("{} {}", shown, _what_else(path))
+        what = Message("is a symbolic link that leads nowhere or in a circle")
+        if os.path.exists(path):
+            what = Message("is neither a folder nor a file")
+        if os.path.isfile(path):
+            what = Message("is a file: give config.json, or the folder that holds it")
+        raise NameProblem("{} {}", shown, what)
     address = _ADDRESS.match(text)
     name, at, revision = _in_address(text, address, shown) if address else text.partition("@")
     if re.match(r"ms:|modelscope:", text):
@@ -139,14 +144,6 @@ def printable(text: str, limit: int = 200) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
-
-
-def _what_else(path: str) -> Message:
-    if os.path.isfile(path):
-        return Message("is a file: give config.json, or the folder that holds it")
-    if os.path.exists(path):
-        return Message("is neither a folder nor a file")
-    return Message("is a symbolic link that leads nowhere or in a circle")
 
 
 def written_as_path(text: str) -> bool:

@@ -75,7 +75,8 @@ def cached_repos(names: Iterable[str], cache: str | None) -> list[CachedRepo]:
     except OSError:
         return []
     found: list[CachedRepo] = []
-    for folder in sorted(present, key=lambda folder: _rank(folder, list(names))):
+    typed, folded = list(names), [name.lower() for name in names]
+    for folder in sorted(present, key=lambda one: (typed.index(one) if one in names else len(typed), folded.index(one.lower()))):
         place = os.path.join(str(cache), folder)
         snapshots = os.path.join(place, "snapshots")
         if os.path.isdir(snapshots):
@@ -83,12 +84,6 @@ def cached_repos(names: Iterable[str], cache: str | None) -> list[CachedRepo]:
             name = folder.removeprefix("models--").replace("--", "/", 1)
             found.append(CachedRepo(refs, tuple(_commits(name, snapshots, refs))))
     return found
-
-
-def _rank(folder: str, names: Sequence[str]) -> tuple[int, int]:
-    """Return the first of the names that a folder is, and then the first that it is in another case."""
-    exact = names.index(folder) if folder in names else len(names)
-    return exact, [name.lower() for name in names].index(folder.lower())
 
 
 def matching(commits: Sequence[CachedCommit], revision: str) -> list[CachedCommit]:
@@ -182,7 +177,11 @@ def resolve(
     except NameProblem as error:
         raise ObservationError("{} {}", option, error) from None
     if named.repo is None:
-        return _folder(model, str(named.folder))
+        for path in (str(named.folder), os.path.realpath(str(named.folder))):
+            own, commit = commit_of_path(path)
+            if own is not None and is_repo_name(own):
+                return ModelSource(model, named.folder, own, commit, "--model", cached=True)
+        return ModelSource(model, named.folder, None, None, "--model")
     repo, revision = named.repo, named.revision or "main"
     problems: list[Message] = []
     for held in cached_repos(spellings(repo, aliases or {}), cache_folder(cwd, environ)):
@@ -203,11 +202,3 @@ def _instead(commits: tuple[CachedCommit, ...]) -> Message:
         return Message("its place in the Hub cache is empty")
     listed = ", ".join(item.commit[:12] for item in commits[:3])
     return Message("the Hub cache holds other revisions: {}; name one with @", listed)
-
-
-def _folder(model: str, folder: str) -> ModelSource:
-    for path in (folder, os.path.realpath(folder)):
-        repo, revision = commit_of_path(path)
-        if repo is not None and is_repo_name(repo):
-            return ModelSource(model, folder, repo, revision, "--model", cached=True)
-    return ModelSource(model, folder, None, None, "--model")

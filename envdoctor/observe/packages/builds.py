@@ -115,19 +115,16 @@ def libc_need(request: Request) -> Found:
         tags = item.get("tags")
         if not isinstance(tags, tuple) or item.get("active") is not True or item["name"] in others:
             continue
-        vouched = not any("-linux_" in tag for tag in tags) and not _newer(tags, system)
+        promised = [f"{match[1]}.{match[2]}" for tag in tags for match in _MANYLINUX.finditer(tag)]
+        old = any(name in tag for tag in tags for name in ("manylinux1_", "manylinux2010_", "manylinux2014_"))
+        known = isinstance(system, str) and bool(promised) and not old
+        newer = known and rank(min(promised, key=rank)) > rank(str(system))
+        vouched = not newer and not any("-linux_" in tag for tag in tags)
         needs = None if vouched else _needs(str(item["path"]), request.place.files)
         if needs is not None:
             named = {"package": item["name"], "version": item.get("version", NOT_KNOWN)}
             found.append({**named, "file": needs[1], "glibc": needs[0]})
     return [("libc_need", Records(tuple(found), dists.incomplete), Message("compiled files"))]
-
-
-def _newer(tags: tuple[str, ...], system: Value) -> bool:
-    promised = [f"{match[1]}.{match[2]}" for tag in tags for match in _MANYLINUX.finditer(tag)]
-    old = any(name in tag for tag in tags for name in ("manylinux1_", "manylinux2010_", "manylinux2014_"))
-    known = isinstance(system, str) and bool(promised) and not old
-    return known and rank(min(promised, key=rank)) > rank(str(system))
 
 
 def _needs(metadata: str, files: Files) -> tuple[str, str] | None:

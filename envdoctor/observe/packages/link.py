@@ -35,7 +35,8 @@ def link(request: Request) -> Found:
     dists = request.value("dist")
     if not isinstance(dists, Records):
         return _facts(Unknown(Message("the installed packages are not known")))
-    versions = _versions(dists)
+    imported = [one for one in dists if one.get("active") is not False and isinstance(one.get("version"), str)]
+    versions = {str(one["name"]): str(one["version"]) for one in reversed(imported)}
     backends = [
         EntryStatement(Message("import {}", module), str(item["name"]), module, None, needs_gpu=False, derives=False)
         for item, module in torch_backends(request)
@@ -82,15 +83,6 @@ def _together(stops: Sequence[tuple[Mapping[str, Any], list[str]]]) -> Iterator[
         first.setdefault(key, stop)
         found.setdefault(key, []).extend(stopped)
     return ((first[key], list(dict.fromkeys(stopped))) for key, stopped in found.items())
-
-
-def _versions(dists: Records) -> dict[str, str]:
-    """Return the versions of what would be imported, by normalised name."""
-    found: dict[str, str] = {}
-    for item in dists:
-        if item.get("active") is not False and isinstance(item.get("version"), str):
-            found.setdefault(str(item["name"]), str(item["version"]))
-    return found
 
 
 def _has_code(entry: EntryStatement, request: Request) -> bool:

@@ -57,17 +57,13 @@ def read_version_file(name: str, folders: tuple[str, ...], files: Files) -> Vers
         except OSError as error:
             return Unknown(Message("{} cannot be read: {}", origin, because_of(error)))
         # The last assignment of a name holds. The text is matched, never run.
-        found = [(match[1], match[2].strip()) for match in _ASSIGNMENT.finditer(text)]
-        values = {key: _literal(said, Message("{} in {} is no plain value", key, origin)) for key, said in found}
+        values: dict[str, str | Absent | Unknown] = {}
+        for key, said in _ASSIGNMENT.findall(text):
+            plain = _LITERAL.match(said.strip())
+            otherwise = Unknown(Message("{} in {} is no plain value", key, origin))
+            values[key] = otherwise if plain is None else next((one for one in plain.groups() if one is not None), ABSENT)
         return VersionFile(folder, origin, values)
     return Unknown(Message("there is no {}", origin))
-
-
-def _literal(text: str, otherwise: Message) -> str | Absent | Unknown:
-    match = _LITERAL.match(text)
-    if match is None:
-        return Unknown(otherwise)
-    return next((said for said in match.groups() if said is not None), ABSENT)
 
 
 def module_in(folder: str, module: str, files: Files) -> str | None:
@@ -122,7 +118,8 @@ def _replaced(metadata: str, place: str, name: str, files: Files) -> bool:
 RECORD_LIMIT = 8 << 20
 _ENDINGS = (b".so", b".pyd", b".dll")
 _MOST = 500
-_LONGEST = 400
+#: A name that is neither quoted nor too long, and does not lead out of the folder.
+_PLAIN = re.compile(rb"(?![\"/])(?!.*\.\.)[^\0]{0,400}\Z", re.DOTALL)
 
 
 def listed_libraries(metadata: str, files: Files) -> list[str]:
@@ -132,7 +129,7 @@ def listed_libraries(metadata: str, files: Files) -> list[str]:
     piece = b""
     for piece in files.lines(os.path.join(metadata, "RECORD"), RECORD_LIMIT):
         names = (line.partition(b",")[0] for line in piece.split(b"\n"))
-        found += [name.decode("utf-8", "replace") for name in names if is_library(name) and _lies_below(name)]
+        found += [name.decode("utf-8", "replace") for name in names if is_library(name) and _PLAIN.match(name)]
         if len(found) >= _MOST:
             break
     if not piece:
@@ -143,8 +140,3 @@ def listed_libraries(metadata: str, files: Files) -> list[str]:
 def is_library(name: bytes) -> bool:
     """Return whether a file of that name is an extension module or a shared library."""
     return name.endswith(_ENDINGS) or name.rstrip(b".0123456789").endswith(b".so")
-
-
-def _lies_below(name: bytes) -> bool:
-    """Return whether a name is plain: neither quoted nor too long, and not one that leads out of the folder."""
-    return name[:1] not in (b'"', b"/") and b".." not in name and b"\0" not in name and len(name) <= _LONGEST

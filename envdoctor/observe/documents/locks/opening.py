@@ -181,22 +181,20 @@ def _dist(one: Locked, ledger: Ledger, lock: Lock, names: Collection[str]) -> di
         release, _, build = one.version.partition("+")
         requires = released.items("requires", "*", release)
         if isinstance(requires, tuple):
-            requires = tuple(line for line in requires if _is_asked(line, build, lock, names))
+            # What PyPI's build asks of a platform, CUDA libraries, does not count for a build with a local tag. Who
+            # resolved a whole lock saw that no more names are asked for, and overrides replace what others ask.
+            requires = tuple(
+                line
+                for line in requires
+                if (name := read_requirement(line).name) not in lock.overrides
+                and (lock.incomplete is not None or name in names)
+                and not (build and "platform" in line.partition(";")[2])
+            )
         python = python or next((each.requires_python for each in released.releases if each.version == release), "")
     if isinstance(requires, Unknown) and one.requires is not None:
         requires = one.requires
     tags = {"tags": ("-".join(one.wheel.removesuffix(".whl").split("-")[-3:]),)} if one.wheel else {}
     return {**item, "requires": requires, "requires_python": python or ABSENT, **tags}
-
-
-def _is_asked(line: str, build: str, lock: Lock, names: Collection[str]) -> bool:
-    """Return whether a requirement of PyPI's release counts. For a ``build`` of it (a local tag) what it asks of a
-    platform does not: those are the CUDA libraries of PyPI's own build. Who resolved a whole lock saw that no more
-    ``names`` are asked for, and overrides replace what others ask."""
-    name = read_requirement(line).name
-    if (build and "platform" in line.partition(";")[2]) or name in lock.overrides:
-        return False
-    return lock.incomplete is not None or name in names
 
 
 def _extension(one: Locked) -> dict[str, Value]:

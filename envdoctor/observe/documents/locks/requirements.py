@@ -94,7 +94,8 @@ class Requirements:
         """Take one line, without its comment: an option or a requirement."""
         wanted, *behind = re.split(r"(?:^|(?<=\s))(?=-)", line, maxsplit=1)
         options = behind[0] if behind else ""
-        if not all(_is_option(word) for word in options.split() if word.startswith("-")):
+        named = [word.partition("=")[0] if word[:2] == "--" else word[:2] for word in options.split() if word[0] == "-"]
+        if not all(any(option.startswith(name) for option in _OPTIONS) for name in named):
             self._refuse(line, place)
         elif not wanted and (match := re.match(_OPTION, options)):
             value = match[2].strip().strip("\"'")
@@ -232,11 +233,6 @@ class Requirements:
                 self._builds.setdefault((tag, dict(self._indexes)[tag]), []).append(f"{name} {version}")
                 version = f"{version}+{tag}"
         return Locked(name, version, place, asked.marker, wheel=wheel)
-
-
-def _is_option(word: str) -> bool:
-    name = word.partition("=")[0] if word.startswith("--") else word[:2]
-    return any(option.startswith(name) for option in _OPTIONS)
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
