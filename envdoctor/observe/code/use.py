@@ -141,14 +141,13 @@ class _Project:
         names = self._files.names_or_none(folder)
         if "__init__.py" in names:
             return frozenset()
-        own = os.path.basename(path)
         # A folder without ``__init__.py`` hides no distribution.
-        regular = (
+        return frozenset(
             name
             for name in self._modules(folder)
-            if f"{name}.py" in names or "__init__.py" in self._files.names_or_none(os.path.join(folder, name))
+            if f"{name}.py" != os.path.basename(path)
+            and (f"{name}.py" in names or "__init__.py" in self._files.names_or_none(os.path.join(folder, name)))
         )
-        return frozenset(name for name in regular if f"{name}.py" != own)
 
     def _upwards(self, folder: str) -> list[str]:
         """Return the folder and those above it up to the project's root; the folder alone when nothing marks a root."""
@@ -278,9 +277,13 @@ def use(request: Request) -> Found:
     chosen, unread = find_code(request.code, request.cwd, files, known)
     contents: list[tuple[CodeFile, bytes]] = []
     for file in chosen:
-        content = _content(file, files, sum(len(content) for _, content in contents))
-        if isinstance(content, Message):
-            unread.append(file.unread(content))
+        try:
+            content = files.whole(file.path, _MAX_FILE[".ipynb" if file.path.endswith(".ipynb") else ".py"])
+        except (OSError, Spent) as error:
+            unread.append(file.unread(because_of(error)))
+            continue
+        if sum(len(one) for _, one in contents) + len(content) > _MAX_TOTAL:
+            unread.append(file.unread(Message("more than {} MiB of code together", _MAX_TOTAL >> 20)))
         else:
             contents.append((file, content))
     read: list[tuple[CodeFile, Mapping[str, Any]]] = []
@@ -303,14 +306,3 @@ def use(request: Request) -> Found:
     )
     origin = ", ".join(printable(path) for path in request.code)
     return [(key, value, origin) for key, value in zip(use.keys, values, strict=True)]
-
-
-def _content(file: CodeFile, files: Files, before: int) -> bytes | Message:
-    """Return the content of a file, or a clause about why it was not read."""
-    limit = _MAX_FILE[".ipynb" if file.path.endswith(".ipynb") else ".py"]
-    try:
-        content = files.whole(file.path, limit)
-    except (OSError, Spent) as error:
-        return because_of(error)
-    fits = before + len(content) <= _MAX_TOTAL
-    return content if fits else Message("more than {} MiB of code together", _MAX_TOTAL >> 20)

@@ -93,9 +93,8 @@ def gcc_version(path: str) -> Value:
     """Version of the gcc at ``path``: 12, 13.2 or 12.4.0, as exact as its files say."""
     step = path
     for _ in range(_MAX_LINKS):
-        match = _VERSIONED.search(os.path.basename(step))
-        if match:
-            return match.group(1)
+        if match := _VERSIONED.search(os.path.basename(step)):
+            return match[1]
         try:
             step = os.path.join(os.path.dirname(step), os.readlink(step))
         except (OSError, ValueError):
@@ -255,14 +254,11 @@ def _compiled(layout: Layout, deepspeed: Value, environ: Mapping[str, str]) -> t
     if not isinstance(deepspeed, str):
         return (), Message("deepspeed is not installed")
     found: set[str] = set()
-    for site in layout.site_packages:
-        top = os.path.join(site, *_OPS.split("/"))
+    for top in (os.path.join(site, *_OPS.split("/")) for site in layout.site_packages):
         for folder in layout.files.names_or_none(top)[:_FEW]:
             if "." not in folder and not folder.startswith("__"):
-                for name in layout.files.names_or_none(os.path.join(top, folder))[:_FEW]:
-                    match = re.match(_COMPILED, name)
-                    if match:
-                        found.add(match.group(1))
+                names = layout.files.names_or_none(os.path.join(top, folder))[:_FEW]
+                found.update(match[1] for name in names if (match := re.match(_COMPILED, name)))
     home = environ.get("HOME", "")
     cache = environ.get("TORCH_EXTENSIONS_DIR") or os.path.join(home, ".cache", "torch_extensions")
     if os.path.isabs(cache) and "\0" not in cache:
@@ -279,15 +275,9 @@ def _in_cache(cache: str, layout: Layout) -> set[str]:
         return set()
     version = layout.python_version if isinstance(layout.python_version, str) else ""
     mine = "py" + "".join(version.split(".")[:2]) + "_"
-    inner = [os.path.join(cache, name) for name in sorted(os.listdir(cache))[:_FEW]]
-    folders = inner + [
-        os.path.join(folder, name)
-        for folder in inner
-        if os.path.basename(folder).startswith(mine) and os.path.isdir(folder)
-        for name in sorted(os.listdir(folder))[:_FEW]
-    ]
-    return {
-        os.path.basename(folder)
-        for folder in folders
-        if os.path.isfile(os.path.join(folder, os.path.basename(folder) + ".so"))
-    }
+    names = sorted(os.listdir(cache))[:_FEW]
+    found = {name for name in names if os.path.isfile(os.path.join(cache, name, f"{name}.so"))}
+    for folder in (os.path.join(cache, name) for name in names if name.startswith(mine)):
+        inner = sorted(os.listdir(folder))[:_FEW] if os.path.isdir(folder) else []
+        found |= {name for name in inner if os.path.isfile(os.path.join(folder, name, f"{name}.so"))}
+    return found

@@ -64,17 +64,10 @@ def parse_object(content: bytes) -> JsonObject:
     except (RecursionError, MemoryError):
         raise JsonProblem("is nested too deeply, or too large in memory, to be read") from None
     if not isinstance(data, dict):
-        raise JsonProblem("is not a JSON object but {}", _kind(data))
+        kinds = {list: Message("a list"), str: "text", type(None): "null", bool: Message("true or false")}
+        raise JsonProblem("is not a JSON object but {}", kinds.get(type(data), Message("a number")))
     _check_shape(data)
     return JsonObject(data, tuple(repeated))
-
-
-def _kind(data: object) -> str:
-    if isinstance(data, list):
-        return Message("a list")
-    if isinstance(data, str):
-        return "text"
-    return "null" if data is None else Message("true or false") if isinstance(data, bool) else Message("a number")
 
 
 def _check_shape(data: dict[str, Any]) -> None:

@@ -189,16 +189,14 @@ def resolve(
         if len(found) == 1:
             origin = Message("Hub cache") if found[0].repo == repo else Message("Hub cache, under {}", found[0].repo)
             return ModelSource(model, found[0].folder, repo, found[0].commit, origin, cached=True)
-        lost = Message("the Hub cache names a commit for {} and does not hold its files", revision)
-        problems.append(lost if revision in held.refs else _instead(held.commits))
+        others = ", ".join(item.commit[:12] for item in held.commits[:3])
+        if revision in held.refs:
+            problems.append(Message("the Hub cache names a commit for {} and does not hold its files", revision))
+        elif others:
+            problems.append(Message("the Hub cache holds other revisions: {}; name one with @", others))
+        else:
+            problems.append(Message("its place in the Hub cache is empty"))
     shown = f"{repo}@{named.revision}" if named.revision else repo
     why = f" ({problems[0]})" if problems else ""
     missing = Message("no files of {} on this machine{}; download them or give a folder", shown, why)
     return ModelSource(model, None, repo, None, "--model", missing)
-
-
-def _instead(commits: tuple[CachedCommit, ...]) -> Message:
-    if not commits:
-        return Message("its place in the Hub cache is empty")
-    listed = ", ".join(item.commit[:12] for item in commits[:3])
-    return Message("the Hub cache holds other revisions: {}; name one with @", listed)

@@ -136,7 +136,11 @@ class Statements:
             if meaning.add and before is not None:
                 fact = joined(before[0], fact)
             elif field == "dialect" and before is not None:
-                fact = max(before[0], fact, key=self._age)
+                # Options of several generations may stand together: the newest tells which it is.
+                words = list(getattr(self.registry.find(fact.key), "values", ()))
+                fact = (
+                    fact if not words or words.index(str(before[0].value)) < words.index(str(fact.value)) else before[0]
+                )
             elif against is not None and fact.value is ABSENT:
                 continue
             elif (
@@ -149,11 +153,6 @@ class Statements:
                 continue
             here[field] = (fact, entry)
         return state, other
-
-    def _age(self, fact: Fact) -> int:
-        """Options of several generations may stand together: the newest tells which it is."""
-        spec = self.registry.find(fact.key)
-        return list(spec.values).index(str(fact.value)) if spec is not None else 0
 
     def fact_of(self, meaning: Meaning, entry: RecipeEntry, place: str) -> Fact | None:
         """Return what the key says of a field, None for nothing; unknown for what is not said or cannot be."""

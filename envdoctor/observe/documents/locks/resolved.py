@@ -100,15 +100,13 @@ class _Walk:
                     continue
                 name, version = str(wanted.get("name")), str(wanted.get("version", ""))
                 alone = len(self._called.get((name, version, ""), ())) == 1
-                for extra_of_it in ("", *words(wanted.get("extra"))):
-                    self._ask((name, version, extra_of_it), (sure and there) if alone else None)
-
-    def _ask(self, asked: _Asked, sure: bool | None) -> None:
-        """Enter all that are meant, once: a lock may ask for thousands of one name thousands of times."""
-        if (asked, sure) not in self._asked:
-            self._asked.add((asked, sure))
-            for one in self._called.get(asked, ()):
-                self.enter(one, asked[2], sure)
+                certain = (sure and there) if alone else None
+                for asked in ((name, version, extra_of_it) for extra_of_it in ("", *words(wanted.get("extra")))):
+                    # All that are meant, once: a lock may ask for thousands of one name thousands of times.
+                    if (asked, certain) not in self._asked:
+                        self._asked.add((asked, certain))
+                        for one in self._called.get(asked, ()):
+                            self.enter(one, asked[2], certain)
 
 
 def _extras_of_uv(package: dict[str, Any]) -> Iterator[str]:
