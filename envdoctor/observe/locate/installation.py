@@ -72,7 +72,10 @@ def at_prefix(prefix: str, files: Files, named: str | None = None) -> Installati
     """
     settings = read_settings(prefix, files)
     if settings is not None:
-        named = _library_of_settings(settings)
+        version = re.match(r"(\d{1,3}\.\d{1,3})(\.|\Z)", settings.get("version_info") or settings.get("version") or "")
+        implementation = settings.get("implementation", "").lower()
+        kind = implementation if implementation in ("pypy", "graalpy") else "python"
+        named = kind + version[1] if version else None
         library = _library(prefix, named, files) or named
         return Installation(prefix, "venv", library, settings, _base(settings, library, files))
     library = _library(prefix, named, files)
@@ -137,14 +140,6 @@ def named_for_another(installation: Installation, executable: str | None) -> str
 def _library_named_by(name: str) -> str | None:
     match = re.match(_NAMED_FOR, name)
     return match.group(0) if match else None
-
-
-def _library_of_settings(settings: dict[str, str]) -> str | None:
-    version = re.match(r"(\d{1,3}\.\d{1,3})(\.|\Z)", settings.get("version_info") or settings.get("version") or "")
-    if version is None:
-        return None
-    implementation = settings.get("implementation", "").lower()
-    return (implementation if implementation in ("pypy", "graalpy") else "python") + version.group(1)
 
 
 def _libraries(prefix: str, files: Files) -> Iterator[str]:
@@ -223,9 +218,14 @@ def version_from_files(installation: Installation, files: Files) -> tuple[str, s
     """
     base, library = installation.base, installation.library
     if base is not None:
-        found = _from_conda(base, files) or _from_header(base, library, files)
-        if found is not None:
-            return found
+        for entry in files.names_or_none(os.path.join(base, "conda-meta")):
+            name, version = conda_name_version(entry)
+            if name == "python" and re.fullmatch(_FULL, version):
+                return version, f"conda-meta/{entry}"
+        header = "include/patchlevel.h" if library == WINDOWS else f"include/{library}/patchlevel.h"
+        text = files.text_or_empty(os.path.join(base, *header.split("/")), 1 << 16) if library is not None else ""
+        if match := re.search(_PY_VERSION, text):
+            return match[1], header
     for key in ("version_info", "version"):
         match = re.match(_FULL, installation.settings.get(key, ""))
         if match:
@@ -238,22 +238,6 @@ def conda_name_version(entry: str) -> tuple[str, str]:
     """Name and version in a ``conda-meta`` file name, ``numpy-2.1.3-py311h71ddf71_0.json``; empty in any other."""
     match = re.fullmatch(r"(?s)(.+)-([^-]+)-[^-]+\.json", entry)
     return (match[1], match[2]) if match else ("", "")
-
-
-def _from_conda(base: str, files: Files) -> tuple[str, str] | None:
-    for entry in files.names_or_none(os.path.join(base, "conda-meta")):
-        name, version = conda_name_version(entry)
-        if name == "python" and re.fullmatch(_FULL, version):
-            return version, f"conda-meta/{entry}"
-    return None
-
-
-def _from_header(base: str, library: str | None, files: Files) -> tuple[str, str] | None:
-    if library is None:
-        return None
-    header = "include/patchlevel.h" if library == WINDOWS else f"include/{library}/patchlevel.h"
-    match = re.search(_PY_VERSION, files.text_or_empty(os.path.join(base, *header.split("/")), 1 << 16))
-    return (match[1], header) if match else None
 
 
 def _from_dpkg(base: str, library: str | None, files: Files) -> tuple[str, str] | None:

@@ -4,6 +4,7 @@ files and locked memory that this process may use; and the variables that change
 import os
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 
 from envdoctor.facts.values import ABSENT, Unknown, Value
@@ -204,19 +205,14 @@ def _gib(size: int) -> float:
 
 
 @observes("machine", "env.*")
-def variables(request: Request) -> Found:
+def variables(request: Request) -> Iterator[tuple[str, Value, str]]:
     """Find each variable of the registry: its value without credentials, or ABSENT when it is not set."""
-    origin, environ = Message("environment variables"), request.environ
-    return [
-        (f"env.{name}", _value(environ.get(name), name, privacy), origin) for name, privacy in request.variables.items()
-    ]
-
-
-def _value(text: str | None, name: str, privacy: str) -> Value:
-    if text is None:
-        return ABSENT
-    if len(text) > _LIMIT:
-        return Unknown(Message("{} is {} characters long; at most {} are read", name, len(text), _LIMIT))
-    # Python keeps bytes of the environment that are not UTF-8 as lone surrogates, which no output could encode.
-    text = text.encode("utf-8", "replace").decode("utf-8")
-    return without_url_credentials(text) if privacy == "host" else without_credentials(text)
+    for name, privacy in request.variables.items():
+        value: Value = ABSENT
+        if (text := request.environ.get(name)) is not None and len(text) > _LIMIT:
+            value = Unknown(Message("{} is {} characters long; at most {} are read", name, len(text), _LIMIT))
+        elif text is not None:
+            # Python keeps bytes of the environment that are not UTF-8 as lone surrogates, which no output could encode.
+            text = text.encode("utf-8", "replace").decode("utf-8")
+            value = without_url_credentials(text) if privacy == "host" else without_credentials(text)
+        yield f"env.{name}", value, Message("environment variables")

@@ -38,7 +38,11 @@ def import_shadow(request: Request) -> Found:
     if not layout.live or not isinstance(dists, Records):
         return Unknown(Message("which folders are in front is known where the environment runs"))
     front = list(dict.fromkeys(_in_front(request)))
-    installed = _by_folder(dists) if front else {}
+    installed: dict[str, dict[str, Mapping[str, Value]]] = {}
+    for one in dists if front else ():  # editable ones have their code elsewhere
+        if one.get("editable") is not True and one.get("kind") != "conda":
+            there = installed.setdefault(os.path.dirname(str(one.get("path"))), {})
+            there.setdefault(str(one.get("name")), one)
     items = [
         item
         for kind, folder in front
@@ -79,15 +83,6 @@ def _in_front(request: Request) -> Iterator[tuple[str, str]]:
 
 def _is_site(folder: str) -> bool:
     return os.path.basename(folder) in ("site-packages", "dist-packages")
-
-
-def _by_folder(dists: Records) -> dict[str, dict[str, Mapping[str, Value]]]:
-    """Distributions by folder of packages and name; editable ones, whose code lies elsewhere, are left out."""
-    found: dict[str, dict[str, Mapping[str, Value]]] = {}
-    for item in dists:
-        if item.get("editable") is not True and item.get("kind") != "conda":
-            found.setdefault(os.path.dirname(str(item.get("path"))), {}).setdefault(str(item.get("name")), item)
-    return found
 
 
 def _hiding(folder: str, rows: Iterable[Mapping[str, Any]], layout: Layout) -> Iterator[Mapping[str, Any]]:

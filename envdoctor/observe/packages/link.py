@@ -42,7 +42,9 @@ def link(request: Request) -> Found:
         for item, module in torch_backends(request)
         if isinstance(item.get("version"), str)
     ]
-    wanted = [entry for entry in (*entries(request.rows, versions), *backends) if _has_code(entry, request)]
+    listed = {name for folder in request.place.site_packages for name in request.place.files.names_or_none(folder)}
+    tops = [(entry, entry.module.partition(".")[0]) for entry in (*entries(request.rows, versions), *backends)]
+    wanted = [entry for entry, top in tops if top in listed or f"{top}.py" in listed]
     if not wanted:
         return _facts(Records(()), Records(()), Records(()))
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
@@ -83,12 +85,6 @@ def _together(stops: Sequence[tuple[Mapping[str, Any], list[str]]]) -> Iterator[
         first.setdefault(key, stop)
         found.setdefault(key, []).extend(stopped)
     return ((first[key], list(dict.fromkeys(stopped))) for key, stopped in found.items())
-
-
-def _has_code(entry: EntryStatement, request: Request) -> bool:
-    top = entry.module.partition(".")[0]
-    listed = map(request.place.files.names_or_none, request.place.site_packages)
-    return any(top in names or f"{top}.py" in names for names in listed)
 
 
 def _question(

@@ -249,7 +249,11 @@ def read_header(descriptor: int, files: Files, extras: Collection[str] = ()) -> 
         end_of_file = b"\n" if len(rest) < _HEADER_LIMIT else b""
         rest = data[data.rfind(b"\n") + 1 :] + rest + end_of_file
         utf8 = rest.isascii() or _is_utf8(rest)
-    return _parse(_lines(data[:end]), end is not None, partial, utf8, extras)
+    header = data[:end].decode("utf-8", "replace")
+    if "\r" in header:  # what stands behind a carriage return is left out
+        header = "\n".join([line.partition("\r")[0] for line in header.split("\n")])
+    lines = header.replace("\n ", " ").replace("\n\t", " ").split("\n")
+    return _parse(lines, end is not None, partial, utf8, extras)
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -267,14 +271,6 @@ def _end(data: bytes) -> int | None:
     windows = data.find(b"\n\r\n", 0, end if end >= 0 else len(data))
     end = windows if windows >= 0 else end
     return end if end >= 0 else None
-
-
-def _lines(data: bytes) -> list[str]:
-    """Return the lines of a header, each with those that continue it, and nothing behind a carriage return."""
-    header = data.decode("utf-8", "replace")
-    if "\r" in header:
-        header = "\n".join([line.partition("\r")[0] for line in header.split("\n")])
-    return header.replace("\n ", " ").replace("\n\t", " ").split("\n")
 
 
 def _parse(lines: list[str], ended: bool, partial: bool, utf8: bool, extras: Collection[str]) -> MetadataHeader:

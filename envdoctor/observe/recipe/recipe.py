@@ -138,9 +138,8 @@ class Statements:
             elif field == "dialect" and before is not None:
                 # Options of several generations may stand together: the newest tells which it is.
                 words = list(getattr(self.registry.find(fact.key), "values", ()))
-                fact = (
-                    fact if not words or words.index(str(before[0].value)) < words.index(str(fact.value)) else before[0]
-                )
+                newer = bool(words) and words.index(str(before[0].value)) < words.index(str(fact.value))
+                fact = fact if newer else before[0]
             elif against is not None and fact.value is ABSENT:
                 continue
             elif (
