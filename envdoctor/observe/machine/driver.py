@@ -66,7 +66,10 @@ def _from_nvml(request: Request) -> _Told:
         from envdoctor.observe.machine.nvml import ask_nvml
     except ImportError as error:  # Python is built without ctypes where libffi was missing
         return _from_proc(request, Message("NVML could not be used: {}", type(error).__name__))
-    values = ask_nvml(request, _nvml_libraries(request))
+    libraries = [_WSL_LIBRARY] * is_wsl(request) + ["libnvidia-ml.so.1"]
+    if request.platform == "windows":
+        libraries = list(filter(None, [_windows_library(request)]))
+    values = ask_nvml(request, [request.nvml_library] if request.nvml_library else libraries)
     version, gpus = values["driver.version"], values["gpu"]
     values["gpu.visible_missing"] = gpus
     if isinstance(gpus, Records):
@@ -83,14 +86,6 @@ def _from_nvml(request: Request) -> _Told:
         instead = _from_proc(request, problems.get("gpu") or next(iter(problems.values())))
         told.update((key, instead[key]) for key in problems if not isinstance(instead[key][0], Unknown))
     return told
-
-
-def _nvml_libraries(request: Request) -> list[str]:
-    if request.nvml_library:
-        return [request.nvml_library]
-    if request.platform == "windows":
-        return [path for path in (_windows_library(request),) if path]
-    return [_WSL_LIBRARY, "libnvidia-ml.so.1"] if is_wsl(request) else ["libnvidia-ml.so.1"]
 
 
 def _visible(environ: Mapping[str, str], items: Sequence[Item], incomplete: Message | None = None) -> Records:
@@ -116,7 +111,10 @@ def _visible(environ: Mapping[str, str], items: Sequence[Item], incomplete: Mess
         if places[0] in chosen:
             return Records((), incomplete)
         chosen += places
-    if not by_uuid and 0 < len(chosen) < len(items) and not _same_order(environ, items):
+    kinds = {str(item.get("name")) for item in items}
+    alike = len(kinds) == 1 and not any(isinstance(item.get("name"), Unknown) for item in items)
+    in_order = alike or environ.get("CUDA_DEVICE_ORDER", "").strip() == "PCI_BUS_ID"
+    if not by_uuid and 0 < len(chosen) < len(items) and not in_order:
         incomplete = Message(
             "CUDA_VISIBLE_DEVICES counts in CUDA's own order (fastest first), which is not known for GPUs "
             "of several kinds; CUDA_DEVICE_ORDER=PCI_BUS_ID makes it certain"
@@ -161,14 +159,6 @@ def _places(entry: str, items: Sequence[Item]) -> list[int]:
         return [place for place, item in enumerate(items) if str(item.get("uuid")).startswith(entry)]
     number = re.match(_ORDINAL, entry)
     return [int(number[1])] if number and int(number[1]) < len(items) else []
-
-
-def _same_order(environ: Mapping[str, str], items: Sequence[Item]) -> bool:
-    """Return whether CUDA's ordinals are NVML's, as far as anything that is reported can differ."""
-    if environ.get("CUDA_DEVICE_ORDER", "").strip() == "PCI_BUS_ID":
-        return True
-    kinds = {str(item.get("name")) for item in items}
-    return len(kinds) == 1 and not any(isinstance(item.get("name"), Unknown) for item in items)
 
 
 def _leaves_traces(request: Request) -> bool:

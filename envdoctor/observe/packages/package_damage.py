@@ -166,14 +166,6 @@ def _elsewhere(module: str, layout: Layout) -> bool:
     return layout.incomplete is not None or any(module_in(folder, module, layout.files) for folder in folders)
 
 
-def _told_elsewhere(name: str, extensions: Container[str]) -> tuple[str, ...]:
-    """Return what happens to its libraries and those who compare what libraries ask for tell: of NVIDIA's wheels
-    whether they are found, of extensions for torch whether they can be loaded."""
-    if component_of(name) is not None:
-        return ("gone", "changed")
-    return ("damaged", "changed") if name in extensions else ()
-
-
 def _compared(
     compared: Sequence[_Item], stack: Container[str], extensions: Container[str], request: Request
 ) -> Sequence[Any]:
@@ -182,15 +174,13 @@ def _compared(
         return ()
     place = request.place
     python = release_of(place.python_version) if isinstance(place.python_version, str) else None
-    packages = [
-        {
-            "name": item["name"],
-            "metadata": item["path"],
-            "stack": item["name"] in stack,
-            "elsewhere": _told_elsewhere(str(item["name"]), extensions),
-        }
-        for item in compared
-    ]
+    packages = []
+    for item in compared:
+        # Of NVIDIA's wheels others tell whether they are found, of extensions for torch whether they can be loaded.
+        of_nvidia = component_of(str(item["name"])) is not None
+        told = ("gone", "changed") if of_nvidia else ("damaged", "changed") if item["name"] in extensions else ()
+        named = {"name": item["name"], "metadata": item["path"]}
+        packages.append({**named, "stack": item["name"] in stack, "elsewhere": told})
     machine = request.value("os.arch")
     asked = {
         "root": place.files.root,

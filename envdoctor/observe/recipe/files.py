@@ -54,6 +54,19 @@ class Format(NamedTuple):
     authority: int
     framework: str
 
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "Format":
+        """Return the format of a row of the table."""
+        unused = row.get("unused", ())
+        keys = {
+            key: tuple(Meaning(one) if isinstance(one, str) else Meaning(**one) for one in several)
+            for key, said in row.get("keys", {}).items()
+            for several in (said if isinstance(said, list) else [said],)
+        }
+        globs = tuple(name for name in unused if "*" in name)
+        said = row.get("includes", {}), row.get("names", {}), row.get("authority", 2), row.get("framework", "")
+        return cls(row["name"], row, keys, frozenset(unused) - {*globs}, globs, *said)
+
     def named(self, program: str) -> Mapping[str, str] | None:
         """Return what the name of a program or call says, by its end; None for another one."""
         for name, said in self.names.items():
@@ -69,7 +82,7 @@ class Formats:
     def __init__(
         self, rows: Iterable[Mapping[str, Any]], registry: Registry, released: Iterable[Mapping[str, Any]] = ()
     ) -> None:
-        self._formats = {str(row["name"]): _format(row) for row in rows}
+        self._formats = {str(row["name"]): Format.of(row) for row in rows}
         self._released = tuple(released)
         self.registry = registry
         self.kinds = {spec.key[7:]: spec.type for spec in registry if spec.key.startswith("recipe.")}
@@ -145,18 +158,6 @@ class Formats:
         return sum(1 for entry in entries if self.find(form, entry.key) is not None)
 
 
-def _format(row: Mapping[str, Any]) -> Format:
-    unused = row.get("unused", ())
-    listed = {key: said if isinstance(said, list) else [said] for key, said in row.get("keys", {}).items()}
-    keys = {
-        key: tuple(Meaning(one) if isinstance(one, str) else Meaning(**one) for one in several)
-        for key, several in listed.items()
-    }
-    globs = tuple(name for name in unused if "*" in name)
-    said = row.get("includes", {}), row.get("names", {}), row.get("authority", 2), row.get("framework", "")
-    return Format(row["name"], row, keys, frozenset(unused) - {*globs}, globs, *said)
-
-
 def spelled(value: object) -> str:
     """Return a value as the words of a table spell it."""
     return str(value).lower() if isinstance(value, bool) or value is None else str(value)
@@ -215,7 +216,11 @@ def _taken_apart(
 
     taken = _parts(path, formats, words, other)
     parts = with_formats(taken, formats)
-    named = {one: (place, ()) for part, form in parts for one, place in _named_files(part, form, formats)}
+    named: dict[str, tuple[tuple[int, ...], Sequence[str | None]]] = {}
+    for entry, form in ((entry, form) for part, form in parts for entry in part.entries if not entry.computed):
+        meanings = (formats.find(form, entry.key) or (form, (), ""))[1]
+        if any(meaning.field == "file" for meaning in meanings) and isinstance(entry.value, str):
+            named.update({entry.value: (entry.place, ())} if entry.value.endswith(_DOCUMENTS) else {})
     # The scripts or modules of one's own that commands start, with the words behind them.
     own_code = (part for part in taken if part.line and (part.program.endswith(".py") or part.module))
     started: dict[str, tuple[tuple[int, ...], Sequence[str | None]]] = {
@@ -356,14 +361,6 @@ def with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, F
     if all(form.name in NO_RECIPES for _, form in found.values()):
         return ()
     return tuple(found.values())
-
-
-def _named_files(part: Part, form: Format, formats: Formats) -> Iterator[tuple[str, tuple[int, ...]]]:
-    for entry in part.entries:
-        known = formats.find(form, entry.key)
-        names = known is not None and any(meaning.field == "file" for meaning in known[1]) and not entry.computed
-        if names and isinstance(entry.value, str) and entry.value.endswith(_DOCUMENTS):
-            yield entry.value, entry.place
 
 
 def _look_for(name: str, beside: str, cwd: str) -> str | None:

@@ -94,7 +94,12 @@ class _Walk:
         while self._waiting:
             number, extra = self._waiting.pop()
             sure = self.reached[number, extra]
-            for wanted in _dependencies(self._packages[number], extra):
+            package = self._packages[number]
+            tables = (package.get(table) for table in ("optional-dependencies", "dev-dependencies"))
+            listed = (table.get(extra) for table in tables if isinstance(table, dict))
+            for wanted in (
+                one for group in (listed if extra else [package.get("dependencies")]) for one in items(group)
+            ):
                 there = counts(str(wanted.get("marker", "")), self._wish)
                 if there is False:
                     continue
@@ -113,13 +118,6 @@ def _extras_of_uv(package: dict[str, Any]) -> Iterator[str]:
     for table in ("optional-dependencies", "dev-dependencies"):
         names = package.get(table)
         yield from names if isinstance(names, dict) else ()
-
-
-def _dependencies(package: dict[str, Any], extra: str) -> list[dict[str, Any]]:
-    if not extra:
-        return items(package.get("dependencies"))
-    tables = (package.get(table) for table in ("optional-dependencies", "dev-dependencies"))
-    return [one for table in tables if isinstance(table, dict) for one in items(table.get(extra))]
 
 
 def _locked_by_uv(entry: LockEntry, path: str, wish: Wish, *, sure: bool) -> Locked:
