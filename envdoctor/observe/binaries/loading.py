@@ -295,36 +295,32 @@ def loading_of_torch(
     else:
         missing = tuple(_not_in([_place(path, folder) for path in paths], list(wanted), layout))
         if missing:
-            missing = _nowhere(missing, _other_folders(list(paths), folder, layout, environ), layout, environ, system)
+            missing = _nowhere(missing, list(paths), folder, layout, environ, system=system)
         if missing and layout.incomplete is not None:
             missing = Unknown(layout.incomplete)
     return tuple(damaged), missing
 
 
-def _other_folders(paths: list[str], folder: str, layout: Layout, environ: Mapping[str, str]) -> list[str]:
+def _nowhere(
+    names: Sequence[str], paths: Sequence[str], folder: str, layout: Layout, environ: Mapping[str, str], *, system: str
+) -> tuple[str, ...]:
+    """Return those that are in no folder that torch may look into, not preloaded, and not with the system. ``paths``
+    are those that the files in ``folder`` name."""
+    from envdoctor.observe.binaries.elf_file import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
+
     files = layout.files
     # A torch that is reached by a link: what lies beside its real folder counts too.
     origins = [os.path.dirname(files.resolved(os.path.join(folder, "libtorch_cuda.so")))]
     origins += [os.path.join(site, "torch", "lib") for site in layout.site_packages]
     folders = [_place(path, origin) for origin in origins for path in paths]
-    for site in layout.site_packages:
-        nvidia = os.path.join(site, "nvidia")
+    for nvidia in (os.path.join(site, "nvidia") for site in layout.site_packages):
         folders += [os.path.join(nvidia, part, "lib") for part in files.names_or_none(nvidia)[:_MOST_FOLDERS]]
     folders += [path for path in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if path]
-    return [*folders, os.path.join(layout.prefix, "lib")]
-
-
-def _nowhere(
-    names: Sequence[str], folders: list[str], layout: Layout, environ: Mapping[str, str], system: str
-) -> tuple[str, ...]:
-    """Return those that are in none of the folders, not preloaded, and not with the system."""
-    from envdoctor.observe.binaries.elf_file import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
-
+    folders += [os.path.join(layout.prefix, "lib"), *(system + place for place in SYSTEM_FOLDERS)]
     preloaded = {os.path.basename(path) for path in environ.get("LD_PRELOAD", "").replace(":", " ").split()}
-    places = [*folders, *(system + place for place in SYSTEM_FOLDERS)]
     return tuple(
         name
-        for name in _not_in(places, [name for name in names if name not in preloaded], layout)
+        for name in _not_in(folders, [name for name in names if name not in preloaded], layout)
         if not any(os.path.isfile(system + path) for path in cached_library(name, system + LOADER_CACHE))
     )
 

@@ -225,8 +225,7 @@ class ImportPath:
             count -= 1
         if change.at is not None:
             at = max(min(change.at, self.given), change.at - _STANDARD)
-            moved = self.folders[count:]
-            self.folders[count:] = []
+            moved, self.folders[count:] = self.folders[count:], []
             self.folders[at:at] = moved
 
     def add_site(self, folder: str) -> None:
@@ -256,18 +255,14 @@ class ImportPath:
                 if _MARKED in line:
                     mark = len(self.folders)
                 elif _MOVED in line and mark is not None:
-                    self._to_front(mark)
+                    # Before all other folders, behind those that were put there already.
+                    moved, self.folders[mark:] = self.folders[mark:], []
+                    self.folders[self._front : self._front] = moved
+                    self._front += len(moved)
                 continue
             line = line.rstrip()
             target = self.files.inside(line) if os.path.isabs(line) else os.path.join(folder, line)
             self.add(os.path.normpath(target) if "\0" not in target else target)
-
-    def _to_front(self, start: int) -> None:
-        """Put the folders from ``start`` on before all others, behind those that were put there already."""
-        moved = self.folders[start:]
-        self.folders[start:] = []
-        self.folders[self._front : self._front] = moved
-        self._front += len(moved)
 
 
 def folders_of(installation: Installation, files: Files, *, environ: Mapping[str, str] | None, cwd: str) -> ImportPath:

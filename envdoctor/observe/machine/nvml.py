@@ -3,6 +3,7 @@
 import ctypes
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
@@ -148,7 +149,10 @@ def _gpus(call: Call, request: Request) -> Value:
                 items.append({"index": index, **dict.fromkeys(_COLUMNS, Unknown(said_by(error)))})
             continue
         item = _gpu(call, request, index, handle)
-        if _mig_is_on(call, handle):
+        current, pending = ctypes.c_uint(), ctypes.c_uint()
+        with suppress(_NvmlError):
+            call("nvmlDeviceGetMigMode", handle, ctypes.byref(current), ctypes.byref(pending))
+        if current.value == 1:
             slices = Unknown(Message("MIG is on: a process sees a slice of this GPU"))
             item.update(memory_gib=slices, free_gib=slices, processes=slices)
             incomplete = Message("MIG is on for GPU {}, and its slices are not read", index)
@@ -194,12 +198,3 @@ def _processes(call: Call, request: Request, handle: Any) -> Value:
     if count.value == 0 and container(request) is not ABSENT:
         return Unknown(Message("a container does not show the processes of others"))
     return count.value
-
-
-def _mig_is_on(call: Call, handle: Any) -> bool:
-    current, pending = ctypes.c_uint(), ctypes.c_uint()
-    try:
-        call("nvmlDeviceGetMigMode", handle, ctypes.byref(current), ctypes.byref(pending))
-    except _NvmlError:
-        return False
-    return current.value == 1

@@ -94,7 +94,15 @@ def _read_folders(layout: Layout) -> _Folders:
         except OSError as error:
             found.trouble.append(Message("{} cannot be read: {}", folder, because_of(error)))
     if not found.distributions:
-        raise EnvironmentUnreadable(_nothing_read(layout, found.trouble))
+        if found.trouble:
+            text = "nothing of the environment {} could be read: {}"
+            raise EnvironmentUnreadable(text, layout.prefix, joined(found.trouble))
+        raise EnvironmentUnreadable(
+            "the environment {} has no folder of packages{}; point at another one with --python PATH, or at the folder "
+            "with --path DIR",
+            layout.prefix,
+            Message(" ({})", joined(layout.notes)) if layout.notes else NOTHING,
+        )
     for folder in set(found.linked) & set(found.distributions):
         found.distributions[folder] = [item._replace(editable=True) for item in found.distributions[folder]]
     if layout.kind == "conda":
@@ -191,17 +199,6 @@ def _own_facts(layout: Layout) -> list[tuple[str, Value, str]]:
         ("python.executable", executable, because),
         ("python.gone", layout.gone or ABSENT, because),
     ]
-
-
-def _nothing_read(layout: Layout, trouble: list[Message]) -> Message:
-    if trouble:
-        return Message("nothing of the environment {} could be read: {}", layout.prefix, joined(trouble))
-    return Message(
-        "the environment {} has no folder of packages{}; point at another one with --python PATH, or at the folder "
-        "with --path DIR",
-        layout.prefix,
-        Message(" ({})", joined(layout.notes)) if layout.notes else NOTHING,
-    )
 
 
 def _conda_packages(prefix: str, known: Container[str], files: Files) -> list[Distribution]:

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
@@ -225,8 +226,13 @@ def _beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> It
     names = re.compile(rb"\b(?:" + "|".join(sorted(tops)).encode() + rb")\b")
     folder = os.path.dirname(path) or "."
     files = Files(budget=Budget(seconds=_SECONDS, size=_TOGETHER, steps=_STEPS))
+    found: list[tuple[CodeFile, bytes]] = []
     try:
-        found = list(_named(files, find_code([folder], folder, files, tops)[0], names))
+        for file in find_code([folder], folder, files, tops)[0]:
+            with suppress(OSError):
+                content = files.whole(file.path, _LARGEST_CODE)
+                wanted = len(found) < _MOST_FILES and not file.path.endswith("setup.py") and names.search(content)
+                found += [(file, content)] if wanted else []
     except (ObservationError, Spent):
         return
     read = [(file, answer) for file, answer in answers(found, seconds=5.0) if not isinstance(answer, str)]
@@ -235,15 +241,3 @@ def _beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> It
         uses = dict.fromkeys((one["module"], one["name"], one["guarded"]) for one in taken)
         told = tuple(dict(zip(("module", "name", "guarded"), use, strict=True)) for use in uses)
         yield Fact("beside", Records(told), folder, "code")
-
-
-def _named(files: Files, code: Sequence[CodeFile], names: re.Pattern[bytes]) -> Iterator[tuple[CodeFile, bytes]]:
-    count = 0
-    for file in code:
-        try:
-            content = files.whole(file.path, _LARGEST_CODE)
-        except OSError:
-            continue
-        if count < _MOST_FILES and not file.path.endswith("setup.py") and names.search(content):
-            count += 1
-            yield file, content
