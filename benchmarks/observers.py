@@ -3,11 +3,10 @@
     PYTHON -I benchmarks/observers.py PREFIX CACHE OBSERVER…
 
 PYTHON has envdoctor, PREFIX is the interpreter of the environment to be read, CACHE the folder of envdoctor's cache
-(``-`` is none) and OBSERVER its module below envdoctor.observe and its name (``packages.link:link``). Prints
-``{"ms": …, "cpu": …,
-"packages": …, "files": …, "symbols": …}``: wall and processor time in ms, the imports of what reads in it, because
-every ``envdoctor check`` pays them; processor time is that of this process and its children. The counts are of the
-files that ask for symbols of torch, taken after the clock was stopped.
+(``-`` is none) and OBSERVER its module below envdoctor.observe and its name (``packages.link:link``). Prints ``{"ms":
+…, "cpu": …, "packages": …, "files": …, "symbols": …}``: wall and processor time in ms, the imports of what reads in
+it, because every ``envdoctor check`` pays them; processor time is that of this process and its children. The counts
+are of the files that ask for symbols of torch, taken after the clock was stopped.
 """
 
 from __future__ import annotations
