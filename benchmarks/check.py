@@ -113,8 +113,8 @@ def links_of(python: str, cache: Path, runs: int) -> dict[str, dict[str, float]]
     found: dict[str, list[dict[str, float]]] = {"first": [], "kept": []}
     for number in range(runs + 1):  # the first round fills the cache and warms the disk's
         if number < 3:
-            found["first"].append(observed(*timed, "-", "source.link"))
-        found["kept"].append(observed(*timed, str(cache), "source.link"))
+            found["first"].append(observed(*timed, "-", "packages.link:link"))
+        found["kept"].append(observed(*timed, str(cache), "packages.link:link"))
     return {
         state: {key: statistics.median(one[key] for one in samples[1:]) for key in ("ms", "cpu")}
         for state, samples in found.items()
@@ -205,7 +205,7 @@ def report_extensions(python: str, env: Path, scratch: Path, runs: int) -> None:
     target, cache = str(env / "bin" / "python"), scratch / "cache"
     abi = [python, "-I", str(ROOT / "benchmarks" / "observers.py"), target, "-"]
     # The first round warms the disk's cache.
-    found = [observed(*abi, "binaries.extension", "binaries.libstdcxx") for _ in range(runs + 1)][1:]
+    found = [observed(*abi, "binaries.extension:extension", "binaries.loading:libstdcxx") for _ in range(runs + 1)][1:]
     counts = found[0]
     print()
     print(

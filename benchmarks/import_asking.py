@@ -95,7 +95,7 @@ def checked(source: Sequence[str], report: str) -> int:
 
 def followed_here(ask: Callable[..., Iterable[Any]], function: str, questions: Any, *limits: Any, **more: Any) -> Any:
     """What the bounded child answers that follows imports; another child does so itself."""
-    from envdoctor.observe.source.reading import followed
+    from envdoctor.observe.packages import followed
 
     if not function.startswith(followed.__name__):
         return ask(function, questions, *limits, **more)

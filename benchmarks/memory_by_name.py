@@ -30,7 +30,7 @@ from memory_formulas import PEERS
 
 from envdoctor.cli.main import main as envdoctor
 from envdoctor.matrix import load_matrix
-from envdoctor.observe.model.reading.shapes import shape_of
+from envdoctor.observe.model.config import shape_of
 from envdoctor.peak import model_of
 
 #: Cards beside whose usable memory every reading is judged, in GiB.

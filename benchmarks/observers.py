@@ -3,10 +3,10 @@
     PYTHON -I benchmarks/observers.py PREFIX CACHE OBSERVER…
 
 PYTHON has envdoctor, PREFIX is the interpreter of the environment to be read, CACHE the folder of envdoctor's cache
-(``-`` is none) and OBSERVER a module below envdoctor.observe (``source.link``). Prints ``{"ms": …, "cpu": …,
-"packages": …, "files": …, "symbols": …}``: wall and processor time in ms, the imports of what reads in it, because
-every ``envdoctor check`` pays them; processor time is that of this process and its children. The counts are of the
-files that ask for symbols of torch, taken after the clock was stopped.
+(``-`` is none) and OBSERVER its module below envdoctor.observe and its name (``packages.link:link``). Prints ``{"ms":
+…, "cpu": …, "packages": …, "files": …, "symbols": …}``: wall and processor time in ms, the imports of what reads in
+it, because every ``envdoctor check`` pays them; processor time is that of this process and its children. The counts
+are of the files that ask for symbols of torch, taken after the clock was stopped.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> int:
     spent = [0.0, 0.0]
     matrix = load_matrix()
     sources = Sources(python=python, gpu=False, cache=cache != "-")
-    if names == ["source.link"]:  # kept facts come without any observer: what links add to all of it
+    if names == ["packages.link:link"]:  # kept facts come without any observer: what links add to all of it
         for sign, links in ((0, False), (1, True), (-1, False)):
             started, before = time.perf_counter(), os.times()
             collect_facts(sources, matrix, links=links)
@@ -38,35 +38,41 @@ def main() -> int:
             spent[1] += sign * (sum(os.times()[:4]) - sum(before[:4]))
         print(json.dumps({"ms": 1000 * spent[0], "cpu": 1000 * spent[1]}))
         return 0
-    kept = [timed(import_module(f"envdoctor.observe.{name}"), spent) for name in names]
+    kept = [timed(name, spent) for name in names]
     facts = collect_facts(sources, matrix, links=True).facts
-    counts = counted(facts, kept[0], matrix) if names == ["binaries.extension", "binaries.libstdcxx"] else {}
+    counts = (
+        counted(facts, kept[0], matrix)
+        if names == ["binaries.extension:extension", "binaries.loading:libstdcxx"]
+        else {}
+    )
     print(json.dumps({"ms": 1000 * spent[0], "cpu": 1000 * spent[1], **counts}))
     return 0
 
 
-def timed(module: Any, spent: list[float]) -> list[Any]:
+def timed(name: str, spent: list[float]) -> list[Any]:
     """Let the observer add what it takes to ``spent``; its requests are kept."""
-    observe, requests = module.observe, []
+    module = import_module(f"envdoctor.observe.{name.partition(':')[0]}")
+    observer: Any = getattr(module, name.partition(":")[2])
+    requests: list[Any] = []
 
     def measured(request: Any) -> Any:
         requests.append(request)
         started, before = time.perf_counter(), os.times()
         try:
-            return observe(request)
+            return observer.find(request)
         finally:
             after = os.times()
             spent[0] += time.perf_counter() - started
             spent[1] += sum(after[:4]) - sum(before[:4])
 
-    module.observe = measured
+    setattr(module, observer.name, observer._replace(find=measured))
     return requests
 
 
 def counted(facts: Any, requests: list[Any], matrix: Any) -> dict[str, int]:
     """The packages with extensions of torch, their files, and the undefined symbols of torch that these name."""
     from envdoctor.observe.binaries.extension import compiled_files
-    from envdoctor.observe.binaries.reading.extension_check import read_package
+    from envdoctor.observe.binaries.extension_check import read_package
 
     place = requests[0].place
     dists = {item["name"]: item for item in facts.value("dist")}

@@ -18,7 +18,7 @@ from typing import Any
 from envdoctor.facts import FactSet
 from envdoctor.matrix import Matrix, load_matrix, load_toml
 from envdoctor.observe import Request
-from envdoctor.observe.code.use import observe
+from envdoctor.observe.code.use import use
 from envdoctor.report import document
 
 SCRIPTS = Path(__file__).resolve().parent.parent / "fixtures" / "scripts"
@@ -28,7 +28,7 @@ def recorded(script: Path, matrix: Matrix) -> str:
     """Return the facts file of one script: one use a line. Raises ``SystemExit`` if it cannot be read at all."""
     with tempfile.TemporaryDirectory() as alone:  # what lies beside a script would count as its own modules
         shutil.copy(script, alone)
-        facts = FactSet(observe(Request({}, cwd=alone, code=(script.name,), rows=matrix.rows)))
+        facts = FactSet(use.observe(Request({}, cwd=alone, code=(script.name,), rows=matrix.rows)))
     if not facts.value("code.files"):
         raise SystemExit(f"{script}: it cannot be read")
     uses: list[dict[str, Any]] = document(facts, matrix.registry)["facts"]["use"]  # type: ignore[index]

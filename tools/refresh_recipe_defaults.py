@@ -25,7 +25,7 @@ from packaging.version import Version
 from refresh_frameworks import wheels
 
 from envdoctor.matrix import Matrix, load_matrix, load_toml
-from envdoctor.observe.recipe.formats import Formats
+from envdoctor.observe.recipe.files import Formats
 
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "recipe-defaults.toml"
 #: The value of a default that a release works out.

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from urllib.request import urlopen
 
 from envdoctor.matrix import load_toml
-from envdoctor.observe.model.reading.shapes import words_of
+from envdoctor.observe.model.config import words_of
 
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "model-shapes.toml"
 #: What a row keeps of a config.json, in this order; in the parts of a multimodal one the same.

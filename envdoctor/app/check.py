@@ -15,7 +15,7 @@ from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.judging import Judgement
 from envdoctor.judge.policy import Policy
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.model.reading.names import printable
+from envdoctor.observe.model.names import printable
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
 from envdoctor.system.files import Budget, Files, Spent
@@ -135,7 +135,7 @@ def _asked_by_model(facts: FactSet, matrix: Matrix) -> list[Notice]:
 
 def _compared(gathered: Gathered, others: "Others", matrix: Matrix) -> list[Notice]:
     """Add what differs between the machines to the facts; return a notice for each machine that did not come."""
-    from envdoctor.observe.documents.drift import drift_between
+    from envdoctor.observe.documents.facts_file import drift_between
 
     drift = Records((), Message("only one came"))
     if len(others.documents) > 1 or not others.problems:

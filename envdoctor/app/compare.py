@@ -10,8 +10,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
 from envdoctor.judge.policy import Policy
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.documents.drift import drift_between
-from envdoctor.observe.documents.facts_file import FactsFileError, load_facts_document
+from envdoctor.observe.documents.facts_file import FactsFileError, drift_between, load_facts_document
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Report
 from envdoctor.system.message import Message

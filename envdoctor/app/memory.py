@@ -15,9 +15,9 @@ from envdoctor.judge.policy import Policy
 from envdoctor.matrix.gpu_code import gpu_named
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.model.reading.model_file import read_object
-from envdoctor.observe.model.reading.shapes import Shape, shape_of
-from envdoctor.observe.model.reading.source import resolve
+from envdoctor.observe.model.config import Shape, shape_of
+from envdoctor.observe.model.files import read_object
+from envdoctor.observe.model.source import resolve
 from envdoctor.peak.prediction import USUAL, model_of, predict
 from envdoctor.peak.recipe import batch_of, engine_of, settings_of
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
@@ -295,7 +295,7 @@ def _offered(section: MemorySection, facts: FactSet, matrix: Matrix) -> list[Mem
 def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> MemorySaving:
     """Return the change with its settings as the recipe's file writes them. Flash attention, which needs no more
     memory, stands for SDPA if the file has no word for SDPA."""
-    from envdoctor.observe.recipe.formats import spelled
+    from envdoctor.observe.recipe.files import spelled
     from envdoctor.remedy.own_keys import own_keys
 
     def keys_of(settings: Mapping[str, object]) -> dict[str, str]:

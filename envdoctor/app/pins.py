@@ -7,7 +7,7 @@ from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.app.no_pin import PIN_KEYS
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.model.reading.names import spellings
+from envdoctor.observe.model.names import spellings
 from envdoctor.report.report import Notice
 from envdoctor.revision.hub.online import Access
 from envdoctor.revision.hub.opening import open_snapshot

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.documents.drift import to_compare
+from envdoctor.observe.documents.facts_file import to_compare
 from envdoctor.system.message import Message
 from envdoctor.system.target import ChildAnswer, Place, Task, run_in_target, scratch_folder
 

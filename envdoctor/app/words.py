@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.observe.documents.locks.opening import is_lock_name
-from envdoctor.observe.model.reading.names import NameProblem, parse_name, printable
+from envdoctor.observe.model.names import NameProblem, parse_name, printable
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
 from envdoctor.system.nearest import did_you_mean

@@ -1,36 +1,49 @@
-"""Running the observations that apply: every module of the rooms of observers, in the order of what they need.
-
-An observer is a module of ``machine/``, ``packages/``, ``binaries/`` or ``model/`` (what these read with lies in their
-``reading/``). It has ``KEYS``, the facts that it gives, ``observe(request)``, which returns each of them once, and may
-have ``NEEDS``, keys that must have been observed before. What cannot be read is
-:class:`~envdoctor.facts.values.Unknown` with its reason; what is known not to exist is ``ABSENT``. It judges nothing,
-imports nothing of the environment, and looks at nothing but what the request names.
-"""
+"""Running the observers of rooms, in the order in which one rests on another; and facts that were found before, kept on
+disk for the next run together with all that they rest on."""
 
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any
 
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet, Kept
 from envdoctor.facts.values import Fact, Unknown, restored, written
 from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.request import Request
+from envdoctor.observe.request import Observer, Request
 from envdoctor.system import looks
 from envdoctor.system.cache import CacheFolder
 from envdoctor.system.files import Files, Looks, Spent, digest
 from envdoctor.system.message import Message, packed, said_by, unpacked
 
-# Facts that were found before, kept on disk for the next run together with all that they rest on.
-
+#: The observers of each room, by module, in the order in which they run: behind those whose facts they ask for.
+_OBSERVERS = (
+    ("machine", "machine.toolkit", "compilers cuda_toolkit"),
+    ("machine", "machine.driver", "driver"),
+    ("machine", "machine.system", "system variables"),
+    ("packages", "packages.installed", "installed"),
+    ("packages", "machine.toolkit", "build_parts"),
+    ("packages", "packages.import_shadow", "import_shadow"),
+    ("packages", "packages.builds", "libc_need shared_files"),
+    ("binaries", "binaries.loading", "library_shadow"),
+    ("source", "packages.link", "link"),
+    ("packages", "packages.package_damage", "package_damage"),
+    ("packages", "packages.builds", "torch_build"),
+    ("binaries", "binaries.extension", "extension"),
+    ("binaries", "binaries.loading", "torch_archs torch_loading libstdcxx"),
+    ("model", "model.config", "config named"),
+    ("model", "model.code", "remote_code"),
+    ("model", "model.config", "tokenizer_and_weights"),
+    ("model", "model.code", "registered"),
+    ("code", "code.use", "use"),
+)
 Rows = Callable[..., Sequence[Mapping[str, Any]]]
 
 #: Changes when the same sources give other facts, or facts are written down otherwise.
-_FORMAT = 6
+_FORMAT = 7
 _LARGEST = 16 << 20
 _MOST_ENTRIES = 32
 #: Stands for the value of a fact that is as it was kept.
@@ -144,30 +157,17 @@ def _checksum(rows: object) -> str:
     return digest(repr(rows)).hex()
 
 
-class Observer(Protocol):
-    """What a module of an observers' room offers."""
-
-    __name__: str
-    KEYS: tuple[str, ...]
-
-    def observe(self, request: Request) -> list[Fact]: ...
-
-
 def gather(request: Request, rooms: Iterable[str]) -> FactSet:
-    """The request's facts and those that the observers of the rooms give. Raises :class:`ObservationError`."""
+    """Return the request's facts and those that the observers of the rooms give. Raises :class:`ObservationError`."""
     facts = request.facts.copy()
     request = request._replace(facts=facts)
-    for observer in _ordered([one for room in rooms for one in observers(room)]):
+    for observer in observers(*rooms):
         facts.update(_guarded(observer, request))
     return facts
 
 
 def gather_kept(request: Request, rooms: Sequence[str]) -> FactSet:
-    """Like `gather` of an environment on disk, but reuse cached facts whose sources have not changed.
-
-    An observer with ``KEPT = True`` rests on nothing but the request's environment on disk (read through its
-    ``files``), rows of tables, and other facts. What rests on more says so by ``request.place.files.looks = None``.
-    """
+    """Like `gather` of an environment on disk, but reuse cached facts whose sources have not changed."""
     facts = request.facts.copy()
     request = request._replace(facts=facts)
     place = request.place
@@ -177,14 +177,14 @@ def gather_kept(request: Request, rooms: Sequence[str]) -> FactSet:
     cached = CachedFacts(request.cache, "facts", name, key=(asked, layout), facts=facts, rows=request.rows)
     facts.update(cached.get(place.files, *filter(os.path.isdir, place.site_packages[:1])))
     confined = request._replace(facts=cached.facts, rows=cached.rows, environ={}, cache=None)
-    for observer in _ordered([one for room in rooms for one in observers(room, cached.observers)]):
-        if not getattr(observer, "KEPT", False):
+    for observer in observers(*rooms, known=tuple(cached.observers)):
+        if not observer.kept:
             facts.update(_guarded(observer, request))
             continue
         place.files.looks = cached.looks
         found = _guarded(observer, confined)
         if place.files.looks is not None:
-            cached.add(found, observer.__name__)
+            cached.add(found, observer.name)
         place.files.looks = None
         facts.update(found)
     facts.kept = cached.kept or cached.put()
@@ -192,7 +192,7 @@ def gather_kept(request: Request, rooms: Sequence[str]) -> FactSet:
 
 
 def _guarded(observer: Observer, request: Request) -> list[Fact]:
-    """The observer's facts; a mistake of ours, or a file system that behaves oddly, costs these facts and no others."""
+    """Return the observer's facts; a mistake of ours, or a file system that behaves oddly, costs these alone."""
     try:
         return observer.observe(request)
     except ObservationError:
@@ -202,30 +202,16 @@ def _guarded(observer: Observer, request: Request) -> list[Fact]:
     except Exception as error:
         if os.environ.get("ENVDOCTOR_DEBUG"):
             raise
-        name = observer.__name__.rpartition(".")[2]
+        name = observer.name
         reason = Unknown(Message("the observation {} failed: {}", name, type(error).__name__))
     if request.layout is not None and request.layout.files.looks is not None:
         request.layout.files.looks.failed = True
-    return [Fact(key, reason, name, "") for key in observer.KEYS if not key.endswith("*")]
+    return [Fact(key, reason, name, "") for key in observer.keys if not key.endswith("*")]
 
 
-def observers(room: str, known: Container[str] = ()) -> list[Observer]:
-    """Return the observers of a room, without those whose facts are ``known``."""
-    # pkgutil would do the same and costs 3 ms to import.
-    folder = os.path.join(os.path.dirname(__file__), room)
-    names = sorted(name[:-3] for name in os.listdir(folder) if name.endswith(".py") and name != "__init__.py")
-    modules = [f"envdoctor.observe.{room}.{name}" for name in names]
-    return [cast(Observer, import_module(name)) for name in modules if name not in known]
-
-
-def _ordered(observers: Sequence[Observer]) -> list[Observer]:
-    ordered: list[Observer] = []
-    waiting = list(observers)
-    while waiting:
-        missing = {key for one in waiting for key in one.KEYS}
-        ready = [one for one in waiting if missing.isdisjoint(getattr(one, "NEEDS", ()))]
-        if not ready:
-            raise RuntimeError(f"observations wait for each other: {sorted(missing)}")
-        ordered += ready
-        waiting = [one for one in waiting if one not in ready]
-    return ordered
+def observers(*rooms: str, known: Container[str] = ()) -> Iterator[Observer]:
+    """Yield the observers of the rooms; modules of those whose facts are ``known`` are not imported for them."""
+    for room, module, names in _OBSERVERS:
+        for name in names.split() if room in rooms else ():
+            if name not in known:
+                yield getattr(import_module(f"envdoctor.observe.{module}"), name)

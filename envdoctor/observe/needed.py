@@ -33,7 +33,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def required(item: Mapping[str, Value]) -> Iterator[str]:
-    """The names of what an item of ``dist`` requires, under any condition."""
+    """Yield the names of what an item of ``dist`` requires, under any condition."""
     requires = item.get("requires")
     for line in requires if isinstance(requires, tuple) else ():
         match = _NAME.match(line)
@@ -42,8 +42,7 @@ def required(item: Mapping[str, Value]) -> Iterator[str]:
 
 
 def needed(installed: Mapping[str, Mapping[str, Value]], names: Iterable[str]) -> list[str]:
-    """Those of ``names`` that are ``installed`` (items of ``dist`` by name), and what they require of them, directly or
-    not."""
+    """Return the ``names`` that are ``installed`` (items of ``dist`` by name), and what they require of it."""
     wanted = [name for name in names if name in installed]
     seen = set(wanted)
     for name in wanted:  # it grows

@@ -1,17 +1,17 @@
-"""What an observation is asked to look at: one request for all observations of a run."""
+"""What an observation is asked to look at, one request for all observations of a run; and what an observer is."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Value
+from envdoctor.facts.values import Fact, Unknown, Value
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
-    from envdoctor.observe.model.reading.source import ModelSource
+    from envdoctor.observe.model.source import ModelSource
 
 
 class Target(NamedTuple):
@@ -53,11 +53,11 @@ class Request(NamedTuple):
     nvml_timeout: float = 10.0
 
     def path(self, absolute: str) -> str:
-        """``/proc/version`` below the request's root."""
+        """Return ``/proc/version`` below the request's root."""
         return absolute if self.root == "/" else os.path.join(self.root, absolute.lstrip("/"))
 
     def text(self, absolute: str, limit: int = 65536) -> str:
-        """The first ``limit`` bytes of a file of the machine as text; empty when it is not there or cannot be read."""
+        """Return the first ``limit`` bytes of a file of the machine as text; empty when it cannot be read."""
         return Files().text_or_empty(self.path(absolute), limit)
 
     def names(self, absolute: str) -> list[str]:
@@ -65,21 +65,52 @@ class Request(NamedTuple):
         return Files().names_or_none(self.path(absolute))[:4096]
 
     def value(self, key: str) -> Value:
-        """What an earlier observation says of a fact."""
+        """Return what an earlier observation says of a fact."""
         return self.facts.value(key)
 
     def items(self, key: str) -> tuple[Mapping[str, Value], ...]:
-        """The items of a list that an earlier observation gave; none when it is not known."""
+        """Return the items of a list that an earlier observation gave; none when it is not known."""
         return self.facts.items(key)
 
     @property
     def source(self) -> "ModelSource":
-        """The model's files, for observations that need them."""
+        """Return the model's files, for observations that need them."""
         assert self.model is not None
         return self.model
 
     @property
     def place(self) -> "Layout":
-        """The environment on disk, for observations that need one."""
+        """Return the environment on disk, for observations that need one."""
         assert self.layout is not None
         return self.layout
+
+
+#: Key, value and origin of each fact that was found; or why none of them is known.
+Found = Iterable[tuple[str, Value, str]] | Unknown
+
+
+class Observer(NamedTuple):
+    """A function that reads what a request names into the facts ``keys``, each of them once, and judges nothing.
+
+    What cannot be read is unknown with its reason, what is known not to exist is ABSENT. ``source`` is that of its
+    facts. ``kept``: it rests on nothing but the environment on disk (read through its ``files``), rows of tables, and
+    other facts. If it rests on more it says so by ``request.place.files.looks = None``.
+    """
+
+    name: str
+    source: str
+    keys: tuple[str, ...]
+    kept: bool
+    find: Callable[[Request], Found]
+
+    def observe(self, request: Request) -> list[Fact]:
+        """Return the facts of a request."""
+        found = self.find(request)
+        if isinstance(found, Unknown):
+            found = [(key, found, "") for key in self.keys]
+        return [Fact(*one, self.source) for one in found]
+
+
+def observes(source: str, keys: str, *, kept: bool = False) -> Callable[[Callable[[Request], Found]], Observer]:
+    """Make a function an observer under its own name; the keys are parted by blanks."""
+    return lambda find: Observer(find.__name__, source, tuple(keys.split()), kept, find)

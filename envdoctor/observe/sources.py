@@ -136,7 +136,7 @@ DOCUMENTS = ("facts", "report")
 
 
 def observe_environment(environment: Environment, request: Request, rooms: Iterable[str] = ()) -> FactSet:
-    """What is known of the environment and, where it is live, of this machine; ``rooms`` are read besides.
+    """Return what is known of the environment and, where it is live, of this machine; ``rooms`` are read besides.
 
     Raises :class:`~envdoctor.observe.errors.ObservationError`.
     """
@@ -164,13 +164,13 @@ def notes_of(environment: Environment, facts: FactSet) -> tuple[Message, ...]:
 
 
 def cut_short(environment: Environment) -> Message | None:
-    """Why some of the environment was not looked at, as a sentence; None when all of it was."""
+    """Return why some of the environment was not looked at, as a sentence; None when all of it was."""
     budget = environment.layout.files.budget if environment.layout is not None else None
     return Message("the environment was {}", budget.spent) if budget is not None and budget.spent else None
 
 
 def platform_name() -> str:
-    """``linux``, ``windows`` or ``darwin``: the platform that envdoctor runs on."""
+    """Return ``linux``, ``windows`` or ``darwin``: the platform that envdoctor runs on."""
     import sys
 
     if sys.platform.startswith("win") or sys.platform == "cygwin":

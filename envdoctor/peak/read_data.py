@@ -21,8 +21,7 @@ from itertools import accumulate
 from typing import Any, BinaryIO
 
 from envdoctor.facts.values import Unknown
-from envdoctor.observe.model.reading.json_object import LARGEST, JsonProblem, parse_object
-from envdoctor.observe.model.reading.model_file import read_bytes
+from envdoctor.observe.model.files import LARGEST, JsonProblem, parse_object, read_bytes
 from envdoctor.revision.template.parts.settings import special_tokens, templates_in
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message, MessageError, packed

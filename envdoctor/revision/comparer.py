@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from envdoctor.facts.values import Value
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.model.reading.json_object import LARGEST, JsonObject, JsonProblem, parse_object
+from envdoctor.observe.model.files import LARGEST, JsonObject, JsonProblem, parse_object
 from envdoctor.revision.hub.pickle_reading import Clock
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.system.message import Message

@@ -1,7 +1,5 @@
 """Environments built in a temporary folder: real virtual environments, and trees of files that look like others."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What an environment's files said is said again without reading them, for as long as nothing of it has changed."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from observing import ask, choose, write
-from rooms import observer
+from rooms import observer, observing
 
 from envdoctor.facts import Fact, FactSet, Records, Value
 from envdoctor.observe import Request
@@ -21,7 +19,7 @@ from envdoctor.system import Files, looks
 from envdoctor.system.cache import sealed, unsealed
 
 package_damage = observer("package_damage")
-link = observer("link")
+damage, link = observing("package_damage"), observing("link")
 
 ROOMS = ("packages", "source")
 
@@ -145,17 +143,17 @@ def test_what_failed_is_tried_again(read, monkeypatch) -> None:
 def test_a_mistake_of_ours_is_not_kept(read, monkeypatch) -> None:
     monkeypatch.delenv("ENVDOCTOR_DEBUG", raising=False)
     with monkeypatch.context() as patch:
-        patch.setattr(package_damage, "_left_behind", lambda *given: 1 / 0)
+        patch.setattr(damage, "_left_behind", lambda *given: 1 / 0)
         assert "ZeroDivisionError" in repr(read().value("package_damage"))
     assert isinstance(read().value("package_damage"), Records)
 
 
 def test_what_rests_on_more_than_the_files_is_looked_at_every_time(read, monkeypatch) -> None:
-    def with_directory(request: Request) -> list[Fact]:
+    def with_directory(request: Request) -> list[tuple[str, Value, str]]:
         request.place.files.looks = None
-        return [Fact("package_damage", request.cwd, "", "environment")]
+        return [("package_damage", request.cwd, "")]
 
-    monkeypatch.setattr(package_damage, "observe", with_directory)
+    monkeypatch.setattr(damage, "package_damage", package_damage._replace(find=with_directory))
     first = read()
     monkeypatch.setattr(link, "ask_once", lambda *given, **more: pytest.fail("a child was started"))
     assert read(cwd="/elsewhere").value("package_damage") == "/elsewhere"
@@ -170,8 +168,10 @@ def test_what_was_changed_just_now_is_not_kept(read, monkeypatch) -> None:
 
 def test_a_kept_observer_sees_no_variables(read, monkeypatch) -> None:
     seen: list[Mapping[str, str]] = []
-    once = package_damage.observe
-    monkeypatch.setattr(package_damage, "observe", lambda request: (seen.append(request.environ), once(request))[1])
+    noting = package_damage._replace(
+        find=lambda request: (seen.append(request.environ), package_damage.find(request))[1]
+    )
+    monkeypatch.setattr(damage, "package_damage", noting)
     read(environ={"HOME": "/root"})
     assert seen == [{}]
 

@@ -31,9 +31,9 @@ from envdoctor.observe import (
     read_facts_file,
     read_recipe,
 )
-from envdoctor.observe.code.reading import read_uses
-from envdoctor.observe.recipe.reading.calls import calls_of
-from envdoctor.observe.source.reading import followed
+from envdoctor.observe.code import read_uses
+from envdoctor.observe.packages import followed
+from envdoctor.observe.recipe.script import calls_of
 from envdoctor.revision import HeaderError, PinError, described, flatten, parse_header, read_pins
 from envdoctor.source import NotANotebook, TooMuch
 from envdoctor.versions import NotARequirement, holds, read_requirement, satisfies

@@ -129,7 +129,7 @@ def one(module: Any, layout: Layout | None, facts: Mapping[str, Value] | FactSet
     """The first fact of one observer; ``facts`` are what it needs."""
     given = facts if isinstance(facts, FactSet) else FactSet(Fact(key, facts[key], "", "") for key in facts or ())
     found = module.observe(ask(layout, facts=given, **more))
-    return found[0] if found else Fact(module.KEYS[0], Unknown("nothing was observed"), "", "")
+    return found[0] if found else Fact(module.keys[0], Unknown("nothing was observed"), "", "")
 
 
 def installed(*folders: Path) -> FactSet:

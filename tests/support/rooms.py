@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,15 +11,19 @@ from envdoctor.judge.derivations import derivations
 from envdoctor.observe import observers
 from envdoctor.revision import COMPARERS
 
-__all__ = ["comparer", "computing", "derivation", "observer"]
+__all__ = ["comparer", "computing", "derivation", "observer", "observing"]
 
 _OBSERVED = ("machine", "packages", "binaries", "model", "source", "code")
 
 
 def observer(name: str) -> Any:
     """The observer of that name."""
-    modules = (module for room in _OBSERVED for module in observers(room))
-    return next(module for module in modules if module.__name__.rpartition(".")[2] == name)
+    return next(one for one in observers(*_OBSERVED) if one.name == name)
+
+
+def observing(name: str) -> Any:
+    """The module of the observer of that name."""
+    return sys.modules[observer(name).find.__module__]
 
 
 def derivation(name: str) -> Any:

@@ -1,7 +1,5 @@
 """Messages as Python, numpy and the lazy packages write them, in the formats of several releases."""
 
-from __future__ import annotations
-
 import pytest
 
 from envdoctor.observe import failure_of

@@ -1,7 +1,5 @@
 """Whole texts as people paste them: which error matters, who asked, and whatever else may stand in them."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

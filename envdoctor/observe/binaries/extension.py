@@ -10,16 +10,13 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from envdoctor.facts.values import ABSENT, NOT_KNOWN, Absent, Fact, Records, Unknown, Value
-from envdoctor.observe.packages.reading.file_list import listed_libraries
-from envdoctor.observe.request import Request
+from envdoctor.facts.values import ABSENT, NOT_KNOWN, Absent, Records, Unknown, Value
+from envdoctor.observe.packages.version_files import listed_libraries
+from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message
 from envdoctor.versions.local_tag import BuiltFor, said_by_tag
 
-KEPT = True
-KEYS = ("extension",)
-NEEDS = ("dist", "torch.missing_files", "package_damage")
 _COLUMNS = ("problem", "arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library")
 #: More than any package has (vllm 0.12 has 12); what is beyond is not read, and said.
 MOST_FILES = 64
@@ -32,12 +29,12 @@ _DEEPSPEED = r"^torch_info\s*=\s*\{([^}\n]{0,1000})\}"
 _PAIR = r"""['"](version|cuda_version)['"]\s*:\s*['"](\d{1,2}\.\d{1,3})['"]"""
 
 
-def observe(request: Request) -> list[Fact]:
-    """``extension``, one item for each installed package of the table torch-extensions. Never raises for what a file
-    holds."""
+@observes("environment", "extension", kept=True)
+def extension(request: Request) -> Found:
+    """Find what compiled files of packages of the table torch-extensions need; never raise for what a file holds."""
     dists, layout = request.value("dist"), request.place
     if not isinstance(dists, Records):
-        return [Fact("extension", Unknown(Message("the installed packages are not known")), "", "environment")]
+        return Unknown(Message("the installed packages are not known"))
     modules = {row["name"]: row["modules"] for row in request.rows("torch-extensions", "package")}
     named: dict[str, Mapping[str, Value]] = {}
     for dist in dists:
@@ -53,7 +50,7 @@ def observe(request: Request) -> list[Fact]:
             chosen.append((dist, found))
     records: list[Mapping[str, Value]] = []
     if chosen:
-        from envdoctor.observe.binaries.reading.extension_check import check_extensions, find_torch_libraries
+        from envdoctor.observe.binaries.extension_check import check_extensions, find_torch_libraries
 
         missing = request.value("torch.missing_files")
         if any(item["package"] == "torch" and item["fails"] is True for item in request.items("package_damage")):
@@ -67,7 +64,7 @@ def observe(request: Request) -> list[Fact]:
             if columns is not None or any(python_tag(name) for _, name in found)
         ]
     origin = Message("compiled files") if named else Message("installed packages")
-    return [Fact("extension", Records(tuple(records), incomplete), origin, "environment")]
+    return [("extension", Records(tuple(records), incomplete), origin)]
 
 
 def _item(
@@ -99,7 +96,7 @@ def _item(
 def compiled_files(
     metadata: str, kind: str, modules: Sequence[str], folders: Sequence[str], files: Files
 ) -> tuple[list[tuple[str, str]], Message | None]:
-    """The compiled files of a distribution as (path, name below its folder of packages), and why some may be missing.
+    """Return a distribution's compiled files as (path, name below its folder), and why some may be missing.
 
     ``metadata`` is its metadata directory and ``kind`` dist-info, egg-info or conda. Libraries that a wheel brings
     along (``torchvision.libs``) are left out: nobody built those against torch.
@@ -122,7 +119,7 @@ def compiled_files(
 
 
 def python_tag(name: str) -> str | None:
-    """The Python that a module's file name is for (``cp311``, ``cp313t`` without its t); None when it is for any."""
+    """Return the Python that a module is named for (``cp311``, ``cp313t`` without its t); None for any Python."""
     base = name.rpartition("/")[2]
     for mark in (".cpython-", ".cp"):
         digits = base.partition(mark)[2].partition("-")[0].rstrip("tdm")
@@ -154,7 +151,7 @@ def _too_many(count: int) -> Message | None:
 
 
 def built_for(name: str, version: str, metadata: str, files: Files) -> BuiltFor:
-    """What the distribution ``name`` says, the surest place first: its own file, its wheel's name, its local version.
+    """Return what a distribution says of itself: in its own file, else by its wheel's name, else its local version.
 
     ``metadata`` is its metadata directory; a place that cannot be read says nothing.
     """

@@ -1,8 +1,11 @@
-"""Reading a facts file (``envdoctor.facts/1``), by ``envdoctor facts`` or by hand, or a watched run's record."""
+"""Reading a facts file (``envdoctor.facts/1``), by ``envdoctor facts`` or by hand, or a watched run's record; and what
+differs between machines, from the facts files that each of them wrote."""
 
 import json
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +19,11 @@ from envdoctor.facts.registry import (
     strange_name,
     unlisted,
 )
-from envdoctor.facts.values import Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value, spell
 from envdoctor.observe.errors import ObservationError
 from envdoctor.system.documents import read_named
 from envdoctor.system.files import because_of
-from envdoctor.system.message import Message, quoted, said_by, unpacked
+from envdoctor.system.message import Message, joined, listed, quoted, said_by, unpacked
 from envdoctor.system.nearest import did_you_mean
 
 SCHEMA = "envdoctor.facts/1"
@@ -38,7 +41,7 @@ class FactsFileError(ObservationError):
 
 
 def read_facts_file(place: Path, registry: Registry, path: str = "", unread: list[str] | None = None) -> FactSet:
-    """The facts of the file at ``place``, which the user calls ``path``. Raises :class:`FactsFileError`.
+    """Return the facts of the file at ``place``, which the user calls ``path``. Raises :class:`FactsFileError`.
 
     ``null`` and ``"absent"`` are known to be absent, keys that are not there are unknown, and prefixes in
     ``"complete"`` make unlisted keys absent. ``gpu.name`` and ``gpu.cc`` may be plain lists.
@@ -49,7 +52,7 @@ def read_facts_file(place: Path, registry: Registry, path: str = "", unread: lis
 
 
 def load_facts_document(place: Path, path: str) -> Mapping[str, Any]:
-    """The file as it stands, its shape checked, its facts not. Raises :class:`FactsFileError`."""
+    """Return the file as it stands, its shape checked, its facts not. Raises :class:`FactsFileError`."""
     try:
         data = read_named(place, path, _LARGEST)
         if data is None:
@@ -70,7 +73,7 @@ def load_facts_document(place: Path, path: str) -> Mapping[str, Any]:
 def facts_of_document(
     document: Mapping[str, Any], path: str, registry: Registry, unread: list[str] | None = None
 ) -> FactSet:
-    """The facts of a document that was read already, from ``path`` or a part of it; ``unread`` as for
+    """Return the facts of a document that was read already, from ``path`` or a part of it; ``unread`` as for
     :func:`read_facts_file`. Raises :class:`FactsFileError`."""
     _check_shape(document, path)
     name = path.replace("\\", "/").rpartition("/")[2]
@@ -102,7 +105,13 @@ def facts_of_document(
             allowed = ", ".join(registry.prefixes())
             raise FactsFileError("{}: complete: {} is none of {}", path, repr(str(prefix)[:60]), allowed)
         facts.declare_complete(prefix, name)
-    _mark_incomplete(path, document, facts)
+    incomplete = document.get("incomplete", {})
+    if not isinstance(incomplete, dict):
+        raise FactsFileError("{}: incomplete: a table of reasons by key is expected", path)
+    for key, reason in incomplete.items():
+        fact = facts.get(key)
+        if isinstance(fact.value, Records):
+            facts.add(fact._replace(value=Records(fact.value.items, _message(document, str(reason)))))
     for written, reason in document.get("unknown", {}).items():
         key = canonical_key(written)
         spec = registry.find(key)
@@ -140,7 +149,7 @@ def _check_shape(document: object, path: str) -> None:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object in which no key is given twice: which of the two is meant cannot be told."""
+    """Return a JSON object in which no key is given twice: which of the two is meant cannot be told."""
     table = dict(pairs)
     if len(table) != len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
@@ -180,18 +189,8 @@ def _from_columns(
     return _value(path, parent, spec, items, unread)
 
 
-def _mark_incomplete(path: str, document: Mapping[str, Any], facts: FactSet) -> None:
-    incomplete = document.get("incomplete", {})
-    if not isinstance(incomplete, dict):
-        raise FactsFileError("{}: incomplete: a table of reasons by key is expected", path)
-    for key, reason in incomplete.items():
-        fact = facts.get(key)
-        if isinstance(fact.value, Records):
-            facts.add(fact._replace(value=Records(fact.value.items, _message(document, str(reason)))))
-
-
 def _spoken(document: Mapping[str, Any], value: Value) -> Value:
-    """The value with its messages, where the document says of which parts they are made."""
+    """Return the value with its messages, where the document says of which parts they are made."""
     if not document.get("messages"):
         return value
     if isinstance(value, Records):
@@ -201,9 +200,118 @@ def _spoken(document: Mapping[str, Any], value: Value) -> Value:
 
 
 def _message(document: Mapping[str, Any], text: str) -> Message:
-    """The text as the message that the document says it is, if it is one."""
+    """Return the text as the message that the document says it is, if it is one."""
     try:
         message = unpacked(document["messages"][text])
     except Exception:  # whatever is wrong with it, the text counts
         message = None
     return message if isinstance(message, Message) and message == text else quoted(text[:500])
+
+
+#: Nodes that are named for one value before "and N more".
+_NAMED = 8
+#: Values that are told of a fact before "N other values".
+_VALUES = 3
+#: The GPUs of a machine are compared by these columns, in any order.
+_GPU = ("name", "memory_gib")
+
+Document = Mapping[str, Any]
+
+
+def to_compare(document: Document, registry: Registry, without: Collection[str] = ()) -> Document:
+    """Return what :func:`drift_between` reads of a facts file, and nothing of the machine's names and paths."""
+    facts = {key: raw for key, raw in document["facts"].items() if key not in without}
+    kept = {key: facts[key] for key, _ in _compared({"facts": facts}, registry)}
+    if isinstance(kept.get("gpu"), list):
+        kept["gpu"] = [{column: one[column] for column in _GPU if column in one} for one in kept["gpu"]]
+    return {"facts": kept, "complete": document.get("complete", [])}
+
+
+def drift_between(
+    documents: Mapping[str, Document], registry: Registry, ranks: Mapping[str, int] = {}
+) -> tuple[list[Fact], Records]:
+    """Return the facts of all nodes, unknown where they differ, and a record for each that does.
+
+    ``documents`` maps the name of a node to its facts file, whose shape was checked. Facts that name the machine or a
+    path of it are not compared, and of lists only the GPUs. The records are incomplete where a fact that differs, or
+    may differ, is not known on every node. With ``ranks``, how many each name stands for, these are counted.
+    """
+    seen: dict[str, dict[str, Any]] = {}
+    for node, document in documents.items():
+        for key, raw in _compared(document, registry):
+            seen.setdefault(key, {})[node] = raw
+    shared: list[Fact] = []
+    first = next(iter(documents.values()))["facts"]
+    items: list[dict[str, Value]] = []
+    unknown: set[str] = set()
+    for key, by_node in seen.items():
+        head = key.partition(".")[0]
+        missing = [
+            node for node, one in documents.items() if node not in by_node and head not in one.get("complete", ())
+        ]
+        unknown.update(missing)
+        spec, absent = registry.find(key), (None, "absent")
+        raws = {node: by_node.get(node) for node in documents if node not in missing}
+        values = {
+            node: spell(ABSENT if raw in absent else raw if key == "gpu" else _raw_parsed(spec, raw))
+            for node, raw in raws.items()
+        }
+        value: Value = Unknown(Message("it differs between the machines"))
+        if len(set(values.values())) > 1:
+            # How many of their first numbers versions have in common: 1 for 535.104.05 and 535.129.03.
+            numbers = [re.findall(r"\d+", one.partition("+")[0]) for one in set(values.values())]
+            agrees = len(list(takewhile(lambda parts: len(set(parts)) == 1, zip(*numbers, strict=False))))
+            items.append({"key": key, "values": _by_value(values, ranks), "agrees": agrees})
+        elif missing:
+            continue
+        else:
+            value = _raw_parsed(spec, first.get(key))
+        shared.append(Fact(key, value, Message("the facts files"), "given"))
+    reason = Message("not every fact is known on {}", listed(sorted(unknown), _NAMED)) if unknown else None
+    return shared, Records(tuple(sorted(items, key=lambda item: str(item["key"]))), reason)
+
+
+def _compared(document: Document, registry: Registry) -> Iterator[tuple[str, Any]]:
+    for key, raw in document["facts"].items():
+        if key == "gpu" and isinstance(raw, list):
+            kinds = Counter(
+                " ".join(str(one.get(column, "")) for column in _GPU) if isinstance(one, dict) else str(one)
+                for one in raw
+            )
+            gpus = ", ".join(f"{count} x {kind.strip()} GiB" for kind, count in sorted(kinds.items()))
+            yield key, gpus or "none"
+            continue
+        spec = registry.find(key)
+        if (
+            spec is not None
+            and spec.type != "records"
+            and spec.privacy == "public"
+            and registry.records_of(key) is None
+        ):
+            yield key, tuple(map(str, raw)) if isinstance(raw, list) else raw
+
+
+def _raw_parsed(spec: Any, raw: Any) -> Value:
+    try:
+        return parse_value(spec, list(raw) if isinstance(raw, tuple) else raw) if raw is not None else ABSENT
+    except FactTypeError:
+        return str(raw)
+
+
+def _by_value(values: Mapping[str, str], ranks: Mapping[str, int]) -> str:
+    """Return ``2.5.0: 6 nodes; 2.4.1: node3``: the most common value first, with the nodes of the others named."""
+    by_value: dict[str, list[str]] = {}
+    for node, value in values.items():
+        by_value.setdefault(value, []).append(node)
+    counted = {value: sum(ranks.get(node, 1) for node in nodes) for value, nodes in by_value.items()}
+    first, *others = sorted(by_value.items(), key=lambda entry: (-counted[entry[0]], entry[0]))
+    whose = listed(first[1], _NAMED) if len(first[1]) == 1 else _counted(counted[first[0]], ranks)
+    words = [Message("{}: {}", first[0], whose)]
+    words += [Message("{}: {}", value, listed(nodes, _NAMED)) for value, nodes in others[: _VALUES - 1]]
+    rest = [counted[value] for value, _ in others[_VALUES - 1 :]]
+    words += [Message("{} other values: {}", len(rest), _counted(sum(rest), ranks))] if rest else []
+    return joined(words)
+
+
+def _counted(number: int, ranks: Mapping[str, int]) -> Message:
+    return Message("{} ranks", number) if ranks else Message("{} nodes", number)

@@ -54,88 +54,55 @@ _REQUIREMENT = (
 #: Words that must stand in the message (titles begin with a capital), the kind, and what it says: a group gives the
 #: column that it is named for, two with a number give one together. The first form that fits is taken.
 _FORMS = (
-    (
-        "Failed to import",
-        "lazy",
-        rf"Failed to import (?P<module>{_DOTTED}) because of the following error[^:]{{0,60}}:?(?P<inner>.*)",
-    ),
+    ("Failed to import", "lazy",
+     rf"Failed to import (?P<module>{_DOTTED}) because of the following error[^:]{{0,60}}:?(?P<inner>.*)"),
     ("Could not import module", "lazy", r"Could not import module '(?P<name>\w{1,200})'"),
-    (
-        "annot import name",
-        "name",
-        rf"[Cc]annot import name '?(?P<name>{_NAME})'?"
-        rf"(?:,? from (?:partially initialized module )?'?(?P<module>{_DOTTED})'?)?",
-    ),
-    (
-        "o module named",
-        "module",
-        rf"[Nn]o module named:? '?(?P<module>{_DOTTED})'?(?P<not_a_package>; '{_DOTTED}' is not a package)?",
-    ),
+    ("annot import name", "name",
+     rf"[Cc]annot import name '?(?P<name>{_NAME})'?"
+     rf"(?:,? from (?:partially initialized module )?'?(?P<module>{_DOTTED})'?)?"),
+    ("o module named", "module",
+     rf"[Nn]o module named:? '?(?P<module>{_DOTTED})'?(?P<not_a_package>; '{_DOTTED}' is not a package)?"),
     ("seems to be not installed", "module", r"package (?P<module>\w{1,100}) seems to be not installed"),
     ("was removed in the NumPy", "attribute", r"'(?P<module>np)\.(?P<name>\w{1,60})' was removed in the NumPy"),
     ("has no attribute", "attribute", rf"module '?(?P<module>{_DOTTED})'? has no attribute '?(?P<name>{_NAME})'?"),
-    (
-        "has no attribute",
-        "member",
-        rf"(?:'(?P<callee1>{_DOTTED})' object|(?:(?:type object|class) |(?<!module )(?=.[A-Z]))"
-        rf"'(?P<callee2>{_DOTTED})')"
-        r" has no attribute '(?P<name>\w{1,200})'",
-    ),
+    ("has no attribute", "member",
+     rf"(?:'(?P<callee1>{_DOTTED})' object|(?:(?:type object|class) |(?<!module )(?=.[A-Z]))"
+     rf"'(?P<callee2>{_DOTTED})')"
+     r" has no attribute '(?P<name>\w{1,200})'"),
     # The tokenizers of transformers say it without quotes; a class is written with a capital.
     ("has no attribute", "member", r"(?<![\w.'])(?P<callee>[A-Z]\w{1,100}) has no attribute '?(?P<name>\w{1,200})"),
     # huggingface_hub's own wording.
     (" attribute ", "attribute", rf"\bNo (?P<module>{_DOTTED}) attribute (?P<name>\w{{1,200}})"),
-    (
-        "unexpected keyword argument",
-        "keyword",
-        r"(?<![A-Za-z0-9_.<>])(?P<callee>[A-Za-z0-9_.<>]{1,200})\(\) got (?:some |an )?"
-        r"unexpected keyword arguments?:? '?(?P<name>\w{1,200})'?",
-    ),
+    ("unexpected keyword argument", "keyword",
+     r"(?<![A-Za-z0-9_.<>])(?P<callee>[A-Za-z0-9_.<>]{1,200})\(\) got (?:some |an )?"
+     r"unexpected keyword arguments?:? '?(?P<name>\w{1,200})'?"),
     ("nexpected keyword argument", "keyword", r"[Uu]nexpected keyword arguments?:? '(?P<name>\w{1,200})'"),
-    (
-        "invalid keyword argument",
-        "keyword",
-        r"'(?P<name>\w{1,200})' is an invalid keyword argument for (?P<callee>[\w.]{1,200})\(\)",
-    ),
+    ("invalid keyword argument", "keyword",
+     r"'(?P<name>\w{1,200})' is an invalid keyword argument for (?P<callee>[\w.]{1,200})\(\)"),
     ("HfArgumentParser", "keyword", r"not used by the HfArgumentParser: \['(?:--)?(?P<name>\w{1,200})'"),
-    (
-        "positional argument",
-        "arguments",
-        r"(?<![\w.<>])(?P<callee>[\w.<>]{1,200})\(\) takes [\w ]{1,40} positional arguments? but (?P<name>\d{1,4}) w",
-    ),
-    (
-        "() missing ",
-        "missing",
-        r"(?<![\w.<>])(?P<callee>[\w.<>]{1,200})\(\) missing \d{1,3} required [\w -]{1,30} arguments?:"
-        r" '(?P<name>\w{1,200})'",
-    ),
+    ("positional argument", "arguments",
+     r"(?<![\w.<>])(?P<callee>[\w.<>]{1,200})\(\) takes [\w ]{1,40} positional arguments? but (?P<name>\d{1,4}) w"),
+    ("() missing ", "missing",
+     r"(?<![\w.<>])(?P<callee>[\w.<>]{1,200})\(\) missing \d{1,3} required [\w -]{1,30} arguments?:"
+     r" '(?P<name>\w{1,200})'"),
     # How pip and libraries ask for a release: only the first two of these say which one was found.
-    (
-        "which is incompatible",
-        "demand",
-        rf"requires {_REQUIREMENT}(?:; [^;]{{1,200}})?, but you have \S{{1,60}} (?P<found>[\w.+!]{{1,40}}) which is",
-    ),
-    (
-        "require",
-        "demand",
-        rf"{_REQUIREMENT} is required for a normal functioning.{{0,60}}found [\w.-]{{1,60}}"
-        r"==(?P<found>[\w.+!]{1,40})",
-    ),
+    ("which is incompatible", "demand",
+     rf"requires {_REQUIREMENT}(?:; [^;]{{1,200}})?, but you have \S{{1,60}} (?P<found>[\w.+!]{{1,40}}) which is"),
+    ("require", "demand",
+     rf"{_REQUIREMENT} is required for a normal functioning.{{0,60}}found [\w.-]{{1,60}}"
+     r"==(?P<found>[\w.+!]{1,40})"),
     ("require", "demand", rf"(?:requires?|[Pp]lease (?:install|upgrade(?: to)?)|needs) '?{_REQUIREMENT}'?"),
     ("require", "demand", rf"{_REQUIREMENT} is required"),
     ("require", "demand", rf"'{_REQUIREMENT}'"),
     # Not to bring a release up to date: that says nothing of what is missing.
-    (
-        "pip install ",
-        "demand",
-        r"(?:requires?|needs?|not (?:installed|found|available)|[Pp]lease install)\b[^']{0,120}"
-        r"['(:]{1,3}(?:!|python3? -m )?pip3? install (?P<requirement>[A-Za-z][\w.-]{0,60})['!).,]{0,3}(?: |\Z)",
-    ),
-)
+    ("pip install ", "demand",
+     r"(?:requires?|needs?|not (?:installed|found|available)|[Pp]lease install)\b[^']{0,120}"
+     r"['(:]{1,3}(?:!|python3? -m )?pip3? install (?P<requirement>[A-Za-z][\w.-]{0,60})['!).,]{0,3}(?: |\Z)"),
+)  # fmt: skip
 
 
 def failure_of(message: str) -> Failure | None:
-    """What a message says, wherever it stands in the text; None for a message of another kind."""
+    """Return what a message says, wherever it stands in the text; None for a message of another kind."""
     for sign, kind, pattern in _FORMS:
         found = re.search(pattern, message) if sign in message else None
         if found is not None:
@@ -185,8 +152,8 @@ _QUOTES = str.maketrans("\u2018\u2019\u201b`\u00b4\u201c\u201d\uff1a", "'''''\"\
 
 
 def numbered(text: str) -> tuple[int, list[str]]:
-    """The last lines of a text, at most 20,000, without what is no part of them (indentation stays), behind the number
-    (from 1) that the first of them has in the text.
+    """Return the last lines of a text, at most 20,000, without what is no part of them (indentation stays), behind the
+    number (from 1) that the first of them has in the text.
 
     Quotes that forums and word processors bend are straight again, and backticks are quotes too.
     """
@@ -197,7 +164,7 @@ def numbered(text: str) -> tuple[int, list[str]]:
 
 
 def visible(line: str) -> str:
-    """The line without colours, control and hidden characters."""
+    """Return the line without colours, control and hidden characters."""
     if not (line.isascii() and line.isprintable()):
         line = _HIDDEN.sub("", _CSI.sub("", line))
     return _LOST_CSI.sub("", line) if "[" in line else line
@@ -223,7 +190,7 @@ class TracebackFrame(NamedTuple):
 
     @property
     def module(self) -> str:
-        """The dotted module by the file's place below site-packages; "" for a file that lies elsewhere."""
+        """Return the dotted module by the file's place below site-packages; "" for a file that lies elsewhere."""
         return module_of(self.path)
 
 
@@ -272,8 +239,10 @@ def read_error(text: str) -> Reading:
         return _bare(lines)
     chosen = _that_matters(errors, lines)
     failure = failure_of(chosen.message)
-    start = _start_of(chosen.line, errors, lines)
-    block = lines[start : chosen.line]
+    # The traceback of an error begins behind the error before it.
+    before = max((error.line for error in errors if error.line < chosen.line), default=-1)
+    heads = (at for at in range(chosen.line - 1, before, -1) if "Traceback (most recent call last)" in lines[at])
+    block = lines[next(heads, before + 1) : chosen.line]
     frames = list(frames_of(block))
     if failure is not None:
         failure = _completed(failure, chosen, frames, block)
@@ -282,7 +251,7 @@ def read_error(text: str) -> Reading:
 
 
 def _bare(lines: Sequence[str]) -> Reading:
-    """A text in which no error is named: the last line that reads like the message of one."""
+    """Return a text in which no error is named: the last line that reads like the message of one."""
     for number in range(len(lines) - 1, max(-1, len(lines) - 1 - _ERRORS * 10), -1):
         failure = failure_of(lines[number]) or failure_of(" ".join(lines[number : number + 2]))
         if failure is not None and not _REMARK.match(lines[number]) and (failure.kind != "demand" or failure.found):
@@ -311,7 +280,7 @@ def _errors(lines: Sequence[str]) -> Iterator[_Error]:
 
 
 def _message(lines: Sequence[str], number: int, start: int) -> str:
-    """The rest of the line, with the lines below that belong to it."""
+    """Return the rest of the line, with the lines below that belong to it."""
     said = [lines[number][start:]]
     for line in lines[number + 1 : number + _MESSAGE_LINES]:
         if not line.strip() or "Traceback (most" in line or 'File "' in line or _NAMED.search(line):
@@ -322,7 +291,7 @@ def _message(lines: Sequence[str], number: int, start: int) -> str:
 
 
 def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> _Error:
-    """The error to answer."""
+    """Return the error to answer."""
     chosen: _Error | None = None
     lazy: _Error | None = None
     for place in range(len(errors) - 1, -1, -1):
@@ -341,17 +310,8 @@ def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> _Error:
     return chosen or lazy or errors[-1]
 
 
-def _start_of(line: int, errors: Sequence[_Error], lines: Sequence[str]) -> int:
-    """Where the traceback of an error begins: behind the error before it."""
-    before = max((error.line for error in errors if error.line < line), default=-1)
-    for number in range(line - 1, before, -1):
-        if "Traceback (most recent call last)" in lines[number]:
-            return number
-    return before + 1
-
-
 def _completed(failure: Failure, error: _Error, frames: Sequence[TracebackFrame], block: Sequence[str]) -> Failure:
-    """What older Pythons leave out of the message, from the statement that failed."""
+    """Return what older Pythons leave out of the message, from the statement that failed."""
     while len(frames) > 1 and "(*args, **kwargs)" in frames[-1].code and frames[-2].code:
         frames = frames[:-1]  # a decorator hands the call on
     last = next((line.strip() for line in reversed(block) if line.strip()), "")
@@ -371,7 +331,7 @@ def _completed(failure: Failure, error: _Error, frames: Sequence[TracebackFrame]
 
 
 def module_of(path: str) -> str:
-    """``.../site-packages/peft/utils/other.py`` is ``peft.utils.other``; a package's ``__init__`` is the package."""
+    """Return ``peft.utils.other`` for ``.../site-packages/peft/utils/other.py``, ``peft`` for its ``__init__``."""
     *folders, file = path.replace("\\", "/").split("/")
     below = [place for place, name in enumerate(folders, 1) if name.endswith(("site-packages", "dist-packages"))]
     # Checkouts keep their packages in src/, for which there is no site-packages.
@@ -384,28 +344,25 @@ def module_of(path: str) -> str:
 
 
 def imported_in(code: str) -> str:
-    """The absolute module that a line of source imports (from) first; "" for another line."""
+    """Return the absolute module that a line of source imports (from) first; "" for another line."""
     found = re.match(r"\s*(?:from|import)\s+([^\W\d][\w.]{0,200})", code)
     return found[1] if found else ""
 
 
 def frames_of(lines: Sequence[str]) -> Iterator[TracebackFrame]:
-    """Every frame in the lines, in order: as Python writes them, and as notebooks do."""
+    """Yield every frame in the lines, in order: as Python writes them, and as notebooks do."""
     for number, line in enumerate(lines):
-        if (place := _place(line)) is not None:
+        place = _place(line)
+        if place is None and " in " in line and (found := _OLD_IPYTHON.match(line)):
+            place = found[1].strip(), 0, found[2]
+        elif place is None and (found := _CELL.search(line)):
+            place = "", int(found[1]), ""
+        if place is not None:
             yield TracebackFrame(*place, _code(lines, number))
-            continue
-        found = _OLD_IPYTHON.match(line) if " in " in line else None
-        if found is not None:
-            yield TracebackFrame(found[1].strip(), 0, found[2], _code(lines, number))
-            continue
-        found = _CELL.search(line)
-        if found is not None:
-            yield TracebackFrame("", int(found[1]), "", _code(lines, number))
 
 
 def _code(lines: Sequence[str], number: int) -> str:
-    """The source that failed: the line with an arrow in notebooks, the next line elsewhere."""
+    """Return the source that failed: the line with an arrow in notebooks, the next line elsewhere."""
     following = lines[number + 1 : number + 12]
     for line in following:
         arrow = _ARROW.match(line.strip())
@@ -418,7 +375,7 @@ def _code(lines: Sequence[str], number: int) -> str:
 
 
 def _place(line: str) -> tuple[str, int, str] | None:
-    """The file, the line in it and the function that a line of a traceback names; None for another line."""
+    """Return the file, the line in it and the function that a line of a traceback names; None for another line."""
     found = _PYTHON.search(line)
     if found is not None:
         return found[1], int(found[2]), (found[3] or "").strip()

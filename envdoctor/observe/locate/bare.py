@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 
 from envdoctor.facts.values import Unknown
-from envdoctor.observe.locate.import_path import ImportPath, folders_of
 from envdoctor.observe.locate.installation import (
     WINDOWS,
     Installation,
@@ -13,7 +12,7 @@ from envdoctor.observe.locate.installation import (
     implementation_of,
     version_from_files,
 )
-from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
+from envdoctor.observe.locate.layout import EnvironmentNotFound, ImportPath, Layout, folders_of
 from envdoctor.system.files import Budget, Files, because_of
 from envdoctor.system.message import Message
 
@@ -27,7 +26,7 @@ _METADATA = (".dist-info", ".egg-info")
 
 
 def at_path(folder: str, because: Message) -> Layout:
-    """A bare folder: what ``pip install --target`` fills, or a site-packages folder taken for itself.
+    """Return a bare folder: what ``pip install --target`` fills, or a site-packages folder taken for itself.
 
     ``.pth`` files count only in a folder that is called like a site folder; the interpreter is known only when the
     folder lies where an installation keeps its packages. Raises :class:`EnvironmentNotFound`.
@@ -44,25 +43,21 @@ def at_path(folder: str, because: Message) -> Layout:
     owner = _owner(folder, files)
     found = version_from_files(owner, files) if owner is not None else None
     version, origin = found or (Unknown(Message("a folder of packages does not say which Python uses it")), "")
-    return Layout(
+    return Layout.of(
+        path,
         prefix=folder,
         executable=None,
-        site_packages=tuple(path.folders),
         python_version=version,
         implementation=implementation_of(owner) if owner else Unknown(Message("a folder of packages does not say it")),
         kind="path",
         because=because,
         live=True,
         version_origin=origin,
-        startup=tuple(path.startup),
-        incomplete=path.problems[0] if path.problems else None,
-        notes=tuple(path.problems),
-        files=files,
     )
 
 
 def at_root(root: str, because: Message) -> Layout:
-    """The environment inside an image's root folder. Links are resolved inside it, and nothing of it is started.
+    """Return the environment inside an image's root folder. Links are resolved inside it, and nothing of it is started.
 
     Raises :class:`EnvironmentNotFound` when none of the usual places holds a distribution.
     """
@@ -92,25 +87,26 @@ def at_root(root: str, because: Message) -> Layout:
         )
     installation, path = found[0]
     here = "/" + os.path.relpath(installation.prefix, root).replace(os.sep, "/")
-    notes = list(path.problems)
+    notes: list[Message] = []
     if len(found) > 1:
         others = ", ".join("/" + os.path.relpath(other.prefix, root).replace(os.sep, "/") for other, _ in found[1:])
         notes.append(Message("the image has more environments, which are not judged: {}", others))
-    version, origin = version_from_files(installation, files) or (_only_minor(installation), "")
-    return Layout(
+    unknown = Message("no file of the image gives it")
+    if installation.library not in (None, WINDOWS):
+        unknown = Message("the image's files say {}, but not which patch release", installation.library)
+    version, origin = version_from_files(installation, files) or (Unknown(unknown), "")
+    path.folders = [files.real(folder) for folder in path.folders]
+    return Layout.of(
+        path,
+        notes,
         prefix=installation.prefix,
         executable=None,
-        site_packages=tuple(files.real(folder) for folder in path.folders),
         python_version=version,
         implementation=implementation_of(installation),
         kind="root",
         because=Message("{}, {} inside it", because, here),
         live=False,
         version_origin=origin,
-        startup=tuple(path.startup),
-        incomplete=path.problems[0] if path.problems else None,
-        notes=tuple(notes),
-        files=files,
     )
 
 
@@ -136,16 +132,10 @@ def _demand_folder(folder: str, option: str) -> None:
 
 
 def _owner(folder: str, files: Files) -> Installation | None:
-    """The installation in whose library folder this folder lies: ``PREFIX/lib/python3.11/site-packages``."""
+    """Return the installation in whose library folder this folder lies: ``PREFIX/lib/python3.11/site-packages``."""
     library = os.path.basename(os.path.dirname(folder))
     prefix = os.path.dirname(os.path.dirname(folder))
     if library != WINDOWS:
         prefix = os.path.dirname(prefix)
     installation = at_prefix(prefix, files, library)
     return installation if installation is not None and installation.library == library else None
-
-
-def _only_minor(installation: Installation) -> Unknown:
-    if installation.library in (None, WINDOWS):
-        return Unknown(Message("no file of the image gives it"))
-    return Unknown(Message("the image's files say {}, but not which patch release", installation.library))

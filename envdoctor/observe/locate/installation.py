@@ -44,12 +44,12 @@ class Installation(NamedTuple):
 
 
 def is_python_name(path: str) -> bool:
-    """Whether a file is called like an interpreter (``python3.11``, ``pypy3``, ``python.exe``)."""
+    """Return whether a file is called like an interpreter (``python3.11``, ``pypy3``, ``python.exe``)."""
     return re.match(_PYTHON_NAME, os.path.basename(path)) is not None
 
 
 def of_interpreter(executable: str, files: Files) -> Installation | None:
-    """The installation that an interpreter belongs to, or None when files do not tell.
+    """Return the installation that an interpreter belongs to, or None when files do not tell.
 
     A virtual environment's interpreter is usually a link to its base: so ``pyvenv.cfg`` is looked for beside the link,
     as CPython does, and only what is no virtual environment is resolved.
@@ -66,13 +66,16 @@ def of_interpreter(executable: str, files: Files) -> Installation | None:
 
 
 def at_prefix(prefix: str, files: Files, named: str | None = None) -> Installation | None:
-    """The installation whose ``sys.prefix`` is this folder, or None when it is none.
+    """Return the installation whose ``sys.prefix`` is this folder, or None when it is none.
 
     ``named`` is the library folder its interpreter is named for, which decides when there are several.
     """
     settings = read_settings(prefix, files)
     if settings is not None:
-        named = _library_of_settings(settings)
+        version = re.match(r"(\d{1,3}\.\d{1,3})(\.|\Z)", settings.get("version_info") or settings.get("version") or "")
+        implementation = settings.get("implementation", "").lower()
+        kind = implementation if implementation in ("pypy", "graalpy") else "python"
+        named = kind + version[1] if version else None
         library = _library(prefix, named, files) or named
         return Installation(prefix, "venv", library, settings, _base(settings, library, files))
     library = _library(prefix, named, files)
@@ -82,12 +85,12 @@ def at_prefix(prefix: str, files: Files, named: str | None = None) -> Installati
 
 
 def has_standard_library(prefix: str, library: str, files: Files) -> bool:
-    """Whether the library folder is that of an interpreter, and does not only hold packages of another prefix's."""
+    """Return whether a library folder is an interpreter's, and does not only hold packages of another prefix's."""
     return any(files.is_file(os.path.join(prefix, lib, library, "os.py")) for lib in ("lib", "lib64"))
 
 
 def interpreter_in(prefix: str) -> str | None:
-    """The interpreter of a prefix, as its own path; a link counts even when what it leads to is gone."""
+    """Return the interpreter of a prefix, as its own path; a link counts even when what it leads to is gone."""
     for name in _INTERPRETERS:
         path = os.path.join(prefix, *name.split("/"))
         if os.path.lexists(path):
@@ -96,7 +99,7 @@ def interpreter_in(prefix: str) -> str | None:
 
 
 def read_settings(prefix: str, files: Files) -> dict[str, str] | None:
-    """The ``key = value`` lines of ``pyvenv.cfg`` with keys in lower case, or None when there is no such file."""
+    """Return the ``key = value`` lines of ``pyvenv.cfg``, keys in lower case; None without such a file."""
     try:
         text = files.text(os.path.join(prefix, "pyvenv.cfg"), 1 << 16)
     except OSError:
@@ -123,8 +126,8 @@ def implementation_of(installation: Installation) -> str | Unknown:
 
 
 def named_for_another(installation: Installation, executable: str | None) -> str | None:
-    """The Python ("3.12") that a virtual environment's interpreter leads to, where its packages lie in the folder of
-    another one: the Python it was made from was upgraded, or its link was changed."""
+    """Return the Python ("3.12") that a virtual environment's interpreter leads to, where its packages lie in the
+    folder of another one: the Python it was made from was upgraded, or its link was changed."""
     if installation.kind != "venv" or executable is None or not installation.library:
         return None
     named = _LIBRARY.match(_library_named_by(os.path.basename(os.path.realpath(executable))) or "")
@@ -137,14 +140,6 @@ def named_for_another(installation: Installation, executable: str | None) -> str
 def _library_named_by(name: str) -> str | None:
     match = re.match(_NAMED_FOR, name)
     return match.group(0) if match else None
-
-
-def _library_of_settings(settings: dict[str, str]) -> str | None:
-    version = re.match(r"(\d{1,3}\.\d{1,3})(\.|\Z)", settings.get("version_info") or settings.get("version") or "")
-    if version is None:
-        return None
-    implementation = settings.get("implementation", "").lower()
-    return (implementation if implementation in ("pypy", "graalpy") else "python") + version.group(1)
 
 
 def _libraries(prefix: str, files: Files) -> Iterator[str]:
@@ -180,7 +175,7 @@ def _library(prefix: str, named: str | None, files: Files) -> str | None:
 
 
 def _climb(folder: str, library: str | None, files: Files) -> str | None:
-    """The nearest folder at or above ``folder`` that holds a standard library, as CPython looks for its prefix."""
+    """Return the nearest folder at or above this one with a standard library, as CPython looks for its prefix."""
     for _ in range(_CLIMB):
         for name in (library,) if library is not None else _libraries(folder, files):
             if has_standard_library(folder, name, files):
@@ -197,7 +192,7 @@ def _climb(folder: str, library: str | None, files: Files) -> str | None:
 
 
 def _base(settings: dict[str, str], library: str | None, files: Files) -> str | None:
-    """The prefix that a virtual environment was made from. ``home`` is the folder of the base interpreter."""
+    """Return the prefix that a virtual environment was made from. ``home`` is the folder of the base interpreter."""
     library = None if library == WINDOWS else library
     places: list[str] = []
     if settings.get("home"):
@@ -216,16 +211,21 @@ def _base(settings: dict[str, str], library: str | None, files: Files) -> str | 
 
 
 def version_from_files(installation: Installation, files: Files) -> tuple[str, str] | None:
-    """The full version of the interpreter ("3.11.9") and the file that says so, or None when no file gives it.
+    """Return the full version of the interpreter ("3.11.9") and the file that says so, or None when no file gives it.
 
     ``pyvenv.cfg`` is asked after the base installation's own files: it keeps the version of the day the environment was
     made, and a base that is upgraded in place leaves it behind.
     """
     base, library = installation.base, installation.library
     if base is not None:
-        found = _from_conda(base, files) or _from_header(base, library, files)
-        if found is not None:
-            return found
+        for entry in files.names_or_none(os.path.join(base, "conda-meta")):
+            name, version = conda_name_version(entry)
+            if name == "python" and re.fullmatch(_FULL, version):
+                return version, f"conda-meta/{entry}"
+        header = "include/patchlevel.h" if library == WINDOWS else f"include/{library}/patchlevel.h"
+        text = files.text_or_empty(os.path.join(base, *header.split("/")), 1 << 16) if library is not None else ""
+        if match := re.search(_PY_VERSION, text):
+            return match[1], header
     for key in ("version_info", "version"):
         match = re.match(_FULL, installation.settings.get(key, ""))
         if match:
@@ -238,22 +238,6 @@ def conda_name_version(entry: str) -> tuple[str, str]:
     """Name and version in a ``conda-meta`` file name, ``numpy-2.1.3-py311h71ddf71_0.json``; empty in any other."""
     match = re.fullmatch(r"(?s)(.+)-([^-]+)-[^-]+\.json", entry)
     return (match[1], match[2]) if match else ("", "")
-
-
-def _from_conda(base: str, files: Files) -> tuple[str, str] | None:
-    for entry in files.names_or_none(os.path.join(base, "conda-meta")):
-        name, version = conda_name_version(entry)
-        if name == "python" and re.fullmatch(_FULL, version):
-            return version, f"conda-meta/{entry}"
-    return None
-
-
-def _from_header(base: str, library: str | None, files: Files) -> tuple[str, str] | None:
-    if library is None:
-        return None
-    header = "include/patchlevel.h" if library == WINDOWS else f"include/{library}/patchlevel.h"
-    match = re.search(_PY_VERSION, files.text_or_empty(os.path.join(base, *header.split("/")), 1 << 16))
-    return (match[1], header) if match else None
 
 
 def _from_dpkg(base: str, library: str | None, files: Files) -> tuple[str, str] | None:

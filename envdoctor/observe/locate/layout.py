@@ -1,18 +1,346 @@
-"""Where an environment keeps its packages, and for which Python: the layout that the readers of this folder share."""
+"""Where an environment keeps its packages, and for which Python: the folders that an interpreter would import from, in
+its order, by the rules of CPython's ``site``.
 
+Code that runs when Python starts (the ``import`` lines of ``.pth`` files, sitecustomize.py and usercustomize.py) is
+read as a syntax tree, and never run."""
+
+import errno
 import os
-from typing import NamedTuple
+import re
+import stat
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.locate.import_path import Startup
-from envdoctor.system.files import Files
+from envdoctor.observe.locate.installation import WINDOWS, Installation
+from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message
+
+LONGEST = 1 << 16
+_TOUCHES = (
+    r"\bsys\s*\.\s*(?:path|meta_path|path_hooks|path_importer_cache|modules(?!\s*\.get\b|\s*\[\s*__name__\s*\]))\b|"
+    r"\b(?:from\s+sys\s+import|sys\s+as)\b|\b(?:addsitedir|addpackage)\b|"
+    r"\b__import__\(\s*['\"]sys|\bsetattr\(\s*sys\b|\bgetattr\(\s*sys\s*,\s*['\"](?:path|meta_path|modules)"
+)
+_IMPORTS = (
+    r"(?:\bimport[ \t]+|\bfrom[ \t]+|__import__\(\s*[\"']|import_module\(\s*[\"'])([\w.]+(?:[ \t]*,[ \t]*[\w.]+)*)"
+)
+_PTH_LIMIT = 1 << 20
+#: More folders than this come from a mistake or from malice.
+_MOST_FOLDERS = 500
+#: What ``sys.path`` holds of Python itself, behind PYTHONPATH: the zip file, the library, its compiled modules.
+_STANDARD = 3
+#: What ``setup.py develop`` wrote around the lines of easy-install.pth, so that they come before everything else.
+_MARKED, _MOVED = "sys.__plen = len(sys.path)", "__egginsert"
+
+
+class PathChange(NamedTuple):
+    """A folder that the code puts into ``sys.path``: before the entry ``at``, or behind all others (None); ``site``
+    where its ``.pth`` files count too."""
+
+    folder: str
+    at: int | None
+    site: bool = False
+
+
+class Startup(NamedTuple):
+    """Code of a file, and whether what it does to the import path is ``known``."""
+
+    file: str
+    code: str
+    known: bool
+
+    @property
+    def imports(self) -> set[str]:
+        """Return the modules that it names behind ``import``, by their first names."""
+        found = re.findall(_IMPORTS, self.code)
+        return {name.strip().partition(".")[0] for names in found for name in names.split(",")}
+
+
+def touches(code: str) -> bool:
+    """Return whether the code names anything that decides where modules come from."""
+    return ("sys" in code or "add" in code) and re.search(_TOUCHES, code) is not None
+
+
+def read_startup(file: str, code: str) -> tuple[Startup, tuple[PathChange, ...]]:
+    """Read what the code does to the import path, as far as all of it is literal."""
+    changes: tuple[PathChange, ...] = ()
+    known = not touches(code)
+    if not known and len(code) <= LONGEST:
+        import ast
+        import warnings
+
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                body = ast.parse(code).body
+            reader = _Reader(ast)
+            changes = tuple(change for statement in body for change in reader.changes(statement))
+            known = not reader.lost
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            pass
+    return Startup(file, code, known), changes
+
+
+class _Reader:
+    """Reads one statement after another; ``lost`` when one of them may do more than is understood."""
+
+    def __init__(self, ast: Any) -> None:
+        self._ast, self._texts, self.lost = ast, dict[str, str](), False
+
+    def changes(self, statement: Any) -> Iterator[PathChange]:
+        ast = self._ast
+        match statement:
+            case ast.Pass():
+                return
+            case ast.Import(names=names) if all(one.name != "sys" or one.asname in (None, "sys") for one in names):
+                return
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if (text := self._text(value)) is not None:
+                self._texts[name] = text
+                return
+        found = self._of_path(statement)
+        if found is None:
+            self.lost = self.lost or touches(ast.unparse(statement))
+            names = (node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
+            for name in names:
+                self._texts.pop(name, None)  # it may be bound anew
+            return
+        if all(os.path.isabs(change.folder) and "\0" not in change.folder for change in found):
+            yield from found
+        else:
+            self.lost = True
+
+    def _text(self, node: Any) -> str | None:
+        match node:
+            case self._ast.Constant(value=str(text)):
+                return text
+            case self._ast.Name(id=name):
+                return self._texts.get(name)
+        return None
+
+    def _of_path(self, statement: Any) -> list[PathChange] | None:
+        """Return the folders that a statement adds; None where it does something else."""
+        ast = self._ast
+        match statement:
+            case ast.Expr(value=ast.Call(func=func, args=[*_, last] as arguments, keywords=[])):
+                text = self._text(last)
+                return None if text is None else self._called(ast.unparse(func), arguments, text)
+            case ast.AugAssign(target=target, op=ast.Add(), value=value) if ast.unparse(target) == "sys.path":
+                return self._listed(value, None)
+            case ast.Assign(targets=[target], value=value):
+                match ast.unparse(target), value:
+                    case "sys.path[0:0]" | "sys.path[:0]", _:
+                        return self._listed(value, 0)
+                    case "sys.path" | "sys.path[:]", ast.BinOp(left=left, op=ast.Add(), right=right):
+                        if ast.unparse(right) == "sys.path":
+                            return self._listed(left, 0)
+                        return self._listed(right, None) if ast.unparse(left) == "sys.path" else None
+        return None
+
+    def _called(self, function: str, arguments: list[Any], text: str) -> list[PathChange] | None:
+        match function, arguments:
+            case "sys.path.insert", [self._ast.Constant(value=int(place)), _] if type(place) is int and place >= 0:
+                return [PathChange(text, place)]
+            case "sys.path.append" | "site.addsitedir", [_]:
+                return [PathChange(text, None, function == "site.addsitedir")]
+        return None
+
+    def _listed(self, node: Any, index: int | None) -> list[PathChange] | None:
+        if not isinstance(node, (self._ast.List, self._ast.Tuple)):
+            return None
+        texts = [self._text(one) for one in node.elts]
+        folders = [text for text in texts if text is not None]
+        if len(folders) < len(texts):
+            return None
+        return [PathChange(folder, index) for folder in (folders if index is None else reversed(folders))]
+
+
+class ImportPath:
+    """Folders being collected, each once, with what was met on the way.
+
+    ``folders`` are in import order; the first ``given`` ones are named by PYTHONPATH. ``startup`` is all code that runs
+    when Python starts (nobody runs it here: what it does to the path is read where it is literal). ``problems`` are the
+    reasons why folders may be missing, as clauses; ``files`` reads them.
+    """
+
+    def __init__(self, files: Files) -> None:
+        self.folders: list[str] = []
+        self.startup: list[Startup] = []
+        self.problems: list[Message] = []
+        self.given = 0
+        self.files = files
+        self._seen: set[object] = set()
+        self._front = 0
+
+    def add(self, folder: str) -> bool:
+        """Add a folder (or a zipped egg) that is there. One that cannot be looked at is added as well, so that whoever
+        lists it reports it. False when nothing was added."""
+        if len(self.folders) >= _MOST_FOLDERS:
+            problem = Message("only the first {} folders of the import path are read", _MOST_FOLDERS)
+            if problem not in self.problems:
+                self.problems.append(problem)
+            return False
+        try:
+            status = self.files.status(folder)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EIO, errno.ESTALE):
+                return False
+            identity: object = folder
+        else:
+            if not stat.S_ISDIR(status.st_mode) and not folder.endswith(".egg"):
+                return False
+            identity = (status.st_dev, status.st_ino) if status.st_ino else os.path.normcase(folder)
+        if identity in self._seen:
+            return False
+        self._seen.add(identity)
+        self.folders.append(folder)
+        return True
+
+    def customize(self, name: str, library: str | None) -> None:
+        """Read sitecustomize.py or usercustomize.py: the first one on the path counts, unless ``library``, that of
+        Python itself, which stands behind PYTHONPATH, has one of its own."""
+        folders = [*self.folders[: self.given], *([library] if library else []), *self.folders[self.given :]]
+        for folder in folders:
+            path = os.path.join(folder, name)
+            if self.files.is_file(path):
+                if folder != library:
+                    self._start(path, self.files.text_or_empty(path, LONGEST + 1))
+                return
+
+    def _start(self, file: str, code: str) -> None:
+        """Do what the code does to the path, where that is literal."""
+        startup, changes = read_startup(file, code)
+        self.startup.append(startup)
+        for change in changes:
+            self._change(change)
+
+    def _change(self, change: PathChange) -> None:
+        folder, count = os.path.normpath(self.files.inside(change.folder)), len(self.folders)
+        if change.site:
+            self.add_site(folder)
+        elif not self.add(folder) and change.at is not None and folder in self.folders:
+            self.folders.append(self.folders.pop(self.folders.index(folder)))
+            count -= 1
+        if change.at is not None:
+            at = max(min(change.at, self.given), change.at - _STANDARD)
+            moved, self.folders[count:] = self.folders[count:], []
+            self.folders[at:at] = moved
+
+    def add_site(self, folder: str) -> None:
+        """Add a site folder and the folders that the path lines of its ``.pth`` files name."""
+        if not self.add(folder):
+            return
+        for name in self.files.names_or_none(folder):
+            if name.endswith(".pth") and not name.startswith("."):
+                self._read_pth(folder, name)
+
+    def _read_pth(self, folder: str, name: str) -> None:
+        try:
+            content = self.files.head(os.path.join(folder, name), _PTH_LIMIT)
+        except OSError as error:
+            self.problems.append(Message("{} cannot be read: {}", name, because_of(error)))
+            return
+        try:
+            text = content.decode("utf-8-sig")
+        except UnicodeDecodeError:
+            text = os.fsdecode(content)
+        mark: int | None = None
+        for line in text.splitlines():
+            if not line.strip() or line.startswith("#"):
+                continue
+            if line.startswith(("import ", "import\t")):
+                self._start(os.path.join(folder, name), line)
+                if _MARKED in line:
+                    mark = len(self.folders)
+                elif _MOVED in line and mark is not None:
+                    # Before all other folders, behind those that were put there already.
+                    moved, self.folders[mark:] = self.folders[mark:], []
+                    self.folders[self._front : self._front] = moved
+                    self._front += len(moved)
+                continue
+            line = line.rstrip()
+            target = self.files.inside(line) if os.path.isabs(line) else os.path.join(folder, line)
+            self.add(os.path.normpath(target) if "\0" not in target else target)
+
+
+def folders_of(installation: Installation, files: Files, *, environ: Mapping[str, str] | None, cwd: str) -> ImportPath:
+    """Return an installation's import folders, with PYTHONPATH and user site of ``environ``; None leaves both out."""
+    path = ImportPath(files)
+    if environ is not None and environ.get("PYTHONPATH"):
+        for entry in environ["PYTHONPATH"].split(os.pathsep):
+            path.given += path.add(os.path.normpath(os.path.join(cwd, entry)))
+    venv = installation.kind == "venv"
+    if venv:
+        for folder in _site_folders(installation.prefix, installation.library, files):
+            path.add_site(folder)
+    # CPython's site.py, 3.8 to 3.13: a pyvenv.cfg that does not say so includes them.
+    user = None
+    if not venv or installation.settings.get("include-system-site-packages", "true").lower() == "true":
+        user = _user_site(installation, environ) if environ is not None else None
+        if user is not None:
+            path.add_site(user)
+        if installation.base is None:
+            said = "include-system-site-packages" in installation.settings
+            why = "include-system-site-packages" if said else Message("pyvenv.cfg does not exclude them")
+            path.problems.append(Message("it includes its base's packages ({}), and the base is gone", why))
+        else:
+            for folder in _site_folders(installation.base, installation.library, files):
+                path.add_site(folder)
+    library = None
+    if installation.base is not None and installation.library is not None:
+        library = os.path.join(installation.base, "lib", installation.library)
+    path.customize("sitecustomize.py", library)
+    if user is not None:
+        path.customize("usercustomize.py", library)
+    return path
+
+
+def _site_folders(prefix: str, library: str | None, files: Files) -> list[str]:
+    """Return where a prefix may keep its packages, in order; not all of them exist."""
+    if library is None:
+        return []
+    if library == WINDOWS:
+        return [os.path.join(prefix, WINDOWS, "site-packages")]
+    folders: list[str] = []
+    usr = os.path.join(files.root or os.sep, "usr")
+    if prefix == usr:
+        local = os.path.join(usr, "local")
+        debian = os.path.join(usr, "lib", "python3", "dist-packages")
+        if files.is_folder(debian):
+            folders += [os.path.join(local, "lib", library, "dist-packages"), debian]
+            folders += [os.path.join(usr, "lib", library, "dist-packages")]
+        elif not files.is_file(os.path.join(local, "lib", library, "os.py")):
+            # Fedora and its kin add /usr/local to the system's own Python.
+            folders += [os.path.join(local, lib, library, "site-packages") for lib in ("lib64", "lib")]
+    # A virtual environment's lib64 is a link to lib; elsewhere it comes first (sys.platlibdir).
+    linked = os.path.islink(os.path.join(prefix, "lib64"))
+    libs = ("lib", "lib64") if linked else ("lib64", "lib")
+    return folders + [os.path.join(prefix, lib, library, "site-packages") for lib in libs]
+
+
+def _user_site(installation: Installation, environ: Mapping[str, str]) -> str | None:
+    """Return the user's own site folder (``site.getusersitepackages``), or None when it is switched off."""
+    if environ.get("PYTHONNOUSERSITE") or installation.library is None:
+        return None
+    given = environ.get("PYTHONUSERBASE")
+    home = environ.get("HOME") or os.path.expanduser("~")
+    if installation.library == WINDOWS:
+        base = given or os.path.join(environ.get("APPDATA") or home, "Python")
+        version = installation.settings.get("version_info") or installation.settings.get("version") or ""
+        if os.name == "nt" and not version:
+            version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        digits = version.split(".")[:2]
+        return os.path.join(base, "Python" + "".join(digits), "site-packages") if len(digits) == 2 else None
+    if "Python.framework" in (installation.base or "") and not given:
+        version = installation.library.removeprefix("python")
+        return os.path.join(home, "Library", "Python", version, "lib", "python", "site-packages")
+    return os.path.join(given or os.path.join(home, ".local"), "lib", installation.library, "site-packages")
 
 
 class EnvironmentNotFound(ObservationError):
-    """There is no environment to judge. The message is a sentence for the user: what was looked for, where, what to
-    do."""
+    """There is no environment to judge. The message says what was looked for, where, and what to do."""
 
 
 class EnvironmentUnreadable(EnvironmentNotFound):
@@ -53,8 +381,20 @@ class Layout(NamedTuple):
     incomplete: Message | None = None
     notes: tuple[Message, ...] = ()
 
+    @classmethod
+    def of(cls, path: ImportPath, notes: Iterable[Message] = (), **told: Any) -> "Layout":
+        """Lay out an environment whose folders were collected; ``notes`` come before the problems of these."""
+        return cls(
+            site_packages=tuple(path.folders),
+            startup=tuple(path.startup),
+            incomplete=path.problems[0] if path.problems else None,
+            notes=(*notes, *path.problems),
+            files=path.files,
+            **told,
+        )
+
     @property
     def has_finder(self) -> bool:
-        """Whether a line of a ``.pth`` file may add modules that are in no folder (an editable install's finder)."""
+        """Return whether a line of a ``.pth`` file may add modules that are in no folder (a finder)."""
         lines = [one for one in self.startup if one.file.endswith(".pth")]
         return any("finder" in one.code or "__editable__" in os.path.basename(one.file) for one in lines)

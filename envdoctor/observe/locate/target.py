@@ -1,25 +1,169 @@
-"""Which environment is judged, and how it is laid out."""
+"""Which environment is judged, and how it is laid out: the one that ``--python`` names, or the one that a job started
+here would use."""
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
-from envdoctor.observe.locate.caller import Caller, Running, absolute, same_folder
-from envdoctor.observe.locate.import_path import folders_of
 from envdoctor.observe.locate.installation import (
     WINDOWS,
     Installation,
     at_prefix,
     implementation_of,
     interpreter_in,
+    is_python_name,
     named_for_another,
+    of_interpreter,
     read_settings,
     version_from_files,
 )
-from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout
+from envdoctor.observe.locate.layout import EnvironmentNotFound, Layout, folders_of
 from envdoctor.system.files import Budget, Files
 from envdoctor.system.message import NOTHING, Message, joined
+
+_TIMEOUT_SECONDS = 10.0
+_QUESTION = (
+    "import sys, json; i = sys.implementation; print(json.dumps({'version': sys.version.split()[0], "
+    "'implementation': i.name, 'executable': sys.executable, 'prefix': sys.prefix}))"
+)
+
+
+class Running(NamedTuple):
+    """What an interpreter says of itself (``sys``). ``library`` is the name of its library folder, and ``base_prefix``
+    that of what it was made from: both are known of the running one alone."""
+
+    prefix: str
+    base_prefix: str
+    executable: str
+    version: str
+    implementation: str
+    library: str
+
+    @classmethod
+    def this(cls) -> "Running":
+        """Return the interpreter that runs this code."""
+        name = sys.implementation.name
+        free_threaded = "t" if "t" in getattr(sys, "abiflags", "") else ""
+        library = f"{'pypy' if name == 'pypy' else 'python'}{sys.version_info[0]}.{sys.version_info[1]}{free_threaded}"
+        version = sys.version.split()[0].rstrip("+")
+        return cls(sys.prefix, sys.base_prefix, sys.executable or "", version, name, library)
+
+
+class Caller(NamedTuple):
+    """The variables and the working folder of whoever asks, the running interpreter, files as they are on this
+    machine, and the interpreters that were started."""
+
+    environ: Mapping[str, str]
+    cwd: str
+    running: Running
+    files: Files
+    started: list[str]
+
+    def ask(self, executable: str) -> Running | Unknown:
+        """Start an interpreter once, without ``site`` (``-I -S -B``), to print what it is, and note it in ``started``.
+
+        It gets no input, ten seconds and a minimal environment; more than 64 KiB of output is not read. It is not
+        started beside a pyvenv.cfg that is a pipe: it would read that first, and wait.
+        """
+        folder = os.path.dirname(executable)
+        for place in (folder, os.path.dirname(folder)):
+            settings = os.path.join(place, "pyvenv.cfg")
+            if os.path.exists(settings) and not self.files.is_file(settings):
+                return Unknown(Message("{} cannot be read: it is not a regular file", settings))
+        self.started.append(executable)
+        from envdoctor.system.asking import Limits, ask_program
+        from envdoctor.system.child import minimal_environment
+
+        argv = [executable, "-I", "-S", "-B", "-c", _QUESTION]
+        limits, environ = Limits(_TIMEOUT_SECONDS, mib=512, output=1 << 16), minimal_environment(self.environ)
+        text, problem = ask_program(argv, limits, environ=environ, cwd=self.cwd)
+        if problem is not None and problem.kind in ("unstarted", "timeout"):
+            return Unknown(Message("{} {}", executable, problem.clause()))
+        import json
+
+        try:
+            said: Any = json.loads(text.strip().splitlines()[-1])
+            parts = [said[name] for name in ("prefix", "executable", "version", "implementation")]
+        except (IndexError, KeyError, TypeError, ValueError, RecursionError):
+            parts = [None]
+        if not all(isinstance(part, str) and len(part) < 4096 and "\0" not in part for part in parts):
+            return Unknown(Message("{} does not answer like a Python interpreter", executable))
+        prefix, own, version, implementation = parts
+        return Running(prefix, "", own, version.rstrip("+"), implementation, "")
+
+
+def absolute(path: str, cwd: str) -> str:
+    """Return a path as the caller means it; links are kept, because a virtual environment's interpreter is one."""
+    return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
+
+
+def same_folder(one: str, other: str) -> bool:
+    """Return whether two paths lead to the same folder."""
+    try:
+        return os.path.normcase(os.path.realpath(one)) == os.path.normcase(os.path.realpath(other))
+    except ValueError:  # an embedded NUL
+        return False
+
+
+def named_environment(python: str, caller: Caller) -> tuple[Installation, str | None]:
+    """Return the installation and its interpreter, if it has one. A script (a shim of pyenv) or a binary without its
+    library nearby is started and asked for its prefix. Raises :class:`EnvironmentNotFound`."""
+    place = absolute(python, caller.cwd)
+    if not os.path.lexists(place) and os.path.basename(python) == python:
+        import shutil
+
+        place = shutil.which(python, path=caller.environ.get("PATH", "")) or place
+    if os.path.isdir(place):
+        found = at_prefix(place, caller.files)
+        if found is not None:
+            return found, interpreter_in(place)
+        raise EnvironmentNotFound("--python: {} holds no Python environment{}", place, _advice(place, caller.files))
+    if not os.path.lexists(place):
+        raise EnvironmentNotFound(
+            "--python: {} does not exist; give an interpreter or the folder of an environment", place
+        )
+    if not is_python_name(place) and not is_python_name(os.path.realpath(place)):
+        raise EnvironmentNotFound("--python: {} is not called like a Python interpreter, and is not started", place)
+    if not os.path.exists(place):
+        found = of_interpreter(place, caller.files)
+        if found is None or found.kind != "venv":
+            raise EnvironmentNotFound("--python: {} is a link to {}, which is gone", place, os.path.realpath(place))
+        return found, place
+    if not os.access(place, os.X_OK) and not place.lower().endswith(".exe"):
+        raise EnvironmentNotFound("--python: {} is not executable", place)
+    found = told_by_files(place, caller.files)
+    if found is not None:
+        return found, place
+    answer = caller.ask(place)
+    if isinstance(answer, Unknown):
+        raise EnvironmentNotFound("--python: {}", answer.reason)
+    found = of_interpreter(answer.executable, caller.files) or at_prefix(answer.prefix, caller.files)
+    if found is None:
+        raise EnvironmentNotFound("--python: no library folder was found below {}, its prefix", answer.prefix)
+    return found, answer.executable
+
+
+def told_by_files(executable: str, files: Files) -> Installation | None:
+    """Return the installation of an interpreter that is there, without starting it: None when files do not tell.
+
+    What a script starts is not known, except in a virtual environment: there pyvenv.cfg tells.
+    """
+    found = of_interpreter(executable, files)
+    is_script = found is not None and found.kind != "venv" and files.text_or_empty(executable, 2) == "#!"
+    return None if is_script else found
+
+
+def _advice(folder: str, files: Files) -> str:
+    """Return what may have been meant by a folder that is no environment."""
+    inner = os.path.join(folder, ".venv")
+    if files.is_file(os.path.join(inner, "pyvenv.cfg")):
+        return f" of its own; did you mean {inner}?"
+    if any(name.endswith(".dist-info") for name in files.names_or_none(folder)):
+        return "; for a folder of packages use --path"
+    return " (no pyvenv.cfg, no conda-meta, no library folder)"
+
 
 # The environment that is judged when none is named: the one a job started here would use.
 
@@ -37,12 +181,11 @@ class Choice(NamedTuple):
 
 
 def default_environment(caller: Caller) -> Choice:
-    """The running interpreter's environment, unless a tool made that one for envdoctor alone.
+    """Return the running interpreter's environment, unless a tool made that one for envdoctor alone.
 
     Raises :class:`EnvironmentNotFound`.
     """
-    own = caller.running.prefix
-    tool = _tool_of(own, caller.files, caller.environ)
+    tool = _tool_of(caller.running.prefix, caller.files, caller.environ)
     if tool is None:
         here = _of_running(caller)
         executable = caller.running.executable or None
@@ -64,7 +207,7 @@ def _made_by(tool: str) -> Message:
 
 
 def _of_running(caller: Caller) -> Installation:
-    """The installation of the running interpreter: what ``sys`` knows is not guessed again from files."""
+    """Return the installation of the running interpreter: what ``sys`` knows is not guessed again from files."""
     running = caller.running
     found = at_prefix(running.prefix, caller.files, running.library)
     if found is None:
@@ -80,7 +223,7 @@ def _of_running(caller: Caller) -> Installation:
 
 
 def _other_active(here: Installation, caller: Caller) -> tuple[Message, ...]:
-    """A sentence when another environment is active. A virtual environment inside an active conda one is usual."""
+    """Return a sentence when another environment is active; one inside an active conda environment is usual."""
     variable = "VIRTUAL_ENV" if caller.environ.get("VIRTUAL_ENV") or here.kind == "venv" else "CONDA_PREFIX"
     other = caller.environ.get(variable)
     if not other or same_folder(other, here.prefix) or _at(other, caller) is None:
@@ -115,7 +258,7 @@ def _at(folder: str, caller: Caller) -> Installation | None:
 
 
 def _on_path(caller: Caller, notes: list[Message]) -> Iterator[tuple[Installation, str | None, str]]:
-    from envdoctor.observe.locate.named import told_by_files
+    from envdoctor.observe.locate.target import told_by_files
 
     for directory in caller.environ.get("PATH", "").split(os.pathsep):
         for name in ("python.exe",) if os.name == "nt" else ("python", "python3"):
@@ -134,7 +277,7 @@ def _on_path(caller: Caller, notes: list[Message]) -> Iterator[tuple[Installatio
 
 
 def _tool_of(prefix: str, files: Files, environ: Mapping[str, str]) -> str | None:
-    """The tool whose own environment this is ("uv tool", "uv", "pipx", "hf", "pre-commit"), or None.
+    """Return the tool whose own environment this is ("uv tool", "uv", "pipx", "hf", "pre-commit"), or None.
 
     Judging such an environment would judge envdoctor's own dependencies. A plain ``uv venv`` is no tool environment.
     """
@@ -159,7 +302,7 @@ def _tool_of(prefix: str, files: Files, environ: Mapping[str, str]) -> str | Non
 
 
 def _in_cache(path: str, tool: str, variable: str, environ: Mapping[str, str]) -> bool:
-    """Whether it lies where the tool may keep its cache: its variable, XDG_CACHE_HOME, ~/.cache, %LOCALAPPDATA%."""
+    """Return whether it lies where the tool may keep its cache, by its variable or those of the system."""
     home = environ.get("HOME") or environ.get("USERPROFILE") or os.path.expanduser("~")
     places = [environ.get(variable, ""), os.path.join(home, ".cache", tool)]
     if environ.get("XDG_CACHE_HOME"):
@@ -179,7 +322,7 @@ def choose(
     cwd: str,
     running: Running | None = None,
 ) -> Layout:
-    """The environment to judge, laid out.
+    """Return the environment to judge, laid out.
 
     ``python`` is an interpreter or the folder of an environment, ``path`` a folder of packages, ``root`` the root
     folder of an image; at most one is given. Without any it is the running interpreter's environment, or, when that
@@ -202,13 +345,13 @@ def choose(
     caller = Caller(environ, cwd, running or Running.this(), Files(budget=Budget()), [])
     if python is None:
         return _lay_out(default_environment(caller), caller)
-    from envdoctor.observe.locate.named import named_environment
+    from envdoctor.observe.locate.target import named_environment
 
     return _lay_out(Choice(*named_environment(python, caller), Message("--python")), caller, named=True)
 
 
 def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
-    """The layout of an environment on this machine; one that was ``named`` may be asked."""
+    """Return the layout of an environment on this machine; one that was ``named`` may be asked."""
     installation, executable = choice.installation, choice.executable
     path = folders_of(installation, caller.files, environ=caller.environ, cwd=caller.cwd)
     notes = list(choice.notes)
@@ -224,10 +367,11 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
     notes += [
         Message("{} was started, to be asked what no file tells", asked) for asked in dict.fromkeys(caller.started)
     ]
-    return Layout(
+    return Layout.of(
+        path,
+        notes,
         prefix=installation.prefix,
         executable=executable,
-        site_packages=tuple(path.folders),
         python_version=version,
         implementation=implementation,
         kind=installation.kind,
@@ -235,10 +379,6 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
         live=not foreign,
         gone=gone,
         version_origin=origin,
-        startup=tuple(path.startup),
-        incomplete=path.problems[0] if path.problems else None,
-        notes=(*notes, *path.problems),
-        files=caller.files,
     )
 
 

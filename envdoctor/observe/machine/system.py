@@ -1,36 +1,47 @@
-"""The operating system: platform, architecture, C library, kernel, WSL, container; and what this process may use:
-main memory, shared memory, open files, locked memory."""
+"""The operating system: platform, architecture, C library, kernel, WSL, container; memory, open
+files and locked memory that this process may use; and the variables that change what the training stack does."""
 
 import os
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 
-from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.request import Request
+from envdoctor.facts.values import ABSENT, Unknown, Value
+from envdoctor.observe.request import Found, Request, observes
+from envdoctor.system.clean import without_credentials, without_url_credentials
 from envdoctor.system.message import Message
 
-KEYS = (
-    *("os.platform", "os.arch", "os.libc", "os.libc_version", "os.kernel", "os.wsl", "os.container"),
-    *("os.memory_gib", "os.shm_gib", "os.open_files", "os.locked_memory_gib"),
-)
-
 _ARCHITECTURES = {"amd64": "x86_64", "x64": "x86_64"}
+#: By kind of container: variables, and a file.
+_SIGNS = (
+    ("kubernetes", ("KUBERNETES_SERVICE_HOST",), "/run/secrets/kubernetes.io"),
+    ("podman", (), "/run/.containerenv"),
+    ("docker", (), "/.dockerenv"),
+    ("apptainer", ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"), ""),
+)
 _CONTAINER_NAME = r"[a-z][a-z0-9-]{0,31}\Z"
 #: What container managers write into the path of the first process' control group, and those that are called otherwise.
 _CGROUP_MARKS = ("kubepods", "docker", "libpod", "lxc", "garden", "containerd")
 _CALLED = {"kubepods": "kubernetes", "libpod": "podman"}
+#: Characters of a variable.
+_LIMIT = 4096
 _GIB = 1 << 30
 _SHM = "/dev/shm"  # noqa: S108 - its size is read, nothing is put there
 #: cgroup v1 writes "no limit" as the largest multiple of a page below 2**63.
 _NO_LIMIT = 1 << 60
 
 
-def observe(request: Request) -> list[Fact]:
-    """Platform facts in the words of ``facts.toml``; memory sizes in GiB (2**30 bytes, three decimals) and the soft
-    limits that ``ulimit`` shows."""
+@observes(
+    "machine",
+    "os.platform os.arch os.libc os.libc_version os.kernel os.wsl os.container os.memory_gib os.shm_gib "
+    "os.open_files os.locked_memory_gib",
+)
+def system(request: Request) -> Found:
+    """Find the facts of the platform; sizes are in GiB (2**30 bytes), limits the soft ones that ``ulimit`` shows."""
     libc, version, libc_origin = _libc(request)
     memory, memory_origin = _memory(request)
-    values: list[tuple[str, Value, str]] = [
+    return [
         ("os.platform", request.platform or Unknown(Message("the platform was not named")), "sys.platform"),
         ("os.arch", _arch(request), "uname"),
         ("os.libc", libc, libc_origin),
@@ -43,7 +54,6 @@ def observe(request: Request) -> list[Fact]:
         ("os.open_files", _soft_limit("RLIMIT_NOFILE", 1), Message("ulimit -n")),
         ("os.locked_memory_gib", _soft_limit("RLIMIT_MEMLOCK", _GIB), Message("ulimit -l")),
     ]
-    return [Fact(key, value, origin, "machine") for key, value, origin in values]
 
 
 def _arch(request: Request) -> Value:
@@ -66,7 +76,7 @@ def _kernel(request: Request) -> Value:
 
 
 def is_wsl(request: Request) -> bool:
-    """Whether this Linux runs inside Windows (Windows Subsystem for Linux)."""
+    """Return whether this Linux runs inside Windows (Windows Subsystem for Linux)."""
     if request.platform != "linux":
         return False
     release = request.text("/proc/sys/kernel/osrelease")
@@ -78,10 +88,12 @@ def _libc(request: Request) -> tuple[Value, Value, str]:
     """Name, version and origin of the C library that this interpreter uses."""
     if request.platform != "linux":
         return ABSENT, ABSENT, "sys.platform"
-    if request.root == "/":
-        glibc = _glibc()
-        if glibc is not None:
-            return "glibc", glibc, "confstr"
+    try:
+        name, _, glibc = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (AttributeError, OSError, ValueError):
+        name = glibc = ""
+    if request.root == "/" and name == "glibc" and re.match(r"\d+(\.\d+)+\Z", glibc):
+        return "glibc", glibc, "confstr"
     if any(name.startswith("ld-musl-") for name in request.names("/lib")):
         # musl tells its version only when its loader is started; Alpine's package list has it as text.
         installed = request.text("/lib/apk/db/installed", 16 << 20)
@@ -94,28 +106,14 @@ def _libc(request: Request) -> tuple[Value, Value, str]:
     return reason, reason, "confstr"
 
 
-def _glibc() -> str | None:
-    try:
-        text = os.confstr("CS_GNU_LIBC_VERSION") or ""
-    except (AttributeError, OSError, ValueError):
-        return None
-    name, _, version = text.partition(" ")
-    return version if name == "glibc" and re.match(r"\d+(\.\d+)+\Z", version) else None
-
-
 def container(request: Request) -> Value:
-    """The kind of container around this process, ABSENT outside one, unknown when the signs contradict each other."""
+    """Return the kind of container around this process; ABSENT outside one, unknown when the signs contradict."""
     if request.platform != "linux":
         return ABSENT
     environ = request.environ
-    if environ.get("KUBERNETES_SERVICE_HOST") or os.path.exists(request.path("/run/secrets/kubernetes.io")):
-        return "kubernetes"
-    if os.path.exists(request.path("/run/.containerenv")):
-        return "podman"
-    if os.path.exists(request.path("/.dockerenv")):
-        return "docker"
-    if environ.get("APPTAINER_CONTAINER") or environ.get("SINGULARITY_CONTAINER"):
-        return "apptainer"
+    for kind, variables, sign in _SIGNS:
+        if any(map(environ.get, variables)) or (sign and os.path.exists(request.path(sign))):
+            return kind
     manager = (environ.get("container") or request.text("/run/systemd/container")).strip().lower()
     if manager:
         return manager if re.match(_CONTAINER_NAME, manager) else "unnamed"
@@ -131,26 +129,21 @@ def container(request: Request) -> Value:
 
 
 def _memory(request: Request) -> tuple[Value, str]:
-    installed, origin = _installed_memory(request)
-    limit = _cgroup_limit(request) if request.platform == "linux" else None
+    """Main memory, or the smaller limit of this process' control group, and where that is written."""
+    installed: int | None = None
+    limit, origin = None, "sysconf"
+    if request.platform == "linux":
+        origin, limit = "/proc/meminfo", _cgroup_limit(request)
+        match = re.search(r"^MemTotal:\s*(\d{1,15}) kB", request.text(origin), re.MULTILINE)
+        installed = int(match[1]) * 1024 if match else None
+    elif request.platform == "windows":
+        installed, origin = _windows_memory(), "GlobalMemoryStatusEx"
+    else:
+        with suppress(AttributeError, OSError, ValueError):
+            installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if limit is not None and (installed is None or limit < installed):
         return _gib(limit), Message("cgroup memory limit")
-    if installed is None:
-        return Unknown(Message("the operating system does not say")), origin
-    return _gib(installed), origin
-
-
-def _installed_memory(request: Request) -> tuple[int | None, str]:
-    """Bytes of main memory and where that is written."""
-    if request.platform == "linux":
-        match = re.search(r"^MemTotal:\s*(\d{1,15}) kB", request.text("/proc/meminfo"), re.MULTILINE)
-        return (int(match.group(1)) * 1024 if match else None), "/proc/meminfo"
-    if request.platform == "windows":
-        return _windows_memory(), "GlobalMemoryStatusEx"
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"), "sysconf"
-    except (AttributeError, OSError, ValueError):
-        return None, "sysconf"
+    return Unknown(Message("the operating system does not say")) if installed is None else _gib(installed), origin
 
 
 def _windows_memory() -> int | None:
@@ -167,29 +160,20 @@ def _windows_memory() -> int | None:
 
 
 def _cgroup_limit(request: Request) -> int | None:
-    """The smallest memory limit in bytes of this process' control group and the groups above it (cgroup v2 and v1)."""
+    """Return the smallest memory limit, in bytes, of this process' control group and those above it (v2 and v1)."""
     limits: list[int] = []
     for line in request.text("/proc/self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        controllers, colon, group = rest.partition(":")
-        if not colon:
+        controllers, colon, group = line.partition(":")[2].partition(":")
+        if not colon or (controllers and "memory" not in controllers.split(",")):
             continue
-        if not controllers:
-            limits += _limits_up(request, "/sys/fs/cgroup", group, "memory.max")
-        elif "memory" in controllers.split(","):
-            limits += _limits_up(request, "/sys/fs/cgroup/memory", group, "memory.limit_in_bytes")
+        mount, name = ("/memory", "memory.limit_in_bytes") if controllers else ("", "memory.max")
+        # In a container the path may be the host's, which is not mounted here: the walk ends at the mount's own file.
+        parts = [part for part in group.split("/") if part not in ("", ".", "..")][:64]
+        for depth in range(len(parts), -1, -1):
+            text = request.text("/".join([f"/sys/fs/cgroup{mount}", *parts[:depth], name])).strip()
+            if text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _NO_LIMIT:
+                limits.append(int(text))
     return min(limits, default=None)
-
-
-def _limits_up(request: Request, mount: str, group: str, name: str) -> list[int]:
-    # In a container the path may be the host's, which is not mounted here: the walk then ends at the mount's own file.
-    parts = [part for part in group.split("/") if part not in ("", ".", "..")][:64]
-    found: list[int] = []
-    for depth in range(len(parts), -1, -1):
-        text = request.text("/".join([mount, *parts[:depth], name])).strip()
-        if text.isascii() and text.isdigit() and len(text) < 20 and int(text) < _NO_LIMIT:
-            found.append(int(text))
-    return found
 
 
 def _shared_memory(request: Request) -> Value:
@@ -204,7 +188,7 @@ def _shared_memory(request: Request) -> Value:
 
 
 def _soft_limit(name: str, unit: int) -> Value:
-    """A resource limit in units, ABSENT when there is none (unlimited, or an operating system without limits)."""
+    """Return a resource limit in units; ABSENT when there is none, or an operating system without limits."""
     try:
         import resource
 
@@ -218,3 +202,17 @@ def _soft_limit(name: str, unit: int) -> Value:
 
 def _gib(size: int) -> float:
     return round(size / _GIB, 3)
+
+
+@observes("machine", "env.*")
+def variables(request: Request) -> Iterator[tuple[str, Value, str]]:
+    """Find each variable of the registry: its value without credentials, or ABSENT when it is not set."""
+    for name, privacy in request.variables.items():
+        value: Value = ABSENT
+        if (text := request.environ.get(name)) is not None and len(text) > _LIMIT:
+            value = Unknown(Message("{} is {} characters long; at most {} are read", name, len(text), _LIMIT))
+        elif text is not None:
+            # Python keeps bytes of the environment that are not UTF-8 as lone surrogates, which no output could encode.
+            text = text.encode("utf-8", "replace").decode("utf-8")
+            value = without_url_credentials(text) if privacy == "host" else without_credentials(text)
+        yield f"env.{name}", value, Message("environment variables")

@@ -1,14 +1,112 @@
-"""``config.json``: type, architectures, dtype, quantisation and sizes of the model."""
+"""What ``--model`` says and what its folder does: ``config.json`` (type, architectures, dtype, quantisation, sizes),
+the tokenizer's class and the side it pads on, and formats of weights by names of files.
+
+The shape of a model whose files are not here is told by its name: the table model-shapes.
+"""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
-from envdoctor.observe.model.reading.model_file import read_object
-from envdoctor.observe.model.reading.shapes import Shape, shape_of
-from envdoctor.observe.request import Request
-from envdoctor.system.message import Message
+from envdoctor.facts.values import ABSENT, Unknown, Value
+from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.model.files import read_object
+from envdoctor.observe.request import Found, Request, observes
+from envdoctor.system.files import Files, because_of
+from envdoctor.system.message import Message, said_by
+
+#: Longer names than the Hub's are nobody's.
+_LONGEST = 200
+#: Another size (7b, 8x7b, a3b; 1m tokens) or release; and a day or a month, which tell nothing.
+_OTHER, _DAY = r"(?:\d+x)?[ae]?\d+[bm]|\d{1,2}", r"v?\d|\d{4}|\d{6}|\d{8}"
+#: Types with plain layers and attention: the others are not what a number of parameters alone means.
+_PLAIN = ("qwen2", "llama", "qwen3", "mistral")
+
+Rows = Iterable[Mapping[str, Any]]
+
+
+class Shape(NamedTuple):
+    """What a name tells of a model.
+
+    ``config`` are the sizes as config.json gives them, those of ``like``, a name in the table, read at ``source``.
+    ``quantized`` is the method in the name, "" where it tells no method, None where it tells nothing; ``bits`` are
+    those of a weight, 0 where it does not tell. ``vendor`` tells whether the organisation is one of the model's own.
+    ``unknown`` are the words that nobody has explained; ``bare`` is a number of parameters without a name.
+    """
+
+    config: Mapping[str, Any]
+    like: str
+    source: str
+    quantized: str | None = None
+    vendor: bool = True
+    unknown: tuple[str, ...] = ()
+    bare: bool = False
+    bits: int = 0
+
+
+def words_of(name: str) -> tuple[str, ...]:
+    """Return the words of a name without its organisation: ``Qwen2.5-7B``, ``qwen-2_5-7b`` are qwen, 2, 5, 7b."""
+    last = name.lower().rpartition("/")[2].removeprefix("meta-")
+    parted = re.sub(r"\b(?!int|mxfp|nvfp)([a-z]{3,})(?=\d)", r"\1-", last.replace("_", "-"))
+    return tuple(word for word in re.split(r"[-.]+", parted) if word)
+
+
+def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Shape | None:
+    """Return the shape of the model called ``name``; None where the table has none that can be it.
+
+    ``rows`` and ``suffixes`` are those parts of the table model-shapes. The longest known beginning of the name counts.
+    What follows may tell how the weights are stored, or nothing of the shape. Another size, family or architecture in
+    it makes it another model.
+    """
+    words, rows = words_of(name[: _LONGEST + 1]), list(rows)
+    if len(name) > _LONGEST or not words:
+        return None
+    meant: dict[str, list[Mapping[str, Any]]] = {}
+    for suffix in suffixes:
+        for word in suffix["words"]:
+            meant.setdefault(word, []).append(suffix)
+    known: dict[tuple[str, ...], tuple[str, Mapping[str, Any]]] = {}
+    for row in rows:
+        for one in row["names"]:
+            known.setdefault(words_of(one), (one, row))
+    for whole, named in list(known.items()):  # Llama-2-7b is Llama-2-7b-hf
+        while len(whole) > 1 and any(suffix["means"] == "same" for suffix in meant.get(whole[-1], ())):
+            known.setdefault(whole := whole[:-1], named)
+    end = next((end for end in range(len(words), 0, -1) if words[:end] in known), 0)
+    if not end:
+        return _bare(name, rows)
+    like, row = known[words[:end]]
+    organisation = name.lower().rpartition("/")[0]
+    vendor = organisation in {"", *(one.lower().rpartition("/")[0] for one in row["names"])}
+    quantized, unknown, bits = None, [], 0
+    for word in words[end:]:
+        means = {suffix["means"] for suffix in meant.get(word, ())}
+        if "another model" in means or re.fullmatch(_OTHER, word) or any(word == one[0] for one in known):
+            return None
+        if "quantized" in means:
+            by = [suffix for suffix in meant[word] if vendor or organisation in suffix.get("by", (organisation,))]
+            quantized = quantized or next((suffix["method"] for suffix in by if "method" in suffix), "")
+            bits = bits or next((suffix["bits"] for suffix in meant[word] if "bits" in suffix), 0)
+        elif not means and not re.fullmatch(_DAY, word):
+            unknown.append(word)
+    return Shape(row["config"], like, row["source"], quantized, vendor, tuple(unknown), bits=bits)
+
+
+def _bare(name: str, rows: Rows) -> Shape | None:
+    """Return the first plain model whose name tells a number of parameters near to a bare one."""
+    asked = _billions(name) if re.fullmatch(r"[\d.]{1,6}[bB]", name) else None
+    plain = [row for row in rows if row["config"]["model_type"] in _PLAIN]
+    far = [abs((_billions(row["names"][0]) or 0.0) / asked - 1) for row in plain] if asked else [1.0]
+    if min(far, default=1.0) > 0.15:
+        return None
+    row = plain[far.index(min(far))]
+    return Shape(row["config"], row["names"][0], row["source"], bare=True)
+
+
+def _billions(name: str) -> float | None:
+    found = re.search(r"(?<![\w.])(\d+(?:\.\d+)?)b(?![a-z])", name.lower())
+    return float(found[1]) if found else None
+
 
 _MAX_KEYS = 2000
 _MAX_TEXT = 4096
@@ -21,40 +119,6 @@ _HEADS = ("num_attention_heads", "n_head", "num_heads", "n_heads")
 _VERSION = re.compile(r"\d{1,9}(\.\d{1,9}){0,5}((a|b|rc|\.?dev|\.?post)\d{0,9}){0,3}(\+[A-Za-z0-9.]{1,64})?\Z")
 
 Config = Mapping[str, Any]
-
-
-def observe(request: Request) -> list[Fact]:
-    """The facts of ``KEYS``; without a config.json those that the model's name tells, by the table model-shapes.
-
-    Raises :class:`~envdoctor.observe.errors.ObservationError` when it is not JSON or not an object.
-    """
-    source = request.source
-    if source.folder is None:
-        shapes, suffixes = request.rows("model-shapes"), request.rows("model-shapes", "suffix")
-        shape = shape_of(source.repo or source.given, shapes, suffixes)
-        return source.unread(KEYS) if shape is None or shape.bare else _by_name(shape, source.unread(KEYS))
-    config = read_object(source.folder, "config.json", source.repo or source.given)
-    if isinstance(config, Unknown):
-        return [Fact(key, config, "config.json", "model") for key in KEYS]
-    parts = [*_text_parts(config), config]
-    return [Fact(key, read(config, parts), "config.json", "model") for key, read in _READ.items()]
-
-
-def _by_name(shape: Shape, unread: list[Fact]) -> list[Fact]:
-    """Return the facts that a shape tells. What a copy may have otherwise is known of the vendor's own model alone."""
-    parts, facts = [*_text_parts(shape.config), shape.config], []
-    own = shape.vendor and not shape.unknown
-    for fact in unread:
-        value: Value = _READ[fact.key](shape.config, parts) if fact.key in _OF_A_SHAPE else fact.value
-        if fact.key == "model.quantization" and shape.quantized is not None:
-            value = shape.quantized or Unknown(Message("the model's name tells that it is quantised, and not how"))
-        elif fact.key in ("model.quantization", "model.dtype") and not own:
-            value = fact.value
-        if fact.key == "model.dtype" and (value is ABSENT or shape.quantized is not None):
-            value = fact.value
-        origin = fact.origin if value is fact.value else Message("by name, as {}: {}", shape.like, shape.source)
-        facts.append(fact._replace(value=value, origin=origin))
-    return facts
 
 
 def _text_parts(config: Config) -> list[Config]:
@@ -91,7 +155,7 @@ def _texts(config: Config, name: str) -> Value:
 
 
 def _valid(text: str) -> str:
-    """JSON can spell half of a surrogate pair, which no output can encode."""
+    """JSON can spell half of a surrogate pair, and a path hold one, which no output can encode."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -127,32 +191,28 @@ def _quantization(config: Config, parts: Sequence[Config]) -> Value:
     return ABSENT
 
 
-def _remote_code(config: Config) -> Value:
-    match config.get("auto_map"):
-        case None:
-            return False
-        case dict(auto_map):
-            return bool(auto_map)
-    return Unknown(Message("auto_map of config.json is not a table"))
+def _remote_code(config: Config, _: Sequence[Config]) -> Value:
+    auto_map = config.get("auto_map")
+    if auto_map is not None and not isinstance(auto_map, dict):
+        return Unknown(Message("auto_map of config.json is not a table"))
+    return bool(auto_map)
 
 
-def _transformers_version(config: Config) -> Value:
+def _transformers_version(config: Config, _: Sequence[Config]) -> Value:
     value = _text(config, "transformers_version")
     if isinstance(value, str) and not _VERSION.match(value):
         return Unknown(Message("transformers_version of config.json is not a version"))
     return value
 
 
-def _config_keys(config: Config) -> Value:
-    if len(config) > _MAX_KEYS or any(len(key) > 200 for key in config):
-        return Unknown(
-            Message("config.json has {} keys, or very long ones; at most {} are read", len(config), _MAX_KEYS)
-        )
-    return tuple(sorted(_valid(key) for key in config))
+def _config_keys(config: Config, _: Sequence[Config]) -> Value:
+    if len(config) <= _MAX_KEYS and all(len(key) <= 200 for key in config):
+        return tuple(sorted(_valid(key) for key in config))
+    return Unknown(Message("config.json has {} keys, or very long ones; at most {} are read", len(config), _MAX_KEYS))
 
 
 def _number(parts: Sequence[Config], *names: str) -> Value | None:
-    """The first of the names that a part gives a number for; None when none of them is there or all are null."""
+    """Return the first of the names that a part gives a number for; None when none of them is there or all are null."""
     for part in parts:
         for name in names:
             value = part.get(name)
@@ -166,14 +226,12 @@ def _number(parts: Sequence[Config], *names: str) -> Value | None:
 
 def _said(parts: Sequence[Config], *names: str) -> Value:
     value = _number(parts, *names)
-    return _unsaid(names[0]) if value is None else value
+    if value is None:
+        return Unknown(Message("config.json does not give {}: the default of the model's class holds", names[0]))
+    return value
 
 
-def _unsaid(name: str) -> Unknown:
-    return Unknown(Message("config.json does not give {}: the default of the model's class holds", name))
-
-
-def _key_value_heads(parts: Sequence[Config]) -> Value:
+def _key_value_heads(_: Config, parts: Sequence[Config]) -> Value:
     value = _number(parts, "num_key_value_heads", "num_kv_heads", "n_head_kv")
     if value is not None:
         return value
@@ -184,10 +242,10 @@ def _key_value_heads(parts: Sequence[Config]) -> Value:
             return _said(parts, "multi_query_group_num") if "multi_query_attention" in part else 1
         if grouped is False or "num_key_value_heads" in part:
             return _said(parts, *_HEADS)
-    return _unsaid("num_key_value_heads")
+    return _said((), "num_key_value_heads")
 
 
-def _head_dim(parts: Sequence[Config]) -> Value:
+def _head_dim(_: Config, parts: Sequence[Config]) -> Value:
     value = _number(parts, "head_dim", "kv_channels")
     if value is not None:
         return value
@@ -201,7 +259,7 @@ def _head_dim(parts: Sequence[Config]) -> Value:
     return hidden // heads
 
 
-def _experts(parts: Sequence[Config]) -> Value:
+def _experts(_: Config, parts: Sequence[Config]) -> Value:
     value = _number(parts, "n_routed_experts", "num_local_experts", "num_experts", "moe_num_experts")
     if value is not None:
         return ABSENT if value == 0 else value
@@ -219,20 +277,108 @@ _READ: dict[str, Callable[[Config, Sequence[Config]], Value]] = {
     "model.architectures": lambda config, _: _texts(config, "architectures"),
     "model.dtype": _dtype,
     "model.quantization": _quantization,
-    "model.remote_code": lambda config, _: _remote_code(config),
-    "model.transformers_version": lambda config, _: _transformers_version(config),
-    "model.config_keys": lambda config, _: _config_keys(config),
+    "model.remote_code": _remote_code,
+    "model.transformers_version": _transformers_version,
+    "model.config_keys": _config_keys,
     "model.hidden_size": lambda _, parts: _said(parts, *_HIDDEN_SIZE),
     "model.num_layers": lambda _, parts: _said(parts, "num_hidden_layers", "num_layers", "n_layer", "n_layers"),
     "model.num_attention_heads": lambda _, parts: _said(parts, *_HEADS),
-    "model.num_key_value_heads": lambda _, parts: _key_value_heads(parts),
-    "model.head_dim": lambda _, parts: _head_dim(parts),
-    "model.num_experts": lambda _, parts: _experts(parts),
+    "model.num_key_value_heads": _key_value_heads,
+    "model.head_dim": _head_dim,
+    "model.num_experts": _experts,
     "model.vocab_size": lambda _, parts: _said(parts, "vocab_size", "padded_vocab_size"),
 }
-KEYS = tuple(_READ)
 #: What the table model-shapes has of a model; the rest stands in its files alone.
 _OF_A_SHAPE = (
     *("model.type", "model.dtype", "model.quantization", "model.hidden_size", "model.num_layers", "model.head_dim"),
     *("model.num_attention_heads", "model.num_key_value_heads", "model.num_experts", "model.vocab_size"),
 )
+
+
+@observes("model", " ".join(_READ))
+def config(request: Request) -> Found:
+    """Return what config.json says; without one what the model's name tells, by the table model-shapes.
+
+    Raises :class:`~envdoctor.observe.errors.ObservationError` when it is not JSON or not an object.
+    """
+    source = request.source
+    if source.folder is None:
+        shapes, suffixes = request.rows("model-shapes"), request.rows("model-shapes", "suffix")
+        shape = shape_of(source.repo or source.given, shapes, suffixes)
+        unread = source.unread(_READ)
+        return unread if shape is None or shape.bare else _by_name(shape, unread)
+    said = read_object(source.folder, "config.json", source.repo or source.given)
+    parts = [] if isinstance(said, Unknown) else [*_text_parts(said), said]
+    return [
+        (key, said if isinstance(said, Unknown) else read(said, parts), "config.json") for key, read in _READ.items()
+    ]
+
+
+def _by_name(shape: Shape, unread: Iterable[tuple[str, Value, str]]) -> Iterator[tuple[str, Value, str]]:
+    """Yield what a shape tells. What a copy may have otherwise is known of the vendor's own model alone."""
+    parts = [*_text_parts(shape.config), shape.config]
+    own = shape.vendor and not shape.unknown
+    for key, missing, origin in unread:
+        value = _READ[key](shape.config, parts) if key in _OF_A_SHAPE else missing
+        if key == "model.quantization" and shape.quantized is not None:
+            value = shape.quantized or Unknown(Message("the model's name tells that it is quantised, and not how"))
+        elif key in ("model.quantization", "model.dtype") and not own:
+            value = missing
+        if key == "model.dtype" and (value is ABSENT or shape.quantized is not None):
+            value = missing
+        yield key, value, origin if value is missing else Message("by name, as {}: {}", shape.like, shape.source)
+
+
+_TOKENIZER = "tokenizer_config.json"
+#: training_args.bin, optimizer.bin and the like are no weights.
+_BIN = re.compile(r"(pytorch_model|adapter_model|consolidated|model)([-.][\w.-]+)?\.bin\Z")
+
+
+@observes("model", "model.padding_side model.tokenizer_class model.weight_formats")
+def tokenizer_and_weights(request: Request) -> Found:
+    """Find formats of weights, by names of files (a cached snapshot without any tells nothing), and the tokenizer's
+    class and side: ABSENT where its file names none, unknown where it cannot be read."""
+    source = request.source
+    if source.folder is None:
+        return source.unread(tokenizer_and_weights.keys)
+    formats = "model.weight_formats", _formats(source.folder, source.cached), Message("file names")
+    try:
+        said = read_object(source.folder, _TOKENIZER, Message("the model"))
+    except ObservationError as error:
+        # A model is judged by its configuration; a broken tokenizer file leaves what it would have told unknown.
+        said = Unknown(said_by(error))
+    if isinstance(said, Unknown):
+        return [*((key, said, _TOKENIZER) for key in tokenizer_and_weights.keys[:2]), formats]
+    side: Value = ABSENT if said.get("padding_side") is None else said["padding_side"]
+    if side is not ABSENT and side not in ("left", "right"):
+        side = Unknown(Message("padding_side of {} is neither left nor right", _TOKENIZER))
+    kind: Value = ABSENT if said.get("tokenizer_class") is None else said["tokenizer_class"]
+    if kind is not ABSENT and not (isinstance(kind, str) and kind.isprintable() and len(kind) <= 200):
+        kind = Unknown(Message("tokenizer_class of {} is not a name", _TOKENIZER))
+    return [("model.padding_side", side, _TOKENIZER), ("model.tokenizer_class", kind, _TOKENIZER), formats]
+
+
+def _formats(folder: str, cached: bool) -> Value:
+    try:
+        names = Files().names(folder)
+    except OSError as error:
+        return Unknown(Message("the model's folder cannot be listed: {}", because_of(error)))
+    found = {"safetensors" for name in names if name.endswith(".safetensors")}
+    found |= {"gguf" for name in names if name.endswith(".gguf")}
+    found |= {"bin" for name in names if _BIN.match(name)}
+    if cached and not found:
+        return Unknown(Message("the Hub cache holds none of the repository's weights"))
+    return tuple(sorted(found))
+
+
+@observes("model", "model.repo model.revision model.path")
+def named(request: Request) -> Found:
+    """Return what ``--model`` itself says: repository, revision and folder."""
+    source = request.source
+    path: Value = ABSENT
+    revision: Value = Unknown(source.missing)
+    if source.folder is not None:
+        path = _valid(source.folder)
+        revision = source.revision or Unknown(Message("the folder does not say which commit its files are of"))
+    repo = source.repo or Unknown(Message("a folder was given, which does not say which repository it came from"))
+    return [(key, value, source.origin) for key, value in zip(named.keys, (repo, revision, path), strict=True)]

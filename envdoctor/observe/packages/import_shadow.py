@@ -14,15 +14,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from envdoctor.facts.values import ABSENT, NOT_KNOWN, Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, NOT_KNOWN, Records, Unknown, Value
 from envdoctor.observe.locate.layout import Layout
-from envdoctor.observe.packages.reading.version_files import module_in, version_of_code
-from envdoctor.observe.request import Request
+from envdoctor.observe.packages.version_files import module_in, version_of_code
+from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
-
-KEYS = ("import_shadow",)
-NEEDS = ("dist",)
 
 _LIMIT = 1 << 16
 _SCRIPTS = 30
@@ -34,14 +31,18 @@ _PROJECT_FILES = ("pyproject.toml", "setup.cfg", "setup.py")
 _ByFolder = Mapping[str, Mapping[str, Mapping[str, Value]]]
 
 
-def observe(request: Request) -> list[Fact]:
-    """What hides a distribution of the table stack-modules, or a module that one takes names of."""
+@observes("environment", "import_shadow")
+def import_shadow(request: Request) -> Found:
+    """Return what hides a distribution of the table stack-modules, or a module that one takes names of."""
     layout, dists = request.place, request.value("dist")
     if not layout.live or not isinstance(dists, Records):
-        unknown = Unknown(Message("which folders are in front is known where the environment runs"))
-        return [Fact("import_shadow", unknown, "", "environment")]
+        return Unknown(Message("which folders are in front is known where the environment runs"))
     front = list(dict.fromkeys(_in_front(request)))
-    installed = _by_folder(dists) if front else {}
+    installed: dict[str, dict[str, Mapping[str, Value]]] = {}
+    for one in dists if front else ():  # editable ones have their code elsewhere
+        if one.get("editable") is not True and one.get("kind") != "conda":
+            there = installed.setdefault(os.path.dirname(str(one.get("path"))), {})
+            there.setdefault(str(one.get("name")), one)
     items = [
         item
         for kind, folder in front
@@ -56,7 +57,7 @@ def observe(request: Request) -> list[Fact]:
         if (item := _shadow(kind, folder, row, installed, layout)) is not None and item["lacks"] is not ABSENT
     ]
     origin = Message("the folders in front of the environment's own")
-    return [Fact("import_shadow", Records(tuple(items), dists.incomplete), origin, "environment")]
+    return [("import_shadow", Records(tuple(items), dists.incomplete), origin)]
 
 
 def _in_front(request: Request) -> Iterator[tuple[str, str]]:
@@ -84,18 +85,9 @@ def _is_site(folder: str) -> bool:
     return os.path.basename(folder) in ("site-packages", "dist-packages")
 
 
-def _by_folder(dists: Records) -> dict[str, dict[str, Mapping[str, Value]]]:
-    """Distributions by folder of packages and name; editable ones, whose code lies elsewhere, are left out."""
-    found: dict[str, dict[str, Mapping[str, Value]]] = {}
-    for item in dists:
-        if item.get("editable") is not True and item.get("kind") != "conda":
-            found.setdefault(os.path.dirname(str(item.get("path"))), {}).setdefault(str(item.get("name")), item)
-    return found
-
-
 def _hiding(folder: str, rows: Iterable[Mapping[str, Any]], layout: Layout) -> Iterator[Mapping[str, Any]]:
-    """The rows whose modules the folder may hold. In a package they are its submodules, and hide nothing; nor does what
-    code at Python's start has imported before."""
+    """Yield the rows whose modules the folder may hold. In a package they are its submodules, and hide nothing; nor
+    does what code at Python's start has imported before."""
     names = set(layout.files.names_or_none(folder))
     imported = {name for startup in layout.startup for name in startup.imports}
     if "__init__.py" not in names and all(name in _LIGHT or name.startswith("__editable__") for name in imported):
@@ -140,7 +132,7 @@ def _shadow(
 
 
 def _lacking(path: str, folder: str, row: Mapping[str, Any], installed: _ByFolder, files: Files) -> dict[str, Value]:
-    """What a script beside it, or an installed package, takes from the module, where the one in front cannot have it.
+    """Return what a script beside it, or a package, takes from the module and the one in front cannot have.
 
     It has no module of that name in its folder, no such word in its text, and nothing that makes names up. The texts
     are searched, never run."""
@@ -168,7 +160,7 @@ def _lacking(path: str, folder: str, row: Mapping[str, Any], installed: _ByFolde
 
 
 def _scripts(folder: str, files: Files) -> Iterator[tuple[str, str]]:
-    """The first scripts of the folder, each with its text; modules of a package, which name it, are none."""
+    """Yield the first scripts of the folder, each with its text; modules of a package, which name it, are none."""
     own = re.compile(rf"(?m)^(?:from|import)[ \t]+(?:\.|{re.escape(os.path.basename(folder))}\b)")
     for name in [name for name in files.names_or_none(folder) if name.endswith(".py")][:_SCRIPTS]:
         text = files.text_or_empty(os.path.join(folder, name), _LIMIT)
@@ -177,7 +169,7 @@ def _scripts(folder: str, files: Files) -> Iterator[tuple[str, str]]:
 
 
 def _named(module: str, folder: str, files: Files) -> Iterator[tuple[str, str]]:
-    """The scripts of the folder, each with a name that it takes from the module."""
+    """Yield the scripts of the folder, each with a name that it takes from the module."""
     names = re.compile(rf"^from[ \t]+{module}[ \t]+import[ \t]+\(?([\w, \t]+)", re.MULTILINE)
     for script, text in _scripts(folder, files):
         for taken in names.findall(text):
@@ -185,7 +177,7 @@ def _named(module: str, folder: str, files: Files) -> Iterator[tuple[str, str]]:
 
 
 def _importing(package: str, through: Iterable[str], folder: str, files: Files) -> Value:
-    """The first script of the folder that imports the package, and of it one of ``through`` where these are named."""
+    """Return the first script that imports the package, and one of ``through`` where these are named."""
     imports = re.compile(rf"^(?:from|import)[ \t]+{package.replace('-', '_')}\b", re.MULTILINE)
     words = re.compile(rf"\b(?:{'|'.join(through)})\b") if through else None
     for name, text in _scripts(folder, files):
@@ -195,7 +187,7 @@ def _importing(package: str, through: Iterable[str], folder: str, files: Files) 
 
 
 def _is_checkout(folder: str, name: str, files: Files) -> bool:
-    """Whether the folder is the source of this very package: its examples are run from there on purpose."""
+    """Return whether the folder is the source of this very package: its examples are run from there on purpose."""
     spelled = re.escape(name).replace(r"\-", "[-_.]")
     named = re.compile(rf"""(?i)\bname\s*=\s*["']?{spelled}["']?\s*(?:[,#)\r\n]|\Z)""")
     return any(named.search(files.text_or_empty(os.path.join(folder, file), 1 << 17)) for file in _PROJECT_FILES)

@@ -10,10 +10,10 @@ from collections.abc import Container, Iterator, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.observe.locate.installation import conda_name_version
 from envdoctor.observe.locate.layout import EnvironmentUnreadable, Layout
-from envdoctor.observe.packages.reading.metadata_directory import (
+from envdoctor.observe.packages.metadata_directory import (
     Distribution,
     MetadataProblem,
     checked_version,
@@ -24,24 +24,19 @@ from envdoctor.observe.packages.reading.metadata_directory import (
     readable,
     with_extras,
 )
-from envdoctor.observe.packages.reading.version_files import (
+from envdoctor.observe.packages.version_files import (
     VERSION_FILES,
     VersionFile,
     another_version,
     module_in,
     read_version_file,
 )
-from envdoctor.observe.request import Request
+from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files, Spent, because_of
 from envdoctor.system.message import NOTHING, Message, joined
 from envdoctor.versions.pep440 import base_release, same_release
 from envdoctor.versions.requirement import NotARequirement, read_requirement, valid_name
 
-KEPT = True
-KEYS = (
-    *("environment.path", "environment.kind", "python.version", "python.minor", "python.implementation"),
-    *("python.free_threaded", "python.executable", "python.gone", "pkg.*", "dist", "metadata_problem"),
-)
 _EDITABLE_PTH = r"__editable__\.(?P<name>.+)-[^-]+\.pth\Z"
 #: How often an extra's requirements ask for another extra, and that for one again.
 _DEEPEST = 8
@@ -61,30 +56,33 @@ class _Folders(NamedTuple):
     linked: list[str]
 
 
-def observe(request: Request) -> list[Fact]:
-    """The facts of ``KEYS``; ``dist`` is complete when every folder was read.
+@observes(
+    "environment",
+    "environment.path environment.kind python.version python.minor python.implementation python.free_threaded "
+    "python.executable python.gone pkg.* dist metadata_problem",
+    kept=True,
+)
+def installed(request: Request) -> Found:
+    """Return the environment, its Python and its packages; ``dist`` is complete when every folder was read.
 
     Raises :class:`EnvironmentUnreadable` when none of the folders could be listed.
     """
     layout = request.place
+    modules = {row["name"]: row["module"] for row in request.rows("stack-modules", "module")}
     try:
-        return _observe(layout, {row["name"]: row["module"] for row in request.rows("stack-modules", "module")})
+        folders = _read_folders(layout)
+        packages = _decide_versions(folders, layout, _replaced_code(folders.distributions, modules, layout))
+        dists = tuple(_dists(folders, layout.files))
     except Spent as spent:
         raise EnvironmentUnreadable("the environment {} was {}", layout.prefix, spent) from None
-
-
-def _observe(layout: Layout, modules: Mapping[str, str]) -> list[Fact]:
-    folders = _read_folders(layout)
     incomplete = folders.trouble[0] if folders.trouble else layout.incomplete
-    packages = _decide_versions(folders, layout, _replaced_code(folders.distributions, modules, layout))
-    dists = tuple(_dists(folders, layout.files))
     named = Counter(item["name"] for item in dists)
     problems = [item._replace(alone=named[item.name] <= 1)._asdict() for item in folders.problems]
     return [
         *_own_facts(layout),
-        *packages,
-        Fact("dist", Records(dists, incomplete), Message("installed packages"), "environment"),
-        Fact("metadata_problem", Records(tuple(problems), incomplete), Message("installed packages"), "environment"),
+        *((f"pkg.{name}", *said) for name, said in packages.items()),
+        ("dist", Records(dists, incomplete), Message("installed packages")),
+        ("metadata_problem", Records(tuple(problems), incomplete), Message("installed packages")),
     ]
 
 
@@ -96,7 +94,15 @@ def _read_folders(layout: Layout) -> _Folders:
         except OSError as error:
             found.trouble.append(Message("{} cannot be read: {}", folder, because_of(error)))
     if not found.distributions:
-        raise EnvironmentUnreadable(_nothing_read(layout, found.trouble))
+        if found.trouble:
+            text = "nothing of the environment {} could be read: {}"
+            raise EnvironmentUnreadable(text, layout.prefix, joined(found.trouble))
+        raise EnvironmentUnreadable(
+            "the environment {} has no folder of packages{}; point at another one with --python PATH, or at the folder "
+            "with --path DIR",
+            layout.prefix,
+            Message(" ({})", joined(layout.notes)) if layout.notes else NOTHING,
+        )
     for folder in set(found.linked) & set(found.distributions):
         found.distributions[folder] = [item._replace(editable=True) for item in found.distributions[folder]]
     if layout.kind == "conda":
@@ -130,7 +136,7 @@ def _follow_extras(in_folders: Mapping[str, list[Distribution]], files: Files) -
 def _replaced_code(
     in_folders: Mapping[str, list[Distribution]], modules: Mapping[str, str], layout: Layout
 ) -> dict[str, VersionFile]:
-    """The versions of code that is another release than its metadata says, of the packages that are imported."""
+    """Return the versions of code that is another release than its metadata says, of the packages that are imported."""
     found: dict[str, VersionFile] = {}
     seen: set[str] = set(VERSION_FILES)
     for items in in_folders.values():
@@ -169,7 +175,7 @@ def _dists(folders: _Folders, files: Files) -> Iterator[dict[str, Value]]:
         imported |= here
 
 
-def _own_facts(layout: Layout) -> list[Fact]:
+def _own_facts(layout: Layout) -> list[tuple[str, Value, str]]:
     executable: Value = layout.executable or ABSENT
     if layout.executable is None and layout.kind in ("path", "root"):
         executable = Unknown(Message("a folder of packages names no interpreter, and that of an image is not started"))
@@ -183,33 +189,22 @@ def _own_facts(layout: Layout) -> list[Fact]:
     if isinstance(layout.python_version, str):
         minor = ".".join((base_release(layout.python_version) or "").split(".")[:2])
     return [
-        *([] if layout.live else [Fact("os.platform", platform, because, "environment")]),
-        Fact("environment.path", layout.prefix, because, "environment"),
-        Fact("environment.kind", layout.kind, because, "environment"),
-        Fact("python.version", layout.python_version, origin, "environment"),
-        Fact("python.implementation", layout.implementation, origin, "environment"),
-        Fact("python.minor", minor, origin or Message("the folder of packages"), "environment"),
-        Fact("python.free_threaded", any(match[2] for match in libraries), because, "environment"),
-        Fact("python.executable", executable, because, "environment"),
-        Fact("python.gone", layout.gone or ABSENT, because, "environment"),
+        *([] if layout.live else [("os.platform", platform, because)]),
+        ("environment.path", layout.prefix, because),
+        ("environment.kind", layout.kind, because),
+        ("python.version", layout.python_version, origin),
+        ("python.implementation", layout.implementation, origin),
+        ("python.minor", minor, origin or Message("the folder of packages")),
+        ("python.free_threaded", any(match[2] for match in libraries), because),
+        ("python.executable", executable, because),
+        ("python.gone", layout.gone or ABSENT, because),
     ]
 
 
-def _nothing_read(layout: Layout, trouble: list[Message]) -> Message:
-    if trouble:
-        return Message("nothing of the environment {} could be read: {}", layout.prefix, joined(trouble))
-    return Message(
-        "the environment {} has no folder of packages{}; point at another one with --python PATH, or at the folder "
-        "with --path DIR",
-        layout.prefix,
-        Message(" ({})", joined(layout.notes)) if layout.notes else NOTHING,
-    )
-
-
 def _conda_packages(prefix: str, known: Container[str], files: Files) -> list[Distribution]:
-    """The packages of ``conda-meta`` whose names are not ``known`` as distributions already (conda's ``pytorch``,
-    which installs a distribution called torch, is listed beside it). No ``conda-meta``: an empty list. Raises
-    ``OSError`` when the folder is there and cannot be listed."""
+    """Return the packages of ``conda-meta`` whose names are not ``known`` as distributions already (conda's
+    ``pytorch``, which installs a distribution called torch, is listed beside it). No ``conda-meta``: an empty list.
+    Raises ``OSError`` when the folder is there and cannot be listed."""
     folder = os.path.join(prefix, "conda-meta")
     try:
         entries = files.names(folder)
@@ -226,8 +221,7 @@ def _conda_packages(prefix: str, known: Container[str], files: Files) -> list[Di
 
 
 def _read_tags(item: Distribution, files: Files, problems: list[MetadataProblem]) -> tuple[str, ...]:
-    """The tags; none when it runs everywhere, or says nothing about where it can run. A tag that is none is a problem,
-    and then the file says nothing."""
+    """Return the tags; none when it runs everywhere, when it says nothing, or when one of them is none: a problem."""
     text = files.text_or_empty(f"{item.path}{os.sep}WHEEL", _LIMIT) if item.kind == "dist-info" else ""
     tags = () if _FOR_ALL in text else tuple(map(str.strip, _TAG.findall(text)))
     broken = next((tag for tag in tags if tag.count("-") != 2), None)
@@ -240,7 +234,7 @@ def _read_tags(item: Distribution, files: Files, problems: list[MetadataProblem]
 
 
 def _read_folder(folder: str, files: Files, found: _Folders) -> list[Distribution]:
-    """The distributions whose metadata directories a folder holds, or of an egg on the import path that one.
+    """Return the distributions whose metadata directories a folder holds, or of an egg on the import path that one.
 
     Raises ``OSError`` when the folder cannot be listed; what is wrong with one distribution is a
     :class:`MetadataProblem`.
@@ -272,7 +266,7 @@ def _read_folder(folder: str, files: Files, found: _Folders) -> list[Distributio
 
 
 def _read_egg(folder: str, files: Files, problems: list[MetadataProblem]) -> Distribution | None:
-    """A folder with EGG-INFO, or a zip file that has only its name to read."""
+    """Return a folder with EGG-INFO, or a zip file that has only its name to read."""
     entry, inside = os.path.basename(folder), os.path.join(folder, "EGG-INFO")
     if files.is_folder(folder):
         return read_directory(inside, entry, "egg-info", files, problems)
@@ -286,7 +280,7 @@ def _read_egg(folder: str, files: Files, problems: list[MetadataProblem]) -> Dis
 
 
 def _duplicates(folder: str, distributions: list[Distribution]) -> Iterator[MetadataProblem]:
-    """The same name twice in one folder. Which of the two the files on disk belong to, metadata cannot tell."""
+    """Yield the same name twice in one folder. Which of the two the files on disk belong to, metadata cannot tell."""
     groups: dict[str, list[Distribution]] = {}
     for item in distributions:
         groups.setdefault(item.name, []).append(item)
@@ -298,61 +292,53 @@ def _duplicates(folder: str, distributions: list[Distribution]) -> Iterator[Meta
             yield MetadataProblem(name, "duplicate", detail, versions or ABSENT, folder)
 
 
-def _decide_versions(folders: _Folders, layout: Layout, replaced: Mapping[str, VersionFile]) -> list[Fact]:
-    """Decide the version of each package: ``pkg.*``. The distributions get the local tags that version files add, and
-    contradictions between METADATA and version files are problems.
+def _decide_versions(
+    folders: _Folders, layout: Layout, replaced: Mapping[str, VersionFile]
+) -> dict[str, tuple[Value, str]]:
+    """Decide the version of each package, and its origin. The distributions get the local tags that version files add,
+    and contradictions between METADATA and version files are problems.
 
     The first folder that has a name decides, as it does for ``import``; two versions in that folder leave it unknown. A
     version file that adds a local tag, or says something else, wins; so does code that was ``replaced`` by another
     release.
     """
-    chosen: dict[str, Fact] = {}
+    chosen: dict[str, tuple[Value, str]] = {}
     for items in folders.distributions.values():
-        here: dict[str, Fact] = {}
+        here: dict[str, tuple[Value, str]] = {}
         for item in items:
-            name = item.name
-            if name in chosen:
-                continue
-            earlier = here.get(name)
-            if earlier is None:
-                here[name] = Fact(f"pkg.{name}", item.version, item.origin, "environment")
-            elif item.version != earlier.value:
-                origin = f"{earlier.origin}, {item.origin}"
-                here[name] = earlier._replace(value=_several(earlier, item), origin=origin)
-        chosen.update(here)
+            earlier, origin = here.get(item.name, (item.version, ""))
+            if origin and item.version != earlier:
+                origin = f"{origin}, {item.origin}"
+                text = "two metadata directories in one folder say {} and {}"
+                known = isinstance(earlier, str) and isinstance(item.version, str)
+                unknown = earlier if isinstance(earlier, Unknown) else item.version
+                earlier = Unknown(Message(text, earlier, item.version)) if known else unknown
+            here[item.name] = earlier, origin or item.origin
+        chosen = {**here, **chosen}
     said = {name: read_version_file(name, layout.site_packages, layout.files) for name in VERSION_FILES}
     for name, file in (*said.items(), *replaced.items()):
         if not isinstance(file, Unknown):
             _prefer_file(name, file, chosen, folders)
-    return list(chosen.values())
+    return chosen
 
 
-def _several(earlier: Fact, item: Distribution) -> Unknown:
-    if isinstance(earlier.value, Unknown):
-        return earlier.value
-    if isinstance(item.version, Unknown):
-        return item.version
-    return Unknown(Message("two metadata directories in one folder say {} and {}", earlier.value, item.version))
-
-
-def _prefer_file(name: str, file: VersionFile, chosen: dict[str, Fact], folders: _Folders) -> None:
+def _prefer_file(name: str, file: VersionFile, chosen: dict[str, tuple[Value, str]], folders: _Folders) -> None:
     said = file.get("__version__")
     version = checked_version(said) if isinstance(said, str) else Unknown(Message("{} does not say", file.origin))
-    fact = chosen.get(name)
-    path = os.path.join(file.folder, *file.origin.split("/"))
     if isinstance(version, Unknown):
-        if fact is None:
-            chosen[name] = Fact(f"pkg.{name}", version, file.origin, "environment")
+        chosen.setdefault(name, (version, file.origin))
         return
-    if fact is None:
+    path = os.path.join(file.folder, *file.origin.split("/"))
+    known, origin = chosen.get(name, (None, ""))
+    if known is None:
         detail = Message("{} is there, and no metadata directory", file.origin)
         folders.problems.append(MetadataProblem(name, "no-metadata", detail, version, path))
-    elif isinstance(fact.value, str) and not same_release(fact.value, version):
-        detail = Message("{} says {}, {} says {}", fact.origin, fact.value, file.origin, version)
-        folders.problems.append(MetadataProblem(name, "mismatch", detail, f"{fact.value}, {version}", path))
-    elif isinstance(fact.value, str) and "+" in fact.value and "+" not in version:
+    elif isinstance(known, str) and not same_release(known, version):
+        detail = Message("{} says {}, {} says {}", origin, known, file.origin, version)
+        folders.problems.append(MetadataProblem(name, "mismatch", detail, f"{known}, {version}", path))
+    elif isinstance(known, str) and "+" in known and "+" not in version:
         return  # here it is METADATA that has the tag
-    chosen[name] = Fact(f"pkg.{name}", version, file.origin, "environment")
+    chosen[name] = version, file.origin
     for items in folders.distributions.values():
         for index, item in enumerate(items):
             beside = item.name == name and os.path.dirname(item.path) == file.folder

@@ -1,8 +1,8 @@
 """The fact ``package_damage``: packages whose files are not those that were installed, though their metadata is there.
 
 Looked at are the packages of the table stack-modules, those with extensions for torch, and what they need. Their files
-are compared with the lists of the installation (``reading/compared.py``); of a package without a list it is known
-whether its module is there, and what an import of it meets (``source/link.py``).
+are compared with the lists of the installation (``compared.py``); of a package without a list it is known
+whether its module is there, and what an import of it meets (``link.py``).
 """
 
 import json
@@ -13,28 +13,22 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Records, Unknown, Value
+from envdoctor.facts.values import NOT_KNOWN, Absent, Records, Unknown, Value
 from envdoctor.matrix.cuda_wheels import component_of
-from envdoctor.observe.locate.import_path import LONGEST, touches
-from envdoctor.observe.locate.layout import Layout
+from envdoctor.observe.locate.layout import LONGEST, Layout, touches
 from envdoctor.observe.needed import needed, required, torch_backends
-from envdoctor.observe.packages.reading.file_list import RECORD_LIMIT, listed_libraries
-from envdoctor.observe.packages.reading.metadata_directory import checked_version, first_named, named_by
-from envdoctor.observe.packages.reading.version_files import module_in
-from envdoctor.observe.request import Request
+from envdoctor.observe.packages.metadata_directory import checked_version, first_named, named_by
+from envdoctor.observe.packages.version_files import RECORD_LIMIT, listed_libraries, module_in
+from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.asking import ChildProblem, Limits, ask_once
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import release_of
 from envdoctor.versions.requirement import normalise
 
-KEPT = True
-KEYS = ("package_damage",)
-NEEDS = ("dist", "link_unread", "os.arch", "os.platform")
-
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
 _MACHINES = ("x86_64", "aarch64")
-_CHILD = "envdoctor.observe.packages.reading.compared:answer"
+_CHILD = "envdoctor.observe.packages.compared:answer"
 _LIMITS = Limits(seconds=60.0, mib=768, patience=5.0)
 _AT_START = Message("it runs code when Python starts, and what that puts in front of the packages is not known")
 _Item = Mapping[str, Value]
@@ -53,11 +47,12 @@ _HARMLESS = (
 _HARMLESS_MODULES = {"_virtualenv": '"""Patches that are applied at runtime to the virtual environment."""'}
 
 
-def observe(request: Request) -> list[Fact]:
-    """One item for each package and kind of damage."""
+@observes("environment", "package_damage", kept=True)
+def package_damage(request: Request) -> Found:
+    """Return one item for each package and kind of damage."""
     dists, layout = request.value("dist"), request.place
     if not isinstance(dists, Records):
-        return [Fact("package_damage", Unknown(Message("the installed packages are not known")), "", "environment")]
+        return Unknown(Message("the installed packages are not known"))
     modules = {str(row["name"]): str(row["module"]) for row in request.rows("stack-modules", "module")}
     extensions = {str(row["name"]): row.get("vital", {}) for row in request.rows("torch-extensions", "package")}
     stack = {*modules, *extensions}
@@ -93,8 +88,7 @@ def observe(request: Request) -> list[Fact]:
     found += _links_to_nowhere(modules, layout, request.cwd)
     for file in dict.fromkeys(_not_understood(layout, dists)):
         found.append(_record({"name": file}, "unread", _AT_START, fails=False))
-    damage = Records(tuple(found), dists.incomplete)
-    return [Fact("package_damage", damage, Message("installed packages"), "environment")]
+    return [("package_damage", Records(tuple(found), dists.incomplete), Message("installed packages"))]
 
 
 def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Value]:
@@ -103,8 +97,7 @@ def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Valu
 
 
 def is_compared(item: _Item, altered: tuple[str, ...], files: Files) -> bool:
-    """Return whether every Python file of the distribution is compared with a digest in its list: what differs is a
-    record then."""
+    """Return whether every Python file of the distribution is compared with a digest in its list."""
     if item.get("kind") != "dist-info" or item.get("editable") is True or not _lists_hold(item, altered, files):
         return False
     with suppress(OSError):
@@ -135,14 +128,14 @@ def _lists_hold(item: _Item, altered: tuple[str, ...], files: Files) -> bool:
 
 
 def _half_removed(item: _Item) -> bool:
-    """Whether METADATA is gone, and INSTALLER with it: an upgrade or an uninstall was interrupted."""
+    """Return whether METADATA is gone, and INSTALLER with it: an upgrade or an uninstall was interrupted."""
     unknown = isinstance(item.get("version"), Unknown)
     return unknown and item.get("kind") == "dist-info" and not isinstance(item.get("installer"), str)
 
 
 def _module_gone(item: _Item, module: str | None, layout: Layout) -> list[dict[str, Value]]:
-    """The module of the stack that the package installs lies in no folder: where nothing lists its files, this is all
-    that can be said of them. (A package may be made to have no __init__.py: optimum.)"""
+    """Return the module of the stack that the package installs lies in no folder: where nothing lists its files, this
+    is all that can be said of them. (A package may be made to have no __init__.py: optimum.)"""
     complete = layout.incomplete is None and not layout.has_finder
     if module is None or not complete or any(_begins(folder, module, layout.files) for folder in layout.site_packages):
         return []
@@ -150,7 +143,7 @@ def _module_gone(item: _Item, module: str | None, layout: Layout) -> list[dict[s
 
 
 def _begins(folder: str, module: str, files: Files) -> bool:
-    """Whether a folder, which cannot be listed or is a zipped egg, or something in it may be the module."""
+    """Return whether a folder, which cannot be listed or is a zipped egg, or something in it may be the module."""
     try:
         names = files.names(folder)
     except OSError:
@@ -159,7 +152,7 @@ def _begins(folder: str, module: str, files: Files) -> bool:
 
 
 def _vital_gone(item: _Item, by_major: Mapping[str, str], layout: Layout) -> list[dict[str, Value]]:
-    """An extension module that releases of this major version import first of all lies in no folder."""
+    """Return an extension module that releases of this major version import first of all lies in no folder."""
     vital = by_major.get(str(item.get("version")).partition(".")[0]) if by_major else None
     folders = layout.site_packages if vital and layout.incomplete is None else ()
     names = [name for folder in folders for name in layout.files.names_or_none(folder)]
@@ -173,32 +166,21 @@ def _elsewhere(module: str, layout: Layout) -> bool:
     return layout.incomplete is not None or any(module_in(folder, module, layout.files) for folder in folders)
 
 
-def _told_elsewhere(name: str, extensions: Container[str]) -> tuple[str, ...]:
-    """What happens to its libraries and those who compare what libraries ask for tell: of NVIDIA's wheels whether they
-    are found, of extensions for torch whether they can be loaded."""
-    if component_of(name) is not None:
-        return ("gone", "changed")
-    return ("damaged", "changed") if name in extensions else ()
-
-
 def _compared(
     compared: Sequence[_Item], stack: Container[str], extensions: Container[str], request: Request
 ) -> Sequence[Any]:
-    """What differs from the lists of the packages: package, kind, files, whether an import fails. A bounded child reads
-    the files."""
+    """Return what differs from the packages' lists (package, kind, files, whether an import fails), by a child."""
     if not compared:
         return ()
     place = request.place
     python = release_of(place.python_version) if isinstance(place.python_version, str) else None
-    packages = [
-        {
-            "name": item["name"],
-            "metadata": item["path"],
-            "stack": item["name"] in stack,
-            "elsewhere": _told_elsewhere(str(item["name"]), extensions),
-        }
-        for item in compared
-    ]
+    packages = []
+    for item in compared:
+        # Of NVIDIA's wheels others tell whether they are found, of extensions for torch whether they can be loaded.
+        of_nvidia = component_of(str(item["name"])) is not None
+        told = ("gone", "changed") if of_nvidia else ("damaged", "changed") if item["name"] in extensions else ()
+        named = {"name": item["name"], "metadata": item["path"]}
+        packages.append({**named, "stack": item["name"] in stack, "elsewhere": told})
     machine = request.value("os.arch")
     asked = {
         "root": place.files.root,
@@ -217,8 +199,7 @@ def _compared(
 def _met_on_imports(
     request: Request, active: Mapping[str, _Item], known: Sequence[Mapping[str, Value]]
 ) -> Iterator[dict[str, Value]]:
-    """What an import of the packages opens and no Python could read, or this one may not: of those of which nothing is
-    known from their lists."""
+    """Yield what an import opens and cannot be read, of packages of which their lists tell nothing."""
     told = {one["package"] for one in known if one["kind"] != "files-edited"}
     for one in request.items("link_unread"):
         damaged = one["damaged"] is True
@@ -230,7 +211,7 @@ def _met_on_imports(
 
 
 def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> list[dict[str, Value]]:
-    """An editable install (PEP 610) whose folder of sources, or what the environment has to find it, was removed."""
+    """Return an editable install (PEP 610) whose sources, or what the environment has to find them, were removed."""
     sources = []
     try:
         said = json.loads(layout.files.head(os.path.join(str(item["path"]), "direct_url.json"), 1 << 16))
@@ -244,8 +225,8 @@ def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> l
 
 
 def _pointed_to(item: _Item, module: str | None, layout: Layout) -> Iterator[str]:
-    """Where an editable install says that its module is: in a ``.pth`` file of its name (``_peft.pth``,
-    ``__editable__.peft-0.17.1.pth``), or in the finder of setuptools (``__editable___peft_0_17_1_finder.py``)."""
+    """Yield where an editable install says that its module is: in a ``.pth`` file of its name (``_peft.pth``), or in
+    the finder of setuptools (``__editable___peft_0_17_1_finder.py``)."""
     name = str(item["name"])
     mapped = re.compile(rf"['\"]{module or name.replace('-', '_')}['\"]: *['\"]([^'\"\n]+)['\"]")
     folder = os.path.dirname(str(item["path"]))
@@ -261,7 +242,7 @@ def _pointed_to(item: _Item, module: str | None, layout: Layout) -> Iterator[str
 
 
 def _links_to_nowhere(modules: Mapping[str, str], layout: Layout, cwd: str) -> Iterator[dict[str, Value]]:
-    """``setup.py develop``: an ``.egg-link`` to a folder that was removed; the metadata went with it."""
+    """Yield ``setup.py develop``: an ``.egg-link`` to a folder that was removed; the metadata went with it."""
     for folder in layout.site_packages:
         for entry in layout.files.names_or_none(folder):
             if entry.endswith(".egg-link"):
@@ -273,7 +254,7 @@ def _links_to_nowhere(modules: Mapping[str, str], layout: Layout, cwd: str) -> I
 
 
 def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd: str) -> dict[str, Value] | None:
-    """The record of a package whose folder of sources is gone, and whose module is found nowhere else."""
+    """Return the record of a package whose folder of sources is gone, and whose module is found nowhere else."""
     name = module or str(item["name"]).replace("-", "_")
     here = False
     if layout.live:
@@ -287,8 +268,7 @@ def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd
 
 
 def _unlisted(starts: list[str], items: Iterable[_Item], files: Files) -> list[str]:
-    """Those of the starts of names with which no file begins that one of the packages lists (RECORD). Each list is read
-    once at most."""
+    """Return the starts of names with which no file begins in any list (RECORD); each is read once at most."""
     for item in items if starts else ():
         try:
             record = b"\n" + files.head(os.path.join(str(item["path"]), "RECORD"), RECORD_LIMIT)
@@ -303,8 +283,7 @@ def _unlisted(starts: list[str], items: Iterable[_Item], files: Files) -> list[s
 def _dropped_in(
     lists: Mapping[str, list[str]], active: Mapping[str, _Item], dists: Records, files: Files
 ) -> Iterator[dict[str, Value]]:
-    """Libraries in the folders where packages keep theirs (``torch/lib``, ``nvidia/cudnn/lib``, ``numpy.libs``) that no
-    package lists."""
+    """Yield libraries where packages keep theirs (``torch/lib``, ``numpy.libs``) that no package lists."""
     known: dict[tuple[str, str], set[str]] = {}
     owners: dict[tuple[str, str], str] = {}
     for name, listed in lists.items():
@@ -322,8 +301,8 @@ def _dropped_in(
 
 
 def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> Iterator[dict[str, Value]]:
-    """A folder without ``__init__.py`` under the name of a module whose package is not installed: it can be imported,
-    and is empty. On PYTHONPATH it may be a folder of data."""
+    """Yield a folder without ``__init__.py`` under the name of a module whose package is not installed: it can be
+    imported, and is empty. On PYTHONPATH it may be a folder of data."""
     installed = {item.get("name") for item in dists}
     for folder in layout.site_packages:
         if os.path.basename(folder) not in ("site-packages", "dist-packages") and layout.kind != "path":
@@ -342,9 +321,8 @@ def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> 
 def _half_installed(
     modules: Mapping[str, str], active: Mapping[str, _Item], layout: Layout
 ) -> Iterator[dict[str, Value]]:
-    """Packages of the stack, or that others require, which an installer moved away (``~eft-0.17.1.dist-info``) and has
-    not replaced, or unpacked without writing their list, which it does at the end: it works on them, or was
-    interrupted."""
+    """Yield packages that an installer moved away (``~eft-0.17.1.dist-info``) and has not replaced, or unpacked without
+    the list that it writes at the end: it works on them, or was interrupted."""
     asked = {name for item in active.values() for name in required(item)}.union(modules) - active.keys()
     for folder in layout.site_packages:
         names = layout.files.names_or_none(folder)
@@ -362,8 +340,7 @@ def _half_installed(
 
 
 def _not_understood(layout: Layout, dists: Records) -> Iterator[str]:
-    """The files whose code may change where modules come from, in a way that cannot be told. What an installed
-    distribution brings is its own affair."""
+    """Yield files of no distribution whose code may change where modules come from, in a way that is not known."""
     for startup in layout.startup:
         if re.fullmatch(_HARMLESS, re.sub(r"\s+", "", startup.code)) or not _lists_none(startup.file, layout, dists):
             continue
@@ -378,7 +355,7 @@ def _lists_none(file: str, layout: Layout, dists: Records) -> bool:
 
 
 def _may_change(module: str, layout: Layout, dists: Records) -> bool:
-    """Whether the module lies in the environment, comes from no distribution, and touches the import path."""
+    """Return whether the module lies in the environment, comes from no distribution, and touches the import path."""
     files = layout.files
     for folder in layout.site_packages:
         names = files.names_or_none(folder)

@@ -80,7 +80,15 @@ def parse_assignments(given: Iterable[Assignment], registry: Registry, origin: s
                     cells = list(map(spelled, several))
                 case _:
                     cells = _cells(raw)
-            _set_column(columns.setdefault(parent.key, []), key.partition(".")[2], cells)
+            # One item after the other has the column; what it had before is forgotten.
+            items, column = columns.setdefault(parent.key, []), key.partition(".")[2]
+            for item in items:
+                item.pop(column, None)
+            while items and not items[-1]:
+                items.pop()
+            items += [{} for _ in range(len(cells) - len(items))]
+            for item, cell in zip(items, cells, strict=False):
+                item[column] = cell.strip()
             continue
         columns.pop(key, None)
         if not raw.strip() and spec.type != "texts":
@@ -101,18 +109,6 @@ def parse_assignments(given: Iterable[Assignment], registry: Registry, origin: s
         except FactTypeError as error:
             raise AssignmentError("{} {}: {}", origin, head, error) from None
     return facts
-
-
-def _set_column(items: list[dict[str, str]], column: str, cells: Iterable[str]) -> None:
-    """Give the column to one item after the other; what it had before is forgotten."""
-    for item in items:
-        item.pop(column, None)
-    while items and not items[-1]:
-        items.pop()
-    for number, cell in enumerate(cells):
-        if number == len(items):
-            items.append({})
-        items[number][column] = cell.strip()
 
 
 def _cells(raw: str) -> list[str]:
@@ -138,7 +134,7 @@ def _hint(key: str, registry: Registry) -> Message:
 
 
 def _refused(spec: FactSpec, word: str, registry: Registry) -> Message:
-    """Why a word is not taken, with the nearest one, or the key that it is a value of."""
+    """Return why a word is not taken, with the nearest one, or the key that it is a value of."""
     other = next(
         (one for one in registry if one.key != spec.key and one.key.startswith("recipe.") and word in one.values), None
     )

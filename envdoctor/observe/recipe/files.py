@@ -1,15 +1,18 @@
-"""The files of a recipe: those that were given and those that they name, each read and taken apart."""
+"""The files of a recipe, those that were given and those that they name, each read and taken apart; and the formats of
+recipes, from the table recipe-formats: which keys each has, and what they mean."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase, translate
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import Origin
 from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats
-from envdoctor.observe.recipe.reading.commands import parts_of_script
-from envdoctor.observe.recipe.reading.document import (
+from envdoctor.observe.recipe.commands import parts_of_script
+from envdoctor.observe.recipe.document import (
+    REST,
     Part,
     RecipeEntry,
     RecipeError,
@@ -20,6 +23,156 @@ from envdoctor.observe.recipe.reading.document import (
 )
 from envdoctor.system.documents import content_of, text_of
 from envdoctor.system.message import Message, said_by
+
+#: Formats of what says something of a run, and is no recipe of its own.
+NO_RECIPES = (
+    *("environment", "plain-training", "model-cast", "tokenizer", "torch-loop", "trainer", "trainer-run", "datasets"),
+)
+_NUMBERS = {"1": "true", "0": "false"}
+
+
+class Meaning(NamedTuple):
+    """What a key says of a ``field`` of the recipe: its value, by ``words`` (globs, the first that fits) another; an
+    empty word says nothing. With ``add`` the value joins others of the list."""
+
+    field: str
+    words: Mapping[str, str] = {}
+    add: bool = False
+
+    def word(self, written: str) -> str:
+        """Return what is meant by what is written; parsers of arguments take 1 for true."""
+        if written not in self.words and written in _NUMBERS and "true" in self.words:
+            written = _NUMBERS[written]
+        if written in self.words:
+            return self.words[written]
+        return next((word for glob, word in self.words.items() if fnmatchcase(written, glob)), written)
+
+
+class Format(NamedTuple):
+    """One format: ``keys`` with what they mean, ``unused`` ones (globs), ``includes`` (formats whose keys stand in a
+    section; an empty name: beside its own), ``names`` (globs of programs and calls that it belongs to, each with what
+    they say). Of two formats that give a field the one with the higher ``authority`` is believed; a negative one never
+    overrides, and what it says otherwise is a contradiction. ``framework`` is whose run is described; empty for a
+    format that stands beside one. ``matrices/schema/recipe-formats.json`` has the columns of ``row``."""
+
+    name: str
+    row: Mapping[str, Any]
+    keys: Mapping[str, tuple[Meaning, ...]]
+    unused: frozenset[str]
+    globs: tuple[str, ...]
+    includes: Mapping[str, str]
+    names: Mapping[str, Mapping[str, str]]
+    authority: int
+    framework: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "Format":
+        """Return the format of a row of the table."""
+        unused = row.get("unused", ())
+        keys = {
+            key: tuple(Meaning(one) if isinstance(one, str) else Meaning(**one) for one in several)
+            for key, said in row.get("keys", {}).items()
+            for several in (said if isinstance(said, list) else [said],)
+        }
+        globs = tuple(name for name in unused if "*" in name)
+        said = row.get("includes", {}), row.get("names", {}), row.get("authority", 2), row.get("framework", "")
+        return cls(row["name"], row, keys, frozenset(unused) - {*globs}, globs, *said)
+
+    def named(self, program: str) -> Mapping[str, str] | None:
+        """Return what the name of a program or call says, by its end; None for another one."""
+        for name, said in self.names.items():
+            if any(fnmatchcase(program, f"{before}{name}") for before in ("", "*.", "*/")):
+                return said
+        return None
+
+
+class Formats:
+    """All formats, in the order in which a framework is chosen when a recipe has several. ``registry`` has the
+    recipe's fields, of which ``kinds`` are the types; ``released`` are the rows of the table recipe-defaults."""
+
+    def __init__(
+        self, rows: Iterable[Mapping[str, Any]], registry: Registry, released: Iterable[Mapping[str, Any]] = ()
+    ) -> None:
+        self._formats = {str(row["name"]): Format.of(row) for row in rows}
+        self._released = tuple(released)
+        self.registry = registry
+        self.kinds = {spec.key[7:]: spec.type for spec in registry if spec.key.startswith("recipe.")}
+
+    def __iter__(self) -> Iterator[Format]:
+        return iter(self._formats.values())
+
+    def __getitem__(self, name: str) -> Format:
+        return self._formats[name]
+
+    def find(self, form: Format, key: str, depth: int = 0) -> tuple[Format, tuple[Meaning, ...], str] | None:
+        """Return the format that a key belongs to, ``form`` or one that it includes, what the key means there (nothing
+        of one that is known and not used), and how it is called there. None for an unknown key."""
+        key = key.replace("-", "_")
+        found = form.keys.get(key)
+        if found is not None or key == REST:
+            return form, found or (), key
+        for section, name in form.includes.items() if depth < 4 else ():
+            if not section or key.startswith(f"{section}."):
+                inner = self.find(self._formats[name], key[len(section) + 1 :] if section else key, depth + 1)
+                if inner is not None:
+                    return inner
+        return (form, (), key) if key in form.unused or any(fnmatchcase(key, name) for name in form.globs) else None
+
+    @property
+    def pattern(self) -> str:
+        """Return a pattern of every name that belongs to a format."""
+        return "|".join(rf"(.*[./])?{translate(name)}" for form in self for name in form.names)
+
+    @property
+    def libraries(self) -> set[str]:
+        """Return the modules of the libraries that have formats."""
+        named = {str(row.get("call", "")) for row in self._released}
+        named |= {name for form in self for name in form.names if "." in name and not name.endswith(".py")}
+        tops = {name.partition(".")[0] for name in named} | {str(row["package"]) for row in self._released}
+        return {top for top in tops if top.isidentifier() and top.islower()}
+
+    def released(self, form: Format, calls: Collection[str]) -> list[Mapping[str, Any]]:
+        """Return the released defaults of a format's keys: those of what a recipe calls, of all where it names none."""
+        rows = [row for row in self._released if row["format"] == form.name]
+        called = [row for row in rows if "call" not in row or any(row["call"] in call for call in calls)]
+        return called or rows
+
+    def known(self, form: Format) -> set[str]:
+        """Return every key of a format and of what it includes, without its section, for somebody who mistyped one."""
+        forms = [form, *(self._formats[name] for name in form.includes.values())]
+        return {key.rpartition(".")[2] for one in forms for key in (*one.keys, *one.unused)}
+
+    def of_part(self, part: Part) -> Format | None:
+        """Return the format that a program, a call or the keys of a document speak for; None when none does."""
+        for form in self:
+            if part.program and form.named(part.program) is not None:
+                deciding, size = form.row.get("keys_decide"), len(part.entries)
+                known = 0 if deciding is None else self._count(form, part.entries)
+                if deciding is None or (known == size if deciding == "all" else 2 * known > size):
+                    return form
+        if part.program and not part.program.endswith(".py"):
+            return None
+        shares = [(self._share(form, part.entries), form) for form in self if form.row.get("files")]
+        best = max(shares, key=lambda share: share[0], default=None)
+        return best[1] if best is not None and best[0] > 0 else None
+
+    def _share(self, form: Format, entries: Sequence[RecipeEntry]) -> float:
+        """Return how much of the settings a format knows; a mark, which no other format has, counts as ten. Nothing,
+        without one, where it knows less than a third of them."""
+        known = self._count(form, entries)
+        keys = [entry.key.replace("-", "_") for entry in entries]
+        marked = {mark for key in keys for mark in form.row.get("marks", ()) if fnmatchcase(key, mark)}
+        enough = marked or (3 * known >= len(entries) and not form.row.get("marked_only"))
+        return known + 10 * len(marked) if enough else 0
+
+    def _count(self, form: Format, entries: Sequence[RecipeEntry]) -> int:
+        return sum(1 for entry in entries if self.find(form, entry.key) is not None)
+
+
+def spelled(value: object) -> str:
+    """Return a value as the words of a table spell it."""
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
+
 
 _LARGEST = 8 << 20
 _MOST_FILES = 12
@@ -41,7 +194,7 @@ class RecipeFile(NamedTuple):
 
 
 def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[RecipeFile]:
-    """The files in their order, behind each those that it names.
+    """Yield the files in their order, behind each those that it names.
 
     Raises :class:`RecipeFileError` for a file that was given; one that a recipe names may be anything.
     """
@@ -58,7 +211,7 @@ def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[Rec
 def _taken_apart(
     path: str, name: str, cwd: str, formats: Formats, *, seen: set[str], words: Sequence[str | None] = ()
 ) -> Iterator[RecipeFile]:
-    """A file and those that it names; ``words`` stand behind its name in the command that starts it."""
+    """Yield a file and those that it names; ``words`` stand behind its name in the command that starts it."""
     seen.add(path)
     missing: list[tuple[str, Origin, str]] = []
 
@@ -74,7 +227,11 @@ def _taken_apart(
 
     taken = _parts(path, formats, words, other)
     parts = with_formats(taken, formats)
-    named = {one: (place, ()) for part, form in parts for one, place in _named_files(part, form, formats)}
+    named: dict[str, tuple[tuple[int, ...], Sequence[str | None]]] = {}
+    for entry, form in ((entry, form) for part, form in parts for entry in part.entries if not entry.computed):
+        meanings = (formats.find(form, entry.key) or (form, (), ""))[1]
+        if any(meaning.field == "file" for meaning in meanings) and isinstance(entry.value, str):
+            named.update({entry.value: (entry.place, ())} if entry.value.endswith(_DOCUMENTS) else {})
     # The scripts or modules of one's own that commands start, with the words behind them.
     own_code = (part for part in taken if part.line and (part.program.endswith(".py") or part.module))
     started: dict[str, tuple[tuple[int, ...], Sequence[str | None]]] = {
@@ -83,7 +240,10 @@ def _taken_apart(
     own = {part.program for part, form in parts if form.framework}
     found: list[tuple[str, str, Origin, Sequence[str | None]]] = []
     for one, (place, behind) in {**named, **started}.items():
-        there = next(filter(None, (_look_for(there, path, cwd) for there in _places(one))), None)
+        # A module, pkg.train, lies in pkg/train.py or pkg/train/__main__.py.
+        ends = () if one.endswith((".py", *_DOCUMENTS)) else (".py", "/__main__.py")
+        choices = (one, *(f"{one.replace('.', '/')}{end}" for end in ends))
+        there = next(filter(None, (_look_for(choice, path, cwd) for choice in choices)), None)
         if there is None and one not in own:
             missing.append((one, Origin(name, *place), Message("is not there")))
         elif there is not None and there not in seen and len(seen) < _MOST_FILES:
@@ -104,13 +264,6 @@ def _taken_apart(
         raise RecipeError("is no recipe of a framework that is known: {}", known)
     yield RecipeFile(name, parts, tuple(missing))
     yield from later
-
-
-def _places(name: str) -> Iterator[str]:
-    """Where a script or module may lie: ``pkg.train`` in ``pkg/train.py`` or ``pkg/train/__main__.py``."""
-    yield name
-    if not name.endswith((".py", *_DOCUMENTS)):
-        yield from (f"{name.replace('.', '/')}{end}" for end in (".py", "/__main__.py"))
 
 
 def _parts(
@@ -135,7 +288,7 @@ def _parts(
 def command_parts(
     text: str, formats: Formats, other: Callable[[str, int], str | None] = lambda name, line: None
 ) -> list[Part]:
-    """The commands of a script or of command lines; ``other`` gives the text of a script that it runs.
+    """Return the commands of a script or of command lines; ``other`` gives the text of a script that it runs.
 
     Raises :class:`RecipeError`.
     """
@@ -162,8 +315,8 @@ def command_parts(
 def python_calls(
     content: bytes, formats: Formats, notebook: bool = False, words: Sequence[str | None] = (), folder: str = ""
 ) -> list[Part]:
-    """The calls of a Python script or notebook in a folder that is started with these words. Modules of libraries that
-    have formats are not followed, wherever they lie.
+    """Return the calls of a Python script or notebook in a folder that is started with these words. Modules of
+    libraries that have formats are not followed, wherever they lie.
 
     Raises :class:`RecipeError`.
     """
@@ -171,7 +324,7 @@ def python_calls(
 
     asked = {"notebook": notebook, "words": words, "folder": folder}
     asked |= {"libraries": [*formats.libraries], "names": formats.pattern}
-    child = "envdoctor.observe.recipe.reading.calls:calls_of"
+    child = "envdoctor.observe.recipe.script:calls_of"
     answer = ask_once(child, asked, Limits(seconds=20.0, mib=1024), content, packages=True)
     if isinstance(answer, ChildProblem):
         raise RecipeError(answer.clause())
@@ -191,7 +344,7 @@ def python_calls(
 
 
 def _unfolded(part: Part) -> Part:
-    """A command with the settings of an option that holds JSON, each for itself."""
+    """Return a command with the settings of an option that holds JSON, each for itself."""
     entries: list[RecipeEntry] = []
     for entry in part.entries:
         if isinstance(entry.value, str) and entry.value.startswith("{"):
@@ -205,7 +358,7 @@ def _unfolded(part: Part) -> Part:
 
 
 def with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, Format], ...]:
-    """The parts that are of a format: of each program or call the first, which is the one that the file is about."""
+    """Return the parts of known formats: of each program or call the first, which the file is about."""
     found: dict[tuple[str, str], tuple[Part, Format]] = {}
     for part in parts:
         form = formats.of_part(part)
@@ -225,14 +378,6 @@ def with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, F
     if all(form.name in NO_RECIPES for _, form in found.values()):
         return ()
     return tuple(found.values())
-
-
-def _named_files(part: Part, form: Format, formats: Formats) -> Iterator[tuple[str, tuple[int, ...]]]:
-    for entry in part.entries:
-        known = formats.find(form, entry.key)
-        names = known is not None and any(meaning.field == "file" for meaning in known[1]) and not entry.computed
-        if names and isinstance(entry.value, str) and entry.value.endswith(_DOCUMENTS):
-            yield entry.value, entry.place
 
 
 def _look_for(name: str, beside: str, cwd: str) -> str | None:

@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value, unlisted
 from envdoctor.facts.values import ABSENT, Fact, Known, Origin, Records, Unknown, Value, spell
-from envdoctor.observe.recipe.files import RecipeFile, read_files
-from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats, Meaning, spelled
-from envdoctor.observe.recipe.reading.document import REST, Part, RecipeEntry
+from envdoctor.observe.recipe.document import REST, Part, RecipeEntry
+from envdoctor.observe.recipe.files import NO_RECIPES, Format, Formats, Meaning, RecipeFile, read_files, spelled
 from envdoctor.system.message import Message, said_by
 from envdoctor.system.nearest import alike
 from envdoctor.versions.pep440 import satisfies
@@ -87,7 +86,7 @@ class Statements:
                 self.said[field] = joined(self.said.get(field), fact) if field == "kernels" else fact
 
     def _key(self, entry: RecipeEntry, place: str, form: Format, call: str | None, here: _Here) -> None:
-        """One item of ``recipe_key``, and what the key says."""
+        """Add one item of ``recipe_key``, and what the key says."""
         found = self.formats.find(form, entry.key)
         if found is None and entry.key.startswith(("no_", "no-")) and entry.value is True:
             positive = entry._replace(key=entry.key[3:], value=False)
@@ -117,8 +116,8 @@ class Statements:
     def _take(
         self, entry: RecipeEntry, place: str, meanings: Sequence[Meaning], owner: Format, here: _Here
     ) -> tuple[str, str]:
-        """What the key's meanings say; the state of the key, and what is to be said beside it. Of two keys that speak
-        against each other the first counts."""
+        """Take what the key's meanings say; return its state and what is to be said beside it. The first of two that
+        contradict each other counts."""
         state, other = ("read" if meanings else "unused"), ""
         for meaning in meanings:
             field = meaning.field
@@ -143,22 +142,25 @@ class Statements:
             if meaning.add and before is not None:
                 fact = joined(before[0], fact)
             elif field == "dialect" and before is not None:
-                fact = max(before[0], fact, key=self._age)
+                # Options of several generations may stand together: the newest tells which it is.
+                words = list(getattr(self.registry.find(fact.key), "values", ()))
+                newer = bool(words) and words.index(str(before[0].value)) < words.index(str(fact.value))
+                fact = fact if newer else before[0]
             elif against is not None and fact.value is ABSENT:
                 continue
-            elif against is not None and _differ(fact.value, against.value):
+            elif (
+                against is not None
+                and against.value not in (ABSENT, fact.value)
+                and not isinstance(against.value, Unknown)
+                and not isinstance(fact.value, Unknown)
+            ):
                 state, other = "contradicted", f"{spell(against.value)} ({against.origin})"
                 continue
             here[field] = (fact, entry)
         return state, other
 
-    def _age(self, fact: Fact) -> int:
-        """Options of several generations may stand together: the newest tells which it is."""
-        spec = self.registry.find(fact.key)
-        return list(spec.values).index(str(fact.value)) if spec is not None else 0
-
     def fact_of(self, meaning: Meaning, entry: RecipeEntry, place: str) -> Fact | None:
-        """What the key says of a field, None for nothing; unknown when the file does not say it, or what cannot be."""
+        """Return what the key says of a field, None for nothing; unknown for what is not said or cannot be."""
         if entry.computed:
             return self.fact(meaning.field, Unknown(COMPUTED), place)
         if entry.value is None and meaning.words.get("false") == "":
@@ -175,7 +177,7 @@ class Statements:
         return self.fact(meaning.field, raw, place)
 
     def fact(self, field: str, raw: Known | Unknown | None, origin: str, source: str = "recipe") -> Fact:
-        """A fact of the registered type, or of a helper's; unknown for what cannot be, absent for None."""
+        """Return a fact of the registered type, or of a helper's; unknown for what cannot be, absent for None."""
         spec = self.registry.find(f"recipe.{field}") or HELPERS[field]
         if isinstance(raw, tuple) and spec.type != "texts":
             raw = raw[0] if len(set(raw)) == 1 else ", ".join(raw)
@@ -193,14 +195,10 @@ class Statements:
 
 
 def joined(before: Fact | None, fact: Fact) -> Fact:
-    """A list with what was in it before."""
+    """Return a list with what was in it before."""
     if before is None or not isinstance(before.value, tuple) or not isinstance(fact.value, tuple):
         return fact
     return fact._replace(value=tuple(dict.fromkeys((*before.value, *fact.value))))
-
-
-def _differ(one: Value, other: Value) -> bool:
-    return one != other and not isinstance(one, Unknown) and not isinstance(other, Unknown) and other is not ABSENT
 
 
 def _plain(value: object) -> Known:
@@ -247,7 +245,7 @@ def read_recipe(
 
 
 def recipe_of(files: Sequence[RecipeFile], formats: Formats, installed: Callable[[str], Value], origin: str) -> Recipe:
-    """What files that were taken apart say together; ``origin`` names them all."""
+    """Return what files that were taken apart say together; ``origin`` names them all."""
     parts = [(file.name, part, form) for file in files for part, form in file.parts]
     statements = Statements(formats)
     # A command line stands above the files that it names; what must agree with the others comes behind them.
@@ -312,7 +310,7 @@ def _complete(
 
 
 def _follow(statements: Statements, forms: Sequence[Format]) -> None:
-    """The reference model, QLoRA, and the batch size: that of evaluation counts when it evaluates."""
+    """Set the reference model, QLoRA, and the batch size: that of evaluation counts when it evaluates."""
     said = statements.said
     method = _value(said, "method")
     reference = next((form for form in forms if "reference" in form.row), None)
@@ -382,8 +380,8 @@ def _default(
 
 
 def _released(statements: Statements, field: str, form: Format, installed: Callable[[str], Value]) -> Fact | None:
-    """What the installed release takes for the keys of a field that nobody writes: of several the first that says
-    something. Unknown where releases that it may be differ; None where none says it."""
+    """Return what the installed release takes for the keys of a field that nobody writes: of several the first that
+    says something. Unknown where releases that it may be differ; None where none says it."""
     rows = statements.formats.released(form, statements.calls.get(form.name, ()))
     otherwise = form.row.get("defaults", {}).get(field)
     for key in dict.fromkeys(key for row in rows for key in row["defaults"]):

@@ -31,7 +31,7 @@ from envdoctor.matrix.ledger import Ledger, Released
 from envdoctor.matrix.lookup import Asked, Lacking, answer
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.model_types import ModelTypes
-from envdoctor.observe.model.reading.auto_map import AUTO_MAP_FILES, entries
+from envdoctor.observe.model.files import AUTO_MAP_FILES, entries
 from envdoctor.revision.code.parts import loaded
 from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files
 from envdoctor.revision.code.parts.detectors import MINOR_ONLY, Site

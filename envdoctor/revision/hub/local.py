@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from envdoctor.observe.model.reading.hub_cache import CachedCommit
-from envdoctor.observe.model.reading.names import printable
+from envdoctor.observe.model.names import printable
+from envdoctor.observe.model.source import CachedCommit
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.revision.hub.snapshot import (
     WEIGHTS,

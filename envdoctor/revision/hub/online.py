@@ -11,8 +11,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from envdoctor.observe.model.reading.hub_cache import CachedCommit, cache_folder, cached_repos
-from envdoctor.observe.model.reading.names import is_repo_name, is_revision, printable, spellings
+from envdoctor.observe.model.names import is_repo_name, is_revision, printable, spellings
+from envdoctor.observe.model.source import CachedCommit, cache_folder, cached_repos
 from envdoctor.revision.hub.local import MOST_FILES, RemoteFile, read_headers
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.revision.hub.snapshot import (

@@ -7,8 +7,8 @@ A further source (ModelScope) is a module beside the others and a branch in ``op
 import os
 from typing import NamedTuple
 
-from envdoctor.observe.model.reading.hub_cache import CachedCommit, cache_folder, commit_of_path, matching
-from envdoctor.observe.model.reading.names import NamedModel, NameProblem, is_address, parse_name, written_as_path
+from envdoctor.observe.model.names import NamedModel, NameProblem, is_address, parse_name, written_as_path
+from envdoctor.observe.model.source import CachedCommit, cache_folder, commit_of_path, matching
 from envdoctor.revision.hub.commits import Commit, commits, date_of, open_revision
 from envdoctor.revision.hub.local import LocalSnapshot, open_cached, open_folder
 from envdoctor.revision.hub.online import Access, HubSnapshot, open_hub

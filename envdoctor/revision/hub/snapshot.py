@@ -9,7 +9,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from copy import copy
 from typing import Any, Literal, NamedTuple, TypeVar
 
-from envdoctor.observe.model.reading.names import printable
+from envdoctor.observe.model.names import printable
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message, MessageError
 

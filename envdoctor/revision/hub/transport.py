@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import urljoin, urlsplit
 
-from envdoctor.observe.model.reading.names import printable
+from envdoctor.observe.model.names import printable
 from envdoctor.revision.hub.transport_error import Again, TransportError, asked_wait, describe
 from envdoctor.system.message import Message
 

@@ -20,7 +20,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.model.reading.json_object import JsonObject
+from envdoctor.observe.model.files import JsonObject
 from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json, same
 from envdoctor.revision.hub.snapshot import Unread
 from envdoctor.revision.short_text import short

@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.model.reading.json_object import JsonObject
+from envdoctor.observe.model.files import JsonObject
 from envdoctor.revision.comparer import Change, Compared, Revisions, differences, outcome, parse_json, parted, read_json
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.settings.settings_files import compare_settings, flatten, names_of, repeated_keys

@@ -1,7 +1,5 @@
 """Environments with compiled files: the small ones of fixtures/elf, laid out as wheels lay them out."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable, Mapping
 from pathlib import Path

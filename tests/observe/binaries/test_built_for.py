@@ -1,7 +1,5 @@
 """What packages say of the torch and CUDA they were built for."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

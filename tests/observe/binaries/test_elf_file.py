@@ -1,7 +1,5 @@
 """ELF files read without being loaded; whatever bytes a file holds, the answer is a value or an ElfError."""
 
-from __future__ import annotations
-
 import os
 import struct
 import tracemalloc

@@ -1,7 +1,5 @@
 """The fact ``extension``: compiled files of packages built against torch, compared with the torch that is there."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path
@@ -12,7 +10,7 @@ from observing import choose, observe, one, write
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Unknown
-from envdoctor.observe.binaries.reading.extension_check import read_package
+from envdoctor.observe.binaries.extension_check import read_package
 from envdoctor.system import Files
 
 extension = observer("extension")

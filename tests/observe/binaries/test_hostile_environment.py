@@ -1,7 +1,5 @@
 """A whole environment of files that somebody edited: METADATA, RECORD, version files, texts and compiled files."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Libraries that the loader would take instead of those of torch's wheels: its own search, followed in tiny files."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -120,12 +118,7 @@ def test_a_conda_environment_has_its_library_folder_in_front_of_the_variable(fou
 
 
 @pytest.mark.parametrize(
-    "make",
-    [
-        lambda wheel, path: path.symlink_to(wheel),
-        os.link,
-        lambda wheel, path: path.symlink_to("gone"),
-    ],
+    "make", [lambda wheel, path: path.symlink_to(wheel), os.link, lambda wheel, path: path.symlink_to("gone")]
 )
 def test_links_to_the_wheels_file_and_broken_ones_shadow_nothing(found, site, tmp_path, make):
     wheel = site / "nvidia/nvjitlink/lib/libnvJitLink.so.12"

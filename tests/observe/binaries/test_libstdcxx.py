@@ -1,7 +1,5 @@
 """Which libstdc++ a process would load."""
 
-from __future__ import annotations
-
 import platform
 import shutil
 import struct
@@ -15,7 +13,7 @@ from observing import a_layout, one
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Unknown
-from envdoctor.observe.binaries.libstdcxx import find_libstdcxx
+from envdoctor.observe.binaries.loading import find_libstdcxx
 
 libstdcxx = observer("libstdcxx")
 
@@ -41,8 +39,7 @@ def root(tmp_path: Path, loader_cache) -> Path:
 
 def found(root: Path, *wanted: str, kind: str = "venv", **environ: str):
     """The version that is found, where ``wanted`` ones are asked for, and its file."""
-    fact = find_libstdcxx(wanted, a_layout(root.parent / "env", kind=kind), environ, root=str(root))
-    return fact.value, fact.origin
+    return find_libstdcxx(wanted, a_layout(root.parent / "env", kind=kind), environ, root=str(root))
 
 
 def test_without_anything_else_it_is_the_one_of_the_loaders_cache_or_the_usual_folder(root: Path) -> None:
@@ -104,7 +101,7 @@ def test_the_cache_of_this_machine_is_understood(tmp_path: Path) -> None:
     paths = [line.rpartition(" => ")[2] for line in done.stdout.splitlines() if line.split()[:1] == [NAME]]
     if not paths:
         pytest.skip(f"no loader cache that names {NAME} here")
-    assert find_libstdcxx(["3.4.21"], a_layout(tmp_path), {}).origin in paths
+    assert find_libstdcxx(["3.4.21"], a_layout(tmp_path), {})[1] in paths
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -1,7 +1,5 @@
 """The architectures that libtorch_python.so names, read from its constants."""
 
-from __future__ import annotations
-
 import pytest
 from elf_writer import section_file
 from hypothesis import HealthCheck, given, settings

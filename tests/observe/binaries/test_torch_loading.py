@@ -1,7 +1,5 @@
 """Whether torch's libraries can be loaded: their own state, and the CUDA libraries that they ask for."""
 
-from __future__ import annotations
-
 import os
 import struct
 import sys
@@ -12,7 +10,7 @@ from elf_writer import write_shared_object
 from observing import a_layout
 
 from envdoctor.facts import ABSENT, Unknown
-from envdoctor.observe.binaries.torch_loading import torch_loading_facts
+from envdoctor.observe.binaries.loading import loading_of_torch
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")
 
@@ -41,7 +39,7 @@ def read(site: Path, tmp_path: Path):
     def run(cuda="13.0", here: bool = True, more: tuple[Path, ...] = (), incomplete: str | None = None, **environ: str):
         layout = a_layout(tmp_path / "env", site, *more, live=here, incomplete=incomplete)
         system = str(tmp_path / "system")
-        return tuple(fact.value for fact in torch_loading_facts(cuda, layout, environ, here=here, system=system))
+        return loading_of_torch(cuda, layout, environ, here=here, system=system)
 
     return run
 

@@ -1,7 +1,5 @@
 """What of a script's uses the installed files lack, read from these files."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

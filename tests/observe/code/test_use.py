@@ -1,7 +1,5 @@
 """What ``--code`` reads: files, folders, notebooks; what is the project's own; what could not be read."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Mapping

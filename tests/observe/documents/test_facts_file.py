@@ -1,7 +1,5 @@
 """Facts files: written by hand or by ``envdoctor facts``, and every way in which one can be wrong."""
 
-from __future__ import annotations
-
 import json
 import sys
 from contextlib import suppress

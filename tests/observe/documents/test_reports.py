@@ -1,7 +1,5 @@
 """Pasted reports: each fixture holds the facts that a person would read in it, `=====`, and the text."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

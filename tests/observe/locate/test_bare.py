@@ -1,7 +1,5 @@
 """A bare folder of packages (--path)."""
 
-from __future__ import annotations
-
 import errno
 import os
 import sys

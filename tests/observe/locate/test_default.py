@@ -1,7 +1,5 @@
 """The environment that is judged when none is named."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The folders packages are imported from, held against what real interpreters say."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -94,8 +92,7 @@ def test_variables_leave_out_or_move_the_user_site(venv: Path, home: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    "python",
-    [f"{sys.base_prefix}/bin/{HERE}", "/usr/bin/python3", "/bin/python3", "/usr/local/bin/python3"],
+    "python", [f"{sys.base_prefix}/bin/{HERE}", "/usr/bin/python3", "/bin/python3", "/usr/local/bin/python3"]
 )
 def test_the_base_and_the_system_python_are_laid_out_as_their_distribution_does(
     python: str, home: Path, tmp_path: Path

@@ -1,7 +1,5 @@
 """Environments of every kind, and the version of their Python."""
 
-from __future__ import annotations
-
 import os
 import re
 import sys

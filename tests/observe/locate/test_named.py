@@ -1,7 +1,5 @@
 """What --python may name, what is said of what it may not, and how an interpreter is asked what it is."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
@@ -11,7 +9,7 @@ from observing import choose, program
 from processes import gone
 
 from envdoctor.observe import EnvironmentNotFound
-from envdoctor.observe.locate import caller
+from envdoctor.observe.locate import target
 
 HERE = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -106,7 +104,7 @@ def test_an_interpreter_gets_few_variables(refusal, tmp_path: Path) -> None:
 def test_children_of_one_that_does_not_answer_are_killed(
     refusal, tmp_path: Path, monkeypatch, script: str, seconds: float, said: str
 ) -> None:
-    monkeypatch.setattr(caller, "_TIMEOUT_SECONDS", seconds)
+    monkeypatch.setattr(target, "_TIMEOUT_SECONDS", seconds)
     assert refusal(script.format(pid=tmp_path / "pid")) == f"--python: {tmp_path}/python3 {said}"
     assert gone(int((tmp_path / "pid").read_text()))
 

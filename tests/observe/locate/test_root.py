@@ -1,7 +1,5 @@
 """The environment inside an image's root folder."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What cannot be read, wholly or in part."""
 
-from __future__ import annotations
-
 import errno
 import os
 import shutil

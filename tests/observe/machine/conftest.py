@@ -1,7 +1,5 @@
 """Machines to look at: a tree that stands for ``/``, and a stand-in for NVIDIA's library, compiled on the spot."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The CUDA toolkit: where it is looked for, and how its version is known."""
 
-from __future__ import annotations
-
 import os
 import sys
 
@@ -10,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from observing import program
 from processes import gone
-from rooms import observer
+from rooms import observer, observing
 
 from envdoctor.facts import ABSENT, Unknown
 
@@ -104,7 +102,7 @@ def test_an_nvcc_that_talks_nonsense_is_a_reason(machine, script):
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for a process that is not its child, as Linux can")
 def test_an_nvcc_that_hangs_is_ended_with_its_children(machine, monkeypatch):
-    monkeypatch.setattr(cuda_toolkit, "_NVCC_TIMEOUT", 0.3)
+    monkeypatch.setattr(observing("cuda_toolkit"), "_NVCC_TIMEOUT", 0.3)
     pid_file = machine.root / "pid"
     script = f"tail -f /dev/null & echo $! > {pid_file}; wait"
     machine.environ.update(CUDA_HOME=nvcc(machine, "/opt/cuda", script), PATH=os.environ["PATH"])

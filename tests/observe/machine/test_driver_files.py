@@ -1,7 +1,5 @@
 """The driver's libraries by their names, and a cuda-compat package in front of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

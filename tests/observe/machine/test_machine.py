@@ -1,7 +1,5 @@
 """All sources of the machine together."""
 
-from __future__ import annotations
-
 from observing import assert_registered
 
 from envdoctor.facts import Unknown

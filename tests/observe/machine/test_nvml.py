@@ -1,7 +1,5 @@
 """NVML: what the driver's library says, and what becomes of its refusals."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

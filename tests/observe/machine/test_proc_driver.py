@@ -1,7 +1,5 @@
 """The driver as the kernel shows it, without NVML."""
 
-from __future__ import annotations
-
 import pytest
 
 from envdoctor.facts import ABSENT, Records, Unknown

@@ -1,7 +1,5 @@
 """The operating system, containers and limits."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Environment variables: the allow-list, and that no credential passes."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """CUDA_VISIBLE_DEVICES, translated into the GPUs that a process sees."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

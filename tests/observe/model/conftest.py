@@ -1,7 +1,5 @@
 """Models on disk: plain folders and Hub caches."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -59,11 +57,7 @@ class Disk:
         return write(self.cwd / name, {file: encoded(content) for file, content in given.items()})
 
     def cached(
-        self,
-        repo: str = "Qwen/Qwen2.5-7B-Instruct",
-        commit: str = COMMIT,
-        ref: str | None = "main",
-        links: bool = True,
+        self, repo: str = "Qwen/Qwen2.5-7B-Instruct", commit: str = COMMIT, ref: str | None = "main", links: bool = True
     ) -> Path:
         place = self.cache / ("models--" + repo.replace("/", "--"))
         snapshot = place / "snapshots" / commit

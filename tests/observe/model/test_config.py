@@ -1,7 +1,5 @@
 """config.json: what it says under its many names, and what becomes of files that are none."""
 
-from __future__ import annotations
-
 import json
 import os
 
@@ -49,7 +47,7 @@ DEEPSEEK_V3 = {
 
 def test_the_names_of_glm4_are_understood(config_facts):
     facts = config_facts(GLM4_9B_CHAT)
-    assert {key: facts[key] for key in config.KEYS} == {
+    assert {key: facts[key] for key in config.keys} == {
         "model.type": "chatglm",
         "model.architectures": ("ChatGLMModel",),
         "model.dtype": "bfloat16",
@@ -245,7 +243,7 @@ values = st.recursive(
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_json_object_gives_every_fact_and_can_be_written(config_facts, content):
     facts = config_facts(content)
-    assert set(config.KEYS) <= set(facts)
+    assert set(config.keys) <= set(facts)
     for value in facts.values():
         if isinstance(value, (str, tuple)):
             json.dumps(value, ensure_ascii=False).encode("utf-8")

@@ -1,12 +1,11 @@
 """The Hub cache: which one, which snapshot, and under which of a vendor's names."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
 
 from envdoctor.facts import ABSENT, Unknown
+from envdoctor.observe import cache_folder, cached_repos, commit_of_path
 
 COMMIT = "b098244a71fbe69ce149682d9072a7629f7e908c"
 OTHER = "37fe0008cbb3a1b2c3d4e5f60718293a4b5c6d7e"
@@ -122,3 +121,37 @@ def test_a_plain_folder_does_not_say_its_repository_and_the_note_of_a_download_p
     changed = (folder / "config.json").stat().st_mtime
     note.write_text(f"{COMMIT}\netag\n{changed}\n")
     assert isinstance(disk.facts("./model")["model.revision"], Unknown)
+
+
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    [
+        ({}, "{home}/.cache/huggingface/hub"),
+        ({"XDG_CACHE_HOME": "/xdg"}, "/xdg/huggingface/hub"),
+        ({"HF_HOME": "/hf", "XDG_CACHE_HOME": "/xdg"}, "/hf/hub"),
+        ({"HF_HUB_CACHE": "/cache", "HF_HOME": "/hf"}, "/cache"),
+        ({"HUGGINGFACE_HUB_CACHE": "/old", "HF_HOME": "/hf"}, "/old"),
+        ({"HF_HOME": "~/hf"}, "{home}/hf/hub"),
+        ({"HF_HOME": ""}, "{home}/.cache/huggingface/hub"),
+        ({"HF_HUB_CACHE": "here"}, "{cwd}/here"),
+    ],
+)
+@pytest.mark.skipif(os.name == "nt", reason="the paths are POSIX paths")
+def test_the_cache_is_the_one_that_the_client_would_use(variables, place):
+    assert cache_folder("/work", {"HOME": "/home/li", **variables}) == place.format(home="/home/li", cwd="/work")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_in_the_place_of_a_reference_holds_nobody_up(tmp_path):
+    place = tmp_path / "models--a--b"
+    (place / "snapshots" / COMMIT).mkdir(parents=True)
+    (place / "refs").mkdir()
+    os.mkfifo(place / "refs" / "main")
+    (held,) = cached_repos(["a/b", "c/d"], str(tmp_path))
+    assert (held.refs, [item.commit for item in held.commits]) == ({}, [COMMIT])
+
+
+def test_a_path_inside_the_cache_tells_repository_and_commit():
+    assert commit_of_path(f"/cache/models--a--b/snapshots/{COMMIT}") == ("a/b", COMMIT)
+    assert commit_of_path("/cache/models--gpt2/snapshots/main/onnx") == ("gpt2", None)
+    assert commit_of_path("/models/a") == (None, None)

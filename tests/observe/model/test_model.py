@@ -1,7 +1,5 @@
 """All sources of the model together."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +19,7 @@ def test_every_fact_is_registered_and_of_its_type_and_observed_once(disk, model)
     facts = disk.observe(model)
     assert_registered(facts, "model")
     assert all(fact.origin for fact in facts)
-    assert sorted(fact.key for fact in facts) == sorted(key for module in observers("model") for key in module.KEYS)
+    assert sorted(fact.key for fact in facts) == sorted(key for module in observers("model") for key in module.keys)
 
 
 def test_nothing_is_written_and_no_client_is_imported(disk):

@@ -1,7 +1,5 @@
 """The tokenizer's file, the weights' names and the repository's own code."""
 
-from __future__ import annotations
-
 import os
 import re
 import warnings

@@ -1,6 +1,4 @@
-"""What --model can mean, and the sentences for what it cannot."""
-
-from __future__ import annotations
+"""What --model can mean, the sentences for what it cannot, and the names of a vendor."""
 
 import os
 import sys
@@ -9,8 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from envdoctor.observe import ObservationError, resolve
+from envdoctor.observe import NamedModel, ObservationError, is_repo_name, is_revision, parse_name, resolve, spellings
 
+ALIASES = {"THUDM": "zai-org", "ZhipuAI": "zai-org", "old/name": "new/name2"}
 posix = pytest.mark.skipif(sys.platform == "win32", reason="needs named pipes, and links without a privilege")
 
 
@@ -54,6 +53,7 @@ def test_a_path_where_nothing_is_gives_one_sentence(disk, path):
     ("texts", "sentence"),
     [
         (["./\x1b]0;title\x07"], "no such folder"),
+        (["ms:a/b"], "is not read; download the model and give its folder"),
         (["", "  ", "a\0b", "a/" * 500_000], "is no name: give ORG/NAME or a folder"),
         (
             ["a b/c", "模型", "-x/y", "x/y.", "a--b/c", "a/b..c", "x" * 97, "a/b.git", "@main", "a\u202eb"],
@@ -77,10 +77,42 @@ def test_what_is_no_model_is_refused(disk, texts, sentence):
 
 
 @pytest.mark.parametrize(
-    "url", ["https://huggingface.co/Qwen/Qwen2.5-7B", "https://hf-mirror.com/Qwen/Qwen2.5-7B/tree/main"]
+    ("given", "named"),
+    [
+        ("THUDM/tiny", NamedModel(None, "THUDM/tiny", None)),
+        ("gpt2", NamedModel(None, "gpt2", None)),
+        ("THUDM/tiny@b098244", NamedModel(None, "THUDM/tiny", "b098244")),
+        ("THUDM/tiny@refs/pr/3", NamedModel(None, "THUDM/tiny", "refs/pr/3")),
+        ("https://huggingface.co/THUDM/tiny", NamedModel(None, "THUDM/tiny", None)),
+        ("https://hf-mirror.com/THUDM/tiny/tree/b098244", NamedModel(None, "THUDM/tiny", "b098244")),
+        ("https://huggingface.co/THUDM/tiny/commit/b098244/", NamedModel(None, "THUDM/tiny", "b098244")),
+    ],
 )
-def test_the_address_of_a_page_names_the_repository(disk, url):
-    assert disk.resolve(url).repo == "Qwen/Qwen2.5-7B"
+def test_names(given, named, tmp_path):
+    assert parse_name(given, str(tmp_path), {}) == named
+
+
+@pytest.mark.parametrize("name", ["gpt2", "Qwen/Qwen2.5-7B", "01-ai/Yi-6B", "_x/y_", "a/" + "b" * 96])
+def test_names_of_the_hub_are_names(name):
+    assert is_repo_name(name)
+
+
+@pytest.mark.parametrize("text", ["", "-x", "a b", "..", "a/../b", "a\nb", "x" * 256, "a:b", "\x1b[0m"])
+def test_what_git_would_refuse_is_no_revision(text):
+    assert not is_revision(text)
+
+
+@pytest.mark.parametrize(
+    ("repo", "names"),
+    [
+        ("zai-org/glm", ["zai-org/glm", "THUDM/glm", "ZhipuAI/glm"]),
+        ("thudm/glm", ["thudm/glm", "THUDM/glm", "ZhipuAI/glm", "zai-org/glm"]),
+        ("old/name", ["old/name", "new/name2"]),
+        ("gpt2", ["gpt2"]),
+    ],
+)
+def test_a_vendor_has_several_names(repo, names):
+    assert spellings(repo, ALIASES) == names
 
 
 @given(st.text(max_size=60))

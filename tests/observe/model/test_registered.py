@@ -1,7 +1,5 @@
 """Whether the installed transformers, vLLM and SGLang list a model, by their own files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What the code of a model uses: of the files that transformers loads, as the user's own code is read."""
 
-from __future__ import annotations
-
 from envdoctor.facts import Records
 
 CONFIG = {"model_type": "tiny", "auto_map": {"AutoModel": "modeling_tiny.TinyModel", "AutoConfig": "org/else--far.C"}}

@@ -1,7 +1,5 @@
 """What a name tells of a model without files: the table model-shapes, and the ways people write names."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Installed sets by what their metadata requires."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

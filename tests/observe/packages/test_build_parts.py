@@ -1,7 +1,5 @@
 """What an environment has for compiling extensions."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Code that is another release than the metadata beside it."""
 
-from __future__ import annotations
-
 from base64 import urlsafe_b64encode
 from hashlib import sha256
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Companions of torch as an environment shows them: their own version, and their own pin of torch."""
 
-from __future__ import annotations
-
 from observing import write
 
 from envdoctor.facts import ABSENT, Records

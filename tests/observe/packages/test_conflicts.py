@@ -1,7 +1,5 @@
 """Unmet requirements by cause: what is grouped, what stays open, and hostile metadata."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -33,12 +31,7 @@ def conflicts(tmp_path: Path, put) -> Callable[..., Records]:
 
 
 #: The extra is asked for by name, among others, or by an extra that asks for it.
-EXTRAS = [
-    "d; extra == 'test'",
-    "b[fast-io]; extra == 'all'",
-    "c>=2; extra == 'fast_io' and python_version > '3'",
-    "e",
-]
+EXTRAS = ["d; extra == 'test'", "b[fast-io]; extra == 'all'", "c>=2; extra == 'fast_io' and python_version > '3'", "e"]
 
 
 @pytest.mark.parametrize(

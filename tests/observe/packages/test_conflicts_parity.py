@@ -1,7 +1,5 @@
 """The same answers as ``uv pip check`` and ``pip check``, in environments that are built and asked for real."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -29,29 +27,17 @@ CASES: dict[str, tuple[dict[str, list[str]], list[str]]] = {
     "missing, asked for twice": ({"a 1.0": ["c>=1"], "b 1.0": ["c"]}, ["missing a c", "missing b c"]),
     "conflict": ({"a 1.0": ["b<2"], "b 2.0": []}, ["conflict a b"]),
     "old brackets": ({"a 1.0": ["b (<2,>=1)"], "b 2.0": []}, ["conflict a b"]),
-    "true marker": (
-        {"a 1.0": ['b ; python_version >= "3.8" and sys_platform != "nowhere"']},
-        ["missing a b"],
-    ),
+    "true marker": ({"a 1.0": ['b ; python_version >= "3.8" and sys_platform != "nowhere"']}, ["missing a b"]),
     "false marker": ({"a 1.0": ['b; python_version < "3.0" or os_name == "x"']}, []),
     "turned marker": ({"a 1.0": ['b; "3.8" <= python_version']}, ["missing a b"]),
     "marker with brackets": (
         {"a 1.0": ['b; (os_name == "x" or python_full_version > "3.1.2") and extra != "e"']},
         ["missing a b"],
     ),
-    "marker with in": (
-        {"a 1.0": [f"b; sys_platform in '{sys.platform} other'", 'c; "q" in os_name']},
-        ["missing a b"],
-    ),
+    "marker with in": ({"a 1.0": [f"b; sys_platform in '{sys.platform} other'", 'c; "q" in os_name']}, ["missing a b"]),
     "extra": ({"a 1.0": ["Provides-Extra: x", 'b; extra == "x"', "c>2; extra=='x'"]}, []),
-    "extra or something else": (
-        {"a 1.0": ["Provides-Extra: x", 'b; extra == "x" or os_name != "x"']},
-        ["missing a b"],
-    ),
-    "a name that ends in extra": (
-        {"a 1.0": ["b-extra ==1.0", "extra == 2.0"], "extra 2.0": []},
-        ["missing a b-extra"],
-    ),
+    "extra or something else": ({"a 1.0": ["Provides-Extra: x", 'b; extra == "x" or os_name != "x"']}, ["missing a b"]),
+    "a name that ends in extra": ({"a 1.0": ["b-extra ==1.0", "extra == 2.0"], "extra 2.0": []}, ["missing a b-extra"]),
     "an extra of what is required": ({"a 1.0": ["b[x,y]>=1"], "b 1.0": []}, []),
     "pre-release": ({"a 1.0": ["b>=2.0", "c>=2.0"], "b 2.0rc1": [], "c 2.1b2": []}, ["conflict a b"]),
     "pre-release below its release": ({"a 1.0": ["b<2.0"], "b 2.0rc1": []}, ["conflict a b"]),
@@ -61,10 +47,7 @@ CASES: dict[str, tuple[dict[str, list[str]], list[str]]] = {
     "another local version": ({"a 1.0": ["b==2.5.0+cpu"], "b 2.5.0+cu118": []}, ["conflict a b"]),
     "epoch": ({"a 1.0": ["b>=3"], "b 1!1.0": [], "c 1": ["b<3"]}, ["conflict c b"]),
     "URL": (
-        {
-            "a 1.0": ["b @ https://example.org/b-2.0.zip", "c@ https://example.org/c.zip ; os_name != 'x'"],
-            "b 1.0": [],
-        },
+        {"a 1.0": ["b @ https://example.org/b-2.0.zip", "c@ https://example.org/c.zip ; os_name != 'x'"], "b 1.0": []},
         ["missing a c"],
     ),
     "names are normalised": (

@@ -1,7 +1,5 @@
 """NVIDIA's wheels of an environment by component: majors, torch's pin, and files that two of them own."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

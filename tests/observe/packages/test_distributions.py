@@ -1,7 +1,5 @@
 """What one folder of packages holds, and what is wrong with it."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

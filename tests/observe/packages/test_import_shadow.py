@@ -1,7 +1,5 @@
 """What stands in front of installed packages: the working directory, PYTHONPATH and the user's site folder."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Compiled packages that ask for a newer C library than their wheel promises, or than this system has."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

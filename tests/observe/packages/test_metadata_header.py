@@ -1,7 +1,5 @@
 """What a METADATA header says: name, version, requirements."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from email.parser import BytesHeaderParser
@@ -13,7 +11,7 @@ from hypothesis import strategies as st
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Packaging
 
-from envdoctor.observe.packages.reading.metadata_directory import MetadataHeader, read_header
+from envdoctor.observe.packages.metadata_directory import MetadataHeader, read_header
 from envdoctor.system import Files
 
 

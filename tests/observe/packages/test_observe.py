@@ -1,7 +1,5 @@
 """Reading an environment touches nothing and opens little."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Packages whose files are not those that were installed, though their metadata is there."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from base64 import urlsafe_b64encode
@@ -168,11 +166,7 @@ FINDER = "MAPPING: dict[str, str] = {{'other': '/gone', 'peft': '{}/peft'}}\nNAM
 
 @pytest.mark.parametrize(
     ("file", "text"),
-    [
-        ("__editable__.peft-0.17.1.pth", "{}\n"),
-        ("_peft.pth", "{}\n"),
-        ("__editable___peft_0_17_1_finder.py", FINDER),
-    ],
+    [("__editable__.peft-0.17.1.pth", "{}\n"), ("_peft.pth", "{}\n"), ("__editable___peft_0_17_1_finder.py", FINDER)],
 )
 def test_an_editable_install_whose_code_was_moved_within_its_folder(site, tmp_path, make_dist, damage, file, text):
     source = tmp_path / "project" / "src"

@@ -1,7 +1,5 @@
 """Which version a package has when several files have something to say."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

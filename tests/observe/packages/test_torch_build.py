@@ -1,7 +1,5 @@
 """How torch was built, and whether its libraries are there."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -48,7 +46,7 @@ def torch(bare: Path, make_dist) -> Path:
 def build(folder: Path) -> Mapping[str, Value]:
     """What is said of the torch in the folder."""
     found = values(torch_build.observe(ask(a_layout(folder), facts=installed(folder))))
-    assert found.keys() == set(torch_build.KEYS)
+    assert found.keys() == set(torch_build.keys)
     return {key.removeprefix("torch."): value for key, value in found.items()}
 
 

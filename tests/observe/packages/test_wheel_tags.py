@@ -1,7 +1,5 @@
 """Wheels for another Python or platform: the answers of uv pip check, in an environment that is built and asked."""
 
-from __future__ import annotations
-
 import platform
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """``--set key=value``: one fact at a time."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

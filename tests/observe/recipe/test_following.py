@@ -1,7 +1,5 @@
 """What a recipe leaves to others: defaults of a release, modules beside a script, scripts that a shell runs."""
 
-from __future__ import annotations
-
 import pytest
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown

@@ -1,7 +1,5 @@
 """Recipes of every format: what each says, and where."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path
@@ -13,8 +11,8 @@ from hypothesis import strategies as st
 from envdoctor.facts import ABSENT, NOT_GIVEN, Records, Unknown, parse_value, spell, unlisted
 from envdoctor.matrix import load_matrix, load_toml
 from envdoctor.observe import RecipeFileError, read_recipe
-from envdoctor.observe.recipe.formats import Formats
-from envdoctor.observe.recipe.reading.commands import parts_of_script
+from envdoctor.observe.recipe.commands import parts_of_script
+from envdoctor.observe.recipe.files import Formats
 from envdoctor.observe.recipe.recipe import HELPERS
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"

@@ -1,7 +1,5 @@
 """GPUs as people type them: known by their names, or refused with the nearest."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,11 +1,24 @@
-"""What conda and pixi install: environment.yml with its pip section, explicit lists of files, pixi.lock."""
+"""What conda and pixi install (environment.yml with its pip section, explicit lists of files, pixi.lock), and bills of
+materials in JSON, CycloneDX and SPDX, as syft, trivy and uv write them."""
 
+import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
+from urllib.parse import parse_qs, unquote
 
-from envdoctor.facts.values import ABSENT, Fact, Origin, Unknown, Value
-from envdoctor.observe.documents.locks.lock import Lock, Locked, LockError, Wish, wheel_of
+from envdoctor.facts.values import ABSENT, Fact, Origin, Value
+from envdoctor.observe.documents.locks.lock import (
+    Lock,
+    Locked,
+    LockError,
+    Wish,
+    bound,
+    items,
+    place_in,
+    unpinned,
+    wheel_of,
+)
 from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import is_version, satisfies
@@ -31,7 +44,7 @@ _DEEPEST = 20
 
 
 def read(text: str, path: str, wish: Wish) -> Lock:
-    """The packages of conda and of pip. Raises :class:`LockError`."""
+    """Return the packages of conda and of pip. Raises :class:`LockError`."""
     found = Conda(path, wish)
     if re.search(r"(?m)^@EXPLICIT\s*$", text):
         lines = enumerate(text.splitlines(), 1)
@@ -65,7 +78,7 @@ class Conda:
         self.notes: list[Message] = []
 
     def specs(self, listed: Iterable[Any]) -> None:
-        """The entries of ``dependencies``."""
+        """Take the entries of ``dependencies``."""
         for entry in listed:
             match entry:
                 case _Text():
@@ -75,7 +88,7 @@ class Conda:
                         self.pip.line(line.strip(), self._path, Origin(self._path, line.line))
 
     def spec(self, text: str, place: str) -> None:
-        """One specification, as people write it or as ``conda env export`` does."""
+        """Take one specification, as people write it or as ``conda env export`` does."""
         text = " ".join(text.split())
         match = re.match(_SPEC, text)
         name, operator, version, build = match.groups() if match else ("", "", "", "")
@@ -109,11 +122,7 @@ class Conda:
         name = valid_name(self._names.get(conda, conda))
         if name is None or conda == "python":
             return
-        known: str | Unknown = Unknown(Message("{} names no version", place))
-        if version and is_version(version):
-            known = version
-        elif said and not version:
-            known = Unknown(Message("{} asks for {}, no one version", place, said))
+        known = version if version and is_version(version) else unpinned(place, "" if version else said)
         self.packages.append(Locked(name, known, place, conda=True))
         if name == "torch" or conda == "pytorch-cuda":
             cuda = re.search(_CUDA, build) or (
@@ -124,7 +133,7 @@ class Conda:
                 self._facts.setdefault("torch.cuda", Fact("torch.cuda", value, place, "environment"))
 
     def lock(self) -> Lock:
-        """What was read."""
+        """Return what was read."""
         pip = self.pip.lock()
         if not self.packages and not pip.packages:
             raise LockError("names no package")
@@ -169,7 +178,7 @@ class _Text(str):
 
 
 def _read_yaml(text: str) -> Any:
-    """The first document: ``dict``, ``list`` and :class:`_Text`. Raises :class:`LockError`."""
+    """Return the first document: ``dict``, ``list`` and :class:`_Text`. Raises :class:`LockError`."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -203,3 +212,66 @@ def _read_yaml(text: str) -> Any:
     except yaml.YAMLError as error:
         raise LockError("is not YAML: {}", " ".join(str(error).split())[:200]) from None
     return top[0] if top else None
+
+
+_PURL = r"pkg:(pypi|conda)/([^@?#\s]+)(?:@([^?#\s]+))?(?:\?([^#\s]*))?"
+_WRITTEN = r"pkg:(?:pypi|conda)/[^\"\\]{1,2000}"
+#: As uv says when a package counts.
+_MARKER = "uv:package:marker"
+
+
+def read_sbom(text: str, path: str, wish: Wish) -> Lock:
+    """Return the packages of Python and of conda that the document lists. Raises :class:`LockError`."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise LockError("is not JSON: {}", error) from None
+    if not isinstance(document, dict) or not {"bomFormat", "spdxVersion"} & set(document):
+        raise LockError("is no bill of materials by CycloneDX or SPDX")
+    lines = _lines(text)
+    conda, found = Conda(path, wish), []
+    for purl, marker in _purls(document):
+        match = re.match(_PURL, purl)
+        place = place_in(path, lines.get(purl))
+        if match is None:
+            continue
+        kind, name, version, more = match[1], unquote(match[2]), unquote(match[3] or ""), parse_qs(match[4] or "")
+        if kind == "conda":
+            build, subdir = (more.get(key, [""])[0] for key in ("build", "subdir"))
+            conda.files([(f"/{subdir or 'noarch'}/{name}-{version}-{build or '0'}.conda", place)])
+        elif (valid := valid_name(name)) is not None:
+            found.append(Locked(valid, version if is_version(version) else unpinned(place, ""), place, marker))
+    if not found:
+        return conda.lock()
+    return Lock(found) if not conda.packages else (lock := conda.lock())._replace(packages=[*found, *lock.packages])
+
+
+def _purls(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield each package's purl, with its marker."""
+    for package in items(document.get("packages")):
+        for reference in items(package.get("externalRefs")):
+            if reference.get("referenceType") == "purl":
+                yield str(reference.get("referenceLocator")), ""
+    level = items(document.get("components"))
+    for _ in range(_DEEPEST):
+        inner: list[dict[str, Any]] = []
+        for component in level:
+            said = {one.get("name"): one.get("value") for one in items(component.get("properties"))}
+            yield str(component.get("purl")), str(said.get(_MARKER) or "")
+            inner += items(component.get("components"))
+        if not inner:
+            return
+        bound(len(inner))
+        level = inner
+    raise LockError("is nested more than {} levels deep", _DEEPEST)
+
+
+def _lines(text: str) -> dict[str, int]:
+    """Return the line of the first place that has each purl; nothing where the document is one line."""
+    found: dict[str, int] = {}
+    line, counted = 1, 0
+    for match in re.finditer(_WRITTEN, text):
+        line += text.count("\n", counted, match.start())
+        counted = match.start()
+        found.setdefault(match[0], line)
+    return found if line > 1 else {}

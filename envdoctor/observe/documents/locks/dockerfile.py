@@ -43,47 +43,42 @@ class _Line(NamedTuple):
     first: int
 
 
-class _From(NamedTuple):
-    """A stage: its image or the stage that it begins with, the number of its first line, and its instructions."""
-
-    image: str
-    first: int
-    base: "_From | None"
-    lines: list[_Line]
+#: The stage that a stage begins with, and its instructions.
+_Lines = tuple["_Lines | None", list[_Line]]
 
 
 def read(text: str, path: str, wish: Wish) -> Lock:
-    """What the last stage has installed, with the stages that it comes from. Raises :class:`LockError`."""
-    named: dict[str, _From] = {}
+    """Return what the last stage has installed, with the stages that it comes from. Raises :class:`LockError`."""
+    named: dict[str, _Lines] = {}
     arguments: dict[str, str] = {}
-    last: _From | None = None
+    last: _Lines | None = None
     for line in _instructions(text):
         if line.word == "FROM":
             words = [word for word in _filled(line.text, arguments).split() if not word.startswith("--")]
             if not words:
                 raise LockError("has a FROM without an image in line {}", line.first)
-            last = _From(words[0], line.first, named.get(words[0].lower()), [])
+            last = named.get(words[0].lower()), [line._replace(text=words[0])]
             if len(words) > 2 and words[1].lower() == "as":
                 named[words[2].lower()] = last
         elif last is not None:
-            last.lines.append(line)
+            last[1].append(line)
         elif line.word in ("ARG", "ENV"):
             arguments.update(_assigned(line.text, {}))
     if last is None:
         raise LockError("has no FROM")
-    beginnings = [last]
-    while (base := beginnings[-1].base) is not None:
-        beginnings.append(base)
+    stages = [last]
+    while (base := stages[-1][0]) is not None:
+        stages.append(base)
     stage = _Stage(path, wish, arguments)
-    stage.image(beginnings[-1].image, Origin(path, beginnings[-1].first))
-    for one in reversed(beginnings):
-        for line in one.lines:
-            if line.word in ("ARG", "ENV"):
-                stage.variables.update(_assigned(line.text, stage.variables))
-            elif line.word == "RUN":
-                stage.run(line)
-            elif line.word in ("COPY", "ADD"):
-                stage.copied(line.text)
+    for line in (line for _, lines in reversed(stages) for line in lines):
+        if line.word == "FROM" and line is stages[-1][1][0]:
+            stage.image(line.text, Origin(path, line.first))
+        elif line.word in ("ARG", "ENV"):
+            stage.variables.update(_assigned(line.text, stage.variables))
+        elif line.word == "RUN":
+            stage.run(line)
+        elif line.word in ("COPY", "ADD"):
+            stage.copied(line.text)
     return stage.lock()
 
 
@@ -104,14 +99,20 @@ class _Stage:
         self._copied: dict[str, str] = {}
 
     def image(self, named: str, place: str) -> None:
-        """The base image, by the table images."""
+        """Take the base image, by the table images."""
         name, _, tag = named.partition("@")[0].rpartition(":")
         name, tag = (name, tag) if name and "/" not in tag else (named, "latest")
         name = name.removeprefix("docker.io/").removeprefix("library/")
         for row in self._wish.rows("images"):
             if row["image"] == name and (match := re.fullmatch(tag_pattern(row["tag"]), tag)):
-                for key, value in row["facts"].items():
-                    self._known(key, str(value).format(**match.groupdict()), place)
+                for key, told in row["facts"].items():
+                    value = str(told).format(**match.groupdict())
+                    if key.startswith("pkg."):
+                        self._packages[key[4:]] = Locked(key[4:], value, place)
+                    elif key == "python.version":
+                        self._python = value if value.count(".") else None
+                    else:
+                        self._facts[key] = Fact(key, value, place, "environment")
                 self._before = tuple(row["others"]) if "others" in row else None
                 if "installs" in row:
                     made = Requirements(self._path, self._wish)
@@ -121,14 +122,6 @@ class _Stage:
                 return
         self._before = None
         self._notes.append(Message("{}: what the image {} has installed is not known", place, named[:100]))
-
-    def _known(self, key: str, value: str, place: str) -> None:
-        if key.startswith("pkg."):
-            self._packages[key[4:]] = Locked(key[4:], value, place)
-        elif key == "python.version":
-            self._python = value if value.count(".") else None
-        else:
-            self._facts[key] = Fact(key, value, place, "environment")
 
     def copied(self, text: str) -> None:
         """Remember which file of the build a file of the image is."""
@@ -140,8 +133,8 @@ class _Stage:
                 self._copied[posixpath.basename(source if is_folder else target)] = source
 
     def _file(self, named: str) -> str:
-        """The file of the build that a command means: as it is named, as it was copied, or beside the Dockerfile; what
-        was copied may lie in the folder above (``docker build -f docker/Dockerfile .``)."""
+        """Return the file of the build that a command means: as it is named, as it was copied, or beside the
+        Dockerfile; what was copied may lie in the folder above (``docker build -f docker/Dockerfile .``)."""
         name = posixpath.basename(named)
         source = self._copied.get(name, name)
         folder = os.path.join(self._wish.cwd, os.path.dirname(self._path))
@@ -154,7 +147,7 @@ class _Stage:
         return next((one for one in choices if os.path.isfile(os.path.join(folder, one))), named)
 
     def run(self, line: _Line) -> None:
-        """The commands of one RUN."""
+        """Take the commands of one RUN."""
         script = _filled(line.text, self.variables)
         for command in re.finditer(_COMMAND, script):
             end = re.compile(_ENDS).search(script, command.end())
@@ -211,7 +204,7 @@ class _Stage:
             self._packages[one.name] = one
 
     def lock(self) -> Lock:
-        """What was installed."""
+        """Return what was installed."""
         if not self._packages and not self._facts:
             raise LockError("installs no package with pip, uv or conda on an image that is known")
         python = self._python if self._python and is_version(self._python) else None
@@ -249,13 +242,12 @@ def _instructions(text: str) -> Iterator[_Line]:
 
 
 def tag_pattern(tag: str) -> str:
-    """Return the pattern of a tag in the table images: ``*`` is anything, ``{name}`` digits and dots, and the number of
-    a release behind (``0.6.3.post1``)."""
+    """Return the pattern of a tag in the table images: ``*`` is anything, ``{name}`` a release (``0.6.3.post1``)."""
     return re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>\\d[\\d.]*(?:post\\d+)?)", re.escape(tag)).replace(r"\*", ".*")
 
 
 def _filled(text: str, variables: dict[str, str]) -> str:
-    """The text with its variables; one that is not known stays as it is written."""
+    """Return the text with its variables; one that is not known stays as it is written."""
 
     def value(match: re.Match[str]) -> str:
         return variables.get(match[1] or match[3], match[2] if match[2] is not None else match[0])
@@ -264,7 +256,7 @@ def _filled(text: str, variables: dict[str, str]) -> str:
 
 
 def _assigned(text: str, variables: dict[str, str]) -> dict[str, str]:
-    """``NAME=value …`` or ``NAME value`` of ARG and ENV."""
+    """Return ``NAME=value …`` or ``NAME value`` of ARG and ENV."""
     plain = _filled(text.replace("\x00", " "), variables)
     try:
         words = shlex.split(plain)

@@ -108,7 +108,7 @@ class Lock(NamedTuple):
 
 
 def counts(marker: str, wish: Wish) -> bool | None:
-    """Whether a marker holds for the target with the chosen extras; None when the target does not say."""
+    """Return whether a marker holds for the target with the chosen extras; None when the target does not say."""
     if marker not in wish.decided:
         wish.decided[marker] = _holds(marker, wish) if marker else True
     return wish.decided[marker]
@@ -127,7 +127,7 @@ def _holds(marker: str, wish: Wish) -> bool | None:
 
 
 def plain(marker: str, wish: Wish) -> str:
-    """The marker with its conditions on extras decided: as PEP 508 (``extra == 'gpu'``), uv (``extra ==
+    """Return the marker with its conditions on extras decided: as PEP 508 (``extra == 'gpu'``), uv (``extra ==
     'extra-7-project-gpu'``, ``'group-…'``) and PEP 751 (``'gpu' in extras``) have them. What always holds is written
     ``extra == ''``."""
     if "extra" not in marker and "dependency_groups" not in marker:
@@ -142,14 +142,14 @@ def plain(marker: str, wish: Wish) -> str:
 
 
 def with_python(wish: Wish, python: str | None) -> Wish:
-    """The wish with the Python that the lock is made for, where none was stated."""
+    """Return the wish with the Python that the lock is made for, where none was stated."""
     if python is None or wish.markers["python_version"] is not None:
         return wish
     return wish._replace(markers={**wish.markers, "python_version": minor(python)}, decided={})
 
 
 def minor(python: str) -> str:
-    """``3.11`` of ``3.11.9``."""
+    """Return ``3.11`` of ``3.11.9``."""
     return ".".join(python.split(".")[:2])
 
 
@@ -164,7 +164,7 @@ def wheel_of(url: str) -> tuple[str, str, str] | None:
 
 
 def build_of(name: str, version: str, tags: Iterable[str], wish: Wish) -> str | None:
-    """The first of the tags of indexes (``cu121``, ``cpu``) that has a build of this release; None where none has."""
+    """Return the first tag of an index (``cu121``, ``cpu``) that has a build of this release; None without one."""
     if "+" in version or not any(
         row["name"] == name and row.get("wheel_index") for row in wish.rows("packages", "package")
     ):
@@ -182,7 +182,7 @@ def bound(packages: int) -> None:
 
 
 def name_of(given: object, entry: object) -> str:
-    """The normalised name of the package whose entry this is. Raises :class:`LockError` for what is none."""
+    """Return the normalised name of the package whose entry this is. Raises :class:`LockError` for what is none."""
     name = valid_name(str(given)) if isinstance(entry, dict) else None
     if name is None:
         raise LockError("names a package that is none: {}", repr(str(given)[:60]))
@@ -190,22 +190,28 @@ def name_of(given: object, entry: object) -> str:
 
 
 def version_at(place: str, given: object) -> str | Unknown:
-    """The version that a package has at a place of the lock; unknown without one."""
+    """Return the version that a package has at a place of the lock; unknown without one."""
     return str(given) if given is not None else Unknown(Message("{} takes it from its source", place))
 
 
+def unpinned(place: str, asked: str) -> Unknown:
+    """Return why a line gives no one version: what it asks for, if anything."""
+    text = Message("{} asks for {}, no one version", place, asked) if asked else Message("{} names no version", place)
+    return Unknown(text)
+
+
 def place_in(path: str, line: int | None) -> str:
-    """``uv.lock:412``; the file alone where the line is not known."""
+    """Return ``uv.lock:412``; the file alone where the line is not known."""
     return Origin(path, line) if line else path
 
 
 def left_out(names: list[str]) -> Message:
-    """A sentence about extras and groups that are not judged."""
+    """Return a sentence about extras and groups that are not judged."""
     return Message("extras and groups that nobody chose are left out: {}", listed(names, 6))
 
 
 def read_text(path: str) -> str:
-    """The text of a lock file, whatever the name leads to. Raises :class:`LockError`."""
+    """Return the text of a lock file, whatever the name leads to. Raises :class:`LockError`."""
     return text_of(content_of(path, _LARGEST, "lock", LockError), LockError)
 
 
@@ -218,7 +224,7 @@ class LockEntry(NamedTuple):
 
 
 def read_packages(text: str, key: str) -> tuple[dict[str, Any], list[LockEntry]]:
-    """The document and its packages. Raises :class:`LockError`."""
+    """Return the document and its packages. Raises :class:`LockError`."""
     try:
         document = parse_toml(re.sub(_FILES, "", text).encode("utf-8", "replace"), "")
     except TomlError as error:
@@ -241,16 +247,16 @@ def read_packages(text: str, key: str) -> tuple[dict[str, Any], list[LockEntry]]
 
 
 def items(value: object) -> list[dict[str, Any]]:
-    """The tables of a list; nothing of anything else."""
+    """Return the tables of a list; nothing of anything else."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 def words(value: object) -> list[str]:
-    """The texts of a list; nothing of anything else."""
+    """Return the texts of a list; nothing of anything else."""
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
 def line_of(name: object, extras: Sequence[str], asked: str, marker: str) -> str:
-    """A requirement as a line: ``trl[vllm]>=0.9 ; python_version >= '3.10'``."""
+    """Return a requirement as a line: ``trl[vllm]>=0.9 ; python_version >= '3.10'``."""
     chosen = f"[{','.join(extras)}]" if extras else ""
     return f"{name}{chosen}{asked}" + (f" ; {marker}" if marker else "")

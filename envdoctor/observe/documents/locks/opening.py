@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from importlib import import_module
 from typing import Any
@@ -12,8 +13,7 @@ from envdoctor.facts.installed import marker_values
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.matrix.entry_statements import parse_statement
 from envdoctor.matrix.ledger import Ledger
-from envdoctor.observe.code.reading.code_files import CodeFile, find_code
-from envdoctor.observe.code.reading.reading_uses import answers, items
+from envdoctor.observe.code.use import CodeFile, answers, find_code, items
 from envdoctor.observe.documents.locks.lock import (
     Lock,
     Locked,
@@ -32,15 +32,15 @@ from envdoctor.system.message import Message, listed
 from envdoctor.versions.local_tag import said_by_tag
 from envdoctor.versions.requirement import read_requirement
 
-#: Formats by globs of the file's name in lower case, the first that fits: the module that reads it.
+#: Formats by globs of the file's name in lower case, the first that fits: the module and the function that reads it.
 _FORMATS = (
-    ("*uv*.lock", "uv_lock"),
-    ("*poetry*.lock *pdm*.lock *pylock*.toml", "listed_packages"),
-    ("*pyproject*.toml", "pyproject"),
-    ("sbom *.json", "sbom"),
-    ("dockerfile *[._-]dockerfile dockerfile[._-]* *[._-]dockerfile[._-]*", "dockerfile"),
-    ("containerfile *[._-]containerfile containerfile[._-]* *[._-]containerfile[._-]*", "dockerfile"),
-    ("*.yml *.yaml *pixi.lock", "conda_lock"),
+    ("*uv*.lock", "resolved.read_uv"),
+    ("*poetry*.lock *pdm*.lock *pylock*.toml", "resolved.read_list"),
+    ("*pyproject*.toml", "requirements.read_project"),
+    ("sbom *.json", "conda_lock.read_sbom"),
+    ("dockerfile *[._-]dockerfile dockerfile[._-]* *[._-]dockerfile[._-]*", "dockerfile.read"),
+    ("containerfile *[._-]containerfile containerfile[._-]* *[._-]containerfile[._-]*", "dockerfile.read"),
+    ("*.yml *.yaml *pixi.lock", "conda_lock.read"),
 )
 #: What a virtual environment may begin with, and what locks leave out.
 _SEEDS = {"pip", "setuptools", "wheel"}
@@ -62,7 +62,7 @@ def open_lock(
     option: str = "--lock",
     until: str = "",
 ) -> tuple[FactSet, tuple[Message, ...]]:
-    """The facts of the environment that would be installed for the ``stated`` target, and notes on the reading.
+    """Return the facts of the environment that would be installed for the ``stated`` target, and notes on the reading.
 
     ``given`` is a path below ``cwd``; behind it may stand extras, groups or environments: ``uv.lock[gpu]``. ``rows``
     gives the rows of a table of the matrix; errors name the ``option``. Open requirements are taken as an install takes
@@ -101,8 +101,9 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     if name.endswith("Pipfile.lock"):
         raise LockError("is read no more: `pipenv requirements > requirements.txt` writes what --lock reads")
     fitting = (module for globs, module in _FORMATS for glob in globs.split() if fnmatchcase(name.lower(), glob))
-    module = next(fitting, "requirements")
-    read: Callable[[str, str, Wish], Lock] = import_module(f"envdoctor.observe.documents.locks.{module}").read
+    module, _, function = next(fitting, "requirements.read").partition(".")
+    read: Callable[[str, str, Wish], Lock]
+    read = getattr(import_module(f"envdoctor.observe.documents.locks.{module}"), function)
     return read
 
 
@@ -146,8 +147,8 @@ def _facts(
 
 
 def _chosen(lock: Lock, wish: Wish) -> tuple[dict[str, Locked], list[str]]:
-    """One entry a package: those that count for the target. A package that counts perhaps, or twice with different
-    versions, has no version that is known."""
+    """Return one entry a package: those that count for the target. A package that counts perhaps, or twice with
+    different versions, has no version that is known."""
     chosen: dict[str, Locked] = {}
     undecided: dict[str, None] = {}
     perhaps: dict[str, Locked] = {}
@@ -170,7 +171,7 @@ def _chosen(lock: Lock, wish: Wish) -> tuple[dict[str, Locked], list[str]]:
 
 
 def _dist(one: Locked, ledger: Ledger, lock: Lock, names: Collection[str]) -> dict[str, Value]:
-    """The item of ``dist``, with the requirements that the ledger knows unless the lock has them as declared."""
+    """Return the item of ``dist``, with the requirements that the ledger knows unless the lock has them as declared."""
     item: dict[str, Value] = {"name": one.name, "version": one.version, "active": True}
     if one.conda:
         return {**item, "kind": "conda", "requires": (), "requires_python": ABSENT}
@@ -181,22 +182,20 @@ def _dist(one: Locked, ledger: Ledger, lock: Lock, names: Collection[str]) -> di
         release, _, build = one.version.partition("+")
         requires = released.items("requires", "*", release)
         if isinstance(requires, tuple):
-            requires = tuple(line for line in requires if _is_asked(line, build, lock, names))
+            # What PyPI's build asks of a platform, CUDA libraries, does not count for a build with a local tag. Who
+            # resolved a whole lock saw that no more names are asked for, and overrides replace what others ask.
+            requires = tuple(
+                line
+                for line in requires
+                if (name := read_requirement(line).name) not in lock.overrides
+                and (lock.incomplete is not None or name in names)
+                and not (build and "platform" in line.partition(";")[2])
+            )
         python = python or next((each.requires_python for each in released.releases if each.version == release), "")
     if isinstance(requires, Unknown) and one.requires is not None:
         requires = one.requires
     tags = {"tags": ("-".join(one.wheel.removesuffix(".whl").split("-")[-3:]),)} if one.wheel else {}
     return {**item, "requires": requires, "requires_python": python or ABSENT, **tags}
-
-
-def _is_asked(line: str, build: str, lock: Lock, names: Collection[str]) -> bool:
-    """Whether a requirement of PyPI's release counts. For a ``build`` of it (a local tag) what it asks of a platform
-    does not: those are the CUDA libraries of PyPI's own build. Who resolved a whole lock saw that no more ``names`` are
-    asked for, and overrides replace what others ask."""
-    name = read_requirement(line).name
-    if (build and "platform" in line.partition(";")[2]) or name in lock.overrides:
-        return False
-    return lock.incomplete is not None or name in names
 
 
 def _extension(one: Locked) -> dict[str, Value]:
@@ -227,8 +226,13 @@ def _beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> It
     names = re.compile(rb"\b(?:" + "|".join(sorted(tops)).encode() + rb")\b")
     folder = os.path.dirname(path) or "."
     files = Files(budget=Budget(seconds=_SECONDS, size=_TOGETHER, steps=_STEPS))
+    found: list[tuple[CodeFile, bytes]] = []
     try:
-        found = list(_named(files, find_code([folder], folder, files, tops)[0], names))
+        for file in find_code([folder], folder, files, tops)[0]:
+            with suppress(OSError):
+                content = files.whole(file.path, _LARGEST_CODE)
+                wanted = len(found) < _MOST_FILES and not file.path.endswith("setup.py") and names.search(content)
+                found += [(file, content)] if wanted else []
     except (ObservationError, Spent):
         return
     read = [(file, answer) for file, answer in answers(found, seconds=5.0) if not isinstance(answer, str)]
@@ -237,15 +241,3 @@ def _beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> It
         uses = dict.fromkeys((one["module"], one["name"], one["guarded"]) for one in taken)
         told = tuple(dict(zip(("module", "name", "guarded"), use, strict=True)) for use in uses)
         yield Fact("beside", Records(told), folder, "code")
-
-
-def _named(files: Files, code: Sequence[CodeFile], names: re.Pattern[bytes]) -> Iterator[tuple[CodeFile, bytes]]:
-    count = 0
-    for file in code:
-        try:
-            content = files.whole(file.path, _LARGEST_CODE)
-        except OSError:
-            continue
-        if count < _MOST_FILES and not file.path.endswith("setup.py") and names.search(content):
-            count += 1
-            yield file, content

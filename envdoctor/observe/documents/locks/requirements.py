@@ -1,11 +1,14 @@
-"""requirements*.txt as pip reads them: pins, ranges, ``-r`` and ``-c``, markers, hashes, indexes, URLs of wheels."""
+"""Lists to be installed: requirements*.txt as pip reads them (pins, ranges, ``-r`` and ``-c``, markers, hashes,
+indexes, URLs of wheels), and pyproject.toml with its extras and groups, and what uv is told of them."""
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from envdoctor.facts.values import Origin, Unknown
 from envdoctor.matrix.ledger_taking import AskedRequirement, exact
+from envdoctor.matrix.toml_files import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import (
     Command,
     Lock,
@@ -14,13 +17,18 @@ from envdoctor.observe.documents.locks.lock import (
     Wish,
     bound,
     build_of,
+    items,
+    left_out,
+    line_of,
     read_text,
+    unpinned,
     wheel_of,
+    words,
 )
 from envdoctor.system.message import Message, said_by
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
-from envdoctor.versions.requirement import NotARequirement, read_requirement, valid_name
+from envdoctor.versions.requirement import NotARequirement, normalise, read_requirement, valid_name
 
 _MOST_FILES = 50
 _MOST_SAID = 5
@@ -47,7 +55,7 @@ _TAG = r"/(cpu|cu\d{2,4}|rocm\d+(?:\.\d+)*)(?=/|\Z)"
 
 
 def read(text: str, path: str, wish: Wish) -> Lock:
-    """The packages of the list and of those that it names. Raises :class:`LockError`."""
+    """Return the packages of the list and of those that it names. Raises :class:`LockError`."""
     found = Requirements(path, wish)
     found.read(text, path)
     lock = found.lock()
@@ -78,15 +86,16 @@ class Requirements:
         self._all_hashed = True
 
     def read(self, text: str, path: str, constraints: bool = False) -> None:
-        """Every line of a text that the user knows as ``path``."""
+        """Take every line of a text that the user knows as ``path``."""
         for number, line in _logical(text):
             self.line(line, path, Origin(path, number), constraints)
 
     def line(self, line: str, path: str, place: str, constraints: bool = False) -> None:
-        """One line, without its comment: an option or a requirement."""
+        """Take one line, without its comment: an option or a requirement."""
         wanted, *behind = re.split(r"(?:^|(?<=\s))(?=-)", line, maxsplit=1)
         options = behind[0] if behind else ""
-        if not all(_is_option(word) for word in options.split() if word.startswith("-")):
+        named = [word.partition("=")[0] if word[:2] == "--" else word[:2] for word in options.split() if word[0] == "-"]
+        if not all(any(option.startswith(name) for option in _OPTIONS) for name in named):
             self._refuse(line, place)
         elif not wanted and (match := re.match(_OPTION, options)):
             value = match[2].strip().strip("\"'")
@@ -174,7 +183,7 @@ class Requirements:
             self._invalid.append(AskedRequirement(name or line[:20], (), "", place, url=line[:100]))
 
     def lock(self) -> Lock:
-        """What was read, with the constraints on it and the builds of the indexes."""
+        """Return what was read, with the constraints on it and the builds of the indexes."""
         packages = [self._locked(asked) for asked in self._asked]
         whole = (self._all_hashed or _WHOLE in self._wish.names) and not self._notes
         notes = self._notes[:_MOST_SAID]
@@ -194,7 +203,7 @@ class Requirements:
         return Lock(packages, open_, notes=tuple(notes), commands=commands)
 
     def command(self) -> Command:
-        """The command that installs what was read."""
+        """Return the command that installs what was read."""
         return Command(
             tuple(self._asked),
             tuple(self._limits),
@@ -214,30 +223,16 @@ class Requirements:
         if version is None and asked.url:
             version = Unknown(Message("{} takes it from a repository or a folder", place))
         elif version is None:
-            wanted = "".join(asked.specifiers.split())
-            version = Unknown(
-                Message("{} asks for {}, no one version", place, wanted)
-                if wanted
-                else Message("{} names no version", place)
-            )
+            version = unpinned(place, "".join(asked.specifiers.split()))
         elif isinstance(version, str) and not is_version(version):
             version = Unknown(Message("{} gives a version that is none", place))
         elif not wheel:
-            version = self._with_build(name, str(version), place)
+            # With the local tag of the index that it comes from, where that has such a build.
+            tag = build_of(name, str(version), dict(self._indexes), self._wish) if self._indexes else None
+            if tag is not None:
+                self._builds.setdefault((tag, dict(self._indexes)[tag]), []).append(f"{name} {version}")
+                version = f"{version}+{tag}"
         return Locked(name, version, place, asked.marker, wheel=wheel)
-
-    def _with_build(self, name: str, version: str, place: str) -> str:
-        """The version with the local tag of the index that it comes from, where that has such a build."""
-        tag = build_of(name, version, dict(self._indexes), self._wish) if self._indexes else None
-        if tag is None:
-            return version
-        self._builds.setdefault((tag, dict(self._indexes)[tag]), []).append(f"{name} {version}")
-        return f"{version}+{tag}"
-
-
-def _is_option(word: str) -> bool:
-    name = word.partition("=")[0] if word.startswith("--") else word[:2]
-    return any(option.startswith(name) for option in _OPTIONS)
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
@@ -254,3 +249,115 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
         if joined := (joined + line).strip():
             yield first, joined
         joined, first = "", 0
+
+
+_ELSEWHERE = ("git", "url", "path", "workspace", "file")
+_MOST_GROUPS = 100
+
+
+def read_project(text: str, path: str, wish: Wish) -> Lock:
+    """Return what an install of the project would bring. Raises :class:`LockError`."""
+    try:
+        document = parse_toml(text.encode("utf-8", "replace"), "")
+    except TomlError as error:
+        raise LockError("is {}", error.problem) from None
+    project, tool = _table(document, "project"), _table(document, "tool")
+    uv, poetry = _table(tool, "uv"), _table(tool, "poetry")
+    named = {**_table(document, "dependency-groups"), **_table(project, "optional-dependencies")}
+    groups = {normalise(name): value for name, value in named.items()}
+    chosen = [name for name in wish.names if normalise(name) in groups]
+    of_poetry = [*_poetry(_table(poetry, "dependencies"))]
+    lines = [*words(project.get("dependencies")), *of_poetry]
+    for name in chosen:
+        lines += _of_group(groups, normalise(name), set())
+    own = normalise(str(project.get("name") or poetry.get("name") or ""))
+    sources = {normalise(name): source for name, source in _table(uv, "sources").items()}
+    replacing = Requirements(path, wish)
+    for line in words(uv.get("override-dependencies")):
+        replacing.line(line, path, _place(text, path, line))
+    found = Requirements(path, wish)
+    for index in (*items(uv.get("index")), *items(poetry.get("source"))):
+        found.line(f"--extra-index-url {index.get('url', '')}", path, _place(text, path, str(index.get("url", ""))))
+    # Files from which setuptools takes the dependencies.
+    files = _table(_table(_table(tool, "setuptools"), "dynamic"), "dependencies").get("file")
+    for file in [files] if isinstance(files, str) else words(files):
+        found.line(f"-r {file}", path, _place(text, path, file))
+    for line in lines:
+        name = normalise(re.split(r"[^\w.-]", line.strip(), maxsplit=1)[0])
+        if name != own:
+            found.line(_from_source(line, name, sources), path, _place(text, path, line))
+    for line in words(uv.get("constraint-dependencies")):
+        found.line(line, path, _place(text, path, line), constraints=True)
+    lock = found.lock()
+    if not lock.packages:
+        raise LockError("names no package that is installed with the project")
+    built = (*words(uv.get("no-build-isolation-package")), *_table(uv, "extra-build-dependencies"))
+    isolated, overrides = not built and not uv.get("no-build-isolation"), replacing.command().lines
+    command = found.command()._replace(isolated=isolated, overrides=overrides)
+    if of_poetry:  # whose versions mean more than those of pip
+        command = command._replace(invalid=())
+    others = [name for name in groups if name not in map(normalise, wish.names)]
+    notes = (*lock.notes, *((left_out(others),) if others else ()))
+    return lock._replace(notes=notes, commands=(command,))
+
+
+def _table(value: Mapping[str, Any], name: str) -> dict[str, Any]:
+    found = value.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _of_group(groups: Mapping[str, Any], name: str, seen: set[str]) -> Iterator[str]:
+    """Yield the lines of a group, and of those that it includes."""
+    if name in seen or len(seen) > _MOST_GROUPS:
+        return
+    seen.add(name)
+    for entry in groups[name] if isinstance(groups.get(name), list) else ():
+        match entry:
+            case str():
+                yield entry
+            case {"include-group": str(included)}:
+                yield from _of_group(groups, normalise(included), seen)
+
+
+def _from_source(line: str, name: str, sources: Mapping[str, Any]) -> str:
+    """Return the line as uv reads it: from a repository or a folder where a source says so."""
+    source = sources.get(name)
+    if isinstance(source, dict) and "marker" not in source:
+        taken = next((key for key in _ELSEWHERE if source.get(key)), None)
+        if taken is not None:
+            return f"{name} @ {source[taken] if taken == 'url' else f'git+https://host.invalid/{name}'}"
+    return line
+
+
+def _poetry(table: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the dependencies of poetry as requirements; its Python and what may be left out are not among them."""
+    for name, asked in table.items():
+        given = asked if isinstance(asked, dict) else {"version": asked}
+        if name == "python" or given.get("optional"):
+            continue
+        if any(given.get(key) for key in _ELSEWHERE):
+            yield f"{name} @ git+https://host.invalid/{name}"
+        elif isinstance(given.get("version"), str):
+            marker = given["markers"] if isinstance(given.get("markers"), str) else ""
+            yield line_of(name, words(given.get("extras")), ",".join(_clauses(given["version"])), marker)
+
+
+def _clauses(text: str) -> Iterator[str]:
+    """PEP 440's specifiers of poetry's: ``^1.2`` is ``>=1.2,<2``, ``~1.2`` is ``>=1.2,<1.3``, ``1.2`` is ``==1.2``."""
+    for clause in filter(None, (part.strip() for part in re.split(r",|\s(?=[<>=!^~])", text))):
+        match = re.fullmatch(r"([\^~])\s*(\d[\w.]*)", clause)
+        if match is None:
+            yield "" if clause == "*" else clause if clause[0] in "<>=!~" else f"=={clause}"
+            continue
+        numbers = [int(part) for part in re.findall(r"\d{1,9}", match[2])][:3]
+        place = min(1 if len(numbers) > 1 else 0, len(numbers) - 1)
+        if match[1] == "^":
+            place = next((at for at, number in enumerate(numbers) if number), len(numbers) - 1)
+        yield f">={match[2]}"
+        yield "<" + ".".join(map(str, [*numbers[:place], numbers[place] + 1]))
+
+
+def _place(text: str, path: str, sought: str) -> str:
+    """Return ``pyproject.toml:12``: the first line that has what is sought."""
+    at = text.find(re.split(r"[\s\[<>=!~@;]", sought, maxsplit=1)[0]) if sought not in text else text.find(sought)
+    return Origin(path, text.count("\n", 0, at) + 1) if at >= 0 and sought else path

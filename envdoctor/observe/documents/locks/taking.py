@@ -61,8 +61,8 @@ class TakenPackages(NamedTuple):
 
 
 def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, until: str | Resolve) -> TakenPackages:
-    """What the commands of a lock take for the target. ``chosen`` are its packages that count; after the day ``until``
-    (``2024-05-01``) nothing is taken. A function asks a resolver instead of the ledger."""
+    """Return what the commands of a lock take for the target. ``chosen`` are its packages that count; after the day
+    ``until`` (``2024-05-01``) nothing is taken. A function asks a resolver instead of the ledger."""
     if not lock.commands:
         return TakenPackages()
     lines = [line for command in lock.commands for line in command.invalid]
@@ -104,7 +104,7 @@ def _installed(
     situation: TakingSituation,
     start: TakenPackages,
 ) -> TakenPackages:
-    """What the steps take one after the other, by the ledger."""
+    """Return what the steps take one after the other, by the ledger."""
     refused, unread, misspelled = [*start.refused], start.notes, wish.rows("names-that-do-not-install", "package")
     releases = PackageReleases(ledger, situation)
     # The day of the newest release that the list pins.
@@ -174,12 +174,12 @@ class _Image(NamedTuple):
     is_whole: bool = True
 
     def brings(self, name: str) -> Locked:
-        """A package as it is in the image."""
+        """Return a package as it is in the image."""
         return Locked(name, self.versions[name] if name in self.sure else Range(self.ranges[name]), self.place)
 
 
 def _image(step: LedgerStep, ledger: Ledger, situation: TakingSituation) -> _Image:
-    """The image that a step made on the day of the release that it pins first."""
+    """Return the image that a step made on the day of the release that it pins first."""
     first = step.asked[0]
     release = listed_release(ledger.package(first.name), first.pin or "")
     if release is None:
@@ -223,7 +223,7 @@ def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Me
 
 
 def records(refused: Sequence[TakingRefusal], path: str) -> Fact:
-    """The fact ``refused``."""
+    """Return the fact ``refused``."""
     columns = ("package", "kind", "version", "asked", "lacks")
     items = tuple({column: getattr(one, column) or ABSENT for column in columns} for one in refused)
     return Fact("refused", Records(items), path, "environment")
@@ -243,7 +243,7 @@ def _resolved(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, resolve: Res
 
 
 def _texts(command: Command) -> Iterator[str]:
-    """The lines as a resolver reads them; constraints count for the packages that are named."""
+    """Yield the lines as a resolver reads them; constraints count for the packages that are named."""
     names = {line.name for line in command.lines}
     yield from (f"--extra-index-url https://download.pytorch.org/whl/{tag}" for tag in command.tags)
     for line in (*command.lines, *(limit for limit in command.limits if limit.name in names)):
@@ -254,8 +254,8 @@ def _texts(command: Command) -> Iterator[str]:
 def _solved(
     both: Sequence[PackageReleases], step: LedgerStep, there: Mapping[str, str], refused: list[str]
 ) -> Solution | TakingRefusal | Message:
-    """What an install takes or why it is refused, or why that is not known: releases that were not read may require
-    what those before them or those behind them do, and only what is the same with both is told."""
+    """Return what an install takes or why it is refused, or why that is not known: releases that were not read may
+    require what those before them or those behind them do, and only what is the same with both is told."""
     from envdoctor.matrix.ledger_solving import solve
 
     first = solve(both[0], step, there, refused) if step.asked else Solution({}, {})
@@ -289,8 +289,8 @@ def _without(taken: Solution, unknown: Collection[str]) -> Solution:
 def _bounds(
     releases: PackageReleases, before: Mapping[str, str], new: Collection[str], step: Solution
 ) -> Iterator[tuple[str, str]]:
-    """The specifiers that releases meet which nobody tells: what they met before counts on where it certainly fits, for
-    then they are not moved. ``new`` are those that the step itself brings."""
+    """Yield the specifiers that releases meet which nobody tells: what they met before counts on where it certainly
+    fits, for then they are not moved. ``new`` are those that the step itself brings."""
     for name, version in step.versions.items():
         asked = ",".join(sorted(step.clauses.get(name, ()))) if version == _ANY else ""
         known = before.get(name, "") if version == _ANY and name not in new else ""
@@ -301,7 +301,7 @@ def _bounds(
 
 
 def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[LedgerStep, list[str]]:
-    """The command as the resolver takes it, and the packages whose release nobody can tell."""
+    """Return the command as the resolver takes it, and the packages whose release nobody can tell."""
     opaque = [line for line in command.lines if _is_opaque(line) and counts(line.marker, wish) is not False]
     like = {line.name: line for line in opaque if line.url and ledger.package(line.name) and command.before is not None}
     lines = (*(line for line in command.lines if not _is_opaque(line)), *like.values())
@@ -331,7 +331,7 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[LedgerStep, lis
 
 
 def _lacking(command: Command, step: LedgerStep, there: Mapping[str, str]) -> Iterator[TakingRefusal]:
-    """What a command asks for that the one index it names does not have."""
+    """Yield what a command asks for that the one index it names does not have."""
     for one in step.asked if command.only and not step.unseen else ():
         if re.fullmatch(_NOT_THERE, one.name) and one.name not in there:
             yield TakingRefusal("lacking", one.name, "", str(one), command.only)
@@ -355,7 +355,7 @@ def _is_opaque(line: AskedRequirement) -> bool:
 
 
 def _is_default_branch(url: str, repository: str) -> bool:
-    """Whether the address of a line is that of a repository without a revision, or with its main branch."""
+    """Return whether the address of a line is that of a repository without a revision, or with its main branch."""
     address = re.sub(r"\A\w+\+", "", url.strip()).partition("#")[0].removesuffix("@main").removesuffix("@master")
     return address.rstrip("/").removesuffix(".git").lower() == repository.lower()
 

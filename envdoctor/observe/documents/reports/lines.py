@@ -6,7 +6,7 @@ heading that does, or the line in front of a fence, silences all that stands bel
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import Registry
@@ -175,18 +175,19 @@ class Forms:
         if not pairs:
             return None
         left = self._beside.sub(" ", self._pair.sub(" ", text))
-        claims = [claim for pair in pairs for claim in self._of_pair(pair[1].lower(), pair[2], number)]
+        claims = []
+        for name, value in ((pair[1].lower(), pair[2]) for pair in pairs):
+            release = value.partition("+")[0]
+            if name not in ("python", "py"):
+                package = self.package(name)
+                claims += [self._version(package, value, number, True)] if package and is_version(value) else []
+            elif release.startswith(("3.", "2.7")):
+                key = "python.version" if release.count(".") == 2 else "python.minor"
+                claims.append(Claim(key, release, number, loose=True))
         if re.search(r"[\w<>?%$#@\\&]", left) or self.doubtful(text) or not claims:
-            return Line(unread=f"pkg.{package}" if (package := self.package(pairs[0][1])) else "python.version")
+            first = self.package(pairs[0][1])
+            return Line(unread=f"pkg.{first}" if first else "python.version")
         return Line(tuple(claims))
-
-    def _of_pair(self, name: str, value: str, number: int) -> Iterator[Claim]:
-        if name in ("python", "py"):
-            value = value.partition("+")[0]
-            if value.startswith(("3.", "2.7")):
-                yield Claim("python.version" if value.count(".") == 2 else "python.minor", value, number, loose=True)
-        elif (package := self.package(name)) is not None and is_version(value):
-            yield self._version(package, value, number, loose=True)
 
 
 def _any_of(words: Iterable[str], latin: bool | None = None) -> str:
@@ -202,6 +203,7 @@ _FENCE = "```"
 _HEADING = re.compile(r"#{1,6} .*|.*:\**\Z|\*\*.*\*\*\Z")
 _ENV = re.compile(r"(?:export )?([A-Z][A-Z0-9_]{2,60})=(\S.{0,1000})\Z")
 _TABLE = re.compile(r"(?:#\s*)?(?:Package|Name)\s+Version\b.*|# packages in environment at.*|-{3,}(?: +-{3,}){1,3}")
+_DIGIT = re.compile(r"\d")
 _RULE = re.compile(r"[-\s=─]{5,}\Z")
 #: What the next line is the value of: ``### Python version``, ``>>> torch.__version__``, ``Name: torch`` of pip show.
 _TITLE = re.compile(
@@ -222,15 +224,6 @@ _DRIVE = re.compile(r"(?<![a-z])[a-z]:\\")
 _EXTENSION = re.compile(r"\.cpython-3(\d{1,2})-(x86_64|aarch64)-linux-gnu\.so\b")
 
 
-class Standing(NamedTuple):
-    """The claims that stand, the number and fact of lines that speak of one and do not count, and the numbers of lines
-    below a heading, or between fences, that speak of something else."""
-
-    claims: Sequence[Claim]
-    unread: Sequence[tuple[int, str]]
-    silenced: Collection[int]
-
-
 class _Row(NamedTuple):
     """A line of the report with what it says (None: words)."""
 
@@ -240,18 +233,19 @@ class _Row(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The text of a line that claims nothing."""
+        """Return the text of a line that claims nothing."""
         return self.text if self.said is None or self.said.unread else ""
 
     @property
     def heading(self) -> bool:
-        """Whether it says what stands below it, which the title of an issue does not."""
+        """Return whether it says what stands below it, which the title of an issue does not."""
         title = self.number == 1 and self.text.startswith("# ")
         return not title and _HEADING.fullmatch(self.words) is not None
 
 
-def standing(lines: Sequence[str], matrix: Matrix) -> Standing:
-    """Return what stands of what the lines say."""
+def standing(lines: Sequence[str], matrix: Matrix) -> tuple[list[Claim], list[tuple[int, str]], set[int]]:
+    """Return the claims that stand, the number and fact of lines that speak of one and do not count, and the numbers of
+    lines below a heading, or between fences, that speak of something else."""
     forms = Forms(matrix)
     claims: list[Claim] = []
     unread: list[tuple[int, str]] = []
@@ -278,12 +272,11 @@ def standing(lines: Sequence[str], matrix: Matrix) -> Standing:
                     claims.append(claim)
             if row.said is not None and row.said.unread:
                 unread.append((row.number, row.said.unread))
-    return Standing(claims, unread, silenced)
+    return claims, unread, silenced
 
 
 def _paragraphs(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
-    """Yield what stands together. A paragraph begins behind a blank line, with a fence, with a heading, and behind a
-    table."""
+    """Yield what stands together, up to a blank line, a fence, a heading, or the end of a table."""
     paragraph: list[_Row] = []
     for row in rows:
         if paragraph:
@@ -310,7 +303,9 @@ def _read(lines: Sequence[str], forms: Forms, matrix: Matrix) -> Iterator[_Row]:
         elif not text or text.startswith(_FENCE):
             in_table = False
         said = None
-        if _may_claim(text):
+        # Most lines of logs are told by this alone.
+        may = _DIGIT.search(text) or "nstalled" in text or any(sign in text for sign in (":", "=", " ..", "] "))
+        if may and not text.startswith(_FENCE) and not _TABLE.fullmatch(text) and not _RULE.match(text):
             aligned = (
                 starts[place] > 0 and starts[place] in starts[max(0, place - 1) : place] + starts[number : number + 1]
             )
@@ -322,13 +317,6 @@ def _read(lines: Sequence[str], forms: Forms, matrix: Matrix) -> Iterator[_Row]:
             in_tool = in_tool or (said is not None and any(not claim.loose for claim in said.claims))
         before = before if not text or text.startswith(_FENCE) else text
         yield _Row(number, text, said)
-
-
-def _may_claim(text: str) -> bool:
-    """Return whether anything may stand in the line: most lines of logs are told by this alone."""
-    digits = any(char.isdigit() for char in text)
-    signs = "nstalled" in text or any(sign in text for sign in (":", "=", " ..", "] "))
-    return (digits or signs) and not text.startswith(_FENCE) and not _TABLE.fullmatch(text) and not _RULE.match(text)
 
 
 def _titled(before: str, text: str, number: int, forms: Forms) -> Line | None:

@@ -76,8 +76,7 @@ def understood(line: Line, matrix: Matrix) -> Line:
 
 
 def _gpu(said: str, number: int, matrix: Matrix) -> Claim | None:
-    """Claim the GPUs behind a label: a line of a list, names as tools print them, or one that the tables know with how
-    many there are. None if any of it is unclear."""
+    """Claim the GPUs behind a label, as tools print them or as the tables name them; None if any of it is unclear."""
     if (listed := smi_line(said, number)) is not None:
         return listed
     if _PRODUCTS.fullmatch(said):
@@ -102,7 +101,7 @@ def _gpus(items: Sequence[Mapping[str, Value]], line: int, doubt: Message | None
 
 
 def _platform(said: str, number: int, matrix: Matrix) -> Iterator[Claim]:
-    """``Linux-5.15.0-91-generic-x86_64-with-glibc2.35``, ``Ubuntu 22.04.3 LTS (x86_64)``, ``Windows 11``."""
+    """Yield ``Linux-5.15.0-91-generic-x86_64-with-glibc2.35``, ``Ubuntu 22.04.3 LTS (x86_64)``, ``Windows 11``."""
     said = said.strip()
     lowered = said.lower()
     rows = matrix.rows("report-forms", "system")

@@ -15,10 +15,9 @@ from envdoctor.observe.documents.reports.lines import standing, traces
 from envdoctor.observe.documents.reports.machine import Claim, gpu_fact
 from envdoctor.observe.documents.tracebacks import visible
 from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.model.reading.names import is_repo_name
-from envdoctor.observe.recipe.files import RecipeFile, command_parts, python_calls, with_formats
-from envdoctor.observe.recipe.formats import Format, Formats
-from envdoctor.observe.recipe.reading.document import Part, RecipeError, read_document
+from envdoctor.observe.model.names import is_repo_name
+from envdoctor.observe.recipe.document import Part, RecipeError, read_document
+from envdoctor.observe.recipe.files import Format, Formats, RecipeFile, command_parts, python_calls, with_formats
 from envdoctor.observe.recipe.recipe import Recipe, recipe_of
 from envdoctor.system.documents import decoded, read_named
 from envdoctor.system.files import because_of
@@ -41,6 +40,8 @@ _COMMAND = re.compile(
 )
 _ASSIGNMENT = re.compile(r"\s*(?:export\s+)?[A-Za-z_]\w*=\S")
 _SETTING = re.compile(r"\s*(?:- )?[A-Za-z_][\w.]*:(?:\s.*)?|\s*#.*|\s*-\s[\w./-]+\s*")
+#: Frameworks whose arguments any script may take.
+_OF_ANY_SCRIPT = ("", "transformers")
 _KEY_AND_VALUE = re.compile(r"\s*(?:- )?[A-Za-z_][\w.]*:\s+\S.*")
 
 
@@ -53,7 +54,7 @@ class _Block(NamedTuple):
 
 
 def _in_place(block: _Block, keep: Collection[int] | None = None) -> str:
-    """The lines at the places that they have in the report; all, or those with the numbers ``keep``."""
+    """Return the lines at the places that they have in the report; all, or those with the numbers ``keep``."""
     return "\n" * (block.start - 1) + "\n".join(
         row if keep is None or number in keep else "" for number, row in enumerate(block.rows, block.start)
     )
@@ -62,7 +63,7 @@ def _in_place(block: _Block, keep: Collection[int] | None = None) -> str:
 def run_facts(
     lines: Sequence[str], doubtful: Collection[int], matrix: Matrix, name: str, installed: FactSet
 ) -> tuple[list[Fact], list[str]]:
-    """``recipe.*``, ``recipe_key``, ``env.*`` and the model, each with the line that says it; no default of a
+    """Return ``recipe.*``, ``recipe_key``, ``env.*`` and the model, each with the line that says it; no default of a
     framework, for a report may show a part of the run only. Lines with the numbers ``doubtful`` are left out. What two
     commands or configurations say differently is unknown; the keys of that come second."""
     formats = Formats(matrix.rows("recipe-formats", "format"), matrix.registry)
@@ -75,7 +76,13 @@ def run_facts(
     for block in islice(code, _CODE):
         with suppress(RecipeError):  # cut off, or no Python
             parts += python_calls(_in_place(block).encode("utf-8", "replace"), formats)
-    parts = [part for part in parts if _is_known_script(part, formats)]
+    # A script that no framework names takes the arguments of transformers; another one's are its own.
+    of = [(part, form) for part in parts if (form := formats.of_part(part)) is not None]
+    parts = [
+        part
+        for part, form in of
+        if not part.program.endswith(".py") or form.named(part.program) is not None or form.framework in _OF_ANY_SCRIPT
+    ]
     first = with_formats(parts, formats)
     if not first:
         return [], []
@@ -104,14 +111,6 @@ def run_facts(
     return list(facts.values()), differing
 
 
-def _is_known_script(part: Part, formats: Formats) -> bool:
-    """Whether a script that no framework names takes the arguments of transformers; another one's are its own."""
-    form = formats.of_part(part)
-    if form is None or not part.program.endswith(".py") or form.named(part.program) is not None:
-        return form is not None
-    return form.framework in ("", "transformers")
-
-
 def _model_facts(recipe: Recipe) -> Iterator[Fact]:
     model = recipe.model
     if model is None or not isinstance(model.value, str) or not model.value:
@@ -127,7 +126,7 @@ def _model_facts(recipe: Recipe) -> Iterator[Fact]:
 
 
 def _blocks(lines: Sequence[str], doubtful: Collection[int]) -> Iterator[_Block]:
-    """What stands between fences, and what stands between those."""
+    """Yield what stands between fences, and what stands between those."""
     start, fenced = 1, False
     for number, line in enumerate([*lines, "```"], 1):
         if _FENCE.match(line) is None:
@@ -181,7 +180,7 @@ def _configurations(block: _Block, formats: Formats) -> Iterator[Part]:
 
 
 def _dedented(block: _Block, run: set[int]) -> str:
-    """The lines without what all of them begin with, as a list of an env command has dashes."""
+    """Return the lines without what all of them begin with, as a list of an env command has dashes."""
     lines = [block.rows[number - block.start] for number in run]
     begins = min((re.match(r"\s*(?:- )?", line)[0] for line in lines if line.strip()), key=len)  # type: ignore[index]
     text = _in_place(block, run)
@@ -209,7 +208,7 @@ _LARGEST = 64 * 1024 * 1024
 #: Characters and lines that are read, characters of a line, and how many unread lines are named.
 _CHARACTERS, _LINES, _LINE, _NAMED = 1 << 21, 20_000, 500, 4
 _LONGEST_COMMAND = 8000
-_QUOTE = re.compile(r"\s{0,8}(?:> ?){1,5}")
+_QUOTE = re.compile(r"\A\s{0,8}(?:> ?){1,5}")
 _WIDE = str.maketrans("：，、（）＝", ":,,()=")
 
 
@@ -225,7 +224,7 @@ class ReadReport(NamedTuple):
 
 
 def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
-    """The facts of the text at ``place``, which the user calls ``path`` (``-``: standard input).
+    """Return the facts of the text at ``place``, which the user calls ``path`` (``-``: standard input).
 
     Raises :class:`ReportError`.
     """
@@ -248,21 +247,21 @@ def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
 
 
 def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
-    """The facts of a text; ``name`` stands in their origins (``report:12``)."""
+    """Return the facts of a text; ``name`` stands in their origins (``report:12``)."""
     lines = re.split(r"\r\n?|\n", text[:_CHARACTERS])
     cut = len(lines) > _LINES or len(text) > _CHARACTERS
     lines = lines[:_LINES]
-    plain = [_unquoted(visible(line[:_LINE])).translate(_WIDE).rstrip() for line in lines]
-    stands = standing(plain, matrix)
+    plain = [_QUOTE.sub("", visible(line[:_LINE])).translate(_WIDE).rstrip() for line in lines]
+    stated, speaking, silenced = standing(plain, matrix)
     # What paths say counts where no line does.
-    said = {"python" if claim.key.startswith("python.") else claim.key for claim in stands.claims}
+    said = {"python" if claim.key.startswith("python.") else claim.key for claim in stated}
     paths = (claim for claim in traces(plain) if claim.key.removesuffix(".minor") not in said)
-    claims = [claim for claim in (*stands.claims, *paths) if not claim.key.startswith(("gpu", "smi."))]
+    claims = [claim for claim in (*stated, *paths) if not claim.key.startswith(("gpu", "smi."))]
     facts = FactSet(_checked(_facts_of(claims, name), matrix))
-    if (gpu := gpu_fact(stands.claims, name)) is not None:
+    if (gpu := gpu_fact(stated, name)) is not None:
         facts.add(gpu)
-    commands = [_unquoted(visible(line[:_LONGEST_COMMAND])) for line in lines]
-    run, differing = run_facts(commands, stands.silenced, matrix, name, facts)
+    commands = [_QUOTE.sub("", visible(line[:_LONGEST_COMMAND])) for line in lines]
+    run, differing = run_facts(commands, silenced, matrix, name, facts)
     differing += [one.key for one in run if one.key in facts]
     for one in run:  # what the lines say stands, unless the run that is shown says something else
         before = facts.get(one.key)
@@ -276,7 +275,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
         for fact in facts
         if isinstance(fact.value, Unknown) and (not fact.key.startswith("recipe.") or fact.key in differing)
     ]
-    left = [(number, key) for number, key in stands.unread if key not in facts]
+    left = [(number, key) for number, key in speaking if key not in facts]
     for number, key in left[:_NAMED]:
         notes.append(Message("line {} of {} speaks of {} and was not read", number, name, key.removeprefix("pkg.")))
     if len(left) > _NAMED:
@@ -318,11 +317,6 @@ def _joined(one: Claim, other: Claim) -> Claim | None:
     rest = str(long.value).removeprefix(str(short.value))
     separator = "." if short.partial or not long.key.startswith("pkg.") else "+"
     return long if len(rest) < len(str(long.value)) and rest.startswith(separator) else None
-
-
-def _unquoted(line: str) -> str:
-    found = _QUOTE.match(line)
-    return line[found.end() :] if found else line
 
 
 def _checked(facts: Iterable[Fact], matrix: Matrix) -> Iterator[Fact]:

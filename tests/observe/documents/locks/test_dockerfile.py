@@ -1,7 +1,5 @@
 """Dockerfiles: the image by its tag, then what RUN installs, in order, each with its line."""
 
-from __future__ import annotations
-
 import errno
 import os
 

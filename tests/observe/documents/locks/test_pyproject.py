@@ -1,7 +1,5 @@
 """pyproject.toml: the project's dependencies as a list to be installed."""
 
-from __future__ import annotations
-
 import pytest
 from locking import opened
 

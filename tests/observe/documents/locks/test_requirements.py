@@ -1,7 +1,5 @@
 """requirements*.txt: what pip would install of it, each with its line, and what is not told."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Bills of materials: packages of Python and conda by their purl, each with its line."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """What an install of a list takes: open lines by the ledger, and why an installer refuses."""
 
-from __future__ import annotations
-
 import pytest
 from locking import opened
 from observing import shipped

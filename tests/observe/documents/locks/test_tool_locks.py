@@ -1,7 +1,5 @@
 """Locks that tools write: what each would install for the target, with the line of each version."""
 
-from __future__ import annotations
-
 import pytest
 from locking import LOCKS, opened
 

@@ -1,1 +1,0 @@
-"""Lock files and lists of requirements: what would be installed, read before anything is."""

@@ -1,0 +1,208 @@
+"""YAML and JSON, comments and trailing commas allowed, as settings with their lines."""
+
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, NamedTuple
+
+from envdoctor.observe.errors import ObservationError
+from envdoctor.system.message import Message
+
+#: What is named by its path from the project's root is looked for in so many folders above the one that names it.
+_ABOVE = 4
+Scalar = str | int | float | bool | None
+#: The key of a setting that stands for others that nobody can tell, as in ``f(**options)``.
+REST = "**"
+#: Settings of one file. The largest recipes of the frameworks' own examples have about 150.
+MOST_ENTRIES = 2000
+
+
+class RecipeError(ObservationError):
+    """A file is no recipe that can be read; the message is what follows the file's name in a sentence."""
+
+
+class RecipeEntry(NamedTuple):
+    """One setting. ``key`` is dotted (``training_args.max_steps``), of an option without its dashes, of the n-th
+    argument of a command that belongs to no option ``#n``. ``place`` is the line and, in a
+    notebook, the cell. ``text_number``: a number that YAML 1.1, and so PyYAML, reads as text (5e-4);
+    ``computed``: the file does not say the value, a variable or an expression stands for it; ``perhaps``: the key is
+    given under a condition only."""
+
+    key: str
+    value: Scalar | tuple[Scalar, ...]
+    place: tuple[int, ...]
+    text_number: bool = False
+    computed: bool = False
+    perhaps: bool = False
+
+
+class Part(NamedTuple):
+    """Settings that go to one program. ``program`` is the command's (``trl sft``), the called name
+    (``AutoModelForCausalLM.from_pretrained``), ``#SBATCH`` or ``environment``; empty for a document. Of a
+    command ``line`` is that of the program, ``words`` stand behind it, None for one that is computed; ``module``: it
+    is named as a module (``-m``). A call is made under a condition only with ``perhaps``."""
+
+    program: str
+    entries: tuple[RecipeEntry, ...]
+    line: int = 0
+    words: tuple[str | None, ...] = ()
+    module: bool = False
+    perhaps: bool = False
+
+
+#: PyYAML reads 100 kB a second; the largest recipes have 20 kB.
+_LARGEST = 256 << 10
+_DEEPEST = 40
+_WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "none": None, "true": True, "false": False}
+_NUMBER = re.compile(r"[-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?\Z")
+#: A string, which stays; a comment; a tab.
+_JSON_PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/)?|\t', re.DOTALL)
+
+
+def folders_above(folder: str) -> list[str]:
+    """Return the folder itself, and those above it."""
+    found = [folder]
+    for _ in range(_ABOVE):
+        found.append(os.path.dirname(found[-1]))
+    return list(dict.fromkeys(found))
+
+
+def scalar(text: str) -> Scalar:
+    """Return a word as YAML 1.2 and command lines of training scripts mean it: null, true, 2, 5e-4, or text."""
+    if (lowered := text.lower()) in _WORDS:
+        return _WORDS[lowered]
+    if len(text) > 40 or not _NUMBER.match(text):
+        return text
+    plain = text.replace("_", "")
+    return int(plain) if plain.lstrip("+-").isdecimal() else float(plain)
+
+
+def read_document(text: str, line: int = 0, prefix: str = "") -> tuple[RecipeEntry, ...]:
+    """Return the settings of a document, or of one inside a command at ``line``. Raises :class:`RecipeError`."""
+    import yaml
+
+    if len(text) > _LARGEST:
+        raise RecipeError("is larger than {} kB, and no recipe is", _LARGEST >> 10)
+    if is_json := text.lstrip("\ufeff \t\r\n").startswith(("{", "//", "/*")):
+        text = _JSON_PARTS.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        raise RecipeError("is not {}: {}{}", "JSON" if is_json else "YAML", place, error.problem) from None
+    except yaml.YAMLError as error:
+        raise RecipeError("is not YAML: {}", str(error).splitlines()[0]) from None
+    except (RecursionError, MemoryError):
+        raise RecipeError("is nested too deeply to be read") from None
+    if not isinstance(root, yaml.MappingNode):
+        raise RecipeError(Message("holds no settings (key: value)") if root is not None else Message("is empty"))
+    return tuple(_entries(root, line, prefix, is_json))
+
+
+def container_commands(text: str) -> str:
+    """Return the commands of the containers in a file for Docker Compose or Kubernetes, as a script of the shell whose
+    lines are those of the file; an empty text where there are none."""
+    import yaml
+
+    if len(text) > _LARGEST or "image" not in text:
+        return ""
+    try:
+        nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
+    except (yaml.YAMLError, RecursionError, MemoryError):
+        return ""
+    lines: dict[int, str] = {}
+    for node in islice(_below(nodes), MOST_ENTRIES):
+        said = dict(_pairs(node)) if node.id == "mapping" else {}
+        given = [said[name] for name in ("entrypoint", "command", "args") if name in said]
+        if given and "image" in said and said["image"].id == "scalar":
+            words = " ".join(["docker run", shlex.quote(str(said["image"].value)), *map(_words, given)])
+            lines[given[-1].start_mark.line] = words.replace("\n", " ")
+    return "\n".join(lines.get(line, "") for line in range(max(lines, default=-1) + 1))
+
+
+def _below(nodes: list[Any]) -> Iterator[Any]:
+    """Yield nodes and those below them; one that is used again comes again, and whoever asks has to stop."""
+    for node in nodes:  # it grows
+        yield node
+        if node.id == "mapping":
+            nodes += [value for _, value in node.value]
+        elif node.id == "sequence":
+            nodes += node.value
+
+
+def _words(node: Any) -> str:
+    """Return the words of a command as a shell writes them; ``sh`` for ``/bin/sh``."""
+    if node.id == "scalar":
+        return str(node.value)
+    words = [str(one.value) for one in node.value if one.id == "scalar"] if node.id == "sequence" else []
+    return " ".join(shlex.quote(re.sub(r"/(?:usr/)?bin/(?=(?:ba)?sh\Z)", "", word)) for word in words)
+
+
+def makefile_as_shell(text: str) -> str:
+    """Return the rules of a makefile as commands of the shell, line by line, with its variables."""
+    text = re.sub(r"\$\((\w+)\)", r"${\1}", text.replace("$$", "$"))
+    text = re.sub(r"(?m)^(\w+)[ \t]*[?:]*=[ \t]*(.*?)[ \t]*$", lambda one: f"{one[1]}={shlex.quote(one[2])}", text)
+    return re.sub(r"(?m)^\t[@-]*", "", text)
+
+
+def _entries(root: Any, first: int, prefix: str, is_json: bool) -> list[RecipeEntry]:
+    """Level by level, so that neither depth nor aliases cost more than the settings that are kept."""
+    entries: list[RecipeEntry] = []
+    level: list[tuple[str, Any]] = [(prefix, root)]
+    steps = 0
+    for _ in range(_DEEPEST):
+        inner: list[tuple[str, Any]] = []
+        for name, node in level:
+            for key, value in _pairs(node):
+                steps += 1
+                if steps > MOST_ENTRIES:
+                    raise RecipeError(
+                        "has more than {} settings; aliases count for all that they stand for", MOST_ENTRIES
+                    )
+                dotted = f"{name}.{key}" if name else key
+                if value.id == "mapping" and value.value:
+                    inner.append((dotted, value))
+                else:
+                    entries.append(_entry(dotted, value, first, is_json))
+        if not inner:
+            return sorted(entries, key=lambda entry: entry.place)
+        level = inner
+    raise RecipeError("is nested more than {} levels deep", _DEEPEST)
+
+
+def _pairs(node: Any) -> list[tuple[str, Any]]:
+    """Keys and values; ``<<: *other`` gives the keys that are not given here."""
+    merged: list[tuple[str, Any]] = []
+    own: list[tuple[str, Any]] = []
+    for key, value in node.value:
+        if key.tag == "tag:yaml.org,2002:merge":
+            several = value.value if value.id == "sequence" else [value]
+            # Of a merged mapping its own merges are left out: nobody writes them, and they may go round in circles.
+            pairs = [pair for one in several[:20] if one.id == "mapping" for pair in one.value[:MOST_ENTRIES]]
+            merged += [(str(key.value)[:200], value) for key, value in pairs if key.id == "scalar"]
+        elif key.id == "scalar":
+            own.append((str(key.value)[:200], value))
+    return list({**dict(merged), **dict(own)}.items())
+
+
+def _entry(key: str, node: Any, first: int, is_json: bool) -> RecipeEntry:
+    place = (max(1, first + node.start_mark.line + (0 if first else 1)),)
+    if node.id == "sequence":
+        return RecipeEntry(key, tuple(_value(item) for item in node.value[:200] if item.id == "scalar"), place)
+    if node.id == "mapping":
+        return RecipeEntry(key, None, place)
+    value = _value(node)
+    text_number = isinstance(value, float) and node.tag.endswith(":str") and not is_json
+    return RecipeEntry(key, value, place, text_number)
+
+
+def _value(node: Any) -> Scalar:
+    """Return a plain word by what it looks like; yes, no, on and off are YAML 1.1's true and false."""
+    if node.style is not None:
+        return str(node.value)[:4096]
+    if node.tag == "tag:yaml.org,2002:bool":
+        return node.value.lower() in ("true", "yes", "on")
+    return scalar(str(node.value)[:4096])

@@ -1,0 +1,438 @@
+"""What a Python script hands to the calls that it makes: its statements are followed by their syntax, nothing is run.
+
+Constants, dictionaries, dataclasses, arithmetic, functions of the script and its own options count: a branch that the
+options do not take is left out, and what cannot be told stays open.
+"""
+
+import ast
+import operator
+import re
+import sys
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from typing import Any
+
+from envdoctor.observe.recipe.document import REST
+from envdoctor.observe.recipe.script_calls import (
+    OPEN,
+    Calls,
+    Item,
+    Loaded,
+    Returned,
+    ScriptObject,
+    ScriptTooLong,
+    add_setting,
+    dotted,
+    mapping_of,
+    same,
+    told,
+)
+from envdoctor.observe.recipe.script_options import Beside
+from envdoctor.source.definitions import functions_in, last_name
+from envdoctor.source.notebook import parse_code
+
+_OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda one, other: one in other,
+    ast.NotIn: lambda one, other: one not in other,
+}
+
+
+class Script(Calls):
+    """A script that is followed (:class:`Calls`). ``words`` are those behind its name in a command, None for one that
+    is computed; ``names`` is a pattern of the calls that are told. Modules that it imports from ``beside`` it are
+    followed, too, their lines being that of the import."""
+
+    def __init__(self, tree: ast.Module, words: Sequence[str | None], beside: Beside, names: str = ".*") -> None:
+        super().__init__(words, beside, names)
+        self._functions: list[tuple[Any, ast.ClassDef | None]] = []
+        self._modules: dict[tuple[str, int, str], ScriptObject | None] = {}
+        for node in ast.walk(tree):
+            self._homes[node] = (self._globals, beside.folder)
+        with suppress(ScriptTooLong, Returned):
+            self._block(tree.body, self._globals)
+            # What nobody was seen to call may be called from elsewhere.
+            for function, kind in self._functions:
+                if function not in self._entered:
+                    self._enter(function, [ScriptObject()] if kind else [], self._command(function))
+
+    # statements
+
+    def _block(self, body: Sequence[ast.stmt], scope: dict[str, Any]) -> None:
+        for statement in body:
+            self._step()
+            self._statement(statement, scope)
+
+    def _statement(self, node: ast.stmt, scope: dict[str, Any]) -> None:
+        match node:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                scope[name] = node
+                self._functions.append((node, None))
+                if scope is not self._globals:
+                    self._closures[node] = scope
+            case ast.ClassDef(name=name, body=body):
+                scope[name] = node
+                self._functions += [(method, node) for method in functions_in(body)]
+            case ast.Assign(targets=targets, value=assigned):
+                value = self.value(assigned, scope)
+                for target in targets:
+                    self._bind(target, value, scope)
+            case ast.AnnAssign(target=target, value=given):
+                if given is not None:
+                    self._bind(target, self.value(given, scope), scope)
+            case ast.AugAssign(target=target, value=assigned):
+                self.value(assigned, scope)
+                self._bind(target, OPEN, scope)
+            case ast.If(test=test, body=body, orelse=orelse):
+                self._either(self._truth(test, scope), body, orelse, scope)
+            case ast.For() | ast.AsyncFor():
+                self.value(node.iter, scope)
+                self._bind(node.target, OPEN, scope)
+                self._block([*node.body, *node.orelse], scope)
+            case ast.While(test=test, body=body, orelse=orelse):
+                self.value(test, scope)
+                self._block([*body, *orelse], scope)
+            case ast.With(items=items, body=body) | ast.AsyncWith(items=items, body=body):
+                for item in items:
+                    value = self.value(item.context_expr, scope)
+                    if item.optional_vars is not None:
+                        self._bind(item.optional_vars, value, scope)
+                self._block(body, scope)
+            case ast.Try():
+                self._block(node.body, scope)
+                for handler in node.handlers:
+                    self._either(None, handler.body, [], scope)
+                self._block([*node.orelse, *node.finalbody], scope)
+            case ast.Return(value=given):
+                raise Returned(self.value(given, scope) if given is not None else None)
+            case ast.Import(names=names):
+                for one in names:
+                    module = self._module(one.name, 0, node.lineno)
+                    if module is not None and ("." not in one.name or one.asname):
+                        scope[one.asname or one.name] = module
+            case ast.ImportFrom():
+                self._import_from(node, scope)
+            case ast.Match(subject=subject, cases=cases):
+                self.value(subject, scope)
+                for case in cases:
+                    self._either(None, case.body, [], scope)
+            case _:
+                self._inner(node, scope)
+
+    def _inner(self, node: ast.AST, scope: dict[str, Any]) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.value(child, scope)
+
+    def _import_from(self, node: ast.ImportFrom, scope: dict[str, Any]) -> None:
+        """Bind what comes out of modules in the script's own folders."""
+        module = self._module(node.module, node.level, node.lineno) if node.module else None
+        for one in node.names:
+            inner = module.get(one.name) if module is not None else None
+            if one.name == "*":
+                scope.update({name: item.value for name, item in (module or {}).items() if name[:1] != "_"})
+            elif inner is not None:
+                scope[one.asname or one.name] = inner.value
+            elif node.level or module is not None:
+                below = self._module(f"{node.module}.{one.name}" if node.module else one.name, node.level, node.lineno)
+                scope.update({one.asname or one.name: below} if below is not None else {})
+
+    def _module(self, name: str, level: int, line: int) -> ScriptObject | None:
+        """Return the names of a module beside the script; its calls are told as they run."""
+        key = (name, level, self._place if level else "")
+        if key not in self._modules:
+            self._modules[key] = None  # imports may go in circles
+            found = self._beside.module(name, level, self._place)
+            if found is not None:
+                tree, place = found
+                names: dict[str, Any] = {"__name__": name}
+                for node in ast.walk(tree):
+                    self._homes[node] = (names, place)
+                    if hasattr(node, "lineno"):
+                        node.lineno = line
+                own = len(self._functions)
+                with self._at(tree), suppress(Returned):
+                    self._block(tree.body, names)
+                del self._functions[own:]
+                self._modules[key] = ScriptObject({one: Item(value, line) for one, value in names.items()})
+        return self._modules[key]
+
+    def _either(
+        self, truth: bool | None, body: Sequence[ast.stmt], otherwise: Sequence[ast.stmt], scope: dict[str, Any]
+    ) -> None:
+        """Follow one of two branches; both, if it is open which one: what they set differently is open afterwards."""
+        if truth is not None:
+            self._block(body if truth else otherwise, scope)
+            return
+        ends = []
+        starts = [len(self.calls)]
+        for branch in (body, otherwise):
+            end = dict(scope)
+            self._branches.append(len(self._born))
+            try:
+                self._block(branch, end)
+            except Returned as returned:
+                end["return"] = returned.value
+            finally:
+                self._branches.pop()
+            ends.append(end)
+            starts.append(len(self.calls))
+        first, second = ends
+        start, middle, end_ = starts
+        both = {one[0] for one in self.calls[start:middle]} & {one[0] for one in self.calls[middle:end_]}
+        for at in range(start, end_):
+            name, settings, perhaps = self.calls[at]
+            self.calls[at] = (name, settings, perhaps or name not in both)
+        for name in {*first, *second}:
+            one, other = first.get(name, OPEN), second.get(name, OPEN)
+            if name in scope and one is not other and not same(one, other):
+                scope[name] = OPEN
+            elif name != "return":
+                scope[name] = one if name in first else other
+        if "return" in first and "return" in second:
+            raise Returned(first["return"] if same(first["return"], second["return"]) else OPEN)
+
+    def _truth(self, test: ast.expr, scope: dict[str, Any]) -> bool | None:
+        value = self.value(test, scope)
+        return bool(value) if value is None or isinstance(value, (bool, int, float, str, list)) else None
+
+    def _bind(self, target: ast.expr, value: Any, scope: dict[str, Any]) -> None:
+        match target:
+            case ast.Name(id=name):
+                scope[name] = value
+            case ast.Tuple(elts=items) | ast.List(elts=items):
+                known = isinstance(value, list) and len(value) == len(items)
+                for number, one in enumerate(items):
+                    self._bind(one, value[number] if known else OPEN, scope)
+            case ast.Attribute(value=owner, attr=key, lineno=line):
+                base = self.value(owner, scope)
+                if isinstance(base, ScriptObject):
+                    self._put(base, key, value, line)
+                elif name := base.name if isinstance(base, Loaded) else dotted(owner):
+                    # tokenizer.padding_side = "left" says what tokenizer(padding_side="left") does
+                    settings: list[Any] = []
+                    add_setting(settings, key, value, line)
+                    self.tell(name, settings)
+            case ast.Subscript(value=owner, slice=place, lineno=line):
+                match self.value(owner, scope), self.value(place, scope):
+                    case dict() as base, str(key):
+                        self._put(base, key, value, line)
+
+    # expressions
+
+    def value(self, node: ast.expr, scope: dict[str, Any]) -> Any:
+        """Evaluate an expression; its calls are told."""
+        self._step()
+        method = getattr(self, f"_of_{type(node).__name__}", None)
+        if method is not None:
+            return method(node, scope)
+        for loop in getattr(node, "generators", ()):
+            self.value(loop.iter, scope)
+            self._bind(loop.target, OPEN, scope)
+        self._inner(node, scope)
+        return OPEN
+
+    def _of_Constant(self, node: ast.Constant, scope: dict[str, Any]) -> Any:
+        return node.value if node.value is None or isinstance(node.value, (str, int, float, bool)) else OPEN
+
+    def _of_Name(self, node: ast.Name, scope: dict[str, Any]) -> Any:
+        return scope.get(node.id, self._globals.get(node.id, OPEN))
+
+    def _of_Lambda(self, node: ast.Lambda, scope: dict[str, Any]) -> Any:
+        own = (one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg))
+        self.value(node.body, {**scope, **dict.fromkeys(own, OPEN)})
+        return OPEN
+
+    def _of_Attribute(self, node: ast.Attribute, scope: dict[str, Any]) -> Any:
+        name = dotted(node)
+        if name == "sys.argv":
+            return ["", *(OPEN if word is None else word for word in self.words)]
+        if name.startswith("torch."):
+            return name
+        match self.value(node.value, scope):
+            case ScriptObject() as base if node.attr in base:
+                return told(base[node.attr].value)
+            case Loaded(name=owner):
+                return Loaded(f"{owner}.{node.attr}")
+            case ast.ClassDef() as kind:
+                return self._fields(kind, scope).get(node.attr, Item(OPEN, 0)).value
+        return OPEN
+
+    def _of_Subscript(self, node: ast.Subscript, scope: dict[str, Any]) -> Any:
+        # input_ids[:2048] cuts as tokenizer(max_length=2048) does
+        if isinstance(node.slice, ast.Slice) and node.slice.lower is None and node.slice.upper is not None:
+            cut = node.value.slice if isinstance(node.value, ast.Subscript) else node.value
+            if (getattr(cut, "id", None) or getattr(cut, "value", None)) in ("input_ids", "labels"):
+                settings: list[Any] = []
+                add_setting(settings, "max_length", self.value(node.slice.upper, scope), node.lineno)
+                self.tell("tokenizer", settings)
+        match self.value(node.value, scope), self.value(node.slice, scope):
+            case dict() as base, str(key) if key in base:
+                return told(base[key].value)
+            case list() as items, int(at) if -len(items) <= at < len(items):
+                return items[at]
+        return OPEN
+
+    def _of_Dict(self, node: ast.Dict, scope: dict[str, Any]) -> Any:
+        found: dict[str, Item] = {}
+        for key, item in zip(node.keys, node.values, strict=True):
+            value = self.value(item, scope)
+            if key is None:
+                found.update(mapping_of(value))
+            elif isinstance(name := self.value(key, scope), str):
+                found[name] = Item(value, item.lineno)
+        return self._new(found)
+
+    def _of_List(self, node: ast.List | ast.Tuple | ast.Set, scope: dict[str, Any]) -> Any:
+        return [self.value(item, scope) for item in node.elts]
+
+    _of_Tuple = _of_Set = _of_List
+
+    def _of_IfExp(self, node: ast.IfExp, scope: dict[str, Any]) -> Any:
+        truth = self._truth(node.test, scope)
+        if truth is not None:
+            return self.value(node.body if truth else node.orelse, scope)
+        one, other = self.value(node.body, scope), self.value(node.orelse, scope)
+        return one if same(one, other) else OPEN
+
+    def _of_BoolOp(self, node: ast.BoolOp, scope: dict[str, Any]) -> Any:
+        stops = isinstance(node.op, ast.Or)
+        value: Any = OPEN
+        for part in node.values:
+            value = self.value(part, scope)
+            if value is OPEN or isinstance(value, (dict, ast.AST)):
+                for other in node.values[node.values.index(part) + 1 :]:
+                    self.value(other, scope)
+                return OPEN
+            if bool(value) is stops:
+                return value
+        return value
+
+    def _of_UnaryOp(self, node: ast.UnaryOp, scope: dict[str, Any]) -> Any:
+        if isinstance(node.op, ast.Not):
+            truth = self._truth(node.operand, scope)
+            return OPEN if truth is None else not truth
+        match node.op, self.value(node.operand, scope):
+            case ast.USub(), (int() | float()) as value:
+                return -value
+            case _, (int() | float()) as value:
+                return value
+        return OPEN
+
+    def _of_BinOp(self, node: ast.BinOp, scope: dict[str, Any]) -> Any:
+        match node.op, self.value(node.left, scope), self.value(node.right, scope):
+            case ast.Add(), str(one), str(other) if len(one) + len(other) < 4096:
+                return one + other
+            case kind, int() | float() as one, int() | float() as other if type(kind) in _OPERATORS:
+                try:
+                    return _OPERATORS[type(kind)](one, other)
+                except (ArithmeticError, ValueError):
+                    return OPEN
+        return OPEN
+
+    def _of_Compare(self, node: ast.Compare, scope: dict[str, Any]) -> Any:
+        values = [self.value(part, scope) for part in (node.left, *node.comparators)]
+        if any(not (value is None or isinstance(value, (str, int, float, list))) for value in values):
+            return OPEN
+        try:
+            return all(
+                _COMPARED[type(kind)](one, other)
+                for kind, one, other in zip(node.ops, values, values[1:], strict=False)
+            )
+        except (TypeError, KeyError):
+            return OPEN
+
+    def _of_JoinedStr(self, node: ast.JoinedStr, scope: dict[str, Any]) -> Any:
+        parts = [
+            self.value(part.value if isinstance(part, ast.FormattedValue) else part, scope) for part in node.values
+        ]
+        return "".join(map(str, parts))[:4096] if all(isinstance(part, (str, int, float)) for part in parts) else OPEN
+
+    def _of_Call(self, node: ast.Call, scope: dict[str, Any]) -> Any:
+        name = dotted(node.func)
+        function = self.value(node.func, scope)
+        settings: list[Any] = []
+        given: list[Any] = []
+        named: dict[str, Item] = {}
+        for number, argument in enumerate(node.args, 1):
+            given.append(self.value(argument, scope))
+            add_setting(settings, f"#{number}", given[-1], argument.lineno)
+        for keyword in node.keywords:
+            value = self.value(keyword.value, scope)
+            # **options: a mapping that is written out, as it stands
+            add_setting(settings, keyword.arg or "", value, keyword.value.lineno)
+            named.update({keyword.arg: Item(value, keyword.value.lineno)} if keyword.arg else mapping_of(value))
+            if keyword.arg is None and not isinstance(value, dict):
+                settings.append([REST, None, keyword.value.lineno, 1])
+        called = function.name if isinstance(function, Loaded) else name or f"._.{getattr(node.func, 'attr', '')}"
+        self.tell(called, settings or [["#0", None, node.lineno, 0]])
+        return self._result(node, function, given, named, scope)
+
+
+_NOT_PLAIN = re.compile(r"(?i)lora|peft|adapter|requires_grad|prefix_?tuning|prompt_?tuning|freeze|exec\b|importlib")
+
+
+def calls_of(
+    content: bytes,
+    *,
+    notebook: bool,
+    words: Sequence[str | None] = (),
+    folder: str = "",
+    libraries: Collection[str] = (),
+    names: str = ".*",
+) -> list[Any]:
+    """Return calls as ``[name, [[key, value, place, how], ...], perhaps]``: ``how`` is 1 for a computed value, 2 for a
+    key that is given under a condition, ``perhaps`` the same of the call. ``words`` are those behind the script's name
+    in a command, ``folder`` is where it lies, ``names`` a pattern of the calls that are told."""
+    tree, place, _ = parse_code(content, notebook=notebook)
+    beside = Beside(folder, libraries)
+    script = Script(tree, words, beside, names)
+    calls = _plain_training(tree, place, beside)
+    for name, settings, perhaps in script.calls:
+        calls.append([name, [[key, value, place(line), computed] for key, value, line, computed in settings], perhaps])
+    return calls
+
+
+def _plain_training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], beside: Beside) -> list[Any]:
+    """Return a call of that name for a script that trains and, with the modules beside it, says nothing of adapters or
+    frozen weights. Its keys are the modules of others that it imports (``#torch``): any may do both unseen."""
+    modules: dict[str, int] = {}
+    trains = False
+    nodes = list(ast.walk(tree))
+    for node in nodes:  # it grows
+        words = ""
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                level, module = getattr(node, "level", 0), getattr(node, "module", None)
+                for name in [one.name for one in node.names] if isinstance(node, ast.Import) else [module or ""]:
+                    found = beside.module(name, level, beside.folder) if name else None
+                    nodes += ast.walk(found[0]) if found is not None and name not in modules else ()
+                    modules.setdefault("" if found is not None else "." * level + name, node.lineno)
+                words = " ".join(one.name for one in node.names) if module else ""
+            case ast.Call(func=func):
+                trains = trains or last_name(func).endswith("Trainer") or getattr(func, "attr", "") == "backward"
+            case ast.Name(id=words) | ast.Attribute(attr=words) | ast.keyword(arg=str(words)):
+                pass
+            case ast.Constant(value=str(words)):
+                pass
+        if _NOT_PLAIN.search(words):
+            return []
+    tops = {name.partition(".")[0]: line for name, line in modules.items() if name}
+    others = {name: line for name, line in tops.items() if name not in sys.stdlib_module_names}
+    keys = [[f"#{name}", None, place(line), 0] for name, line in others.items()]
+    return [["plain training", keys, False]] if trains and keys else []

@@ -1,0 +1,427 @@
+"""What is known while a script is followed: values, with what stands for those that cannot be told, and what its calls
+come to: its functions, classes and parsers of options, and what they read."""
+
+import ast
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from envdoctor.observe.recipe.document import scalar
+from envdoctor.observe.recipe.script_options import Beside, DataParser, Parser, command_options, of_parameters
+from envdoctor.source.definitions import chain, elements, functions_in, keyword_of, last_name
+
+#: Bounds of the work: statements and expressions, calls that are told, calls of the script's functions in each other.
+_MOST_STEPS = 200_000
+_LONGEST = 200  # characters of the name of a call that is told
+_MOST_CALLS = 5000
+_DEEPEST_MAPPING = 6
+_DEEPEST_CALL = 8
+_MOST_FIELDS = 5000
+_TYPES: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "bool": bool}
+_PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
+_LOADING = ("yaml.load", "json.load", "json.loads", "OmegaConf.load")
+#: Methods of a model, and functions that take one first, whose result is that model.
+_SAME_MODEL = {"half", "bfloat16", "float", "double", "to", "cuda", "cpu", "train", "eval", "requires_grad_"}
+_WRAPPED_MODEL = {"get_peft_model", "prepare_model_for_kbit_training", "prepare_model_for_int8_training"}
+
+
+class _Open:
+    """The value of what cannot be told."""
+
+    def __bool__(self) -> bool:
+        raise TypeError("nobody knows")
+
+
+OPEN: Any = _Open()
+#: Stands for a key that is given under a condition only.
+PERHAPS: Any = _Open()
+
+
+class Item(NamedTuple):
+    """A value in a mapping, and its line."""
+
+    value: Any
+    line: int
+
+
+class Loaded(NamedTuple):
+    """What ``from_pretrained`` gives, whatever the script calls it: ``model`` or ``tokenizer``, or a part of it."""
+
+    name: str
+
+
+class ScriptObject(dict[str, Item]):
+    """The attributes of a namespace or of an instance of a class of the script."""
+
+    kind: ast.ClassDef | None = None
+
+
+class Returned(Exception):
+    """A function returns a value."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+class ScriptTooLong(Exception):
+    """The script has more statements than are followed."""
+
+
+class Calls(ABC):
+    """The state of following a script: its ``calls`` in the order in which they run, each with its settings, ``(name,
+    [[key, value, line, how]], whether it is made under a condition)``; ``how`` is 1 for a computed value, 2 for a key
+    that is given under a condition. What stands here follows calls, statements and expressions stand above."""
+
+    def __init__(self, words: Sequence[str | None], beside: Beside, names: str) -> None:
+        self.calls: list[tuple[str, list[Any], bool]] = []
+        self._branches: list[int] = []  # of each branch that may not be taken, how many mappings there were before it
+        self._born: dict[int, tuple[int, Any]] = {}
+        self.words = words
+        self._steps = 0
+        self._running: list[str] = []
+        self._entered: set[ast.AST] = set()
+        self._globals: dict[str, Any] = {"__name__": "__main__"}
+        self._wanted = re.compile(names)
+        self._beside = beside
+        self._place = beside.folder
+        self._closures: dict[ast.AST, dict[str, Any]] = {}
+        self._homes: dict[ast.AST, tuple[dict[str, Any], str]] = {}
+
+    @abstractmethod
+    def value(self, node: ast.expr, scope: dict[str, Any]) -> Any:
+        """Evaluate an expression; its calls are told."""
+
+    @abstractmethod
+    def _block(self, body: Sequence[ast.stmt], scope: dict[str, Any]) -> None: ...
+
+    def _step(self) -> None:
+        self._steps += 1
+        if self._steps > _MOST_STEPS:
+            raise ScriptTooLong
+
+    @contextmanager
+    def _at(self, node: ast.AST) -> Iterator[None]:
+        """Follow what stands in the module of a node."""
+        before = self._globals, self._place
+        self._globals, self._place = self._homes.get(node, before)
+        try:
+            yield
+        finally:
+            self._globals, self._place = before
+
+    def _put(self, base: dict[str, Item], key: str, value: Any, line: int) -> None:
+        """Set an item; in a branch that may not be taken, of a mapping that was there before it, perhaps."""
+        before = bool(self._branches) and self._born.get(id(base), (0, base))[0] <= self._branches[-1]
+        base[key] = Item((OPEN if key in base else PERHAPS) if before else value, line)
+
+    def _new(self, mapping: Any) -> Any:
+        self._born[id(mapping)] = (len(self._born) + 1, mapping)
+        return mapping
+
+    def tell(self, name: str, settings: list[Any]) -> None:
+        """Add a call to those that are told."""
+        if len(self.calls) < _MOST_CALLS and len(name) <= _LONGEST and self._wanted.fullmatch(name):
+            self.calls.append((name, settings[:_MOST_CALLS], False))
+
+    def _result(
+        self, node: ast.Call, called: Any, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
+    ) -> Any:
+        name = dotted(node.func)
+        last = name.rpartition(".")[2]
+        match called:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return self._enter(called, given, self._command(called) or _values_of(named))
+            case ast.ClassDef():
+                found = self._instance(called, given, named, scope)
+                library = self._library(called, scope)
+                if library.endswith(_PARSERS):
+                    return self._parser(node)
+                if library:
+                    settings: list[Any] = []
+                    add_setting(settings, "", found if found else dict(named), node.lineno)
+                    self.tell(library, settings)
+                return found
+            case Loaded(name=method):
+                return Loaded("model") if method.removeprefix("model.") in _SAME_MODEL else OPEN
+        first = given[0] if given else OPEN
+        match name, last, given:
+            case _, "from_pretrained", _:
+                return _loaded(f".{name}".split(".")[-2])
+            case _, _, [Loaded(name="model"), *_] if last in _WRAPPED_MODEL:
+                return first
+            case "dict", _, _:
+                return self._new({**mapping_of(first), **named})
+            case _, "vars" | "asdict", [dict(), *_]:
+                return dict(first)
+            case _, "deepcopy" | "to_container" | "to_object", [dict(), *_]:
+                return first
+            case "int" | "float" | "str" | "bool", _, [str() | int() | float()]:
+                try:
+                    return _TYPES[name](first)
+                except ValueError:
+                    return OPEN
+            case "os.environ.get" | "os.getenv" | "environ.get" | "getenv", _, _:
+                return given[1] if len(given) > 1 else None if given else OPEN
+            case "getattr", _, [_, str(key), *_] if dotted(node.args[0]) == "torch":
+                return f"torch.{key}"
+            case "getattr", _, [ScriptObject(), str(key), *rest]:
+                return first[key].value if key in first else rest[0] if rest else OPEN
+            case _, "ArgumentParser", _:
+                return Parser()
+            case _ if last in _PARSERS:
+                return self._parser(node)
+            case ("open", _, _) | (_, "abspath" | "expanduser" | "Path", _):
+                return first
+            case _ if last in ("safe_load", "full_load") or name in _LOADING:
+                return self._document(first, node.lineno)
+            case "len", _, [str() | list(), *_]:
+                return len(first)
+            case _, "Fire" | "run", [ast.FunctionDef() | ast.AsyncFunctionDef(), *_]:
+                return self._enter(first, [], of_parameters(first, self.words, self._default))
+        if isinstance(node.func, ast.Attribute):
+            return self._method(node, self.value(node.func.value, scope), given, named, scope)
+        return OPEN
+
+    @staticmethod
+    def _parser(node: ast.Call) -> Any:
+        """Return the parser that is made of classes of arguments."""
+        kinds = node.args[0] if node.args else keyword_of(node, "dataclass_types")
+        listed = [one for one in elements(kinds) if one is not None]
+        return DataParser(listed) if listed else OPEN
+
+    def _document(self, path: Any, line: int) -> Any:
+        """Return what a YAML or JSON file says."""
+        found = self._beside.document(path) if isinstance(path, str) else None
+        return items_of(found, line) if found is not None else OPEN
+
+    def _method(
+        self, node: ast.Call, base: Any, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
+    ) -> Any:
+        name, first = last_name(node.func), given[0] if given else OPEN
+        match base, name, given:
+            case Parser(), "add_argument", _:
+                base.add(given, named, node)
+            case Parser(), "set_defaults", _:
+                base.defaults.update(_values_of(named))
+            case Parser(), "parse_args" | "parse_known_args", _:
+                parsed = {key: Item(value, line) for key, value, line in base.parsed(self.words, OPEN)}
+                space = self._new(ScriptObject(parsed))
+                return space if name == "parse_args" else [space, OPEN]
+            case Parser(), _, _ if name.startswith("add_") and name.endswith("group"):
+                return base
+            case DataParser(), _, _ if name[:5] == "parse":
+                file = first if given else named["json_file"].value if "json_file" in named else OPEN
+                return self._dataclasses(base, scope, file if "file" in name else None)
+            case ScriptObject(kind=ast.ClassDef() as kind), _, _:
+                method = next((one for one in functions_in(kind.body) if one.name == name), None)
+                return self._enter(method, [base, *given], _values_of(named)) if method else OPEN
+            case dict(), "get", [str(), *_]:
+                return told(base[first].value) if first in base else given[1] if len(given) > 1 else None
+            case dict(), "update", _:
+                for key, item in {**mapping_of(first), **named}.items():
+                    self._put(base, key, item.value, item.line)
+            case (dict(), "copy" | "items", _) | (str(), "read", _):
+                return base  # a file is its name
+            case str(), "startswith" | "endswith", [str(), *_]:
+                return getattr(base, name)(first)
+            case str(), "lower" | "upper" | "strip", []:
+                return getattr(base, name)()
+        return OPEN
+
+    def _enter(self, function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+        """Follow a function of the script with these arguments; what it returns."""
+        self._entered.add(function)
+        if function.name in self._running or len(self._running) >= _DEEPEST_CALL:
+            return OPEN
+        arguments = function.args
+        scope: dict[str, Any] = dict(self._closures.get(function, {}))
+        names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+        defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
+        defaults |= {one.arg: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+                     if value is not None}  # fmt: skip
+        with self._at(function):
+            for name in (*names, *(one.arg for one in arguments.kwonlyargs)):
+                scope[name] = self.value(defaults[name], self._globals) if name in defaults else OPEN
+        scope.update(zip(names, given, strict=False))
+        own = {*names, *(one.arg for one in arguments.kwonlyargs)}
+        scope.update({name: value for name, value in named.items() if name in own})
+        if arguments.kwarg is not None:
+            rest = {key: Item(value, function.lineno) for key, value in named.items() if key not in names}
+            scope[arguments.kwarg.arg] = rest
+        self._running.append(function.name)
+        try:
+            with self._at(function):
+                self._block(function.body, scope)
+        except Returned as returned:
+            return returned.value
+        finally:
+            self._running.pop()
+        return None
+
+    def _command(self, function: Any) -> dict[str, Any]:
+        """Return the arguments of a function that hydra, click or typer make a command."""
+        for one in function.decorator_list:
+            if isinstance(one, ast.Call) and dotted(one.func) == "hydra.main" and function.args.args:
+                return {function.args.args[0].arg: self._hydra(one)}
+        return command_options(function, self.words, self._default)
+
+    def _hydra(self, node: ast.Call) -> Any:
+        """Return what hydra composes: the named file, the files of its list ``defaults``, the command."""
+        said = {one.arg: self.value(one.value, self._globals) for one in node.keywords}
+        words = [word for word in self.words if word is not None]
+        asked = dict(pairwise(words))
+        folder = asked.get("--config-path", said.get("config_path")) or "."
+        name = asked.get("--config-name", asked.get("-cn", said.get("config_name"))) or "config"
+        found = self._document(f"{folder}/{str(name).removesuffix('.yaml')}.yaml", node.lineno)
+        if not isinstance(found, dict):
+            return OPEN
+        found = ScriptObject(found)
+        for group, item in mapping_of(found.pop("defaults", Item({}, 0)).value).items():
+            inner = self._document(f"{folder}/{group}/{item.value}.yaml", node.lineno)
+            found[group] = Item(
+                ScriptObject({**mapping_of(inner), **mapping_of(found.get(group, item).value)}), node.lineno
+            )
+        for word in self.words:
+            key, equals, value = (word or "").lstrip("+").partition("=")
+            *sections, last = key.split(".")
+            into: Any = found
+            for section in sections if equals else ():
+                into = (
+                    into.setdefault(section, Item(ScriptObject(), node.lineno)).value
+                    if isinstance(into, dict)
+                    else None
+                )
+            if equals and isinstance(into, dict):
+                into[last] = Item(scalar(value.strip("'\"")), node.lineno)
+        return found
+
+    def _default(self, node: ast.expr) -> Any:
+        return self.value(node, self._globals)
+
+    def _library(self, kind: ast.ClassDef, scope: dict[str, Any], depth: int = 0) -> str:
+        """Return the class of a library that a class of the script is one of; empty where there is none."""
+        with self._at(kind):
+            for base in kind.bases if depth < _DEEPEST_CALL else ():
+                below = self.value(base, scope)
+                name = self._library(below, scope, depth + 1) if isinstance(below, ast.ClassDef) else dotted(base)
+                if name:
+                    return name
+        return ""
+
+    def _instance(
+        self, kind: ast.ClassDef, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
+    ) -> ScriptObject:
+        found: ScriptObject = self._new(ScriptObject(self._fields(kind, scope)))
+        found.kind = kind
+        start = next((one for one in functions_in(kind.body) if one.name == "__init__"), None)
+        if start is not None:
+            self._enter(start, [found, *given], _values_of(named))
+        else:
+            found.update({**dict(zip(found, (Item(one, kind.lineno) for one in given), strict=False)), **named})
+        return found
+
+    def _fields(self, kind: ast.ClassDef, scope: dict[str, Any]) -> dict[str, Item]:
+        """Return what is assigned in the body of a class and of the script's classes below it, as of a dataclass."""
+        found: dict[str, Item] = {}
+        with self._at(kind):
+            for base in kind.bases:
+                below = self.value(base, scope)
+                if isinstance(below, ast.ClassDef) and below is not kind and len(found) < _MOST_FIELDS:
+                    found.update(self._fields(below, scope))
+            for node in kind.body:
+                self._step()
+                match node:
+                    case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name), *_]):
+                        found[name] = Item(self._field(node.value, scope), node.lineno)
+        return found
+
+    def _field(self, node: ast.expr | None, scope: dict[str, Any]) -> Any:
+        """Return the default of a field: ``field(default=…)`` and ``default_factory=lambda: …`` too."""
+        if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in ("field", "Field", "HfArg"):
+            made = getattr(keyword_of(node, "default_factory"), "body", None)
+            node = keyword_of(node, "default") or made or next(iter(node.args), None)
+        return self.value(node, scope) if node is not None else OPEN
+
+    def _dataclasses(self, parser: DataParser, scope: dict[str, Any], file: Any) -> list[Any]:
+        """Return an object for each class; a class of a library is told as a call with the options that no other one
+        has. A ``file`` that is named gives them, else the command, and the file that it names."""
+        options = [(name, value, 1) for name, value in parser.given(self.words, OPEN)]
+        first = self.words[0] if self.words else None
+        file = file or next((value for name, value, _ in options if name == "config"), None) or first
+        if isinstance(file, str) and file.endswith((".yaml", ".yml", ".json")):
+            document = self._document(file, 1)
+            options[:0] = [(key, one.value, 1) for key, one in mapping_of(document).items()]
+        own: list[tuple[str, ast.ClassDef | None, dict[str, Item]]] = []
+        for node in parser.kinds:
+            kind = self.value(node, scope)
+            local = kind if isinstance(kind, ast.ClassDef) else None
+            library = dotted(node) if local is None else self._library(local, scope)
+            own.append((library, local, self._fields(local, scope) if local else {}))
+        fields = {name for _, local, known in own if local is not None for name in known}
+        values: list[Any] = []
+        for library, local, known in own:
+            found: ScriptObject = self._new(ScriptObject(known))
+            found.kind = local
+            for name, value, _ in options:
+                if name in known or (library and name not in fields):
+                    found[name] = Item(value, known[name].line if name in known else 1)
+            if library:
+                settings: list[Any] = []
+                for name, item in found.items():
+                    add_setting(settings, name, item.value, item.line)
+                self.tell(library, settings or [["#0", None, 1, 0]])
+            values.append(found)
+        return values
+
+
+def _loaded(kind: str) -> Any:
+    """What the ``from_pretrained`` of a class gives."""
+    if kind.endswith(("Tokenizer", "TokenizerFast", "Processor")):
+        return Loaded("tokenizer")
+    if kind.startswith("Fast") and kind.endswith("Model"):
+        return [Loaded("model"), Loaded("tokenizer")]  # Unsloth
+    return Loaded("model") if "Model" in kind or "For" in kind else OPEN
+
+
+def _values_of(named: Mapping[str, Item]) -> dict[str, Any]:
+    return {name: item.value for name, item in named.items()}
+
+
+def dotted(node: ast.expr) -> str:
+    """Return ``AutoModel.from_pretrained``; empty for what is no plain name."""
+    root, names = chain(node)
+    return ".".join([root.id, *names]) if isinstance(root, ast.Name) and len(names) <= 10 else ""
+
+
+def items_of(value: Any, line: int) -> Any:
+    """Dictionaries of a document as those of a script, whose values have lines; interpolations are open."""
+    if isinstance(value, dict):
+        return ScriptObject({key: Item(items_of(one, line), line) for key, one in value.items()})
+    return OPEN if isinstance(value, str) and "${" in value else value
+
+
+def told(value: Any) -> Any:
+    return OPEN if value is PERHAPS else value
+
+
+def mapping_of(value: Any) -> dict[str, Item]:
+    return value if isinstance(value, dict) else {}
+
+
+def same(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is type(other) and not isinstance(one, (ast.AST, Parser)) and one == other)
+
+
+def add_setting(settings: list[Any], key: str, value: Any, line: int, depth: int = 0) -> None:
+    """Add the setting, or those of a mapping, each with its own line."""
+    flat = isinstance(value, dict) and (not isinstance(value, ScriptObject) or not key) and depth < _DEEPEST_MAPPING
+    if flat and value and len(settings) < _MOST_CALLS:
+        for name, item in value.items():
+            add_setting(settings, f"{key}.{name}" if key else name, item.value, item.line, depth + 1)
+    elif key:
+        plain = isinstance(value, list) and all(isinstance(one, (str, int, float, bool)) for one in value)
+        known = value is None or isinstance(value, (str, int, float, bool)) or plain
+        settings.append([key, value if known else None, line, 2 if value is PERHAPS else int(not known)])

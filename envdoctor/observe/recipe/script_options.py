@@ -1,0 +1,264 @@
+"""What a Python script takes besides its code: its options (argparse, classes of arguments, click, typer and fire), the
+modules that it imports from its own folders, and the documents that it reads."""
+
+import ast
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from envdoctor.observe.recipe.document import RecipeEntry, RecipeError, folders_above, read_document, scalar
+from envdoctor.source.definitions import keyword_of, texts_in
+from envdoctor.system.documents import content_of, text_of
+
+_OPTION = re.compile(r"--?[A-Za-z]")
+_TRUE = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+#: Words of a command behind the script's name; None for one that is computed.
+Words = Sequence[str | None]
+
+
+class _Argument(NamedTuple):
+    names: tuple[str, ...]
+    dest: str
+    default: Any
+    action: str
+    kind: str
+    many: bool
+    required: bool
+    line: int
+
+
+class Parser:
+    """An ``argparse.ArgumentParser``, and its groups."""
+
+    def __init__(self) -> None:
+        self.arguments: list[_Argument] = []
+        self.defaults: dict[str, Any] = {}
+
+    def add(self, given: Sequence[Any], named: Mapping[str, Any], node: ast.Call) -> None:
+        """Take an ``add_argument``: the values that it is called with, and the call."""
+        names = tuple(one for one in given if isinstance(one, str))
+        if not names:
+            return
+
+        def said(key: str, otherwise: Any = None) -> Any:
+            return named[key].value if key in named else otherwise
+
+        words = {one.arg: ast.unparse(one.value) for one in node.keywords if one.arg in ("type", "action")}
+        longest = next((one for one in names if one.startswith("--")), names[0])
+        action = str(said("action")) if isinstance(said("action"), str) else words.get("action", "")
+        default = {"store_true": False, "store_false": True}.get(action)
+        self.arguments.append(
+            _Argument(
+                names,
+                said("dest") if isinstance(said("dest"), str) else longest.lstrip("-").replace("-", "_"),
+                said("default", default),
+                action.rpartition(".")[2],
+                words.get("type", "str"),
+                said("nargs") in ("+", "*") or isinstance(said("nargs"), int),
+                said("required") is True or (not longest.startswith("-") and said("nargs") not in ("?", "*")),
+                node.lineno,
+            )
+        )
+
+    def parsed(self, words: Words, unknown: Any) -> Iterator[tuple[str, Any, int]]:
+        """Yield name, value and line of every argument; ``unknown`` stands for what the words leave open."""
+        options, alone = options_of(words)
+        for one in self.arguments:
+            value = self.defaults.get(one.dest, unknown if one.required else one.default)
+            if one.names[0].startswith("-"):
+                for name, given in options:
+                    if f"--{name}" in one.names or f"-{name}" in one.names:
+                        values = [_read(word, one.kind, unknown) for word in given]
+                        value = values if one.many else values[0] if values else one.default
+                        if one.action in ("store_true", "store_false", "BooleanOptionalAction"):
+                            value = one.action != "store_false"
+                    elif one.action == "BooleanOptionalAction" and f"--{name.removeprefix('no-')}" in one.names:
+                        value = False
+            elif alone:
+                value = _read(alone.pop(0), one.kind, unknown)
+            yield one.dest, value, one.line
+
+
+class DataParser(NamedTuple):
+    """A parser made of classes of arguments: transformers' HfArgumentParser, TRL's TrlParser."""
+
+    kinds: Sequence[ast.expr]
+
+    @staticmethod
+    def given(words: Words, unknown: Any) -> Iterator[tuple[str, Any]]:
+        """Yield the options of the command by the names of fields."""
+        for name, given in options_of(words)[0]:
+            if not given and name.startswith("no_"):
+                yield name.removeprefix("no_"), False
+                continue
+            values = [scalar(str(word)) for word in given]
+            value: Any = True if not values else values[0] if len(values) == 1 else values
+            yield name.replace("-", "_"), unknown if None in given else value
+
+
+def of_parameters(function: Any, words: Words, value: Callable[[ast.expr], Any]) -> dict[str, Any]:
+    """Return the arguments of a function whose parameters are options (fire, typer); ``value`` reads a default."""
+    options, alone = options_of(words)
+    given = {name.replace("-", "_"): values for name, values in options}
+    arguments = function.args
+    defaults = dict(zip(reversed([one.arg for one in arguments.args]), reversed(arguments.defaults), strict=False))
+    found: dict[str, Any] = {}
+    for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
+        default = defaults.get(one.arg)
+        if one.arg in given or f"no_{one.arg}" in given:
+            values = given.get(one.arg)
+            if values is None or None not in values:
+                found[one.arg] = False if values is None else scalar(str(values[0])) if values else True
+        elif default is None:
+            if alone and alone[0] is not None:
+                found[one.arg] = scalar(str(alone.pop(0)))
+        elif isinstance(default, ast.Call) and ast.unparse(default.func).endswith(("Option", "Argument")):
+            first = keyword_of(default, "default") or next(iter(default.args), None)
+            if first is not None and getattr(first, "value", None) is not Ellipsis:
+                found[one.arg] = value(first)
+    return found
+
+
+def command_options(function: Any, words: Words, value: Callable[[ast.expr], Any]) -> dict[str, Any]:
+    """Return the arguments of a function that decorators of click or typer make a command; nothing for another one."""
+    decorators = [one for one in function.decorator_list if isinstance(one, ast.Call)]
+    named = [(ast.unparse(one.func).rpartition(".")[2], one) for one in decorators]
+    if not any(name == "command" for name, _ in named):
+        return {}
+    options = [one for name, one in named if name in ("option", "argument")]
+    if not options:
+        return of_parameters(function, words, value)
+    parser = Parser()
+    for one in options:
+        names = [*texts_in(one.args)]
+        texts = [name.partition("/")[0] for name in names]
+        plain = [name for name in texts if not name.startswith("-")]
+        keywords = {keyword.arg: value(keyword.value) for keyword in one.keywords if keyword.arg}
+        flag = keywords.get("is_flag") is True or any("/" in name for name in names)
+        kind = next((ast.unparse(keyword.value) for keyword in one.keywords if keyword.arg == "type"), "")
+        dashed = tuple(name for name in texts if name.startswith("-"))
+        longest = next((name for name in dashed if name.startswith("--")), (dashed or tuple(plain) or ("",))[0])
+        dest = plain[0] if plain else longest.lstrip("-").replace("-", "_")
+        default = keywords.get("default", False if flag else None)
+        is_number = isinstance(default, (int, float)) and not isinstance(default, bool)
+        kind = kind or (type(default).__name__ if is_number else "str")
+        action, required = "store_true" if flag else "", keywords.get("required") is True
+        parser.arguments.append(_Argument(dashed or (dest,), dest, default, action, kind, False, required, one.lineno))
+    unknown = object()
+    return {name: one for name, one, _ in parser.parsed(words, unknown) if one is not unknown}
+
+
+def options_of(words: Words) -> tuple[list[tuple[str, list[str | None]]], list[str | None]]:
+    """Options without their dashes, each with the words up to the next one, and the words before all of them."""
+    options: list[tuple[str, list[str | None]]] = []
+    alone: list[str | None] = []
+    for word in words:
+        if word is not None and _OPTION.match(word):
+            name, equals, value = word.lstrip("-").partition("=")
+            options.append((name, [value] if equals else []))
+        elif options:
+            options[-1][1].append(word)
+        else:
+            alone.append(word)
+    return options, alone
+
+
+def _read(word: str | None, kind: str, unknown: Any) -> Any:
+    if word is None:
+        return unknown
+    try:
+        if kind in ("int", "float"):
+            return int(word) if kind == "int" else float(word)
+    except ValueError:
+        return unknown
+    if kind == "bool":
+        return bool(word)  # argparse calls bool("False"), which is true
+    if "bool" in kind.lower() or (kind != "str" and word.lower() in ("true", "false")):
+        return _TRUE.get(word.lower(), unknown)
+    return word
+
+
+#: Bounds: files, and bytes of each.
+_MOST_FILES = 30
+_LARGEST = 1 << 20
+
+
+class Beside:
+    """The files that a script reads; ``folder`` is its own, empty where it has none (a report, a pipe). Modules of
+    ``libraries`` count as those of a library wherever they lie."""
+
+    def __init__(self, folder: str, libraries: Iterable[str] = ()) -> None:
+        self.folder = folder
+        self._libraries = frozenset(libraries)
+        self._left = _MOST_FILES
+        self._read: dict[str, bytes | None] = {}
+
+    def module(self, name: str, level: int, folder: str) -> tuple[ast.Module, str] | None:
+        """Return a module's syntax tree and folder, None for a library's. ``level`` is that of a relative import."""
+        starts = (
+            folders_above(self.folder)
+            if not level
+            else [os.path.normpath(os.path.join(folder, *[os.pardir] * (level - 1)))]
+        )
+        own = self.folder and (level or name.partition(".")[0] not in self._libraries)
+        for start in starts if own else ():
+            base = os.path.join(start, *name.split("."))
+            for path in (f"{base}.py", os.path.join(base, "__init__.py")):
+                content = self._content(path)
+                if content is not None:
+                    try:
+                        return ast.parse(content), os.path.dirname(path)
+                    except (SyntaxError, ValueError):
+                        return None
+        return None
+
+    def document(self, name: str) -> dict[str, Any] | None:
+        """Return the settings of a YAML or JSON document as a tree; None where there is none. What a list ``defaults``
+        names for hydra is a dictionary from groups to files."""
+        for start in folders_above(self.folder) if self.folder else ():
+            content = self._content(os.path.join(start, name))
+            if content is not None:
+                try:
+                    text = text_of(content, RecipeError)
+                    found = tree_of(read_document(text))
+                    return found | _defaults(text) if "defaults" in found else found
+                except RecipeError:
+                    return None
+        return None
+
+    def _content(self, path: str) -> bytes | None:
+        if path in self._read or self._left <= 0 or not os.path.isfile(path):
+            return self._read.get(path)
+        self._left -= 1
+        try:
+            self._read[path] = content_of(path, _LARGEST, "recipe", RecipeError)
+        except RecipeError:
+            self._read[path] = None
+        return self._read[path]
+
+
+def _defaults(text: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        listed = yaml.safe_load(text)["defaults"]
+    except (yaml.YAMLError, RecursionError, TypeError, KeyError):
+        return {}
+    groups = [item for item in (listed if isinstance(listed, list) else ())[:_MOST_FILES] if isinstance(item, dict)]
+    named = {str(group): file for item in groups for group, file in item.items() if isinstance(file, str)}
+    return {"defaults": {group.removeprefix("override ").partition("@")[0]: file for group, file in named.items()}}
+
+
+def tree_of(entries: tuple[RecipeEntry, ...]) -> dict[str, Any]:
+    """Return settings with dotted keys as dictionaries in dictionaries."""
+    found: dict[str, Any] = {}
+    for entry in entries:
+        *sections, last = entry.key.split(".")
+        inner = found
+        for section in sections:
+            below = inner.setdefault(section, {})
+            inner = below if isinstance(below, dict) else {}
+        inner[last] = list(entry.value) if isinstance(entry.value, tuple) else entry.value
+    return found

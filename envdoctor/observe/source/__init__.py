@@ -1,1 +1,0 @@
-"""Observations of Python source: what stops the imports of installed packages."""
