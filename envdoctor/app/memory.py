@@ -366,7 +366,7 @@ def _trained_as_loaded(facts: FactSet) -> FactSet:
     from_pretrained, ``pure_bf16``): that switches no autocast on, but in ms-swift, which takes it for both."""
     loaded, switches = facts.get("recipe.load_dtype"), {"bf16", "fp16", "mixed_precision"}
     switched = switches.intersection(facts.words("recipe.arguments") or ())
-    apart = not loaded.origin or facts.get("recipe.dtype").origin != loaded.origin
+    apart = not loaded.origin or loaded.source == "given" or facts.get("recipe.dtype").origin != loaded.origin
     if switched or apart or facts.value("recipe.framework") == "ms-swift":
         return facts
     changed = facts.copy()

@@ -90,7 +90,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     :class:`MemoryProblem` if a number without more facts would be a guess."""
     given, keys = settings_of(facts), _keys(facts)
     assumed = list[str]()
-    method = _method(given, assumed)
+    method = _method(given, facts.text("model.quantization"), assumed)
     training = method != "infer"
     tokens = given.get("max_length") or (None if training else given.get("max_model_len"))
     stated, tokens = bool(tokens), tokens or usual
@@ -161,10 +161,12 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     )
 
 
-def _method(given: Mapping[str, Any], assumed: list[str]) -> str:
+def _method(given: Mapping[str, Any], stored: str | None, assumed: list[str]) -> str:
+    """Return how the model is trained or run; ``stored`` is how its own weights are quantised, for which adapters alone
+    can be trained."""
     method = given.get("method")
     if method is None:
-        method = "lora" if given.get("lora_r") else "full"
+        method = "qlora" if stored == "bnb-4bit" else "lora" if stored or given.get("lora_r") else "full"
         assumed.append(Message("the method was not given: {} was taken", method))
     if method == "lora" and given.get("quantization") is not None:
         method = "qlora"

@@ -275,7 +275,10 @@ class _Run:
             self.scale = 2.0
 
     def _terms(self, row: Row, tokens: int) -> dict[str, float]:
-        return {name: self._total(text, B=self.batch, S=tokens) * self.scale for name, text in row["terms"].items()}
+        # Scores and logits are in float32 whatever the weights are, or in the dtype of autocast.
+        cast = ("attention", _LOGITS)
+        sizes = {name: self._total(text, B=self.batch, S=tokens) for name, text in row["terms"].items()}
+        return {name: size if name in cast else size * self.scale for name, size in sizes.items()}
 
     def bytes_of(self, row: Row) -> float:
         """Return the bytes that the longest sample holds by this row."""

@@ -76,7 +76,9 @@ def cached_repos(names: Iterable[str], cache: str | None) -> list[CachedRepo]:
         return []
     found: list[CachedRepo] = []
     typed, folded = list(names), [name.lower() for name in names]
-    for folder in sorted(present, key=lambda one: (typed.index(one) if one in names else len(typed), folded.index(one.lower()))):
+    for folder in sorted(
+        present, key=lambda one: (typed.index(one) if one in names else len(typed), folded.index(one.lower()))
+    ):
         place = os.path.join(str(cache), folder)
         snapshots = os.path.join(place, "snapshots")
         if os.path.isdir(snapshots):

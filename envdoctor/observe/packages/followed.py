@@ -27,6 +27,9 @@ _LONGEST = 300
 Entry = tuple[str, str, str | None, bool]
 Found = tuple[list[Stop], list[Stop]]
 
+#: Modules of Python that other releases have than the one that runs this.
+_STANDARD = {"__main__", "annotationlib", "asynchat", "asyncore", "cgi", "compression", "distutils", "imp", "tomllib"}
+
 
 def answer(**asked: Any) -> dict[str, Any]:
     """Answer in a process of its own."""
@@ -101,7 +104,7 @@ def _world(asked: Mapping[str, Any]) -> World:
         owners={module: (name,) for module, name in asked["owners"].items()},
         python=(*python, 0, 0, 0)[:3] if python else None,
         platform=asked["platform"],
-        standard=frozenset(sys.stdlib_module_names) | {"distutils", "imp", "__main__", "asyncore", "asynchat", "cgi"},
+        standard=frozenset(sys.stdlib_module_names) | _STANDARD,
         followed=followed.__contains__,
         complete=complete,
     )

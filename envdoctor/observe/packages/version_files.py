@@ -61,7 +61,9 @@ def read_version_file(name: str, folders: tuple[str, ...], files: Files) -> Vers
         for key, said in _ASSIGNMENT.findall(text):
             plain = _LITERAL.match(said.strip())
             otherwise = Unknown(Message("{} in {} is no plain value", key, origin))
-            values[key] = otherwise if plain is None else next((one for one in plain.groups() if one is not None), ABSENT)
+            values[key] = (
+                otherwise if plain is None else next((one for one in plain.groups() if one is not None), ABSENT)
+            )
         return VersionFile(folder, origin, values)
     return Unknown(Message("there is no {}", origin))
 

@@ -31,6 +31,9 @@ from envdoctor.observe.recipe.script_options import Beside
 from envdoctor.source.definitions import functions_in, last_name
 from envdoctor.source.notebook import parse_code
 
+#: What scripts call tokens, and the length of the blocks that they cut.
+_TOKENS = ("input_ids", "labels", "ids")
+_LENGTHS = ("block_size", "max_length", "max_len", "max_seq_length", "seq_length", "context_length", "cutoff_len")
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -69,7 +72,8 @@ class Script(Calls):
             # What nobody was seen to call may be called from elsewhere.
             for function, kind in self._functions:
                 if function not in self._entered:
-                    self._enter(function, [ScriptObject()] if kind else [], self._command(function))
+                    own = [self._instances.get(kind, ScriptObject())] if kind else []
+                    self._enter(function, own, self._command(function))
 
     # statements
 
@@ -274,13 +278,10 @@ class Script(Calls):
         return OPEN
 
     def _of_Subscript(self, node: ast.Subscript, scope: dict[str, Any]) -> Any:
-        # input_ids[:2048] cuts as tokenizer(max_length=2048) does
-        if isinstance(node.slice, ast.Slice) and node.slice.lower is None and node.slice.upper is not None:
-            cut = node.value.slice if isinstance(node.value, ast.Subscript) else node.value
-            if (getattr(cut, "id", None) or getattr(cut, "value", None)) in ("input_ids", "labels"):
-                settings: list[Any] = []
-                add_setting(settings, "max_length", self.value(node.slice.upper, scope), node.lineno)
-                self.tell("tokenizer", settings)
+        if isinstance(node.slice, ast.Slice) and (length := _cut_to(node.value, node.slice)) is not None:
+            settings: list[Any] = []
+            add_setting(settings, "max_length", self.value(length, scope), node.lineno)
+            self.tell("tokenizer", settings)
         match self.value(node.value, scope), self.value(node.slice, scope):
             case dict() as base, str(key) if key in base:
                 return told(base[key].value)
@@ -382,6 +383,18 @@ class Script(Calls):
         called = function.name if isinstance(function, Loaded) else name or f"._.{getattr(node.func, 'attr', '')}"
         self.tell(called, settings or [["#0", None, node.lineno, 0]])
         return self._result(node, function, given, named, scope)
+
+
+def _cut_to(cut: ast.expr, part: ast.Slice) -> ast.expr | None:
+    """Return the length to which a slice cuts tokens, as ``tokenizer(max_length=…)`` does: ``input_ids[:2048]``, and
+    ``t[i : i + block_size]`` of texts that are joined and cut into blocks."""
+    name = cut.slice if isinstance(cut, ast.Subscript) else cut
+    if part.lower is None and (getattr(name, "id", None) or getattr(name, "value", None)) in _TOKENS:
+        return part.upper
+    match part.lower, part.upper:
+        case ast.Name(id=start), ast.BinOp(left=ast.Name(id=again), op=ast.Add(), right=length) if start == again:
+            return length if last_name(length) in _LENGTHS else None
+    return None
 
 
 _NOT_PLAIN = re.compile(r"(?i)lora|peft|adapter|requires_grad|prefix_?tuning|prompt_?tuning|freeze|exec\b|importlib")

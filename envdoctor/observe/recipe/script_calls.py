@@ -89,6 +89,7 @@ class Calls(ABC):
         self._place = beside.folder
         self._closures: dict[ast.AST, dict[str, Any]] = {}
         self._homes: dict[ast.AST, tuple[dict[str, Any], str]] = {}
+        self._instances: dict[ast.ClassDef, ScriptObject] = {}
 
     @abstractmethod
     def value(self, node: ast.expr, scope: dict[str, Any]) -> Any:
@@ -316,6 +317,7 @@ class Calls(ABC):
     ) -> ScriptObject:
         found: ScriptObject = self._new(ScriptObject(self._fields(kind, scope)))
         found.kind = kind
+        self._instances[kind] = found
         start = next((one for one in functions_in(kind.body) if one.name == "__init__"), None)
         if start is not None:
             self._enter(start, [found, *given], _values_of(named))

@@ -258,12 +258,38 @@ OPTIONS = "--model a/b --gpu-memory-utilization 0.9"
         ("half()", "tok(example, max_length=7)", "{}", {"load_dtype": "fp16", "max_length": 7}),
         ("to(torch.bfloat16)", "input_ids = input_ids[:7]", "{}", {"load_dtype": "bf16", "max_length": 7}),
         ("to('cuda')", "labels['input_ids'][:7]", "{}", {"load_dtype": ABSENT, "max_length": 7}),
+        (
+            "float()",
+            "block_size = 7; [t[i : i + block_size] for i in example]",
+            "{}",
+            {"load_dtype": "fp32", "max_length": 7},
+        ),
         ("eval()", "pass", "{'per_device_train_batch_size': 3}", {"train_batch_size": 3}),
     ],
 )
 def test_a_model_and_a_tokenizer_are_followed_whatever_they_are_called(tmp_path, cast, cut, rest, expected):
     found = read(tmp_path, "a.py", {"a.py": LOADED.format(cast=cast, cut=cut, rest=rest)})
     assert {field: found[field] for field in expected} == expected
+
+
+DATASET = """from transformers import AutoTokenizer, Trainer, TrainingArguments
+class Data:
+    def __init__(self, rows, tokenizer, length=7):
+        self.rows, self.tokenizer, self.length = rows, tokenizer, length
+    def __getitem__(self, at):
+        return self.tokenizer(self.rows[at], max_length=self.length)
+Trainer(None, TrainingArguments("x"), train_dataset=Data(rows, AutoTokenizer.from_pretrained("a/b")))
+"""
+
+
+def test_methods_that_a_library_calls_are_those_of_the_object_that_was_made(tmp_path):
+    assert read(tmp_path, "a.py", {"a.py": DATASET})["max_length"] == 7
+
+
+def test_a_trainer_takes_a_model_by_its_name_first(tmp_path):
+    assert (
+        read(tmp_path, "a.py", {"a.py": "from trl import DPOTrainer\nDPOTrainer('a/b', args=None)\n"})["model"] == "a/b"
+    )
 
 
 def test_settings_that_nobody_can_tell_leave_no_default(tmp_path):

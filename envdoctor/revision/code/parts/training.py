@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.model.reading.json_object import JsonObject
+from envdoctor.observe.model.files import JsonObject
 from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
 from envdoctor.revision.code.parts.loaded import CodeSide
