@@ -37,19 +37,14 @@ def gpu_named(name: str, matrix: Matrix) -> _NamedGpu | None:
     match = re.search(_SIZE, name)
     said = int(match[1]) if match else 0
     for spelled in _spellings(name, name[: match.start()].rstrip(" \t_(\uff08-") if match else name):
-        row = _row(spelled, matrix)
+        rows = (row for table in ("gpus", "gpu-series") for row in matrix.rows(table))
+        row = next((row for row in rows if is_one_of(spelled, row["names"])), None)
         if row is not None:
             sizes = tuple(row.get("memory_gb", ()))
             if said and spelled != name and sizes != (said,):
                 spelled += f" {said}GB"
             return _NamedGpu(spelled, row, said or (sizes[0] if len(sizes) == 1 else None))
     return None
-
-
-def _row(name: str, matrix: Matrix) -> Mapping[str, Any] | None:
-    """Return the tables' row of a GPU under exactly this name: its product, or else its series."""
-    rows = (row for table in ("gpus", "gpu-series") for row in matrix.rows(table))
-    return next((row for row in rows if is_one_of(name, row["names"])), None)
 
 
 def is_one_of(name: str, globs: Iterable[str]) -> bool:

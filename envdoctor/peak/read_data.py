@@ -185,7 +185,12 @@ def _looked_at(
 ) -> dict[str, Any]:
     compiled = cache(lambda: template_environment().from_string(template))
     ordered = sorted(range(len(sizes)), key=sizes.__getitem__)
-    sampled = _of_all_sizes(sizes, ordered)
+    draw = random.Random(0)  # noqa: S311
+    half = _SAMPLED // 2
+    until = list(accumulate(sizes[index] for index in ordered))
+    by_number = [int((place + draw.random()) * len(ordered) / half) for place in range(half)]
+    by_size = [bisect_right(until, (place + draw.random()) * until[-1] / half) for place in range(half)]
+    sampled = dict.fromkeys(ordered[min(place, len(ordered) - 1)] for place in (*by_number, *by_size))
     formats: Counter[str] = Counter()
     found: list[tuple[int, list[str]]] = []
     unread: list[tuple[int, Message]] = []
@@ -220,17 +225,6 @@ def _looked_at(
         "unread": [(number, packed(why)) for number, why in sorted(unread)],
         "refused": sorted(refused),
     }
-
-
-def _of_all_sizes(sizes: Sequence[int], ordered: Sequence[int]) -> dict[int, None]:
-    """Draw rows at random, half of them by number and half by size, each from its own stretch of the rows, which are
-    ``ordered`` by size."""
-    draw = random.Random(0)  # noqa: S311
-    half = _SAMPLED // 2
-    until = list(accumulate(sizes[index] for index in ordered))
-    by_number = [int((place + draw.random()) * len(ordered) / half) for place in range(half)]
-    by_size = [bisect_right(until, (place + draw.random()) * until[-1] / half) for place in range(half)]
-    return dict.fromkeys(ordered[min(place, len(ordered) - 1)] for place in (*by_number, *by_size))
 
 
 def _rows_of(file: BinaryIO, name: str) -> tuple[Sequence[int], Callable[[int], Any]]:

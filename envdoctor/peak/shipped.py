@@ -168,7 +168,10 @@ class Shipped:
         words = form_words(job, self._targets(model, job))
         form, like, unlike = self._most_alike(kind, words)
         run.unlike(words.split(), unlike.split())
-        minor = self._chosen(list(form))
+        minors = list(form)
+        known = sorted((_minor(minor), minor) for minor in minors)
+        below = [minor for number, minor in known if self._version is None or number <= self._version]
+        minor = below[-1] if below else known[0][1]
         of = "generation" if not job["training"] else "training elsewhere" if self._elsewhere else "training"
         near = "" if (like, unlike) == (kind, words) else f"{like}: {unlike}"
         rows, all_logits = form[minor], 0.0
@@ -197,12 +200,6 @@ class Shipped:
             return wanted or ""
         least = set(wanted or model["least"]) <= set(model["least"])
         return "least" if least else "qkv" if set(wanted) == set(model.get("qkv", ())) else "all-linear"
-
-    def _chosen(self, minors: list[str]) -> str:
-        """Return the newest release up to the installed one, the oldest where that is older than all."""
-        known = sorted((_minor(minor), minor) for minor in minors)
-        below = [minor for number, minor in known if self._version is None or number <= self._version]
-        return below[-1] if below else known[0][1]
 
 
 class _Run:

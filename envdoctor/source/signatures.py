@@ -6,7 +6,9 @@ keyword, and ``&module:Class`` for what that base class takes. Where something m
 """
 
 import ast
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from envdoctor.source.definitions import (
     FunctionNode,
@@ -118,11 +120,9 @@ def can_be_called(parameters: Sequence[str], call: str) -> bool:
     """Return whether a method with these parameters (without the bound one) accepts ``2 num_items_in_batch=``."""
     count, *keywords = call.split(" ")
     given = {keyword[:-1] for keyword in keywords if keyword.endswith("=")}
-    stars = [place for place, one in enumerate(parameters) if one.startswith("*") and not one.startswith("**")]
-    positional = list(parameters[: stars[0]] if stars else parameters)
-    positional = [one for one in positional if not one.startswith("**")]
     names = {one.rstrip("=") for one in parameters if not one.startswith("*")}
-    takes_more = any(len(parameters[place]) > 1 for place in stars)
+    positional = list(takewhile(lambda one: not one.startswith("*"), parameters))
+    takes_more = any(re.match(r"\*[^*]", one) for one in parameters)
     if int(count) > len(positional) and not takes_more:
         return False
     if any(one.startswith("**") for one in parameters):
