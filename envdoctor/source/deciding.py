@@ -138,6 +138,27 @@ class Deciding:
         if self._steps > self._until:
             raise TooLong if self._steps <= MOST_STEPS else OutOfBudget
 
+    # Hooks for who follows imports in several environments at once (tools/harvesting)
+
+    def compare(self, left: str, right: str) -> None:
+        """Note that two versions are compared."""
+
+    def present(self, module: str) -> Any:
+        """Return what ``find_spec`` gives: None for a missing module."""
+        there = self.names.exists(module)
+        return None if there is False else Made(f"spec of {module}") if there is None else Module(module)
+
+    def available(self, module: str) -> Any:
+        """Return what ``is_X_available()`` of a package that is not followed gives: False if X is missing."""
+        return False if self.world.complete and self.library.find(module) is None else UNKNOWN
+
+    def has(self, module: str, name: str) -> Any:
+        """Return what ``hasattr`` gives for a module."""
+        found = self.names.has(module, name)
+        return UNKNOWN if found is None else found
+
+    # Expressions
+
     def visit_Name(self, node: ast.Name, frame: Frame) -> Any:
         found = frame.get(node.id)
         if found.__class__ is Made and found.dotted == f"builtins.{node.id}" and node.id not in _BUILTINS:
@@ -348,8 +369,7 @@ class Deciding:
             return Made("importlib.metadata.packages_distributions()")
         if isinstance(first, str):
             if last in ("find_spec", "find_loader"):
-                there = self.names.exists(first)
-                return None if there is False else Made(f"spec of {first}") if there is None else Module(first)
+                return self.present(first)
             if dotted in ("importlib.metadata.version", "importlib_metadata.version"):
                 installed = self.world.version(first)
                 if installed is None:
@@ -372,15 +392,13 @@ class Deciding:
             return isinstance(first, str)
         if isinstance(first, Module) and len(values) > 1 and isinstance(values[1], str):
             if dotted == "builtins.hasattr":
-                found = self.names.has(first.module, values[1])
-                return UNKNOWN if found is None else found
+                return self.has(first.module, values[1])
             if dotted == "builtins.getattr" and values[1] == "__version__":
                 return self.attribute(first.module, "__version__", frame.module, 0)
         if isinstance(first, Function) and dotted in ("functools.lru_cache", "functools.cache"):
             return first
         if last.startswith("is_") and last.endswith("_available") and dotted.count("."):
-            is_missing = self.world.complete and self.library.find(last[3:-10]) is None
-            return False if is_missing else UNKNOWN
+            return self.available(last[3:-10])
         if dotted == "builtins.dict.fromkeys" and isinstance(first, (list, tuple)) and is_known(first):
             return dict.fromkeys(first)
         builtin = _CALLS.get(last) if dotted.startswith("builtins.") else None
@@ -411,6 +429,7 @@ class Deciding:
             case "in" | "not in", _, _:
                 known = False
             case _, Version(version=version), Version(version=other):
+                self.compare(version, other)
                 try:
                     return satisfies(version, spelled + other.partition("+")[0])
                 except NotASpecifier:
