@@ -16,7 +16,7 @@ __all__, __getattr__ = door(
         "section": "MemoryProblem MemorySaving MemorySection",
         "serving": "predict_serving",
         "shipped": "OnCuda Shipped",
-        "stages": "Stage Staged",
+        "stages": "Stage staged",
         "stored": "Counted Packed stored_parameters",
         "summary": "DataError DataSection Padding fed_length measure",
         "tracing": "FirstOf TraceSource Trace Tracer",

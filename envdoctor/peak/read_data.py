@@ -64,7 +64,8 @@ def samples_of(row: Any) -> tuple[str, list[Sample]]:
     if row.get("chosen") is not None and row.get("rejected") is not None:
         answers = [_turns("assistant", row[name]) for name in ("chosen", "rejected")]
         # Without a prompt of their own both hold the whole conversation.
-        return "preferences", [answer if _begins(answer) else asked + answer for answer in answers]
+        whole = [len(one) > 1 and one[0]["role"] in ("user", "system") for one in answers]
+        return "preferences", [one if is_whole else asked + one for one, is_whole in zip(answers, whole, strict=True)]
     if turns is not None:
         return "conversations", [asked]
     answer = _first(row, _ANSWERED)
@@ -99,10 +100,6 @@ def _asked(row: dict[str, Any]) -> Turns:
         return turns + _turns("user", question)
     parts = [text for text in (_text(question), _text(row.get("input"))) if text]
     return turns + (_turns("user", "\n".join(parts)) if parts else [])
-
-
-def _begins(turns: Turns) -> bool:
-    return len(turns) > 1 and turns[0]["role"] in ("user", "system")
 
 
 def _turns(role: str, value: Any) -> Turns:

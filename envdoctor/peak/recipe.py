@@ -41,7 +41,7 @@ class RunPlan(NamedTuple):
     sentences about what nobody gave, ``savers`` names what the trace does not follow and can only lower the peak, by no
     more than the terms ``spared`` and to one of ``parts``. ``eager``: the attention may be eager, by the release.
     ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
-    ``stage`` changes the traces (:class:`~envdoctor.peak.stages.Staged`). ``adapted`` is where the reference model of
+    ``stage`` changes the traces (:func:`~envdoctor.peak.stages.staged`). ``adapted`` is where the reference model of
     an adapter comes from."""
 
     job: Mapping[str, Any]

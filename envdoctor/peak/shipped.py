@@ -152,13 +152,13 @@ class Shipped:
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
         """Return a trace for each job, or a sentence that says why it has no trace."""
-        return [self._answer(job) for job in jobs]
-
-    def _answer(self, job: Row) -> Trace | str:
-        try:
-            return self._trace(job)
-        except MemoryProblem as error:
-            return said_by(error)
+        found: list[Trace | str] = []
+        for job in jobs:
+            try:
+                found.append(self._trace(job))
+            except MemoryProblem as error:
+                found.append(said_by(error))
+        return found
 
     def _trace(self, job: Row) -> Trace:
         kind = str(job["config"].get("model_type"))
@@ -167,7 +167,10 @@ class Shipped:
         run = _Run(model, job, self._inner.get(kind, 1.0))
         words = form_words(job, self._targets(model, job))
         form, like, unlike = self._most_alike(kind, words)
-        run.unlike(words.split(), unlike.split())
+        # Where no form is about the job: a pair is two samples, float32 is twice bfloat16.
+        added = set(words.split()) - set(unlike.split())
+        run.batch *= 2 if "dpo" in added else 1
+        run.scale = 2.0 if "float32" in added else 1.0
         minors = list(form)
         known = sorted((_minor(minor), minor) for minor in minors)
         below = [minor for number, minor in known if self._version is None or number <= self._version]
@@ -264,13 +267,6 @@ class _Run:
         self.norm = max(4 * into * into + 16 * into * out for into, out in sizes)
         return outputs
 
-    def unlike(self, wanted: Sequence[str], words: Sequence[str]) -> None:
-        """Count what is different where no form is about the job: a pair is two samples, float32 is twice bfloat16."""
-        if "dpo" in wanted and "dpo" not in words:
-            self.batch *= 2
-        if "float32" in wanted and "float32" not in words:
-            self.scale = 2.0
-
     def _terms(self, row: Row, tokens: int) -> dict[str, float]:
         return {name: self._total(text, B=self.batch, S=tokens) * self.scale for name, text in row["terms"].items()}
 
@@ -286,16 +282,11 @@ class _Run:
             "weight_bytes": self.width * self.parameters,
             "layer_parameters": self.layer,
         }
-        points = [
-            {
-                "layers": self.depth,
-                "tokens": tokens,
-                "trained": self.trained,
-                "cache_bytes": self.cache * self.width / 2 * self.job["batch"] * tokens,
-                "segments": self._segments(rows, tokens),
-            }
-            for tokens in self.job["tokens"]
-        ]
+        points = []
+        for tokens in self.job["tokens"]:
+            cache = self.cache * self.width / 2 * self.job["batch"] * tokens
+            known = {"layers": self.depth, "tokens": tokens, "trained": self.trained, "cache_bytes": cache}
+            points.append({**known, "segments": self._segments(rows, tokens)})
         return Trace(model, tuple(points))
 
     def _segments(self, rows: Sequence[Row], tokens: int) -> dict[str, list[Any]]:
@@ -303,11 +294,8 @@ class _Run:
         own = (4 if self.job["lora"] else self.width) * self.trained
         # A copy of every parameter in its own dtype, unless the optimizer packs its states.
         states = copies * (each * self.trained or own)
-        kept: Terms = {
-            "weights": self.weights,
-            "adapters": own if self.job["lora"] else 0.0,
-            "optimizer states": states,
-        }
+        adapters = own if self.job["lora"] else 0.0
+        kept: Terms = {"weights": self.weights, "adapters": adapters, "optimizer states": states}
         if self.job["reference"] == "copy":
             kept = {**kept, "reference model": self.width * self.parameters}
         found = {}

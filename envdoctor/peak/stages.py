@@ -1,13 +1,13 @@
 """What a stage of training has on the GPU beside the step that is traced: other models, an engine, or fewer terms."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.peak.closed_form import GENERATING, OF_THE_MODEL, gpu_of
-from envdoctor.peak.tracing import Job, Trace, TraceSource, changed, with_terms
+from envdoctor.peak.tracing import Changed, Job, Trace, TraceSource, with_terms
 from envdoctor.system.message import Message
 
 #: What a second model that is trained holds of its own for each batch.
@@ -29,43 +29,32 @@ class Stage(NamedTuple):
     spared: tuple[str, ...] = ()
 
 
-class Staged(NamedTuple):
-    """Traces of ``source`` as the ``stage`` has them."""
+def staged(source: TraceSource, stage: Stage) -> TraceSource:
+    """Return the traces of a source as the ``stage`` has them."""
 
-    source: TraceSource
-    stage: Stage
-
-    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """Return a trace for each job, or why it has no trace."""
-        if not (self.stage.models or self.stage.engine or self.stage.drops):
-            return self.source.run(jobs)
-        return changed(self.source, jobs, lambda trace, job: with_terms(trace, partial(self._terms, trace, job)))
-
-    def _terms(self, trace: Trace, job: Job, terms: Mapping[str, float]) -> dict[str, float]:
-        weights = float(trace.model["weight_bytes"])
+    def terms_of(trace: Trace, job: Job, terms: Mapping[str, float]) -> dict[str, float]:
+        weights, config = float(trace.model["weight_bytes"]), job["config"]
         beside = {
             "value model": _TRAINED * weights + sum(terms.get(name, 0.0) for name in _ACTIVATIONS),
             "reward model": weights,
         }
-        of_head = _of_head(trace, job["config"]) if self.stage.drops else 0.0
-        with_head = ("weights",) if job["lora"] else OF_THE_MODEL
+        # The share of the parameters that are in a head for the language, if config.json tells that it has its own.
+        sizes: Any = [config.get(name) for name in ("vocab_size", "hidden_size")]
+        untied = config.get("tie_word_embeddings") is False and all(isinstance(size, int) for size in sizes)
+        of_head = math.prod(sizes) / float(trace.model["parameters"]) if stage.drops and untied else 0.0
+        with_head = () if not 0 < of_head < 0.5 else ("weights",) if job["lora"] else OF_THE_MODEL
         new = {
             name: size * (1 - of_head) if name in with_head else size
             for name, size in terms.items()
-            if name not in self.stage.drops
+            if name not in stage.drops
         }
-        new |= {name: beside[name] for name in self.stage.models}
-        return new | ({GENERATING: self.stage.engine} if self.stage.engine else {})
+        new |= {name: beside[name] for name in stage.models}
+        return new | ({GENERATING: stage.engine} if stage.engine else {})
 
+    def change(trace: Trace, job: Job) -> Trace:
+        return with_terms(trace, partial(terms_of, trace, job))
 
-def _of_head(trace: Trace, config: Mapping[str, Any]) -> float:
-    """Return the share of the parameters that are in a head for the language, where config.json tells that it is one
-    of its own."""
-    sizes: Any = [config.get(name) for name in ("vocab_size", "hidden_size")]
-    if config.get("tie_word_embeddings") is not False or not all(isinstance(size, int) for size in sizes):
-        return 0.0
-    share = math.prod(sizes) / float(trace.model["parameters"])
-    return share if 0 < share < 0.5 else 0.0
+    return Changed(source, change) if stage.models or stage.engine or stage.drops else source
 
 
 def stage_of(
