@@ -24,10 +24,9 @@ from envdoctor.peak.closed_form import (
     need_of,
     trained_parameters,
 )
-from envdoctor.peak.recipe import LESS, RunPlan, plan_of, settings_of
+from envdoctor.peak.recipe import LESS, RunPlan, plan_of, settings_of, staged
 from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
 from envdoctor.peak.shipped import OnCuda
-from envdoctor.peak.stages import staged
 from envdoctor.peak.tracing import Trace, TraceSource
 from envdoctor.system.message import Message, as_message
 
