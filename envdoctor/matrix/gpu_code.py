@@ -104,10 +104,12 @@ def kernels(cc: str, archs: Sequence[str], cuda: str | None, matrix: Matrix) -> 
         if match is None:
             return None  # a kind of code that this reading does not know
         built = int(match[2]), int(match[3])
+        suffix, of_family = match[4], device[0] == built[0] and device[1] >= built[1]
         if match[1] == "sm":
-            if _runs(device, built, match[4], exceptions.get(f"{built[0]}.{built[1]}", {}), cuda):
+            if _runs(device, built, suffix, exceptions.get(f"{built[0]}.{built[1]}", {}), cuda):
                 return "sass"
-        elif built >= first_ptx and _compiles(device, built, match[4]):
+        # PTX is compiled for every later GPU; that of one architecture or family only for these.
+        elif built >= first_ptx and {"a": device == built, "f": of_family, "": device >= built}[suffix]:
             found = "ptx"
     return found
 
@@ -123,13 +125,6 @@ def _runs(device: Capability, built: Capability, suffix: str, row: Mapping[str, 
         return True
     ends, version = dotted(row.get("until_cuda", "")), dotted(cuda or "")
     return ends is not None and version is not None and version >= ends
-
-
-def _compiles(device: Capability, built: Capability, suffix: str) -> bool:
-    """Return whether PTX is compiled for a GPU: every later one; that of one architecture or family only for these."""
-    if suffix:
-        return device == built if suffix == "a" else device[0] == built[0] and device[1] >= built[1]
-    return device >= built
 
 
 def arch_lists(

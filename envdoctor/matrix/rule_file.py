@@ -289,9 +289,14 @@ def _windows(released: Released, name: str, meant: str) -> Iterator[tuple[str, l
     ceiling rises.
     """
     versions = [one.version for one in released.releases if one.metadata]
-    asked = [(version, _required(released, version, name)) for version in versions if satisfies(version, meant)]
-    for specifiers, pairs in groupby(asked, lambda pair: pair[1]):
-        row = [version for version, _ in pairs]
+
+    def required(version: str) -> tuple[str, ...]:
+        # What a release requires everywhere: markers are for some Pythons, or for extras.
+        found = [one.specifiers for one in released.requires(version) if one.name == name and not one.marker]
+        return tuple(sorted(part.strip() for text in found for part in text.split(",") if part.strip()))
+
+    for specifiers, of_row in groupby((one for one in versions if satisfies(one, meant)), required):
+        row = list(of_row)
         behind = versions[versions.index(row[-1]) + 1 :]
         turned = [_turned(specifier) for specifier in specifiers]
         below = [operand for operand in turned if operand.startswith(("<", "=="))]
@@ -303,13 +308,6 @@ def _windows(released: Released, name: str, meant: str) -> Iterator[tuple[str, l
             yield f">={row[0]}", below
         if above:
             yield f">={row[0]},<={row[-1]}", above
-
-
-def _required(released: Released, version: str, name: str) -> tuple[str, ...]:
-    """Return the specifiers of what a release requires of a package everywhere: markers are for some Pythons, or for
-    extras."""
-    found = [one.specifiers for one in released.requires(version) if one.name == name and not one.marker]
-    return tuple(sorted(part.strip() for specifiers in found for part in specifiers.split(",") if part.strip()))
 
 
 def _turned(specifier: str) -> str:
