@@ -34,7 +34,7 @@ class RuleCase(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether the rule answered as expected."""
+        """Return whether the rule answered as expected."""
         return self.expected == self.got
 
     def __str__(self) -> str:

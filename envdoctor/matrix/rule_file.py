@@ -135,9 +135,9 @@ class _Document:
             self._wrong(f"rule: each: a registered record list is expected, not {self._each!r}")
         columns = spec.columns if spec is not None else {}
         folds_into = self._head.get("folds_into")
+        known = [f"{self._each}.{column}" for column in columns]  # `probe.device` is a column and a fact of its own
         for name in folds_into if isinstance(folds_into, list) else ():
-            head, _, column = str(name).partition(".")  # `probe.device` is a column and a fact of its own
-            if head != self._each or column not in columns:
+            if name not in known:
                 self._wrong(f"rule: folds_into: {name!r} is no column of each")
         explained = self._head.get("explained_by")
         for other, agree in explained.items() if isinstance(explained, Mapping) else ():

@@ -133,8 +133,7 @@ class _Run(NamedTuple):
 
     def replicated(self, terms: Terms) -> Terms:
         """Add the reducer's buckets, which hold every gradient a second time."""
-        buckets = {"communication buffers": self.trained * self.width} if self.processes > 1 else {}
-        return {**terms, **buckets}
+        return {**terms, "communication buffers": self.trained * self.width} if self.processes > 1 else terms
 
     def zero(self, terms: Terms) -> Terms:
         """Divide the optimizer's states (stage 1), the gradients too (2), the weights too (3)."""
@@ -202,18 +201,17 @@ class Model(NamedTuple):
     loose: float = 0.0
 
     def level_of(self, trace: Trace) -> str:
-        """``trace`` of the installed code, of the ``nearest`` type or form, or ``shipped`` coefficients."""
-        if trace.near or not trace.release:
-            return "nearest" if trace.near or self.nearest else "trace"
-        return "shipped"
+        """Return ``trace`` of the installed code, of the ``nearest`` type or form, or ``shipped`` coefficients."""
+        if trace.near or (self.nearest and not trace.release):
+            return "nearest"
+        return "shipped" if trace.release else "trace"
 
     def said_of(self, trace: Trace, job: Mapping[str, Any]) -> list[str]:
         """Return sentences that say where the answer comes from."""
         notes: list[str] = list(self.said)
         if trace.release:
-            notes.append(
-                Message("nothing was traced here: this is by shipped coefficients of transformers {}", trace.release)
-            )
+            text = "nothing was traced here: this is by shipped coefficients of transformers {}"
+            notes.append(Message(text, trace.release))
         if trace.near:
             notes.append(Message("no shipped coefficients are about this very run: the nearest are of {}", trace.near))
         if self.trainer:

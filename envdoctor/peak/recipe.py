@@ -120,11 +120,8 @@ def _engine(
 ) -> tuple[float, bool]:
     """Return the bytes of the engine that generates on the same GPU (0 if no GPU is known), and whether it surely has
     them while the model trains: not if it sleeps, or if its share is vLLM's default because no other is known."""
-    own = [
-        row["engine_share"]
-        for row in known["framework"]
-        if row["name"] == given.get("framework") and "engine_share" in row
-    ]
+    rows = (row for row in known["framework"] if row["name"] == given.get("framework"))
+    own = [row["engine_share"] for row in rows if "engine_share" in row]
     told, gpu = given.get("gpu_memory_utilization"), gpu_of(facts.each("gpu"), 2)
     share = float(told or [*own, *known["engine"][0]["share"]][0])
     if told is None:

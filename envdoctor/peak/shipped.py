@@ -65,16 +65,6 @@ def jobs_of(pattern: str) -> list[str]:
     return [" ".join(filter(None, words)) for words in product(*choices)]
 
 
-def _outputs_kept(trace: Trace, job: Row) -> Trace:
-    """Return the trace of a loop that keeps the model's outputs to the end of a step, by that of one that does not: the
-    logits are there twice, in the dtype of the head's result. What config.json does not tell is left out."""
-    vocabulary = job["config"].get("vocab_size")
-    if job["stage"] != "sft" or not job["training"] or not isinstance(vocabulary, int):
-        return trace
-    each = (4.0 if _computed_in(job) == "float32" else 2.0) * job["batch"] * vocabulary
-    return _more(trace, ("backward", "clip", "step"), "", _LOGITS, lambda tokens: each * tokens)
-
-
 class OnCuda(NamedTuple):
     """Traces of ``source`` with the outputs that a loop keeps, and with what CUDA's kernel for the gradient of a
     softmax makes beside its result: the product of gradient and output, in single precision; of float16 the result
@@ -90,8 +80,11 @@ class OnCuda(NamedTuple):
         return [one if isinstance(one, str) else self._changed(one, job) for one, job in zip(found, jobs, strict=True)]
 
     def _changed(self, trace: Trace, job: Row) -> Trace:
-        trace = _outputs_kept(trace, job) if job["keep_outputs"] else trace
-        heads = job["config"].get("num_attention_heads")
+        heads, vocabulary = (job["config"].get(name) for name in ("num_attention_heads", "vocab_size"))
+        if job["keep_outputs"] and job["stage"] == "sft" and job["training"] and isinstance(vocabulary, int):
+            # To the end of a step the logits are there twice, in the dtype of the head's result.
+            width = (4.0 if _computed_in(job) == "float32" else 2.0) * job["batch"] * vocabulary
+            trace = _more(trace, ("backward", "clip", "step"), "", _LOGITS, lambda tokens: width * tokens)
         seen = {operation for point in trace.points for _, operation, _ in point["segments"].values()}
         if not isinstance(heads, int) or _SOFTMAX not in seen:
             return trace
@@ -246,9 +239,8 @@ class _Run:
         return sum(float(factor) * math.prod(known[name] for name in names) for factor, _, names in parts)
 
     def _adapters(self, model: Row, lora: Row) -> float:
-        modules, wanted = model["modules"], lora["target_modules"] or model["least"]
-        names = list(modules) if wanted == "all-linear" else wanted
-        if any(name not in modules for name in names):
+        modules, names = model["modules"], lora["target_modules"] or model["least"]
+        if names == "all-linear" or any(name not in modules for name in names):
             names = list(modules)
         sides = sum(self._total(side) for name in names for side in modules[name])
         outputs = self._dora([modules[name] for name in names]) if lora.get("use_dora") else 0.0

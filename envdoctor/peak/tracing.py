@@ -144,13 +144,12 @@ def _records(kept: memoryview) -> list[Mapping[str, Any]]:
 
 
 def _trace(records: Sequence[Mapping[str, Any]]) -> Trace | str:
+    cases: dict[object, list[Mapping[str, Any]]] = {}
     for record in records:
         if record.get("case") == "refused":
             return as_message(unpacked(record.get("refusal")))
         if record.get("case") == "needs":
             return str(record.get("skip") or record.get("error"))
-    models = [record for record in records if record.get("case") == "model"]
-    points = tuple(record for record in records if record.get("case") == "point")
-    if not models or not points:
-        return Message("the trace gave no numbers")
-    return Trace(models[0], points)
+        cases.setdefault(record.get("case"), []).append(record)
+    known = "model" in cases and "point" in cases
+    return Trace(cases["model"][0], tuple(cases["point"])) if known else Message("the trace gave no numbers")

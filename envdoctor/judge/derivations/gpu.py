@@ -1,6 +1,5 @@
 """The GPUs: how many, their memory, what torch has for each; and how the driver runs the CUDA of torch."""
 
-from collections.abc import Callable
 from functools import cache
 
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
@@ -94,28 +93,18 @@ def _kernels(cc: str, facts: View, matrix: Matrix) -> _Answer:
     answers = of_builds(torch)
     if len(answers) == 1:
         return answers.pop()
-    if not answers and (bound := _by_compiler(cc, cuda, torch, lambda: of_builds(None), matrix)) is not None:
-        return "none", bound
-    unlisted = Message("no table has the build of torch for CUDA {}", cuda)
-    return _neither(Message("torch builds for CUDA {} differ", cuda) if answers else unlisted)
-
-
-def _by_compiler(
-    cc: str, cuda: str, torch: str | None, of_releases: Callable[[], set[_Answer]], matrix: Matrix
-) -> str | None:
-    """``older`` or ``newer`` where the compiler of this CUDA version has no code for the GPU, whoever built torch.
-
-    PTX is for later GPUs only, so it cannot save an older one. It could save a newer one: that is told of a nightly
-    build only, when no release with this CUDA version runs there.
-    """
+    if answers:
+        return _neither(Message("torch builds for CUDA {} differ", cuda))
+    # The compiler of this CUDA may have no code for the GPU, whoever built torch. PTX is for later GPUs only, so
+    # it can save no older one. It could save a newer one: that is told of a nightly build only, when no release with
+    # this CUDA version runs there.
     device, (oldest, newest) = capability(cc), compiler_range(cuda, matrix)
-    if device is None:
-        return None
-    if oldest is not None and device < oldest:
-        return "older"
-    if newest is not None and device[0] > newest[0] and is_nightly(torch) and of_releases() == {("none", "newer")}:
-        return "newer"
-    return None
+    if device is not None and oldest is not None and device < oldest:
+        return "none", "older"
+    is_newer = device is not None and newest is not None and device[0] > newest[0]
+    if is_newer and is_nightly(torch) and of_builds(None) == {("none", "newer")}:
+        return "none", "newer"
+    return _neither(Message("no table has the build of torch for CUDA {}", cuda))
 
 
 def _of_list(cc: str, archs: tuple[str, ...], cuda: str | None, matrix: Matrix) -> _Answer:
