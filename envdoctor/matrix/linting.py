@@ -300,7 +300,10 @@ class Schemas:
         for error in sorted(found, key=lambda error: [str(part) for part in error.absolute_path]):
             # A part of a schema may say in words of its own what is wrong with a value.
             said = error.schema.get("x-says", "").format(given=repr(error.instance)) or error.message
-            yield f"{_place_of(error.absolute_path)}{said if len(said) <= 160 else f'{said[:157]}...'}"
+            place = ""  # "row 2: key: " for ``["row", 1, "key"]``
+            for part in error.absolute_path:
+                place = f"{place[:-2]} {part + 1}: " if isinstance(part, int) and place else f"{place}{part}: "
+            yield f"{place}{said if len(said) <= 160 else f'{said[:157]}...'}"
 
     @cached_property
     def _documents(self) -> Mapping[str, Any]:
@@ -367,11 +370,3 @@ def _as_json(value: Any) -> Any:
         case date():
             return value.isoformat()
     return value
-
-
-def _place_of(path: Any) -> str:
-    """Return the place "row 2: key: " for ``["row", 1, "key"]``."""
-    text = ""
-    for part in path:
-        text = f"{text[:-2]} {part + 1}: " if isinstance(part, int) and text else f"{text}{part}: "
-    return text

@@ -298,7 +298,12 @@ def _windows(released: Released, name: str, meant: str) -> Iterator[tuple[str, l
     for specifiers, of_row in groupby((one for one in versions if satisfies(one, meant)), required):
         row = list(of_row)
         behind = versions[versions.index(row[-1]) + 1 :]
-        turned = [_turned(specifier) for specifier in specifiers]
+        turned = []
+        for specifier in specifiers:
+            match = re.fullmatch(r"(>=|<=|==|!=|>|<)\s*([^=\s]+)", specifier)
+            if match is None:
+                raise ConditionError(f"nothing is outside of {specifier!r} that a rule could say")
+            turned.append(_OPPOSITE[match[1]] + match[2])
         below = [operand for operand in turned if operand.startswith(("<", "=="))]
         above = [operand for operand in turned if operand not in below]
         if behind and turned:
@@ -308,10 +313,3 @@ def _windows(released: Released, name: str, meant: str) -> Iterator[tuple[str, l
             yield f">={row[0]}", below
         if above:
             yield f">={row[0]},<={row[-1]}", above
-
-
-def _turned(specifier: str) -> str:
-    match = re.fullmatch(r"(>=|<=|==|!=|>|<)\s*([^=\s]+)", specifier)
-    if match is None:
-        raise ConditionError(f"nothing is outside of {specifier!r} that a rule could say")
-    return _OPPOSITE[match[1]] + match[2]

@@ -360,8 +360,7 @@ def _optimizer(
         return "AdamW", ("optimizer states", "temporary values of the optimizer")
     if known_as != "galore":
         return str(known_as), ()
-    text = f"{keys.get('optim_args', '')} rank={keys.get('galore_rank', '')}"
-    stated = re.search(r"\brank\s*=\s*(\d{1,6})", text)
+    stated = re.search(r"\brank\s*=\s*(\d{1,6})", f"{keys.get('optim_args', '')} rank={keys.get('galore_rank', '')}")
     usual = next(row["galore_rank"] for row in (trainer, *known["framework"]) if "galore_rank" in row)
     rank = int(stated[1]) if stated else usual
     assumed.append(Message("GaLore projects all matrices of the layers to rank {}", rank))

@@ -143,7 +143,10 @@ def _body_end(source: bytes, start: int, indent: int) -> int:
     while found := pattern.search(source, position):
         end = found.start() + 1
         if not (source.count(b'"""', start, end) % 2 or source.count(b"'''", start, end) % 2):
-            if source[end - 2] not in b"\\\r" or not _goes_on(source, found.start()):
+            # The line before goes on if it ends with a backslash, outside a comment.
+            last = end - 3 if source[end - 2] == 13 else end - 2
+            goes_on = source[last] == 92 and b"#" not in source[source.rfind(b"\n", 0, end - 1) + 1 : end]
+            if not goes_on:
                 return end
             position = end
             continue
@@ -153,12 +156,6 @@ def _body_end(source: bytes, start: int, indent: int) -> int:
             return end
         start = position = closing + 3
     return len(source)
-
-
-def _goes_on(source: bytes, end: int) -> bool:
-    """Return whether the line that ends there continues: it ends with a backslash, outside a comment."""
-    last = end - 2 if source[end - 1] == 13 else end - 1
-    return source[last] == 92 and b"#" not in source[source.rfind(b"\n", 0, end) + 1 : end]
 
 
 def _opened(source: bytes, start: int, end: int) -> bytes | None:
