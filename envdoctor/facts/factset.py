@@ -136,7 +136,7 @@ def _changed_list(fact: Fact, spec: FactSpec, key: str) -> Fact:
             # A column that is about another package stays.
             items = tuple(
                 {column: cell for column, cell in item.items() if column != name}
-                if not whose or any(item.get(about) == package for about in whose)
+                if name in item and (not whose or any(item.get(about) == package for about in whose))
                 else item
                 for item in items
             )

@@ -333,7 +333,7 @@ def _fold(applied: Sequence[Applied]) -> dict[int, int]:
                 record = applied[other].item  # where both are of records, these agree in what they have in common
                 if lesser and all(one.item[key] == value for key, value in record.items() if key in one.item):
                     by.setdefault(other, number)
-    for candidates in (_on_its_packages(applied), _explaining(places, applied)):
+    for candidates in (_on_its_packages(applied), _explaining(by, places, applied)):
         for number, other in candidates:
             if number not in by and _rank(applied[other]) >= _rank(applied[number]):
                 by[number] = other
@@ -361,16 +361,19 @@ def _rank(one: Applied) -> int:
     return SEVERITIES.index(one.severity)
 
 
-def _explaining(places: Mapping[str, Sequence[int]], applied: Sequence[Applied]) -> Iterator[tuple[int, int]]:
-    """Yield each finding with those about other records that say where it comes from."""
+def _explaining(
+    by: Mapping[int, int], places: Mapping[str, Sequence[int]], applied: Sequence[Applied]
+) -> Iterator[tuple[int, int]]:
+    """Yield each finding with those about other records that say where it comes from, until it is in ``by``."""
     for number, (rule, match, *_) in enumerate(applied):
-        for rule_id, columns in rule.explained_by.items():
-            for other in places.get(rule_id, ()):
-                item, record = match.item or {}, applied[other].match.item or {}
-                earlier = other < number or rule_id != rule.id
-                cells = [(item.get(column, NOT_KNOWN), record.get(column)) for column in columns]
-                if earlier and all(one == its and not isinstance(one, (Unknown, Absent)) for one, its in cells):
-                    yield number, other
+        item, named = match.item or {}, rule.explained_by.items()
+        for other, columns in ((other, columns) for name, columns in named for other in places.get(name, ())):
+            if number in by:
+                break
+            record, earlier = applied[other].match.item or {}, other < number or applied[other].rule.id != rule.id
+            cells = [(item.get(column, NOT_KNOWN), record.get(column)) for column in columns]
+            if earlier and all(one == its and not isinstance(one, (Unknown, Absent)) for one, its in cells):
+                yield number, other
 
 
 def _on_its_packages(applied: Sequence[Applied]) -> Iterator[tuple[int, int]]:

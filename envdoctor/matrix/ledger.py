@@ -38,8 +38,8 @@ class Release(NamedTuple):
     version: str
     date: str
     requires_python: str
-    metadata: bool
     read: bool
+    metadata: bool
     yanked: bool
 
 
@@ -150,7 +150,7 @@ class Released:
     def releases(self) -> tuple[Release, ...]:
         """Return every release that is not a pre-release, in order."""
         return tuple(
-            Release(version, day, "" if python == "-" else python, *(flag in flags for flag in _LETTERS.values()))
+            Release(version, day, "" if python == "-" else python, *(flag in flags for flag in Release._fields[3:]))
             for version, day, python, flags in self._release_lines()
         )
 
@@ -388,11 +388,12 @@ class Released:
     def _place(self, section: str) -> tuple[int, int]:
         """Return where the lines of a section begin and end, without the last newline."""
         if section not in self._places:
-            before, title, _ = self._data.partition(f"\n[{section}]\n".encode())
-            start = len(before) + len(title)
+            title = f"\n[{section}]\n".encode()
+            above = self._data.find(title)
+            start = above + len(title)
             end = self._data.find(b"\n[", start - 1)
             last = max(start, len(self._data) - 1 if end < 0 else end)
-            self._places[section] = (start, last) if title else (0, 0)
+            self._places[section] = (0, 0) if above < 0 else (start, last)
         return self._places[section]
 
 

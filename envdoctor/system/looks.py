@@ -52,7 +52,8 @@ def same(looks: memoryview, files: Files, base: str = os.sep) -> bool:
     folders, holders = parts[: int(count)], parts[int(count) :]
     start, paths = os.path.join(base, ""), list[str]()
     for folder, names in zip(holders[::2], holders[1::2], strict=True):
-        paths += map(folder.removeprefix(start).__add__, names.split("/"))
+        folder = folder.removeprefix(start)
+        paths += [folder + name for name in names.split("/")]
     of_folders, of_files = numbers[: 3 * len(folders)], numbers[3 * len(folders) :]
     if len(of_files) != 2 * len(paths):
         return False
