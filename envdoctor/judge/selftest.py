@@ -5,6 +5,7 @@ changed to a value on the other side of a condition.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
@@ -170,11 +171,10 @@ class _Derived:
         """Return the facts of a test and what the rule says of them; None for facts that cannot be."""
         name = repr(test["facts"]) + repr(test["complete"])
         if name not in self._tried:
-            try:
+            self._tried[name] = None
+            with suppress(FactsFileError):
                 facts = facts_of(test, self._matrix)
                 self._tried[name] = facts, _answer(self._rule, facts, self._matrix)
-            except FactsFileError:
-                self._tried[name] = None
         return self._tried[name]
 
     def _excepted(self, test: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -214,10 +214,9 @@ class _Derived:
             return
         column = key.partition(".")[2]
         items = given.get(parent.key)
-        if not isinstance(items, list) or not items:
-            items = [{}]
+        items = items if isinstance(items, list) and items else [{}]
         for number, item in enumerate(items):
-            changed = [*items[:number], _with(item, column, value), *items[number + 1 :]]
+            changed = _replaced(items, number, _with(item, column, value))
             yield {**base, "facts": _with(given, parent.key, changed)}
 
 

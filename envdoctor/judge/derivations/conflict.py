@@ -79,6 +79,12 @@ class _Cause:
         if len(askers) > _NAMED:
             named += f", … +{len(askers) - _NAMED}"
         wanted = tuple(dict.fromkeys(what for _, what in self.asked if what))
+        another = [f"!={self.installed}"] if self.kind == "python" and isinstance(self.installed, str) else []
+        try:
+            joined = join_specifiers((*everybody_wants, *another))
+            fitting: Value = ABSENT if joined is None else self.package + joined
+        except NotASpecifier as error:
+            fitting = Unknown(said_by(error))
         return {
             "package": self.package,
             "kind": self.kind,
@@ -86,17 +92,9 @@ class _Cause:
             "requires": " / ".join(wanted[:_NAMED]) or "*",
             "asked_by": named,
             "required_by": tuple(askers),
-            "wanted": self._wanted(everybody_wants),
+            "wanted": fitting,
             "fails": ", ".join(self.fail) or ABSENT,
         }
-
-    def _wanted(self, everybody_wants: Iterable[str]) -> Value:
-        another = [f"!={self.installed}"] if self.kind == "python" and isinstance(self.installed, str) else []
-        try:
-            joined = join_specifiers((*everybody_wants, *another))
-        except NotASpecifier as error:
-            return Unknown(said_by(error))
-        return ABSENT if joined is None else self.package + joined
 
 
 class _Conflicts:
@@ -211,13 +209,10 @@ class _Conflicts:
     def records(self) -> Records:
         """Return one record a cause."""
         told = sorted(self._causes)[:_MOST_RECORDS]
-        more = len(self._causes) - len(told)
-        if more:
-            self._open_reasons.insert(
-                0, Message("{} more packages are missing or do not fit; {} are told", more, len(told))
-            )
         items = tuple(self._causes[key].record(self._specifiers.get(key[0], ())) for key in told)
-        return Records(items, self._open_reasons[0] if self._open_reasons else None)
+        if more := len(self._causes) - len(told):
+            return Records(items, Message("{} more packages are missing or do not fit; {} are told", more, len(told)))
+        return Records(items, next(iter(self._open_reasons), None))
 
     def _marker_counts(self, marker: str, extra: str) -> bool | None:
         counts = holds(marker, {**self._values, "extra": extra}) if marker else True
