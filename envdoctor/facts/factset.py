@@ -36,8 +36,7 @@ class FactSet(Readable):
 
     def update(self, facts: Iterable[Fact]) -> None:
         """Add or replace facts in order."""
-        for fact in facts:
-            self._facts[fact.key] = fact
+        self._facts.update((fact.key, fact) for fact in facts)
 
     def declare_complete(self, prefix: str, origin: str) -> None:
         """Say that every existing key below ``prefix`` (``"pkg"``) is listed: the others are absent."""
@@ -54,13 +53,10 @@ class FactSet(Readable):
 
     def get(self, key: str) -> Fact:
         """Return the fact of ``key``; its value is :data:`NOT_GIVEN` or absent if nothing was added."""
-        fact = self._facts.get(key)
-        if fact is not None:
-            return fact
+        if key in self._facts:
+            return self._facts[key]
         origin = self._complete.get(key.partition(".")[0])
-        if origin is not None:
-            return Fact(key, ABSENT, origin, "environment")
-        return Fact(key, NOT_GIVEN, "", "")
+        return Fact(key, NOT_GIVEN, "", "") if origin is None else Fact(key, ABSENT, origin, "environment")
 
     def value(self, key: str) -> Value:
         """Return the value of ``key``: shorthand for ``get(key).value``."""
@@ -137,14 +133,12 @@ def _changed_list(fact: Fact, spec: FactSpec, key: str) -> Fact:
     for name, column in spec.columns.items():
         whose = [about for pattern, them in column.concerns.items() if _depends((pattern,), key) for about in them]
         if _depends(column.depends_on, key) or whose:
-            items = tuple(_without(name, item, whose, package) for item in items)
-    if items == fact.value.items and incomplete == fact.value.incomplete:
-        return fact
-    return fact._replace(value=Records(items, incomplete))
-
-
-def _without(name: str, item: Mapping[str, Value], whose: Sequence[str], package: str) -> Mapping[str, Value]:
-    """Return the item without a column; unchanged if the column is about another package."""
-    if whose and all(item.get(about) != package for about in whose):
-        return item
-    return {column: cell for column, cell in item.items() if column != name} if name in item else item
+            # A column that is about another package stays.
+            items = tuple(
+                {column: cell for column, cell in item.items() if column != name}
+                if name in item and (not whose or any(item.get(about) == package for about in whose))
+                else item
+                for item in items
+            )
+    changed = Records(items, incomplete)
+    return fact if changed == fact.value else fact._replace(value=changed)

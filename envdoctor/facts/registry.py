@@ -188,9 +188,12 @@ def parse_value(spec: FactSpec, raw: object, unread: list[str] | None = None) ->
     if isinstance(raw, (list, tuple, Mapping)):
         raise FactTypeError("{} is expected, not {}", _article(spec.type), _short(raw))
     if spec.type == "boolean":
-        return _boolean(raw)
+        flag = raw if isinstance(raw, bool) else _FLAGS.get(raw.lower()) if isinstance(raw, str) else None
+        if flag is None:
+            raise FactTypeError("true or false is expected, not {}", _short(raw))
+        return flag
     if spec.type == "number":
-        return _within(spec, _number(raw))
+        return _number(spec, raw)
     if not isinstance(raw, str):
         raise FactTypeError("{} in quotes is expected, not {}", _article(spec.type), _short(raw))
     if len(raw) > 4096:
@@ -234,27 +237,10 @@ def _spelled(spec: FactSpec, text: str) -> str:
     return known or next((value for value in spec.values if value.lower() == lowered), text)
 
 
-def _within(spec: FactSpec, number: int | float) -> int | float:
-    if spec.least <= number <= spec.most:
-        return number
-    bound = (
-        Message("at least {}", f"{spec.least:g}") if number < spec.least else Message("at most {}", f"{spec.most:g}")
-    )
-    raise FactTypeError("{} is expected, not {}", bound, number)
+_FLAGS = {**dict.fromkeys(("true", "yes", "1", "on"), True), **dict.fromkeys(("false", "no", "0", "off"), False)}
 
 
-def _boolean(raw: object) -> bool:
-    match raw.lower() if isinstance(raw, str) else raw:
-        case bool(flag):
-            return flag
-        case "true" | "yes" | "1" | "on":
-            return True
-        case "false" | "no" | "0" | "off":
-            return False
-    raise FactTypeError("true or false is expected, not {}", _short(raw))
-
-
-def _number(raw: object) -> int | float:
+def _number(spec: FactSpec, raw: object) -> int | float:
     if isinstance(raw, str):
         try:
             raw = int(raw) if raw.lstrip("+-").isdecimal() and len(raw) < 20 else float(raw)
@@ -264,6 +250,10 @@ def _number(raw: object) -> int | float:
         raise FactTypeError("a number is expected, not {}", _short(raw))
     if isinstance(raw, float) and not math.isfinite(raw):
         raise FactTypeError("a finite number is expected")
+    if raw < spec.least:
+        raise FactTypeError("{} is expected, not {}", Message("at least {}", f"{spec.least:g}"), raw)
+    if raw > spec.most:
+        raise FactTypeError("{} is expected, not {}", Message("at most {}", f"{spec.most:g}"), raw)
     return raw
 
 
@@ -281,9 +271,8 @@ def _records(spec: FactSpec, raw: object, unread: list[str] | None) -> Records:
                 raise FactTypeError("item {}: {} is no column of {}", number, _short(name), spec.key)
             try:
                 value = parse_value(column, cell)
-                if name == spec.edit and isinstance(value, tuple):
-                    value = tuple(map(Origin.read, value))
-                item[name] = value
+                places = value if name == spec.edit and isinstance(value, tuple) else None
+                item[name] = value if places is None else tuple(map(Origin.read, places))
             except FactTypeError as error:
                 if unread is None:
                     raise FactTypeError("item {}: {}: {}", number, name, error) from None
@@ -294,9 +283,8 @@ def _records(spec: FactSpec, raw: object, unread: list[str] | None) -> Records:
 
 
 def _article(kind: str) -> str:
-    return {"text": "text", "number": Message("a number"), "boolean": Message("true or false")}.get(
-        kind, Message("a version")
-    )
+    known = {"text": "text", "number": Message("a number"), "boolean": Message("true or false")}
+    return known.get(kind, Message("a version"))
 
 
 def _short(raw: object) -> str:

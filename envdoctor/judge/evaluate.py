@@ -54,7 +54,7 @@ _PASSED = RuleOutcome(False)
 
 
 def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> RuleOutcome:
-    """Whether the rule applies, to what, or what is missing to tell."""
+    """Return whether the rule applies, to what, or what is missing to tell."""
     if rule.each is None:
         return _judge(rule, facts.get, registry, None)
     records = facts.value(rule.each)
@@ -85,7 +85,7 @@ def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> RuleOutcome:
 
 
 def of_item(facts: FactSet, name: str, item: Mapping[str, Value], reason: Message | None = None) -> Read:
-    """Reads the columns of the list ``name`` from one item. ``reason`` says why its other columns are unknown."""
+    """Return a reader of one item of the list ``name``; ``reason`` says why columns that it lacks are unknown."""
     prefix, origin = name + ".", facts.get(name).origin
 
     def read(key: str) -> Fact:
@@ -112,8 +112,11 @@ def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value]
     ]
     # Documented defaults first, then guesses: a guess may raise a finding, with a mark; it never clears one.
     for entries in ([entry for entry in needed if entry[3]], needed):
-        if outcome.holds is False or not _would_help(outcome, entries):
+        keys = {entry[0] for entry in entries}
+        if not keys or outcome.holds is False:
             continue
+        if outcome.holds and all(keys.isdisjoint(match.open_exceptions) for match in outcome.matches):
+            continue  # nothing is open that the assumed values could decide
         with_assumed = assuming(read, entries, registry)
         second = _attempt(rule, with_assumed, read, entries, item, registry)
         if second.holds is not False or all(default for _, _, _, default in entries):
@@ -121,16 +124,8 @@ def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value]
     return outcome
 
 
-def _would_help(outcome: RuleOutcome, entries: Sequence[Sequence[Any]]) -> bool:
-    """Whether something is open that the assumed values could decide."""
-    if outcome.holds is None:
-        return bool(entries)
-    assumed = {entry[0] for entry in entries}
-    return any(key in assumed for match in outcome.matches for key in match.open_exceptions)
-
-
 def assuming(read: Read, entries: Sequence[Sequence[Any]], registry: Registry) -> Read:
-    """Reads the assumed values where nothing is known."""
+    """Return a reader of the assumed values where nothing is known."""
     assumed: dict[str, Fact] = {}
     for key, raw, _, default in entries:
         spec = registry.find(key)
@@ -152,7 +147,7 @@ def _attempt(  # noqa: PLR0917 (one pass of one page)
     item: Mapping[str, Value] | None,
     registry: Registry,
 ) -> RuleOutcome:
-    """One pass. ``read`` answers with the assumed values, ``given`` without them."""
+    """Evaluate once. ``read`` answers with the assumed values, ``given`` without them."""
     verdicts = [(clause, verdict) for clause in rule.affects if (verdict := _clause(clause, read)) is not _NO]
     if not verdicts:
         return _PASSED
@@ -183,13 +178,13 @@ def _attempt(  # noqa: PLR0917 (one pass of one page)
 
 
 def _only_said(condition: Condition, missing: Mapping[str, Message], registry: Registry) -> bool:
-    """Whether the condition asks for what is so only where somebody says it, and nobody did."""
+    """Return whether the condition asks for what is so only where somebody says it, and nobody did."""
     spec = registry.find(condition[0]) if condition[0] in missing else None
     return spec is not None and bool(spec.only_said) and set(condition[3]) <= set(spec.only_said)
 
 
 def _clause(clause: Sequence[Condition], read: Read) -> _Clause:
-    """A guess never clears: a condition that a fact which was assumed does not fulfil is open."""
+    """Evaluate one clause. A guess never clears: a condition that an assumed fact does not fulfil is open."""
     missing: dict[str, Message] = {}
     from_base: list[str] = []
     guessed: list[str] = []
@@ -247,44 +242,35 @@ def _reason(value: Value) -> Message:
 
 
 def answer(kind: str, alternatives: list[Any], value: Value) -> VersionAnswer:
-    """Whether any of the alternatives of a condition of type ``kind`` holds for ``value``."""
+    """Return whether any of the alternatives of a condition of type ``kind`` holds for ``value``; for a range, whether
+    that is so of every release in it."""
     match value:
-        case Range():
-            return _for_all(kind, alternatives, value)
+        case Range() if "present" in alternatives:
+            return YES
+        case Range() if all(alternative == "absent" for alternative in alternatives):
+            return NO
+        case Range(releases=releases, specifiers=specifiers):
+            if not releases and kind == "version":
+                # One of each stretch in which every condition has one answer: the bounds, and beside them.
+                operands = [operand for one in alternatives if isinstance(one, list) for _, operand in one]
+                bounds = [part.lstrip("<>=!~").removesuffix(".*") for part in (*operands, *specifiers.split(","))]
+                tried = ("0", *bounds, *(f"{bound}.0.0.1" for bound in bounds if bound), "99999")
+                releases = tuple(one for one in tried if is_version(one) and satisfies(one, specifiers) is True)
+            answers = {answer(kind, alternatives, release) for release in releases}
+            return answers.pop() if len(answers) == 1 else OPEN
         case Unknown():
             return OPEN
-    from_base = False
+    found = NO
     for alternative in alternatives:
         result = _one(kind, alternative, value)
-        if result.holds is None:
-            return OPEN
-        if result.holds and not result.from_base:
-            return YES
-        from_base = from_base or bool(result.holds)
-    return VersionAnswer(True, True) if from_base else NO
-
-
-def _for_all(kind: str, alternatives: list[Any], value: Range) -> VersionAnswer:
-    """What is so of every release in the range; open where they differ, or are not known."""
-    if "present" in alternatives:
-        return YES
-    if all(alternative == "absent" for alternative in alternatives):
-        return NO
-    releases = value.releases or (_around(alternatives, value.specifiers) if kind == "version" else ())
-    answers = {answer(kind, alternatives, release) for release in releases}
-    return answers.pop() if len(answers) == 1 else OPEN
-
-
-def _around(alternatives: list[Any], specifiers: str) -> tuple[str, ...]:
-    """Versions of a range, one of each stretch in which every condition has one answer: the bounds, and beside them."""
-    operands = [operand for one in alternatives if isinstance(one, list) for _, operand in one]
-    bounds = [part.lstrip("<>=!~").removesuffix(".*") for part in (*operands, *specifiers.split(","))]
-    tried = ("0", *bounds, *(f"{bound}.0.0.1" for bound in bounds if bound), "99999")
-    return tuple(one for one in tried if is_version(one) and satisfies(one, specifiers) is True)
+        if result in (OPEN, YES):
+            return result
+        found = result if result.holds else found
+    return found
 
 
 def _one(kind: str, alternative: Any, value: Value) -> VersionAnswer:
-    """Open when the value cannot be compared at all."""
+    """Compare with one alternative; open when the value cannot be compared at all."""
     if alternative in ("absent", "present"):
         if isinstance(value, Records) and not value.items and value.incomplete is not None:
             return OPEN  # there may be items that were not seen

@@ -33,7 +33,7 @@ class Text(NamedTuple):
         return self.en
 
     def in_language(self, lang: str) -> str:
-        """The Chinese text for ``zh`` when there is one, the English one otherwise."""
+        """Return the Chinese text for ``zh`` when there is one, the English one otherwise."""
         return self.zh if lang == "zh" and self.zh else self.en
 
 
@@ -149,7 +149,7 @@ class Finding(NamedTuple):
 
 
 def fingerprint_of(rule_id: str, item: Mapping[str, str]) -> str:
-    """Names a finding across runs: rule and identity of the record, no path and no version."""
+    """Return what names a finding across runs: rule and identity of the record, no path and no version."""
     import hashlib  # 3 ms and 4 MiB: only a run with findings pays
 
     parts = [rule_id, *(f"{key}={value}" for key, value in sorted(item.items()))]

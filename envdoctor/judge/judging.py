@@ -63,12 +63,10 @@ class Judgement(NamedTuple):
 def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
     """Evaluate every rule on derived facts; what to do about the findings is added by install."""
     applied: list[tuple[Rule, Match]] = []
-    open_rules: list[NotChecked] = [
-        NotChecked(broken.id, "", {}, reason=joined(broken.problems)) for broken in matrix.broken
-    ]
+    open_rules = [NotChecked(broken.id, "", {}, reason=joined(broken.problems)) for broken in matrix.broken]
     decided: set[str] = set()
     passed: list[str] = []
-    newer = newer_than_known(facts)
+    newer = _newer_than_known(facts)
     for rule in matrix.rules:
         if rule.status == "withdrawn" or policy.severities.get(rule.id) == "off":
             continue
@@ -76,7 +74,9 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
         if outcome.holds is False and newer and (unseen := newer.intersection(rule.keys())):
             outcome = _of_newer(rule, unseen, facts, matrix)
         if outcome.holds is None:
-            open_rules.append(_not_checked(rule, outcome, matrix.registry))
+            specs = map(matrix.registry.find, outcome.missing)
+            helps = dict.fromkeys(spec.help for spec in specs if spec is not None and spec.help)
+            open_rules.append(NotChecked(rule.id, rule.severity, dict(outcome.missing), tuple(helps)))
             continue
         decided.add(rule.id)
         applied += [(rule, match) for match in outcome.matches]
@@ -95,7 +95,11 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
     for root, facts_elsewhere in _elsewhere(cases, stands_for).items():
         findings[root] = findings[root]._replace(facts=(*findings[root].facts, *facts_elsewhere))
     dead = tuple(entry for entry in policy.ignores if entry.id in decided and entry not in used + expired)
-    gating = _gating(findings, stands_for, policy)
+    # A finding answers for those it stands for too: standing in never makes the gate weaker.
+    gating = {number for number, finding in enumerate(findings) if fails_gate(finding, policy)}
+    for other, root in stands_for.items():
+        if fails_gate(findings[other]._replace(superseded_by=None, ignored=findings[root].ignored), policy):
+            gating.add(root)
     findings = [finding._replace(gate=number in gating) for number, finding in enumerate(findings)]
     findings.sort(key=_order)
     return Judgement(
@@ -103,8 +107,8 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
     )
 
 
-def newer_than_known(facts: FactSet) -> set[str]:
-    """The keys of packages whose release is newer than the matrix."""
+def _newer_than_known(facts: FactSet) -> set[str]:
+    """Return the keys of packages whose release is newer than the matrix."""
     return {f"pkg.{one.text('what')}" for one in facts.each("beyond") if one.text("known_to") is not None}
 
 
@@ -121,34 +125,17 @@ def _of_newer(rule: Rule, newer: Iterable[str], facts: FactSet, matrix: Matrix) 
     return outcome if outcome.holds is None else RuleOutcome(False)
 
 
-def _gating(findings: Sequence[Finding], stands_for: Mapping[int, int], policy: Policy) -> set[int]:
-    """The findings, by their place, that fail the run. A finding answers for those it stands for too: standing in
-    never makes the gate weaker."""
-    gating = {number for number, finding in enumerate(findings) if fails_gate(finding, policy)}
-    return gating | {
-        root
-        for other, root in stands_for.items()
-        if fails_gate(findings[other]._replace(superseded_by=None, ignored=findings[root].ignored), policy)
-    }
-
-
 def _order(finding: Finding) -> tuple[int, int, int, str]:
-    """What is worst comes first, then what is known best. Findings of one rule stay in the order of their records."""
+    """Sort what is worst first, then what is known best; findings of one rule stay in the order of their records."""
     severity, confidence = SEVERITIES.index(finding.severity), CONFIDENCES.index(finding.confidence)
     return -severity, -confidence, EFFECTS.index(finding.effect), finding.id
-
-
-def _not_checked(rule: Rule, outcome: RuleOutcome, registry: Registry) -> NotChecked:
-    specs = map(registry.find, outcome.missing)
-    helps = dict.fromkeys(spec.help for spec in specs if spec is not None and spec.help)
-    return NotChecked(rule.id, rule.severity, dict(outcome.missing), tuple(helps))
 
 
 def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: Policy) -> Finding:
     texts = matrix.texts(rule)
     read = _reader(rule, match, facts, matrix.registry)
     confidence, caveats = _confidence(rule, match, read)
-    for key in newer_than_known(facts).intersection(match.keys):
+    for key in _newer_than_known(facts).intersection(match.keys):
         release = spell(read(key).value)
         caveats += (Message("{} {} is newer than this matrix", key.removeprefix("pkg."), release),)
         level, gate = CONFIDENCES.index(confidence), CONFIDENCES.index(policy.fail_confidence)
@@ -156,11 +143,26 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     own = _severity(rule, match, confidence, policy)
     if own != rule.severity and rule.id not in policy.severities:
         caveats += (Message("a warning because of what is not known for sure, an error where it is so"),)
+    # What to give so that nothing is guessed: each value that was taken for granted, and what exceptions ask for.
+    guessed = {key: spell(read(key).value) for key, _, _, default in match.assumed if not default}
+    for key in match.open_exceptions:
+        asked = matrix.registry.find(key)
+        if asked is not None and asked.type != "records" and key not in guessed:
+            guessed[key] = asked.example or next(iter(asked.values), "...")
     assumed_keys = {entry[0] for entry in match.assumed}
     found = tuple(
         FoundFact(key, spell(read(key).value), read(key).origin) for key in match.keys if key not in assumed_keys
     )
-    places = [*(fact.origin for fact in found), *_edited(rule, match, facts, matrix.registry)]
+    places = [fact.origin for fact in found]
+    spec = matrix.registry.find(rule.each) if rule.each is not None else None
+    if spec is not None and match.item is not None:
+        # The places that the record names for editing, and where the packages it is about are named (in a lock).
+        record = View.of(match.item)
+        packages = (record.value(column) for column in spec.concerns.get("pkg.*", ()))
+        places += (*(record.words(spec.edit) or ()), *(facts.get(f"pkg.{one}").origin for one in packages))
+    # Where the facts stand that those of the finding follow from: the line of torch for its CUDA.
+    specs = (matrix.registry.find(key) for key in match.keys)
+    behind = (key for one in specs if one is not None for key in one.depends_on if "*" not in key)
     item = _identity(rule, match, matrix.registry)
     return Finding(
         id=rule.id,
@@ -179,27 +181,17 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
             for key, _, because, default in match.assumed
         ),
         caveats=caveats,
-        settled_by=_settled_by(match, read, matrix.registry),
+        settled_by=tuple(f"{key}={value}" for key, value in guessed.items()),
         item=item,
-        locations=_lines(places) or _lines(_behind(match.keys, facts, matrix.registry)),
+        locations=_lines(places) or _lines(facts.get(key).origin for key in behind),
         evidence=tuple(Evidence(**entry) for entry in texts["evidence"]),
         probe=rule.probe,
         origin=rule.origin,
     )
 
 
-def _settled_by(match: Match, read: Read, registry: Registry) -> tuple[str, ...]:
-    """What to give so that nothing is guessed: each value that was taken for granted, and what exceptions ask for."""
-    guessed = {key: spell(read(key).value) for key, _, _, default in match.assumed if not default}
-    for key in match.open_exceptions:
-        spec = registry.find(key)
-        if spec is not None and spec.type != "records" and key not in guessed:
-            guessed[key] = spec.example or next(iter(spec.values), "...")
-    return tuple(f"{key}={value}" for key, value in guessed.items())
-
-
 def _reader(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> Read:
-    """Reads facts as they are in a finding: of its record, with what was assumed."""
+    """Return a reader of facts as they are in a finding: of its record, with what was assumed."""
     item = match.item if rule.each is not None and match.item is not None else {}
     read = assuming(of_item(facts, rule.each, item) if rule.each and item else facts.get, match.assumed, registry)
 
@@ -213,8 +205,8 @@ def _reader(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> Rea
 
 
 def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
-    """A record column of a condition with any() or all(): the values that fit it. For a column without a condition of
-    its own, the values of the items that fit a condition on another column."""
+    """Return a record column of a condition with any() or all(): the values that fit it. For a column without a
+    condition of its own, return the values of the items that fit a condition on another column."""
     records, _, column = key.partition(".")
     fact = facts.get(records)
     if not isinstance(fact.value, Records):
@@ -232,14 +224,14 @@ def _column(rule: Rule, key: str, facts: FactSet) -> Fact:
 
 
 def _severity(rule: Rule, match: Match, confidence: str, policy: Policy) -> str:
-    """The rule's severity; an error that rests on a guess, or is less sure than the gate asks for, is a warning."""
+    """Return the rule's severity; a guess, or less than the gate asks for, makes an error a warning."""
     guessed = any(not default for _, _, _, default in match.assumed)
     unsure = guessed or CONFIDENCES.index(confidence) < CONFIDENCES.index(policy.fail_confidence)
     return "warning" if unsure and rule.severity == "error" else rule.severity
 
 
 def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[Message, ...]]:
-    """The rule's confidence, one step lower for each guess and each caveat, with the caveats."""
+    """Return the rule's confidence, one step lower for each guess and each caveat, with the caveats."""
     guesses = sum(not default for _, _, _, default in match.assumed)
     own = {key for key, _, _, _ in match.assumed}
     caveats = sorted(
@@ -262,25 +254,8 @@ def _identity(rule: Rule, match: Match, registry: Registry) -> dict[str, str]:
     return {column: spell(record.value(column)) for column in (spec.identity if spec else ()) if record.known(column)}
 
 
-def _edited(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> tuple[str, ...]:
-    """The places that the record names for editing, and where the packages that it is about are named (in a lock)."""
-    spec = registry.find(rule.each) if rule.each is not None else None
-    if spec is None or match.item is None:
-        return ()
-    places = match.item.get(spec.edit, ())
-    packages = (match.item.get(column) for column in spec.concerns.get("pkg.*", ()))
-    return (*(places if isinstance(places, tuple) else ()), *(facts.get(f"pkg.{one}").origin for one in packages))
-
-
 def _lines(places: Iterable[str]) -> tuple[Origin, ...]:
     return tuple(dict.fromkeys(place for place in places if isinstance(place, Origin)))
-
-
-def _behind(keys: Iterable[str], facts: FactSet, registry: Registry) -> list[str]:
-    """Where the facts stand that those of the finding follow from: the line of torch for its CUDA."""
-    specs = (registry.find(key) for key in keys)
-    behind = dict.fromkeys(key for spec in specs if spec is not None for key in spec.depends_on if "*" not in key)
-    return [facts.get(key).origin for key in behind]
 
 
 def _ignore(
@@ -301,8 +276,8 @@ def _ignore(
 
 
 def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict[Problem, Text]]:
-    """What the active rules say of the facts at severity error: the message of each problem, once for one cause; and
-    those of problems that are folded into others as well."""
+    """Return what the active rules say of the facts at severity error: the message of each problem, once for one cause;
+    and those of problems that are folded into others as well."""
     active = [rule for rule in matrix.rules if rule.status == "active" and rule.severity == "error"]
     applied = [
         Applied(rule, match, _identity(rule, match, matrix.registry), rule.severity)
@@ -318,7 +293,7 @@ def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict
 
 
 def problems_of(rule: Rule, facts: FactSet, matrix: Matrix) -> dict[Problem, Text]:
-    """Everything that the rule applies to, with the message about it."""
+    """Return everything that the rule applies to, with the message about it."""
     matches = evaluate(rule, facts, matrix.registry).matches
     applied = [Applied(rule, match, _identity(rule, match, matrix.registry), rule.severity) for match in matches]
     return _problems(applied, facts, matrix)
@@ -337,7 +312,7 @@ def _problem(one: Applied) -> Problem:
 
 
 def problem_of(finding: Finding) -> Problem:
-    """The problem that a finding tells."""
+    """Return the problem that a finding tells."""
     return Problem(finding.id, tuple(finding.item.items()))
 
 
@@ -345,8 +320,8 @@ def problem_of(finding: Finding) -> Problem:
 
 
 def _fold(applied: Sequence[Applied]) -> dict[int, int]:
-    """Which of them (by its place) is folded into which, by ``supersedes``, ``folds_into`` and ``explained_by`` of the
-    rules. No chains: what is named stands for itself."""
+    """Return which of them (by its place) is folded into which, by ``supersedes``, ``folds_into`` and ``explained_by``
+    of the rules. No chains: what is named stands for itself; in a circle the first does."""
     places: dict[str, list[int]] = {}
     for number, one in enumerate(applied):
         places.setdefault(one.rule.id, []).append(number)
@@ -358,20 +333,21 @@ def _fold(applied: Sequence[Applied]) -> dict[int, int]:
                 record = applied[other].item  # where both are of records, these agree in what they have in common
                 if lesser and all(one.item[key] == value for key, value in record.items() if key in one.item):
                     by.setdefault(other, number)
-    if any(one.rule.folds_into for one in applied):
-        rests = _resting(applied)
-        for number, one in enumerate(applied):
-            if one.rule.folds_into and number not in by:
-                _fold_into(by, number, _on_its_packages(one, rests, applied), applied)
-    for number, one in enumerate(applied):
-        if one.rule.explained_by and number not in by:
-            _fold_into(by, number, _explaining(number, places, applied), applied)
-    chains = {number: _end_of_chain(number, by) for number in by}
-    return {number: end for number, end in chains.items() if end != number}
+    for candidates in (_on_its_packages(applied), _explaining(by, places, applied)):
+        for number, other in candidates:
+            if number not in by and _rank(applied[other]) >= _rank(applied[number]):
+                by[number] = other
+    ends: dict[int, int] = {}
+    for number in by:
+        chain = [number]
+        while (following := by.get(chain[-1])) is not None and following not in chain:
+            chain.append(following)
+        ends[number] = chain[-1] if following is None else min(chain[chain.index(following) :])
+    return {number: end for number, end in ends.items() if end != number}
 
 
 def _elsewhere(applied: Sequence[Applied], stands_for: Mapping[int, int]) -> dict[int, list[FoundFact]]:
-    """By the place of a finding that stands for those of other records: where else its cause showed."""
+    """Return, by the place of a finding that stands for those of other records, where else its cause showed."""
     shown: dict[int, dict[str, FoundFact]] = {}
     for number, root in stands_for.items():
         each, item = applied[number].rule.each, applied[number].item
@@ -381,66 +357,43 @@ def _elsewhere(applied: Sequence[Applied], stands_for: Mapping[int, int]) -> dic
     return {root: list(facts.values()) for root, facts in shown.items()}
 
 
-def _fold_into(by: dict[int, int], number: int, candidates: Iterator[int], applied: Sequence[Applied]) -> None:
-    """Fold into the first of the candidates that is at least as severe."""
-    for other in candidates:
-        if _rank(applied[other]) >= _rank(applied[number]):
-            by[number] = other
-            return
-
-
 def _rank(one: Applied) -> int:
     return SEVERITIES.index(one.severity)
 
 
-def _explaining(number: int, places: Mapping[str, Sequence[int]], applied: Sequence[Applied]) -> Iterator[int]:
-    """The findings about other records that say where this one comes from."""
-    rule, item = applied[number].rule, applied[number].match.item or {}
-    for rule_id, columns in rule.explained_by.items():
-        for other in places.get(rule_id, ()):
-            record = applied[other].match.item or {}
-            earlier = other < number or rule_id != rule.id
+def _explaining(
+    by: Mapping[int, int], places: Mapping[str, Sequence[int]], applied: Sequence[Applied]
+) -> Iterator[tuple[int, int]]:
+    """Yield each finding with those about other records that say where it comes from, until it is in ``by``."""
+    for number, (rule, match, *_) in enumerate(applied):
+        item, named = match.item or {}, rule.explained_by.items()
+        for other, columns in ((other, columns) for name, columns in named for other in places.get(name, ())):
+            if number in by:
+                break
+            record, earlier = applied[other].match.item or {}, other < number or applied[other].rule.id != rule.id
             cells = [(item.get(column, NOT_KNOWN), record.get(column)) for column in columns]
             if earlier and all(one == its and not isinstance(one, (Unknown, Absent)) for one, its in cells):
-                yield other
+                yield number, other
 
 
-def _resting(applied: Sequence[Applied]) -> dict[str, set[int]]:
-    """By package: the findings that rest on it."""
+def _on_its_packages(applied: Sequence[Applied]) -> Iterator[tuple[int, int]]:
+    """Yield each finding with those that rest on a package of each column that ``folds_into`` names; of those that are
+    folded themselves, the ones about other records (two that are alike would hide each other)."""
+    folding = [(number, one.rule, one.match.item or {}) for number, one in enumerate(applied) if one.rule.folds_into]
     rests: dict[str, set[int]] = {}
-    for number, one in enumerate(applied):
+    for number, one in enumerate(applied if folding else ()):
         packages = {key[4:] for key in one.match.keys if key.startswith("pkg.")}
         for package in packages | _packages((one.match.item or {}).get("package")):
             rests.setdefault(package, set()).add(number)
-    return rests
-
-
-def _on_its_packages(one: Applied, rests: Mapping[str, set[int]], applied: Sequence[Applied]) -> Iterator[int]:
-    """The findings that rest on a package of each column that ``folds_into`` names; of those that are folded
-    themselves, the ones about other records (two that are alike would hide each other)."""
-    item = one.match.item or {}
-    candidates: set[int] | None = None
-    for column in one.rule.folds_into:
-        names = _packages(item.get(column.partition(".")[2]))
-        resting = set().union(*(rests[name] for name in names if name in rests))
-        candidates = resting if candidates is None else candidates & resting
-    for number in sorted(candidates or ()):
-        other = applied[number].rule
-        if not other.folds_into or other.each != one.rule.each:
-            yield number
+    for number, rule, item in folding:
+        named = [_packages(item.get(column.partition(".")[2])) for column in rule.folds_into]
+        resting = [set[int]().union(*(rests.get(name, ()) for name in names)) for names in named]
+        for other in sorted(set.intersection(*resting)):
+            if not applied[other].rule.folds_into or applied[other].rule.each != rule.each:
+                yield number, other
 
 
 def _packages(cell: Value | None) -> set[str]:
-    """The package names that begin a text or each of a list of texts ("torch (>=2.5)")."""
+    """Return the package names that begin a text or each of a list of texts ("torch (>=2.5)")."""
     texts = cell if isinstance(cell, tuple) else (cell,)
     return {text.partition(" ")[0] for text in texts if isinstance(text, str)}
-
-
-def _end_of_chain(number: int, by: Mapping[int, int]) -> int:
-    """The last of a chain of findings that stand for each other; in a circle the first stays."""
-    chain = [number]
-    while (following := by.get(chain[-1])) is not None:
-        if following in chain:
-            return min(chain[chain.index(following) :])
-        chain.append(following)
-    return chain[-1]

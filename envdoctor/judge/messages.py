@@ -28,7 +28,7 @@ _PLACEHOLDER = r"\{([a-z_][\w.-]*)\}"
 
 
 def text_of(table: Mapping[str, str] | str | None) -> Text:
-    """The texts of one message; a translation of an older English wording is left out (``zh_of`` tells)."""
+    """Return the texts of one message; a translation of an older English wording is left out (``zh_of`` tells)."""
     if isinstance(table, str) or not table:
         return Text(table if isinstance(table, str) else "")
     english, chinese = table["en"], table.get("zh")
@@ -38,7 +38,7 @@ def text_of(table: Mapping[str, str] | str | None) -> Text:
 
 
 def title_of(texts: Mapping[str, Any]) -> Text:
-    """What a rule says of anybody's versions: its title, or its message with ``...`` in place of the values."""
+    """Return what a rule says of anybody's versions: its title, or its message with ``...`` in place of values."""
     if texts["title"]:
         return Text(texts["title"])
     message = text_of(texts["message"])

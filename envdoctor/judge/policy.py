@@ -36,7 +36,7 @@ class Known(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """The fingerprint of such a finding."""
+        """Return the fingerprint of such a finding."""
         return fingerprint_of(self.id, self.item)
 
 
@@ -55,7 +55,7 @@ class Policy(NamedTuple):
 
 
 def fails_gate(finding: Finding, policy: Policy) -> bool:
-    """Whether this finding fails the run; preview rules, ignored, superseded and known findings never do."""
+    """Return whether this finding fails the run; preview rules, ignored, superseded and known findings never do."""
     return (
         finding.status == "active"
         and finding.ignored is None
@@ -67,25 +67,28 @@ def fails_gate(finding: Finding, policy: Policy) -> bool:
 
 
 def exit_code(findings: Iterable[Finding], *, incomplete: bool, exit_zero: bool) -> int:
-    """3 when the job could not be done, else 1 for findings at the gate unless ``exit_zero``, else 0."""
+    """Return 3 if the job could not be done, else 1 for findings at the gate unless ``exit_zero``, else 0."""
     return 3 if incomplete else int(not exit_zero and any(finding.gate for finding in findings))
 
 
 def baseline_state(finding: Finding, baseline: Iterable[Known]) -> str:
-    """``unchanged`` for a finding of the baseline; one that is more severe now is ``new``."""
+    """Return ``unchanged`` for a finding of the baseline; one that is more severe now is ``new``."""
     worst = SEVERITIES.index(finding.severity)
     known = (one.fingerprint for one in baseline if one.id == finding.id and SEVERITIES.index(one.severity) >= worst)
     return "unchanged" if finding.fingerprint in known else "new"
 
 
 def ignore_reason(finding: Finding, policy: Policy, is_fixed: Callable[[str], bool]) -> tuple[Ignore, bool] | None:
-    """The entry that accepts the finding and whether it is still in force; None when no entry names it.
+    """Return the entry that accepts the finding and whether it is still in force; None when no entry names it.
 
     ``is_fixed`` tells of a rule whether a release without its problem is known.
     """
     expired: Ignore | None = None
     for entry in policy.ignores:
-        if entry.id != finding.id or not _where_matches(entry.where, finding) or not _lies_in(entry.path, finding):
+        folder = (entry.path or "").removeprefix("./").rstrip("/")
+        paths = [place.path.removeprefix("./") for place in finding.locations]
+        lies_in = entry.path is None or any(one.startswith(folder + "/") or fnmatchcase(one, folder) for one in paths)
+        if entry.id != finding.id or not lies_in or not _where_matches(entry.where, finding):
             continue
         in_time = entry.until is None or (policy.today or type(entry.until).today()) <= entry.until
         if in_time and not (entry.until_fixed and is_fixed(entry.id)):
@@ -94,22 +97,13 @@ def ignore_reason(finding: Finding, policy: Policy, is_fixed: Callable[[str], bo
     return (expired, False) if expired else None
 
 
-def _lies_in(pattern: str | None, finding: Finding) -> bool:
-    if pattern is None:
-        return True
-    folder = pattern.removeprefix("./").rstrip("/")
-    paths = [place.path.removeprefix("./") for place in finding.locations]
-    return any(path.startswith(folder + "/") or fnmatchcase(path, folder) for path in paths)
-
-
 def _where_matches(where: Mapping[str, str], finding: Finding) -> bool:
-    """Whether every key of ``where`` has that value in the finding's record or facts (compared as text)."""
+    """Return whether every key of ``where`` has that value in the finding's record or facts (compared as text)."""
     known = {fact.key: fact.value for fact in finding.facts}
+    tops = {subject.partition(".")[0] for subject in finding.subjects if "." in subject}
     for key, wanted in where.items():
         head, _, column = key.partition(".")
-        value = known.get(key)
-        if value is None and any(subject.startswith(head + ".") for subject in finding.subjects):
-            value = finding.item.get(column)
+        value = known.get(key, finding.item.get(column) if head in tops else None)
         if value is None or value.lower() != str(wanted).lower():
             return False
     return True

@@ -5,6 +5,7 @@ changed to a value on the other side of a condition.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
@@ -34,7 +35,7 @@ class RuleCase(NamedTuple):
 
     @property
     def passed(self) -> bool:
-        """Whether the rule answered as expected."""
+        """Return whether the rule answered as expected."""
         return self.expected == self.got
 
     def __str__(self) -> str:
@@ -109,14 +110,15 @@ def _mutants(rule: Rule, matrix: Matrix) -> Iterator[_Mutant]:
                 continue  # nobody wrote it
             where = f"{name} {number + 1}"
             if len(clauses) > 1 or name == "unless":
-                yield _Mutant(f"{where} (the whole clause)", _with_clauses(rule, name, _without(clauses, number)))
+                fewer: dict[str, Any] = {name: _without(clauses, number)}
+                yield _Mutant(f"{where} (the whole clause)", rule._replace(**fewer))
             for position, condition in enumerate(clause):
                 if len(clause) > 1:
-                    smaller = _replaced(clauses, number, _without(clause, position))
-                    yield _Mutant(f"{where}: {condition.key}", _with_clauses(rule, name, smaller), condition)
+                    smaller: dict[str, Any] = {name: _replaced(clauses, number, _without(clause, position))}
+                    yield _Mutant(f"{where}: {condition.key}", rule._replace(**smaller), condition)
                 for what, now in _smaller(condition):
-                    changed = _replaced(clauses, number, _replaced(clause, position, now))
-                    yield _Mutant(f"{where}: {what}", _with_clauses(rule, name, changed), condition, now)
+                    changed: dict[str, Any] = {name: _replaced(clauses, number, _replaced(clause, position, now))}
+                    yield _Mutant(f"{where}: {what}", rule._replace(**changed), condition, now)
     for number, entry in enumerate(rule.assume):
         yield _Mutant(f"assume {entry[0]}", rule._replace(assume=_without(rule.assume, number)))
 
@@ -131,10 +133,6 @@ def _smaller(condition: Condition) -> Iterator[tuple[str, Condition]]:
             if len(item) > 1:
                 fewer = _replaced(items, number, _without(item, position))
                 yield f"{condition.key}: {operator}{operand}", condition._replace(alternatives=fewer)
-
-
-def _with_clauses(rule: Rule, name: str, clauses: list[list[Condition]]) -> Rule:
-    return rule._replace(affects=clauses) if name == "affects" else rule._replace(unless=clauses)
 
 
 def _without(items: list[Any], number: int) -> list[Any]:
@@ -164,21 +162,19 @@ class _Derived:
                 tests += ({**base, "facts": _with(facts, key, _LEFT_OUT)} for key in facts)
         else:
             tests = [one for base in self._bases for one in self._told_apart(mutant.condition, mutant.now, base)]
-        for test in tests:
-            tried = self._try(test)
-            if tried is not None and _answer(mutant.rule, tried[0], self._matrix) != tried[1]:
-                return True
-        return False
+        return any(
+            tried is not None and _answer(mutant.rule, tried[0], self._matrix) != tried[1]
+            for tried in map(self._try, tests)
+        )
 
     def _try(self, test: Mapping[str, Any]) -> tuple[FactSet, str] | None:
         """Return the facts of a test and what the rule says of them; None for facts that cannot be."""
         name = repr(test["facts"]) + repr(test["complete"])
         if name not in self._tried:
-            try:
+            self._tried[name] = None
+            with suppress(FactsFileError):
                 facts = facts_of(test, self._matrix)
                 self._tried[name] = facts, _answer(self._rule, facts, self._matrix)
-            except FactsFileError:
-                self._tried[name] = None
         return self._tried[name]
 
     def _excepted(self, test: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -218,10 +214,9 @@ class _Derived:
             return
         column = key.partition(".")[2]
         items = given.get(parent.key)
-        if not isinstance(items, list) or not items:
-            items = [{}]
+        items = items if isinstance(items, list) and items else [{}]
         for number, item in enumerate(items):
-            changed = [*items[:number], _with(item, column, value), *items[number + 1 :]]
+            changed = _replaced(items, number, _with(item, column, value))
             yield {**base, "facts": _with(given, parent.key, changed)}
 
 

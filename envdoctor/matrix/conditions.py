@@ -83,7 +83,13 @@ def _comparisons(kind: str, text: str) -> list[list[str]]:
         if match is None:
             raise ConditionError(f'comparisons such as ">=2,<3" are expected, not {text!r}')
         operator, operand = match[1], match[2]
-        _check_operand(kind, operator, operand, text)
+        if kind == "version":
+            is_good = re.match(_VERSION_OPERAND, operand) and (operator in ("==", "!=") or not operand.endswith(".*"))
+        else:
+            is_number = dotted(operand) is not None if kind == "dotted" else re.match(_NUMBER, operand)
+            is_good = is_number and operator != "~="
+        if not is_good or len(operand) > _LONGEST_OPERAND:
+            raise ConditionError(f"{operator}{operand} in {text!r} is not a comparison of type {kind}")
         if operator != "~=":
             parts.append([operator, operand])
             continue
@@ -93,19 +99,6 @@ def _comparisons(kind: str, text: str) -> list[list[str]]:
             raise ConditionError(f"~= needs at least two plain numbers in {text!r}")
         parts += [[">=", operand], ["==", ".".join(release[:-1]) + ".*"]]
     return parts
-
-
-def _check_operand(kind: str, operator: str, operand: str, text: str) -> None:
-    if kind == "version":
-        good = bool(re.match(_VERSION_OPERAND, operand))
-        if operand.endswith(".*"):
-            good = good and operator in ("==", "!=")
-    elif kind == "dotted":
-        good = dotted(operand) is not None and operator != "~="
-    else:
-        good = bool(re.match(_NUMBER, operand)) and operator != "~="
-    if not good or len(operand) > _LONGEST_OPERAND:
-        raise ConditionError(f"{operator}{operand} in {text!r} is not a comparison of type {kind}")
 
 
 def glob_fits(text: str, pattern: str) -> bool:

@@ -37,19 +37,14 @@ def gpu_named(name: str, matrix: Matrix) -> _NamedGpu | None:
     match = re.search(_SIZE, name)
     said = int(match[1]) if match else 0
     for spelled in _spellings(name, name[: match.start()].rstrip(" \t_(\uff08-") if match else name):
-        row = _row(spelled, matrix)
+        rows = (row for table in ("gpus", "gpu-series") for row in matrix.rows(table))
+        row = next((row for row in rows if is_one_of(spelled, row["names"])), None)
         if row is not None:
             sizes = tuple(row.get("memory_gb", ()))
             if said and spelled != name and sizes != (said,):
                 spelled += f" {said}GB"
             return _NamedGpu(spelled, row, said or (sizes[0] if len(sizes) == 1 else None))
     return None
-
-
-def _row(name: str, matrix: Matrix) -> Mapping[str, Any] | None:
-    """Return the tables' row of a GPU under exactly this name: its product, or else its series."""
-    rows = (row for table in ("gpus", "gpu-series") for row in matrix.rows(table))
-    return next((row for row in rows if is_one_of(name, row["names"])), None)
 
 
 def is_one_of(name: str, globs: Iterable[str]) -> bool:
@@ -109,10 +104,12 @@ def kernels(cc: str, archs: Sequence[str], cuda: str | None, matrix: Matrix) -> 
         if match is None:
             return None  # a kind of code that this reading does not know
         built = int(match[2]), int(match[3])
+        suffix, of_family = match[4], device[0] == built[0] and device[1] >= built[1]
         if match[1] == "sm":
-            if _runs(device, built, match[4], exceptions.get(f"{built[0]}.{built[1]}", {}), cuda):
+            if _runs(device, built, suffix, exceptions.get(f"{built[0]}.{built[1]}", {}), cuda):
                 return "sass"
-        elif built >= first_ptx and _compiles(device, built, match[4]):
+        # PTX is compiled for every later GPU; that of one architecture or family only for these.
+        elif built >= first_ptx and {"a": device == built, "f": of_family, "": device >= built}[suffix]:
             found = "ptx"
     return found
 
@@ -128,13 +125,6 @@ def _runs(device: Capability, built: Capability, suffix: str, row: Mapping[str, 
         return True
     ends, version = dotted(row.get("until_cuda", "")), dotted(cuda or "")
     return ends is not None and version is not None and version >= ends
-
-
-def _compiles(device: Capability, built: Capability, suffix: str) -> bool:
-    """Return whether PTX is compiled for a GPU: every later one; that of one architecture or family only for these."""
-    if suffix:
-        return device == built if suffix == "a" else device[0] == built[0] and device[1] >= built[1]
-    return device >= built
 
 
 def arch_lists(

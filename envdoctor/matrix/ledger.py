@@ -150,9 +150,7 @@ class Released:
     def releases(self) -> tuple[Release, ...]:
         """Return every release that is not a pre-release, in order."""
         return tuple(
-            Release(
-                version, day, "" if python == "-" else python, "read" in flags, "metadata" in flags, "yanked" in flags
-            )
+            Release(version, day, "" if python == "-" else python, *(flag in flags for flag in Release._fields[3:]))
             for version, day, python, flags in self._release_lines()
         )
 
@@ -227,18 +225,14 @@ class Released:
         why = why or self._why_made(module.partition(".")[0], name, version)
         if why is not None:
             return why
-        if self._is_left_out(module, name, version):
-            return Unknown(Message("the ledger does not say from where {} can be taken", name))
-        return False
-
-    def _is_left_out(self, module: str, name: str, version: str) -> bool:
-        """Return whether a module may have a name that is not recorded for it: a private one, or one from elsewhere.
-        Packages are recorded with the names that they hand on."""
-        if not self._lines("offers", module, name):
-            return name.startswith("_") or bool(self._lines("offers", "*", name))
-        start, end = self._place("offers")
-        is_package = self._data.find(f"\n{module}.".encode(), start, end) >= 0
-        return not is_package and self.has("offers", "*", name, version) is not False
+        # A module may have a name that is not recorded for it: a private one, or one from elsewhere. Packages are
+        # recorded with the names that they hand on.
+        if self._lines("offers", module, name):
+            is_package = self._data.find(f"\n{module}.".encode(), *self._place("offers")) >= 0
+            left_out = not is_package and self.has("offers", "*", name, version) is not False
+        else:
+            left_out = name.startswith("_") or bool(self._lines("offers", "*", name))
+        return left_out and Unknown(Message("the ledger does not say from where {} can be taken", name))
 
     def exists(self, module: str, version: str) -> bool | Unknown:
         """Return whether a version has a module of that dotted name. Unknown also if it may be made at run time."""
@@ -298,7 +292,7 @@ class Released:
     def subjects_named(self, section: str, name: str, *, whole: bool = True) -> Iterator[str]:
         """Yield every subject ``module:name`` of a section with this name, whatever its module; unless ``whole``, also
         those whose name ends with it (``Trainer.compute_loss`` for ``compute_loss``)."""
-        for mark in (":", ".") if not whole else (":",):
+        for mark in ":" if whole else ":.":
             subjects = dict.fromkeys(subject for subject, _ in self._lines_with(section, f"{mark}{name}\t"))
             yield from (subject for subject in subjects if ":" in subject and subject.endswith(mark + name))
 
@@ -349,9 +343,8 @@ class Released:
         if place < len(orders) and orders[place] == key:
             return place, place
         if not orders:
-            return (
-                _NOT_BY_NAMES if BASIS.get(section, "read") == "read" else Unknown(Message("nothing of this was read"))
-            )
+            by_names = BASIS.get(section, "read") == "read"
+            return _NOT_BY_NAMES if by_names else Unknown(Message("nothing of this was read"))
         if place == 0:
             return Unknown(Message("{} was read from {} on", self.name, versions[0]))
         if place == len(orders):
@@ -375,11 +368,9 @@ class Released:
         """Return the lines of a subject, or only those with ``item``: the places of the first and the last release, and
         what follows the subject."""
         key = section, subject, item
-        if key not in self._found:  # a question is asked again for every release
-            self._found[key] = tuple(self._search(section, subject, item))
-        return self._found[key]
-
-    def _search(self, section: str, subject: str, item: str | None) -> Iterator[tuple[tuple[int, int], bytes]]:
+        if key in self._found:  # a question is asked again for every release
+            return self._found[key]
+        found: list[tuple[tuple[int, int], bytes]] = []
         start, end = self._place(section)
         head = b"\n" + subject.encode() + b"\t"
         sought = b"" if item is None else b"\t" + item.encode()
@@ -390,20 +381,19 @@ class Released:
             if not sought or sought + b"\t" in line or line.endswith(sought):
                 since, _, until = line.partition(b"\t")[0].decode().partition("..")
                 versions, _, places = self._of(section)
-                yield (places[since], places[until] if until else len(versions) - 1), line
+                found.append(((places[since], places[until] if until else len(versions) - 1), line))
             at = stop
+        return self._found.setdefault(key, tuple(found))
 
     def _place(self, section: str) -> tuple[int, int]:
         """Return where the lines of a section begin and end, without the last newline."""
         if section not in self._places:
             title = f"\n[{section}]\n".encode()
-            start = self._data.find(title)
-            if start < 0:
-                self._places[section] = (0, 0)
-            else:
-                start += len(title)
-                end = self._data.find(b"\n[", start - 1)
-                self._places[section] = (start, max(start, len(self._data) - 1 if end < 0 else end))
+            above = self._data.find(title)
+            start = above + len(title)
+            end = self._data.find(b"\n[", start - 1)
+            last = max(start, len(self._data) - 1 if end < 0 else end)
+            self._places[section] = (0, 0) if above < 0 else (start, last)
         return self._places[section]
 
 
@@ -458,12 +448,12 @@ def _changes(released: Released, packed: bytes) -> Released | None:
         return None
     read, _, sections = decompress(packed).partition(b"\n")
     versions = set(read.decode().split("\t"))
-    lines = ["envdoctor-ledger\t1", f"package\t{released.name}", "\t".join(["modules", *released.modules])]
-    lines += ["depth\tnames", "[releases]"]
+    lines = [["envdoctor-ledger", "1"], ["package", released.name], ["modules", *released.modules]]
+    lines += [["depth", "names"], ["[releases]"]]
     for one in released.releases:
         flags = ["read"] * (one.version in versions) + ["yanked"] * one.yanked
-        lines.append("\t".join([one.version, one.date, one.requires_python or "-", *flags]))
-    return Released(released.name, "\n".join(lines).encode() + b"\n" + sections)
+        lines.append([one.version, one.date, one.requires_python or "-", *flags])
+    return Released(released.name, "\n".join(map("\t".join, lines)).encode() + b"\n" + sections)
 
 
 def _head(data: bytes, key: bytes) -> tuple[str, ...]:

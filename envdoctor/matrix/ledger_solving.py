@@ -228,8 +228,7 @@ class _Narrowing:
         return self._left
 
     def _begin(self, name: str) -> None:
-        found = self._choices.matches(name, self._asks.get(name, []))
-        self._first[name] = found
+        found = self._first[name] = self._choices.matches(name, self._asks.get(name, []))
         if found is not None:
             self._left[name] = set(found)
 
@@ -268,15 +267,11 @@ class _Narrowing:
         if name not in self._first:
             self._begin(name)
             self._queue[name] = None
-        if name not in self._left:
+        met = [self._met(one) for one in {one.specifiers: one for one in wanted}.values()] if name in self._left else []
+        meeting = set[str]().union(*(found for found in met if found is not None))
+        if not met or None in met:
+            self._left.pop(name, None)
             return
-        meeting: set[str] = set()
-        for one in {one.specifiers: one for one in wanted}.values():
-            found = self._met(one)
-            if found is None:
-                self._left.pop(name, None)
-                return
-            meeting |= found
         left = self._left[name] & meeting
         if len(left) < len(self._left[name]):
             self._left[name] = left

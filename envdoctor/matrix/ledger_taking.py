@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 from typing import NamedTuple
 
 from envdoctor.matrix.ledger import Ledger, Release, Released
@@ -119,10 +120,10 @@ class PackageReleases:
         self._ledger, self.situation, self._behind, self._written = ledger, situation, behind, written
         self._certain = certain
         self.guessed: set[str] = set()
-        self._fitting: dict[tuple[str, bool], list[str]] = {}
-        self._required: dict[Candidate, tuple[AskedRequirement, ...]] = {}
-        self._allowed: dict[tuple[str, str], list[str]] = {}
-        self._known: dict[tuple[str, str], bool] = {}
+        #: The releases of a known package that specifiers allow, whatever the Python, and those that an installer takes
+        #: unasked, both the newest first; what a release requires here, without unknown requirements.
+        self.allowed, self.fitting, self._known = cache(self._allows), cache(self._fits), cache(self._is_known)
+        self.required = cache(lambda one: tuple(self._read(one)))
 
     def certainly(self) -> "PackageReleases":
         """Return the same releases, of which only what is certain counts."""
@@ -134,10 +135,7 @@ class PackageReleases:
 
     def known(self, asked: AskedRequirement) -> bool:
         """Return whether the ledger can tell which releases are meant: not for those newer or older than itself."""
-        key = asked.name, asked.specifiers
-        if key not in self._known:
-            self._known[key] = self._is_known(asked)
-        return self._known[key]
+        return self._known(asked._replace(extras=(), by="", marker="", url=""))
 
     def _is_known(self, asked: AskedRequirement) -> bool:
         package = self.package(asked.name)
@@ -149,22 +147,14 @@ class PackageReleases:
         is_future = allows(asked.specifiers, _FUTURE) or re.search(_PRE_RELEASE, asked.specifiers) is not None
         return not is_future or bool(self.allowed(asked.name, asked.specifiers))
 
-    def allowed(self, name: str, specifiers: str) -> list[str]:
-        """Return the releases of a known package that specifiers allow, whatever the Python, the newest first."""
-        if (name, specifiers) not in self._allowed:
-            releases = reversed(getattr(self.package(name), "releases", ()))
-            self._allowed[name, specifiers] = [one.version for one in releases if allows(specifiers, one.version)]
-        return self._allowed[name, specifiers]
+    def _allows(self, name: str, specifiers: str) -> list[str]:
+        releases = reversed(getattr(self.package(name), "releases", ()))
+        return [one.version for one in releases if allows(specifiers, one.version)]
 
-    def fitting(self, name: str, elsewhere: bool) -> list[str]:
-        """Return the releases that an installer takes unasked, the newest first."""
-        package = self.package(name)
-        if package is None:
-            return []
-        if (name, elsewhere) not in self._fitting:
-            versions = [one.version for one in reversed(package.releases) if not one.yanked]
-            self._fitting[name, elsewhere] = [one for one in versions if self.why_not(name, one, elsewhere) is None]
-        return self._fitting[name, elsewhere]
+    def _fits(self, name: str, elsewhere: bool) -> list[str]:
+        releases = reversed(getattr(self.package(name), "releases", ()))
+        versions = [one.version for one in releases if not one.yanked]
+        return [one for one in versions if self.why_not(name, one, elsewhere) is None]
 
     def like(self, name: str, tag: str) -> list[str]:
         """Return the releases whose requirements a checkout may have, the likeliest first: that of its tag; else the
@@ -196,12 +186,6 @@ class PackageReleases:
             return package is None
         files = files_for(package, release.version, self.situation.target)
         return files is None or files[0] is not None
-
-    def required(self, one: Candidate) -> tuple[AskedRequirement, ...]:
-        """Return what a release requires here; unknown requirements are left out."""
-        if one not in self._required:
-            self._required[one] = tuple(self._read(one))
-        return self._required[one]
 
     def _read(self, one: Candidate) -> Iterator[AskedRequirement]:
         package, (release, _, build) = self.package(one.name), one.version.partition("+")

@@ -17,7 +17,7 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule, digest, placeholders
 from envdoctor.matrix.symptoms import faults_of
 from envdoctor.matrix.toml_files import TomlError, load_toml
-from envdoctor.versions.pep440 import is_version, satisfies
+from envdoctor.versions.pep440 import is_version, order, satisfies
 from envdoctor.versions.releases import parse_ranges
 
 #: In characters, a placeholder by its column.
@@ -110,12 +110,11 @@ def _registry(matrix: Matrix) -> Iterator[str]:
 
 
 def _retired(matrix: Matrix) -> Iterator[str]:
-    for rule_id in matrix.part("retired", "retired"):
-        entry = matrix.retired(rule_id)
+    for rule_id, entry in matrix.part("retired", "retired").items():
         if matrix.find(rule_id) is not None:
             yield f"{rule_id} is retired and is also a rule: an id is never used again"
-        elif entry is not None and entry.now is not None and matrix.find(entry.now) is None:
-            yield f"{rule_id}: now: there is no rule {entry.now}"
+        elif "now" in entry and matrix.find(entry["now"]) is None:
+            yield f"{rule_id}: now: there is no rule {entry['now']}"
 
 
 def _families(matrix: Matrix) -> Iterator[str]:
@@ -179,9 +178,13 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
     ((name, versions),) = bound.items()
     for key, version in versions.items() if name != "open_ended" else ():
         operators = compared.get(key, set())
+        # Single releases may be named (==2.5.0, ==2.5.*), all of them older than the one that is fixed.
+        named = [order(operand.removesuffix(".*")) for operator, operand in operators if operator == "=="]
+        fixed = order(version)
+        are_below = bool(named) and fixed is not None and all(one is not None and one < fixed for one in named)
         if not operators:
             yield f"rule: {name}: {key} is no condition of the rule"
-        elif name == "fixed_in" and ("<", version) not in operators and not _all_below(operators, version):
+        elif name == "fixed_in" and ("<", version) not in operators and not are_below:
             yield f"rule: fixed_in: no condition ends below {key} {version}"
         elif name == "last_seen" and operators.isdisjoint((("<=", version), ("==", version))):
             yield f"rule: last_seen: no condition ends with {key} {version}"
@@ -189,11 +192,11 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
 
 def _engines(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
     """Yield model conditions that forget serving engines and trainers, which may not run transformers' code."""
+    if texts["engines"]:
+        return
     frameworks = matrix.rows("framework-models", "framework")
     engines = {"engine", *(row["name"] for row in frameworks if row["model_code"] == "engine")}
     excepted = {name for clause in rule.unless for name in _frameworks(clause)}
-    if texts["engines"]:
-        return
     for number, clause in enumerate(rule.affects, 1):
         keys = {condition.key for condition in clause}
         if "pkg.transformers" not in keys or not keys & _OF_THE_MODEL or any(_frameworks(clause)):
@@ -222,17 +225,6 @@ def _trains(condition: Condition) -> bool:
     if condition.key == "recipe.method":
         return not {"infer", "serve", "present"} & set(condition.alternatives)
     return condition.key in _OF_TRAINING and condition.alternatives not in (["absent"], [False])
-
-
-def _all_below(operators: set[tuple[str, str]], version: str) -> bool:
-    """Return whether single releases are named (==2.5.0, ==2.5.*), all of them older than ``version``."""
-    from packaging.version import InvalidVersion, Version
-
-    named = [operand.removesuffix(".*") for operator, operand in operators if operator == "=="]
-    try:
-        return bool(named) and all(Version(operand) < Version(version) for operand in named)
-    except InvalidVersion:
-        return False
 
 
 def _evidence(rule: Rule, texts: Mapping[str, Any], today: date) -> Iterator[str]:
@@ -264,10 +256,8 @@ def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[s
             yield f"{name}: the placeholders of zh and en differ"
         if chinese is not None and table.get("zh_of", digest(table["en"])) != digest(table["en"]):
             yield f'{name}: zh translates an older wording; review it, then set zh_of = "{digest(table["en"])}"'
-    message = texts["message"]
     for language in ("en", "zh"):
-        text = message.get(language, "")
-        length = len(_RECORD.sub("{", text))
+        length = len(_RECORD.sub("{", texts["message"].get(language, "")))
         if length > _LONGEST_MESSAGE:
             yield f"message: {language} has {length} characters, at most {_LONGEST_MESSAGE} are allowed"
 
@@ -310,7 +300,10 @@ class Schemas:
         for error in sorted(found, key=lambda error: [str(part) for part in error.absolute_path]):
             # A part of a schema may say in words of its own what is wrong with a value.
             said = error.schema.get("x-says", "").format(given=repr(error.instance)) or error.message
-            yield f"{_place_of(error.absolute_path)}{said if len(said) <= 160 else f'{said[:157]}...'}"
+            place = ""  # "row 2: key: " for ``["row", 1, "key"]``
+            for part in error.absolute_path:
+                place = f"{place[:-2]} {part + 1}: " if isinstance(part, int) and place else f"{place}{part}: "
+            yield f"{place}{said if len(said) <= 160 else f'{said[:157]}...'}"
 
     @cached_property
     def _documents(self) -> Mapping[str, Any]:
@@ -377,11 +370,3 @@ def _as_json(value: Any) -> Any:
         case date():
             return value.isoformat()
     return value
-
-
-def _place_of(path: Any) -> str:
-    """Return the place "row 2: key: " for ``["row", 1, "key"]``."""
-    text = ""
-    for part in path:
-        text = f"{text[:-2]} {part + 1}: " if isinstance(part, int) and text else f"{text}{part}: "
-    return text

@@ -49,22 +49,23 @@ class Literals:
             yield from self._of(f"assume {number}: {key}", key, raw)
         for number, fix in enumerate(texts["fix"], 1):
             for key, raw in fix["set"].items():
-                yield from self._set(f"fix {number}: set: {key}", key, raw)
+                spec, where = self._registry.find(key), f"fix {number}: set: {key}"
+                if spec is None:
+                    yield f"{where} is not a registered fact"
+                    continue
+                try:
+                    parse_value(spec, raw)
+                except FactTypeError as error:
+                    yield f"{where}: {error}"
+                yield from self._of(where, key, raw)
         for number, test in enumerate(texts["test"], 1):
             for key, raw in test["facts"].items():
-                for column, cell in _cells(key, raw):
-                    yield from self._of(f"test {number}: {column}", column, cell, tables=False)
-
-    def _set(self, where: str, key: str, raw: Any) -> Iterator[str]:
-        spec = self._registry.find(key)
-        if spec is None:
-            yield f"{where} is not a registered fact"
-            return
-        try:
-            parse_value(spec, raw)
-        except FactTypeError as error:
-            yield f"{where}: {error}"
-        yield from self._of(where, key, raw)
+                is_list = isinstance(raw, list) and raw and all(isinstance(item, Mapping) for item in raw)
+                of_items = (
+                    [(f"{key}.{column}", cell) for item in raw for column, cell in item.items()] if is_list else []
+                )
+                for name, cell in of_items if is_list else [(key, raw)]:
+                    yield from self._of(f"test {number}: {name}", name, cell, tables=False)
 
     def _of(self, where: str, key: str, raw: Any, *, tables: bool = True) -> Iterator[str]:
         """Yield words that no source gives; with ``tables``, also words that no table has, which a test may show."""
@@ -82,14 +83,6 @@ class Literals:
                 known = f"known are {', '.join(sorted(words))}"
                 known = known if len(words) <= 20 else f"none of {len(words)} known words is that"
                 yield f"{where}: no source gives {word!r}; {known}"
-
-
-def _cells(key: str, raw: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a fact of a test by its key, or the cells of its records by their columns."""
-    if isinstance(raw, list) and raw and all(isinstance(item, Mapping) for item in raw):
-        yield from ((f"{key}.{column}", cell) for item in raw for column, cell in item.items())
-    else:
-        yield key, raw
 
 
 def _words(matrix: Matrix, places: Iterable[str]) -> Iterator[str]:

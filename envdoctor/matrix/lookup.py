@@ -188,10 +188,9 @@ def _parameters(  # noqa: PLR0917 (a question and how far it may go)
         return items
     taken = {item for item in items if not item.startswith("&")}
     for base in (item[1:] for item in items if item.startswith("&")):
-        elsewhere = _elsewhere(ledger, released, base, version, other)
-        if isinstance(elsewhere, Unknown):
-            return elsewhere
-        inherited = _parameters(ledger, elsewhere[0], base, elsewhere[1], other, hops - 1)
+        inherited: Any = _elsewhere(ledger, released, base, version, other)
+        if not isinstance(inherited, Unknown):
+            inherited = _parameters(ledger, inherited[0], base, inherited[1], other, hops - 1)
         if isinstance(inherited, Unknown):
             return inherited
         taken |= inherited
@@ -292,8 +291,8 @@ def missing(
 
 def fitting_providers(ledger: Ledger, consumer: Released, version: str, provider: Released) -> Releases:
     """Return the releases of a provider that have all that a version of the consumer takes of it."""
-    having = [_having(provider, take) for take in _of_provider(ledger, consumer, version, provider)]
-    return reduce(and_, having, ~Releases(provider.read, 0))
+    takes = _of_provider(ledger, consumer, version, provider)
+    return reduce(and_, (_having(provider, take) for take in takes), ~Releases(provider.read, 0))
 
 
 def fitting_consumers(ledger: Ledger, consumer: Released, provider: Released, version: str) -> Releases:
@@ -335,11 +334,8 @@ def _has(provider: Released, take: TakenNames, version: str) -> bool | None:
         return True
     if take.wanted:
         return satisfies(version, take.wanted.specifiers)
-    parent, _, last = take.module.rpartition(".")
-    if take.name:
-        found = provider.offers(take.module, take.name, version)
-    else:
-        found = provider.offers(parent, last, version) if parent else provider.exists(take.module, version)
+    parent, name = (take.module, take.name) if take.name else take.module.rpartition(".")[::2]
+    found = provider.offers(parent, name, version) if parent else provider.exists(name, version)
     return found if isinstance(found, bool) else None
 
 
@@ -413,7 +409,6 @@ def part_moves(matrix: Matrix, part: str, names: Collection[str], old: str) -> I
 
 
 def _move(row: Mapping[str, Any]) -> Move:
-    new = row.get("new", "")
-    package = row.get("new_package", row["package"] if new else "")
-    new_releases, write, source = row.get("new_releases", ""), row.get("write", {}), row["source"]
-    return Move(row["package"], row["releases"], new, package, new_releases, write, source, row.get("into", ""))
+    package = row["package"] if row.get("new") else ""
+    known = {"new": "", "new_package": package, "new_releases": "", "write": {}, **row}
+    return Move(**{name: known[name] for name in Move._fields if name in known})

@@ -176,9 +176,8 @@ def load_source(home: Path, *, source: str) -> Matrix:
 
 
 def _usable(matrix: Matrix) -> Matrix:
-    for rule in matrix.broken:
-        if rule.unusable is not None:
-            raise MatrixError(rule.unusable)
+    for unusable in filter(None, (rule.unusable for rule in matrix.broken)):
+        raise MatrixError(unusable)
     return matrix
 
 
@@ -194,7 +193,15 @@ def read_matrix(private: Iterable[Path] = ()) -> Matrix:
     else:
         raise MatrixError("the matrix is missing from this installation of envdoctor: install it again")
     for folder in private:
-        _add_private(matrix, folder)
+        option = f"--matrix {folder}: "
+        if not os.path.isdir(folder):
+            raise MatrixError("{}no such folder", option)
+        rules = folder / "rules" if os.path.isdir(folder / "rules") else folder
+        files = _rule_files(rules, option)
+        if not files:
+            raise MatrixError("{}no rule file (*.toml) in it", option)
+        _read_rules(matrix, rules, files, option)
+        matrix.source += f" + {folder}"
     return matrix
 
 
@@ -211,18 +218,6 @@ def read_source(home: Path, *, source: str) -> Matrix:
     _read_rules(matrix, home / "rules", _rule_files(home / "rules"))
     matrix.version = max((rule.texts["modified"] for rule in matrix.rules), default="").replace("-", ".")
     return matrix
-
-
-def _add_private(matrix: Matrix, folder: Path) -> None:
-    option = f"--matrix {folder}: "
-    if not os.path.isdir(folder):
-        raise MatrixError("{}no such folder", option)
-    rules = folder / "rules" if os.path.isdir(folder / "rules") else folder
-    files = _rule_files(rules, option)
-    if not files:
-        raise MatrixError("{}no rule file (*.toml) in it", option)
-    _read_rules(matrix, rules, files, option)
-    matrix.source += f" + {folder}"
 
 
 def add_file(matrix: Matrix, path: Path) -> None:
@@ -289,8 +284,7 @@ def _load_compiled(home: Path, source: str = "bundled") -> Matrix:
     except (OSError, ValueError) as error:
         raise _unreadable(error) from None
     matrix = Matrix(Registry.from_mapping(index["registry"]), source=source, home=home)
-    matrix.version = index["version"]
-    matrix._unread = unread
+    matrix.version, matrix._unread = index["version"], unread
     return matrix
 
 

@@ -83,9 +83,22 @@ def _gap(matrix: Matrix, package: Released, release: Release, wanted: _WantedWhe
     )
     if wanted.torch is None or package.name not in extensions - companions:
         return None
-    for_torch = _for_torch(package, release.version)
-    fits = for_torch if isinstance(for_torch, Unknown) else _is_for(for_torch, wanted.torch)
-    return fits if isinstance(fits, Unknown) else None if fits else Gap(f"torch {_minor(wanted.torch)}", source)
+    made_for = (one for one in package.requires(release.version) if one.name == "torch" and not one.marker)
+    specifiers = next((one.specifiers for one in made_for if one.specifiers), None)
+    torch = order(wanted.torch)
+    if specifiers is None:
+        return Unknown(Message("it does not say for which torch it was compiled"))
+    if torch is None or torch.is_pre:
+        return Unknown(Message("a build of torch between its releases"))
+    try:
+        # torch keeps its C++ interfaces within a minor release.
+        is_pinned = specifiers.startswith("==") and "," not in specifiers and "*" not in specifiers
+        pinned = (
+            same_start(specifiers.strip("= "), wanted.torch, 2) if is_pinned else satisfies(wanted.torch, specifiers)
+        )
+        return None if pinned else Gap(f"torch {_minor(wanted.torch)}", source)
+    except NotASpecifier as error:
+        return Unknown(said_by(error))
 
 
 # The same is asked again for every change that is tried.
@@ -114,28 +127,6 @@ def files_for(package: Released, version: str, target: WheelTarget) -> tuple[str
     tags, source = [file for file in files if file.count("-") == 2 and " " not in file], "sdist" in files
     as_source = source and target.system == "linux" and WheelTarget(system="linux").lacks(tags) is not None
     return (target.lacks(tags), source) if tags and not as_source else None
-
-
-@lru_cache(maxsize=1 << 14)
-def _for_torch(package: Released, version: str) -> str | Unknown:
-    """Return the torch that a release was compiled against, by what it requires."""
-    for wanted in package.requires(version):
-        if wanted.name == "torch" and wanted.specifiers and not wanted.marker:
-            return wanted.specifiers
-    return Unknown(Message("it does not say for which torch it was compiled"))
-
-
-def _is_for(specifiers: str, torch: str) -> bool | Unknown:
-    """Return whether a torch fits a requirement: torch keeps its C++ interfaces within a minor release."""
-    version = order(torch)
-    if version is None or version.is_pre:
-        return Unknown(Message("a build of torch between its releases"))
-    if specifiers.startswith("==") and "," not in specifiers and "*" not in specifiers:
-        return same_start(specifiers.strip("= "), torch, 2)
-    try:
-        return satisfies(torch, specifiers)
-    except NotASpecifier as error:
-        return Unknown(said_by(error))
 
 
 def _elsewhere(matrix: Matrix, name: str, version: str, wanted: _WantedWheel) -> Gap | Unknown | None:

@@ -135,9 +135,9 @@ class _Document:
             self._wrong(f"rule: each: a registered record list is expected, not {self._each!r}")
         columns = spec.columns if spec is not None else {}
         folds_into = self._head.get("folds_into")
+        known = [f"{self._each}.{column}" for column in columns]  # `probe.device` is a column and a fact of its own
         for name in folds_into if isinstance(folds_into, list) else ():
-            head, _, column = str(name).partition(".")  # `probe.device` is a column and a fact of its own
-            if head != self._each or column not in columns:
+            if name not in known:
                 self._wrong(f"rule: folds_into: {name!r} is no column of each")
         explained = self._head.get("explained_by")
         for other, agree in explained.items() if isinstance(explained, Mapping) else ():
@@ -289,11 +289,21 @@ def _windows(released: Released, name: str, meant: str) -> Iterator[tuple[str, l
     ceiling rises.
     """
     versions = [one.version for one in released.releases if one.metadata]
-    asked = [(version, _required(released, version, name)) for version in versions if satisfies(version, meant)]
-    for specifiers, pairs in groupby(asked, lambda pair: pair[1]):
-        row = [version for version, _ in pairs]
+
+    def required(version: str) -> tuple[str, ...]:
+        # What a release requires everywhere: markers are for some Pythons, or for extras.
+        found = [one.specifiers for one in released.requires(version) if one.name == name and not one.marker]
+        return tuple(sorted(part.strip() for text in found for part in text.split(",") if part.strip()))
+
+    for specifiers, of_row in groupby((one for one in versions if satisfies(one, meant)), required):
+        row = list(of_row)
         behind = versions[versions.index(row[-1]) + 1 :]
-        turned = [_turned(specifier) for specifier in specifiers]
+        turned = []
+        for specifier in specifiers:
+            match = re.fullmatch(r"(>=|<=|==|!=|>|<)\s*([^=\s]+)", specifier)
+            if match is None:
+                raise ConditionError(f"nothing is outside of {specifier!r} that a rule could say")
+            turned.append(_OPPOSITE[match[1]] + match[2])
         below = [operand for operand in turned if operand.startswith(("<", "=="))]
         above = [operand for operand in turned if operand not in below]
         if behind and turned:
@@ -303,17 +313,3 @@ def _windows(released: Released, name: str, meant: str) -> Iterator[tuple[str, l
             yield f">={row[0]}", below
         if above:
             yield f">={row[0]},<={row[-1]}", above
-
-
-def _required(released: Released, version: str, name: str) -> tuple[str, ...]:
-    """Return the specifiers of what a release requires of a package everywhere: markers are for some Pythons, or for
-    extras."""
-    found = [one.specifiers for one in released.requires(version) if one.name == name and not one.marker]
-    return tuple(sorted(part.strip() for specifiers in found for part in specifiers.split(",") if part.strip()))
-
-
-def _turned(specifier: str) -> str:
-    match = re.fullmatch(r"(>=|<=|==|!=|>|<)\s*([^=\s]+)", specifier)
-    if match is None:
-        raise ConditionError(f"nothing is outside of {specifier!r} that a rule could say")
-    return _OPPOSITE[match[1]] + match[2]

@@ -92,12 +92,9 @@ def _in_order(line: str, pieces: Sequence[str]) -> bool:
     place = line.find(pieces[0])
     while place > 0 and pieces[0][0].isalnum() and line[place - 1].isalnum():
         place = line.find(pieces[0], place + 1)
-    if place < 0:
-        return False
-    place += len(pieces[0])
-    for piece in pieces[1:]:
+    for piece in pieces if place >= 0 else ():
         place = line.find(piece, place)
         if place < 0:
             return False
         place += len(piece)
-    return True
+    return place >= 0

@@ -86,14 +86,13 @@ def need_of(least: float, size: float, most: float, held: float, residuals: Mapp
 def gpu_of(gpus: Iterable[View], processes: int) -> Gpu | None:
     """Return the GPU that decides: the first for one process, the one with the least free memory for several; None if
     no memory is known. All memory counts as free if its use is unknown."""
-    known = [gpu for gpu in map(_gpu, gpus) if gpu is not None]
+    known: list[Gpu] = []
+    for item in gpus:
+        total, free = item.number("memory_gib"), item.number("free_gib")
+        total, free = free if total is None else total, total if free is None else free
+        if total is not None and free is not None:
+            known.append(Gpu(item.text("name") or "GPU", total * GIB, free * GIB))
     return min(known, key=lambda gpu: gpu.free) if processes > 1 and known else known[0] if known else None
-
-
-def _gpu(item: View) -> Gpu | None:
-    total, free = item.number("memory_gib"), item.number("free_gib")
-    total, free = free if total is None else total, total if free is None else free
-    return None if total is None or free is None else Gpu(item.text("name") or "GPU", total * GIB, free * GIB)
 
 
 #: Bytes by what they hold.
@@ -145,24 +144,26 @@ class ClosedForm:
         self._segments: dict[str, list[Terms]] = {}
         self._operations: dict[str, str] = {}
         by_length = [{int(p["layers"]): p["segments"] for p in trace.points if p["tokens"] == n} for n in self._tokens]
-        deepest = max(by_length[-1])
-        for segment in by_length[-1][deepest]:
-            if all(segment in depths for points in by_length for depths in points.values()):
-                self._operations[segment] = str(by_length[-1][deepest][segment][1])
-                self._segments[segment] = [
-                    _full({layers: found[segment][2] for layers, found in points.items()}, self.depth)
-                    for points in by_length
-                ]
+        for segment, (_, operation, _) in by_length[-1][max(by_length[-1])].items():
+            if not all(segment in depths for points in by_length for depths in points.values()):
+                continue
+            self._operations[segment] = str(operation)
+            self._segments[segment] = []
+            for points in by_length:
+                by_layers = {layers: found[segment][2] for layers, found in points.items()}
+                # In their order, each time the same.
+                names = dict.fromkeys(name for terms in by_layers.values() for name in terms)
+                values = {name: {n: terms.get(name, 0.0) for n, terms in by_layers.items()} for name in names}
+                self._segments[segment].append({name: _extended(values[name], self.depth) for name in names})
         self.held = self._share(trace)
 
     def at(self, batch: int, tokens: int, without: Sequence[str] = ()) -> Peak:
         """Return the peak of ``batch`` samples of ``tokens`` tokens, without the bytes of the names in ``without``."""
-        peaks = [self._peak(segment, batch, tokens, without) for segment in self._segments]
+        peaks = []
+        for segment, operation in self._operations.items():
+            terms = {name: size for name, size in self._terms(segment, batch, tokens).items() if name not in without}
+            peaks.append(Peak(segment, operation, self._shared(terms)))
         return max(peaks, key=lambda peak: peak.size)
-
-    def _peak(self, segment: str, batch: int, tokens: int, without: Sequence[str]) -> Peak:
-        terms = {name: size for name, size in self._terms(segment, batch, tokens).items() if name not in without}
-        return Peak(segment, self._operations[segment], self._shared(terms))
 
     def _terms(self, segment: str, batch: int, tokens: int) -> Terms:
         lengths = self._segments[segment]
@@ -208,12 +209,6 @@ def kept_bytes(trace: Trace) -> float:
     longest = max(point["tokens"] for point in trace.points)
     sizes = {int(p["layers"]): float(p["cache_bytes"]) for p in trace.points if p["tokens"] == longest}
     return _extended(sizes, int(trace.model["depth"]))
-
-
-def _full(by_layers: Mapping[int, Terms], depth: int) -> Terms:
-    names = dict.fromkeys(name for terms in by_layers.values() for name in terms)  # in their order, each time the same
-    values = {name: {layers: terms.get(name, 0.0) for layers, terms in by_layers.items()} for name in names}
-    return {name: _extended(found, depth) for name, found in values.items()}
 
 
 def _extended(by_layers: Mapping[int, float], depth: int) -> float:

@@ -24,10 +24,9 @@ from envdoctor.peak.closed_form import (
     need_of,
     trained_parameters,
 )
-from envdoctor.peak.recipe import LESS, RunPlan, plan_of, settings_of
+from envdoctor.peak.recipe import LESS, RunPlan, plan_of, settings_of, staged
 from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
 from envdoctor.peak.shipped import OnCuda
-from envdoctor.peak.stages import Staged
 from envdoctor.peak.tracing import Trace, TraceSource
 from envdoctor.system.message import Message, as_message
 
@@ -134,8 +133,7 @@ class _Run(NamedTuple):
 
     def replicated(self, terms: Terms) -> Terms:
         """Add the reducer's buckets, which hold every gradient a second time."""
-        buckets = {"communication buffers": self.trained * self.width} if self.processes > 1 else {}
-        return {**terms, **buckets}
+        return {**terms, "communication buffers": self.trained * self.width} if self.processes > 1 else terms
 
     def zero(self, terms: Terms) -> Terms:
         """Divide the optimizer's states (stage 1), the gradients too (2), the weights too (3)."""
@@ -203,18 +201,17 @@ class Model(NamedTuple):
     loose: float = 0.0
 
     def level_of(self, trace: Trace) -> str:
-        """``trace`` of the installed code, of the ``nearest`` type or form, or ``shipped`` coefficients."""
-        if trace.near or not trace.release:
-            return "nearest" if trace.near or self.nearest else "trace"
-        return "shipped"
+        """Return ``trace`` of the installed code, of the ``nearest`` type or form, or ``shipped`` coefficients."""
+        if trace.near or (self.nearest and not trace.release):
+            return "nearest"
+        return "shipped" if trace.release else "trace"
 
     def said_of(self, trace: Trace, job: Mapping[str, Any]) -> list[str]:
         """Return sentences that say where the answer comes from."""
         notes: list[str] = list(self.said)
         if trace.release:
-            notes.append(
-                Message("nothing was traced here: this is by shipped coefficients of transformers {}", trace.release)
-            )
+            text = "nothing was traced here: this is by shipped coefficients of transformers {}"
+            notes.append(Message(text, trace.release))
         if trace.near:
             notes.append(Message("no shipped coefficients are about this very run: the nearest are of {}", trace.near))
         if self.trainer:
@@ -276,16 +273,11 @@ def model_of(
             ", ".join(dict.fromkeys(unlike)),
         )
     native = {"model_type": row["type"], **{name: config[other] for name, other in row["names"].items()}}
-    return Model(native, named, MARGIN, row, _heeds(row, methods, framework, repo), of_trainer)
-
-
-def _heeds(row: Mapping[str, Any], methods: Sequence[str], framework: str, repo: str) -> bool | None:
-    if framework in row["but_in"]:
-        return True
-    if repo and repo.lower() in row["ignoring"]:
-        return False
     ignored, there = (any(fnmatchcase(method, row[name]) for method in methods) for name in ("ignores", "modeling"))
-    return not ignored if ignored or there else None
+    heeds = not ignored if ignored or there else None
+    if framework in row["but_in"] or (repo and repo.lower() in row["ignoring"]):
+        heeds = framework in row["but_in"]
+    return Model(native, named, MARGIN, row, heeds, of_trainer)
 
 
 def _doubts(plan: RunPlan, model: Model, job: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -310,11 +302,16 @@ def predict(
     """Return the section of the report. ``known`` is the table memory-frameworks, ``usual`` the length if none was
     given: then there is no verdict on it. Raises :class:`MemoryProblem` if there is no number."""
     plan, given = plan_of(facts, known, usual), settings_of(facts, model.config.get("hidden_size"), known["zero"])
-    tracer = Staged(OnCuda(tracer), plan.stage)
+    tracer = staged(OnCuda(tracer), plan.stage)
     gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
     base = {**model.job(plan.job), "config": model.config}
     trace = traced({**base, "tokens": [plan.tokens]}, tracer)
-    trace = trace._replace(residuals=_beside_of(trace.residuals, gpu, known["context"]))
+    # Where somebody measured what a process has on such a card beside what torch reserves.
+    words = (gpu.name if gpu is not None else "").lower().replace("-", " ").split()
+    beside = next((row["gib"] * GIB for row in known["context"] if row["name"] in words), None)
+    if beside is not None and trace.residuals:
+        process = Residual(*((share, more + beside) for share, more in trace.residuals["reserved"]))
+        trace = trace._replace(residuals={**trace.residuals, "process": process})
     run = _Prediction(plan, given, model, tracer, base, trace)
     peak, said = run.peak(run.gone), [*model.said_of(trace, plan.job), *plan.assumed]
     need, doubts = run.doubted(run.need())
@@ -355,18 +352,6 @@ def predict(
         "assumed": [*said, *doubts],
         "savers": list(plan.savers),
     }
-
-
-def _beside_of(
-    residuals: Mapping[str, Residual], gpu: Gpu | None, contexts: Sequence[Mapping[str, Any]]
-) -> Mapping[str, Residual]:
-    """Return the residuals, with those of a process by what torch reserves where somebody measured what a process has
-    beside that on such a card: ``contexts`` are rows of the table memory-frameworks."""
-    words = (gpu.name if gpu is not None else "").lower().replace("-", " ").split()
-    beside = next((row["gib"] * GIB for row in contexts if row["name"] in words), None)
-    if beside is None or not residuals:
-        return residuals
-    return {**residuals, "process": Residual(*((share, more + beside) for share, more in residuals["reserved"]))}
 
 
 #: Terms that are likely gone where they may be: Liger and Cut Cross Entropy never make the whole logits, and what is

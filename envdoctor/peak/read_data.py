@@ -63,7 +63,8 @@ def samples_of(row: Any) -> tuple[str, list[Sample]]:
     if row.get("chosen") is not None and row.get("rejected") is not None:
         answers = [_turns("assistant", row[name]) for name in ("chosen", "rejected")]
         # Without a prompt of their own both hold the whole conversation.
-        return "preferences", [answer if _begins(answer) else asked + answer for answer in answers]
+        whole = [len(one) > 1 and one[0]["role"] in ("user", "system") for one in answers]
+        return "preferences", [one if is_whole else asked + one for one, is_whole in zip(answers, whole, strict=True)]
     if turns is not None:
         return "conversations", [asked]
     answer = _first(row, _ANSWERED)
@@ -98,10 +99,6 @@ def _asked(row: dict[str, Any]) -> Turns:
         return turns + _turns("user", question)
     parts = [text for text in (_text(question), _text(row.get("input"))) if text]
     return turns + (_turns("user", "\n".join(parts)) if parts else [])
-
-
-def _begins(turns: Turns) -> bool:
-    return len(turns) > 1 and turns[0]["role"] in ("user", "system")
 
 
 def _turns(role: str, value: Any) -> Turns:
@@ -184,7 +181,12 @@ def _looked_at(
 ) -> dict[str, Any]:
     compiled = cache(lambda: template_environment().from_string(template))
     ordered = sorted(range(len(sizes)), key=sizes.__getitem__)
-    sampled = _of_all_sizes(sizes, ordered)
+    draw = random.Random(0)  # noqa: S311
+    half = _SAMPLED // 2
+    until = list(accumulate(sizes[index] for index in ordered))
+    by_number = [int((place + draw.random()) * len(ordered) / half) for place in range(half)]
+    by_size = [bisect_right(until, (place + draw.random()) * until[-1] / half) for place in range(half)]
+    sampled = dict.fromkeys(ordered[min(place, len(ordered) - 1)] for place in (*by_number, *by_size))
     formats: Counter[str] = Counter()
     found: list[tuple[int, list[str]]] = []
     unread: list[tuple[int, Message]] = []
@@ -219,17 +221,6 @@ def _looked_at(
         "unread": [(number, packed(why)) for number, why in sorted(unread)],
         "refused": sorted(refused),
     }
-
-
-def _of_all_sizes(sizes: Sequence[int], ordered: Sequence[int]) -> dict[int, None]:
-    """Draw rows at random, half of them by number and half by size, each from its own stretch of the rows, which are
-    ``ordered`` by size."""
-    draw = random.Random(0)  # noqa: S311
-    half = _SAMPLED // 2
-    until = list(accumulate(sizes[index] for index in ordered))
-    by_number = [int((place + draw.random()) * len(ordered) / half) for place in range(half)]
-    by_size = [bisect_right(until, (place + draw.random()) * until[-1] / half) for place in range(half)]
-    return dict.fromkeys(ordered[min(place, len(ordered) - 1)] for place in (*by_number, *by_size))
 
 
 def _rows_of(file: BinaryIO, name: str) -> tuple[Sequence[int], Callable[[int], Any]]:

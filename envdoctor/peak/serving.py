@@ -197,12 +197,7 @@ def _usual_share(row: Mapping[str, Any], card: Mapping[str, Any], total: float, 
 def _as_prompt(facts: FactSet, tokens: int) -> FactSet:
     """Return the same facts for one step of the engine: a prompt of so many tokens, alone, with a fused attention."""
     changed = facts.copy()
-    given: dict[str, Value] = {
-        "method": "infer",
-        "max_length": tokens,
-        "batch_size": 1,
-        "train_batch_size": ABSENT,
-        "attn": "sdpa",
-    }
+    given: dict[str, Value] = {"method": "infer", "max_length": tokens, "batch_size": 1, "attn": "sdpa"}
+    given["train_batch_size"] = ABSENT
     changed.update(Fact(f"recipe.{name}", value, "engine", "derived") for name, value in given.items())
     return changed

@@ -65,16 +65,6 @@ def jobs_of(pattern: str) -> list[str]:
     return [" ".join(filter(None, words)) for words in product(*choices)]
 
 
-def _outputs_kept(trace: Trace, job: Row) -> Trace:
-    """Return the trace of a loop that keeps the model's outputs to the end of a step, by that of one that does not: the
-    logits are there twice, in the dtype of the head's result. What config.json does not tell is left out."""
-    vocabulary = job["config"].get("vocab_size")
-    if job["stage"] != "sft" or not job["training"] or not isinstance(vocabulary, int):
-        return trace
-    each = (4.0 if _computed_in(job) == "float32" else 2.0) * job["batch"] * vocabulary
-    return _more(trace, ("backward", "clip", "step"), "", _LOGITS, lambda tokens: each * tokens)
-
-
 class OnCuda(NamedTuple):
     """Traces of ``source`` with the outputs that a loop keeps, and with what CUDA's kernel for the gradient of a
     softmax makes beside its result: the product of gradient and output, in single precision; of float16 the result
@@ -90,8 +80,11 @@ class OnCuda(NamedTuple):
         return [one if isinstance(one, str) else self._changed(one, job) for one, job in zip(found, jobs, strict=True)]
 
     def _changed(self, trace: Trace, job: Row) -> Trace:
-        trace = _outputs_kept(trace, job) if job["keep_outputs"] else trace
-        heads = job["config"].get("num_attention_heads")
+        heads, vocabulary = (job["config"].get(name) for name in ("num_attention_heads", "vocab_size"))
+        if job["keep_outputs"] and job["stage"] == "sft" and job["training"] and isinstance(vocabulary, int):
+            # To the end of a step the logits are there twice, in the dtype of the head's result.
+            width = (4.0 if _computed_in(job) == "float32" else 2.0) * job["batch"] * vocabulary
+            trace = _more(trace, ("backward", "clip", "step"), "", _LOGITS, lambda tokens: width * tokens)
         seen = {operation for point in trace.points for _, operation, _ in point["segments"].values()}
         if not isinstance(heads, int) or _SOFTMAX not in seen:
             return trace
@@ -152,13 +145,13 @@ class Shipped:
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
         """Return a trace for each job, or a sentence that says why it has no trace."""
-        return [self._answer(job) for job in jobs]
-
-    def _answer(self, job: Row) -> Trace | str:
-        try:
-            return self._trace(job)
-        except MemoryProblem as error:
-            return said_by(error)
+        found: list[Trace | str] = []
+        for job in jobs:
+            try:
+                found.append(self._trace(job))
+            except MemoryProblem as error:
+                found.append(said_by(error))
+        return found
 
     def _trace(self, job: Row) -> Trace:
         kind = str(job["config"].get("model_type"))
@@ -167,8 +160,14 @@ class Shipped:
         run = _Run(model, job, self._inner.get(kind, 1.0))
         words = form_words(job, self._targets(model, job))
         form, like, unlike = self._most_alike(kind, words)
-        run.unlike(words.split(), unlike.split())
-        minor = self._chosen(list(form))
+        # Where no form is about the job: a pair is two samples, float32 is twice bfloat16.
+        added = set(words.split()) - set(unlike.split())
+        run.batch *= 2 if "dpo" in added else 1
+        run.scale = 2.0 if "float32" in added else 1.0
+        minors = list(form)
+        known = sorted((_minor(minor), minor) for minor in minors)
+        below = [minor for number, minor in known if self._version is None or number <= self._version]
+        minor = below[-1] if below else known[0][1]
         of = "generation" if not job["training"] else "training elsewhere" if self._elsewhere else "training"
         near = "" if (like, unlike) == (kind, words) else f"{like}: {unlike}"
         rows, all_logits = form[minor], 0.0
@@ -197,12 +196,6 @@ class Shipped:
             return wanted or ""
         least = set(wanted or model["least"]) <= set(model["least"])
         return "least" if least else "qkv" if set(wanted) == set(model.get("qkv", ())) else "all-linear"
-
-    def _chosen(self, minors: list[str]) -> str:
-        """Return the newest release up to the installed one, the oldest where that is older than all."""
-        known = sorted((_minor(minor), minor) for minor in minors)
-        below = [minor for number, minor in known if self._version is None or number <= self._version]
-        return below[-1] if below else known[0][1]
 
 
 class _Run:
@@ -246,9 +239,8 @@ class _Run:
         return sum(float(factor) * math.prod(known[name] for name in names) for factor, _, names in parts)
 
     def _adapters(self, model: Row, lora: Row) -> float:
-        modules, wanted = model["modules"], lora["target_modules"] or model["least"]
-        names = list(modules) if wanted == "all-linear" else wanted
-        if any(name not in modules for name in names):
+        modules, names = model["modules"], lora["target_modules"] or model["least"]
+        if names == "all-linear" or any(name not in modules for name in names):
             names = list(modules)
         sides = sum(self._total(side) for name in names for side in modules[name])
         outputs = self._dora([modules[name] for name in names]) if lora.get("use_dora") else 0.0
@@ -266,13 +258,6 @@ class _Run:
         self.results = samples * outputs * (each + (each if self.job["amp"] else 4))
         self.norm = max(4 * into * into + 16 * into * out for into, out in sizes)
         return outputs
-
-    def unlike(self, wanted: Sequence[str], words: Sequence[str]) -> None:
-        """Count what is different where no form is about the job: a pair is two samples, float32 is twice bfloat16."""
-        if "dpo" in wanted and "dpo" not in words:
-            self.batch *= 2
-        if "float32" in wanted and "float32" not in words:
-            self.scale = 2.0
 
     def _terms(self, row: Row, tokens: int) -> dict[str, float]:
         # Scores and logits are in float32 whatever the weights are, or in the dtype of autocast.
@@ -292,16 +277,11 @@ class _Run:
             "weight_bytes": self.width * self.parameters,
             "layer_parameters": self.layer,
         }
-        points = [
-            {
-                "layers": self.depth,
-                "tokens": tokens,
-                "trained": self.trained,
-                "cache_bytes": self.cache * self.width / 2 * self.job["batch"] * tokens,
-                "segments": self._segments(rows, tokens),
-            }
-            for tokens in self.job["tokens"]
-        ]
+        points = []
+        for tokens in self.job["tokens"]:
+            cache = self.cache * self.width / 2 * self.job["batch"] * tokens
+            known = {"layers": self.depth, "tokens": tokens, "trained": self.trained, "cache_bytes": cache}
+            points.append({**known, "segments": self._segments(rows, tokens)})
         return Trace(model, tuple(points))
 
     def _segments(self, rows: Sequence[Row], tokens: int) -> dict[str, list[Any]]:
@@ -309,11 +289,8 @@ class _Run:
         own = (4 if self.job["lora"] else self.width) * self.trained
         # A copy of every parameter in its own dtype, unless the optimizer packs its states.
         states = copies * (each * self.trained or own)
-        kept: Terms = {
-            "weights": self.weights,
-            "adapters": own if self.job["lora"] else 0.0,
-            "optimizer states": states,
-        }
+        adapters = own if self.job["lora"] else 0.0
+        kept: Terms = {"weights": self.weights, "adapters": adapters, "optimizer states": states}
         if self.job["reference"] == "copy":
             kept = {**kept, "reference model": self.width * self.parameters}
         found = {}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from envdoctor.peak.tracing import Job, Trace, TraceSource, changed, with_terms
+from envdoctor.peak.tracing import Changed, Job, Trace, TraceSource, with_terms
 from envdoctor.revision.hub.local import LocalSnapshot
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER, HeaderError, parse_header
 from envdoctor.revision.hub.snapshot import FileEntry
@@ -27,7 +27,7 @@ class Counted(NamedTuple):
 
     def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
         """Return a trace for each job, or why it has no trace."""
-        return changed(self.source, jobs, self._counted)
+        return Changed(self.source, self._counted).run(jobs)
 
     def _counted(self, trace: Trace, job: Job) -> Trace:
         share = self.parameters / float(trace.model["parameters"])
@@ -44,7 +44,7 @@ class Packed(NamedTuple):
 
     def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
         """Return a trace for each job, or why it has no trace; a model that the job itself quantises is left alone."""
-        return changed(self.source, jobs, self._packed)
+        return Changed(self.source, self._packed).run(jobs)
 
     def _packed(self, trace: Trace, job: Job) -> Trace:
         if job["quantized"]:

@@ -170,15 +170,14 @@ def _unpacked(path: str, shown: str, place: Place) -> str:
 
 def _notes(data: Mapping[str, Any]) -> list[Message]:
     notes = []
-    looked = len(data["rows"]) + len(data["unread"])
-    if data["unread"]:
-        number, why = data["unread"][0]
+    unread, refused = data["unread"], data["refused"]
+    looked = f"{len(data['rows']) + len(unread):,}"
+    for number, why in unread[:1]:
         text = "{} of {} rows that were looked at cannot be used; row {} {}"
-        notes.append(Message(text, f"{len(data['unread']):,}", f"{looked:,}", number, unpacked(why)))
-    if data["refused"]:
-        number, why = data["refused"][0]
+        notes.append(Message(text, f"{len(unread):,}", looked, number, unpacked(why)))
+    for number, why in refused[:1]:
         text = "the chat template refused {} samples, of which the words alone were counted; row {}: {}"
-        notes.append(Message(text, f"{len(data['refused']):,}", number, why))
+        notes.append(Message(text, f"{len(refused):,}", number, why))
     return notes
 
 
@@ -224,10 +223,8 @@ def _of_all(sizes: Sequence[int], known: Mapping[int, int]) -> list[int]:
     steps = [sizes[index] for index in counted]
     lengths = []
     for index, size in enumerate(sizes):
-        count = known.get(index)
-        if count is None:
-            like = counted[min(bisect_left(steps, size), len(counted) - 1)]
-            count = min(most, round(known[like] * size / max(1, sizes[like])))
+        like = index if index in known else counted[min(bisect_left(steps, size), len(counted) - 1)]
+        count = known[like] if like == index else min(most, round(known[like] * size / max(1, sizes[like])))
         lengths.append(count)
     return lengths
 

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -44,10 +43,16 @@ class TraceSource(Protocol):
         """Return a trace for each job, or a sentence that says why it has no trace."""
 
 
-def changed(source: TraceSource, jobs: Sequence[Job], change: Callable[[Trace, Job], Trace]) -> list[Trace | str]:
-    """Return the traces of the jobs after the change, and the sentences as they are."""
-    traces = zip(jobs, source.run(jobs), strict=True)
-    return [one if isinstance(one, str) else change(one, job) for job, one in traces]
+class Changed(NamedTuple):
+    """Traces of ``source`` after a ``change``, and its sentences as they are."""
+
+    source: TraceSource
+    change: Callable[[Trace, Job], Trace]
+
+    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
+        """Return a trace for each job, or a sentence that says why it has no trace."""
+        traces = zip(jobs, self.source.run(jobs), strict=True)
+        return [one if isinstance(one, str) else self.change(one, job) for job, one in traces]
 
 
 def with_terms(trace: Trace, change: Callable[[Mapping[str, float]], Mapping[str, float]]) -> Trace:
@@ -89,6 +94,7 @@ class Tracer:
         self._versions = versions
         released = all(version and "dev" not in version and "+git" not in version for version in versions.values())
         self._cache = CacheFolder(cache if released else None, "memory", _MOST_KEPT)
+        self._code = b"".join(path.read_bytes() for path in sorted(Path(PAYLOAD, "tracing").glob("*.py")))
         self._told: dict[str, Trace] = {}
 
     def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
@@ -104,14 +110,14 @@ class Tracer:
         if self._place is None:
             found.update(dict.fromkeys(left, ""))
         elif left:
-            tasks = [self._task(jobs[place]) for place in left]
+            needs = [("torch", "transformers", *(["peft"] if jobs[place]["lora"] else [])) for place in left]
+            tasks = [
+                Task("tracing/trace.py", dict(jobs[place]), modules, seconds=_SECONDS, memory_mib=_MEMORY_MIB)
+                for place, modules in zip(left, needs, strict=True)
+            ]
             for place, answer in zip(left, run_in_target(tasks, self._place), strict=True):
                 found[place] = self._taken(jobs[place], answer)
         return [found[place] for place in range(len(jobs))]
-
-    def _task(self, job: Mapping[str, Any]) -> Task:
-        needs = ("torch", "transformers", *(["peft"] if job["lora"] else []))
-        return Task("tracing/trace.py", dict(job), needs, seconds=_SECONDS, memory_mib=_MEMORY_MIB)
 
     def _taken(self, job: Mapping[str, Any], answer: ChildAnswer) -> Trace | str:
         if answer.ending != "ok":
@@ -127,10 +133,6 @@ class Tracer:
         asked = json.dumps([job, self._versions], sort_keys=True).encode()
         return hashlib.sha256(asked + self._code).hexdigest() + ".jsonl"
 
-    @cached_property
-    def _code(self) -> bytes:
-        return b"".join(path.read_bytes() for path in sorted(Path(PAYLOAD, "tracing").glob("*.py")))
-
 
 def _records(kept: memoryview) -> list[Mapping[str, Any]]:
     """Return the records of an entry; none if anything else stands in it."""
@@ -142,13 +144,12 @@ def _records(kept: memoryview) -> list[Mapping[str, Any]]:
 
 
 def _trace(records: Sequence[Mapping[str, Any]]) -> Trace | str:
+    cases: dict[object, list[Mapping[str, Any]]] = {}
     for record in records:
         if record.get("case") == "refused":
             return as_message(unpacked(record.get("refusal")))
         if record.get("case") == "needs":
             return str(record.get("skip") or record.get("error"))
-    models = [record for record in records if record.get("case") == "model"]
-    points = tuple(record for record in records if record.get("case") == "point")
-    if not models or not points:
-        return Message("the trace gave no numbers")
-    return Trace(models[0], points)
+        cases.setdefault(record.get("case"), []).append(record)
+    known = "model" in cases and "point" in cases
+    return Trace(cases["model"][0], tuple(cases["point"])) if known else Message("the trace gave no numbers")

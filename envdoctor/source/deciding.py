@@ -7,7 +7,6 @@ answer.
 import ast
 import builtins
 import operator
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -91,10 +90,18 @@ class More:
         setattr(self._following, self._counter, getattr(self._following, self._counter) - 1)
 
 
-class Deciding(ABC):
-    """The values of expressions in one environment, while what an import executes is followed
-    (:class:`envdoctor.source.importing.Importing`)."""
+class Deciding:
+    """The values of expressions in one environment, while what an import executes is followed.
 
+    :class:`envdoctor.source.importing.Importing` adds how modules are imported, and what their names, attributes,
+    objects and functions give; each raises :class:`Failed` for what certainly fails.
+    """
+
+    load: Callable[[str, str, int], None]
+    unbound: Callable[[str, str], Any]
+    attribute: Callable[[str, str, str, int], Any]
+    made: Callable[[Class, Iterable[str], str, int], Any]
+    call: Callable[[Function, list[Any], dict[str, Any], ast.Call], Any]
     _visits: ClassVar[Mapping[type, Callable[..., Any]]]
 
     def __init_subclass__(cls) -> None:
@@ -131,20 +138,15 @@ class Deciding(ABC):
         if self._steps > self._until:
             raise TooLong if self._steps <= MOST_STEPS else OutOfBudget
 
-    def compare(self, left: str, right: str) -> None:  # noqa: B027 (nothing by default)
-        """Hook: two versions are compared."""
+    # Hooks for who follows imports in several environments at once (tools/harvesting)
+
+    def compare(self, left: str, right: str) -> None:
+        """Note that two versions are compared."""
 
     def present(self, module: str) -> Any:
         """Return what ``find_spec`` gives: None for a missing module."""
         there = self.names.exists(module)
         return None if there is False else Made(f"spec of {module}") if there is None else Module(module)
-
-    def version(self, distribution: str) -> Any:
-        """Return what ``importlib.metadata.version`` gives. Raises :class:`Failed`."""
-        installed = self.world.version(distribution)
-        if installed is None:
-            raise Failed("PackageNotFoundError", None)
-        return installed
 
     def available(self, module: str) -> Any:
         """Return what ``is_X_available()`` of a package that is not followed gives: False if X is missing."""
@@ -155,25 +157,7 @@ class Deciding(ABC):
         found = self.names.has(module, name)
         return UNKNOWN if found is None else found
 
-    @abstractmethod
-    def load(self, module: str, consumer: str, line: int) -> None:
-        """Import a module and the packages around it. Raises :class:`Failed`."""
-
-    @abstractmethod
-    def unbound(self, module: str, name: str) -> Any:
-        """Return the value of a name that is not bound yet. Raises :class:`Failed` if the module binds it later."""
-
-    @abstractmethod
-    def attribute(self, module: str, name: str, consumer: str, line: int) -> Any:
-        """Return ``module.name`` as ``consumer`` asks for it. Raises :class:`Failed` if it is certainly missing."""
-
-    @abstractmethod
-    def made(self, of: Class, keywords: Iterable[str], consumer: str, line: int) -> Any:
-        """Return an object of a class. Raises :class:`Failed` if another package's class does not take a keyword."""
-
-    @abstractmethod
-    def call(self, function: Function, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
-        """Return what a function of a followed module returns. Raises :class:`Failed` if it must raise."""
+    # Expressions
 
     def visit_Name(self, node: ast.Name, frame: Frame) -> Any:
         found = frame.get(node.id)
@@ -188,7 +172,12 @@ class Deciding(ABC):
             case Made(dotted=dotted):
                 return Made(f"{dotted}.{node.attr}")
             case Version(version=version):
-                return _of_version(version, node.attr)
+                base = base_release(version)
+                if base is None:
+                    return UNKNOWN
+                numbers = tuple(int(part) for part in base.split("."))
+                parts = dict(zip(("major", "minor", "micro"), (*numbers, 0, 0), strict=False))
+                return {"base_version": base, "release": numbers, **parts}.get(node.attr, UNKNOWN)
         return UNKNOWN
 
     def visit_BoolOp(self, node: ast.BoolOp, frame: Frame) -> Any:
@@ -233,17 +222,15 @@ class Deciding(ABC):
     def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Set, frame: Frame) -> Any:
         values: list[Any] = []
         for one in node.elts:
-            if isinstance(one, ast.Starred):
-                inner = self.value(one.value, frame)
-                if not isinstance(inner, (tuple, list)):
-                    return UNKNOWN
-                values += inner
-            else:
+            if not isinstance(one, ast.Starred):
                 values.append(self.value(one, frame))
-        if not is_small(values):
-            return UNKNOWN
+                continue
+            inner = self.value(one.value, frame)
+            if not isinstance(inner, (tuple, list)):
+                return UNKNOWN
+            values += inner
         try:
-            return _SEQUENCES[type(node)](values)
+            return _SEQUENCES[type(node)](values) if is_small(values) else UNKNOWN
         except TypeError:
             return UNKNOWN
 
@@ -293,9 +280,9 @@ class Deciding(ABC):
         match node.slice:
             case ast.Slice(lower=lower, upper=upper, step=step):
                 bounds = [None if one is None else self.value(one, frame) for one in (lower, upper)]
-                if isinstance(base, (str, tuple, list)) and step is None and all(map(_whole, bounds)):
-                    return base[slice(*bounds)]
-                return UNKNOWN
+                whole = (one is None or (isinstance(one, int) and abs(one) < MOST) for one in bounds)
+                known = isinstance(base, (str, tuple, list)) and step is None and all(whole)
+                return base[slice(*bounds)] if known else UNKNOWN
         key = self.value(node.slice, frame)
         match base, key:
             case Made(dotted="sys.modules"), str():
@@ -325,17 +312,14 @@ class Deciding(ABC):
         if not is_known(left) or not is_known(right) or type(left) is not type(right):
             return UNKNOWN
         match node.op, left:
-            case ast.Add(), str() | tuple() | list() if len(left) + len(right) <= MOST:
-                return left + right
-            case ast.Add(), int():
+            case ast.Add(), str() | tuple() | list() | int() if isinstance(left, int) or len(left) + len(right) <= MOST:
                 return left + right
             case ast.Sub(), int():
                 return left - right
         return UNKNOWN
 
     def visit_NamedExpr(self, node: ast.NamedExpr, frame: Frame) -> Any:
-        value = self.value(node.value, frame)
-        frame.names[node.target.id] = value
+        value = frame.names[node.target.id] = self.value(node.value, frame)
         return value
 
     def visit_Starred(self, node: ast.Starred, frame: Frame) -> Any:
@@ -387,7 +371,10 @@ class Deciding(ABC):
             if last in ("find_spec", "find_loader"):
                 return self.present(first)
             if dotted in ("importlib.metadata.version", "importlib_metadata.version"):
-                return self.version(first)
+                installed = self.world.version(first)
+                if installed is None:
+                    raise Failed("PackageNotFoundError", None)
+                return installed
             if dotted == "importlib.metadata.packages_distributions().get":
                 return self._distributions(first)
             if dotted in ("importlib.import_module", "builtins.__import__") and not first.startswith("."):
@@ -415,12 +402,11 @@ class Deciding(ABC):
         if dotted == "builtins.dict.fromkeys" and isinstance(first, (list, tuple)) and is_known(first):
             return dict.fromkeys(first)
         builtin = _CALLS.get(last) if dotted.startswith("builtins.") else None
-        if builtin is not None and not named and all(map(is_known_deep, values)):
-            try:
-                return builtin(*values)
-            except (TypeError, ValueError):
-                return UNKNOWN
-        return UNKNOWN
+        try:
+            known = builtin is not None and not named and all(map(is_known_deep, values))
+            return builtin(*values) if builtin is not None and known else UNKNOWN
+        except (TypeError, ValueError):
+            return UNKNOWN
 
     def _distributions(self, module: str) -> Any:
         """Return the installed distributions that a top-level module belongs to."""
@@ -457,19 +443,6 @@ class Deciding(ABC):
 
     visit_List = visit_Set = visit_Tuple
     visit_SetComp = visit_GeneratorExp = visit_ListComp
-
-
-def _of_version(version: str, attribute: str) -> Any:
-    base = base_release(version)
-    if base is None:
-        return UNKNOWN
-    numbers = tuple(int(part) for part in base.split("."))
-    parts = dict(zip(("major", "minor", "micro"), (*numbers, 0, 0), strict=False))
-    return {"base_version": base, "release": numbers, **parts}.get(attribute, UNKNOWN)
-
-
-def _whole(bound: Any) -> bool:
-    return bound is None or (isinstance(bound, int) and abs(bound) < MOST)
 
 
 def _own_method(holder: Any, name: str, arguments: list[Any]) -> Any:

@@ -140,8 +140,7 @@ def parameter_words(arguments: ast.arguments) -> Iterator[str]:
     """Yield parameters as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``."""
     positional = [*arguments.posonlyargs, *arguments.args]
     required = len(positional) - len(arguments.defaults)
-    for number, one in enumerate(positional):
-        yield one.arg if number < required else f"{one.arg}="
+    yield from (one.arg if number < required else f"{one.arg}=" for number, one in enumerate(positional))
     if arguments.vararg is not None:
         yield f"*{arguments.vararg.arg}"
     elif arguments.kwonlyargs:

@@ -6,7 +6,7 @@ is not followed (its insides are not ours to check, or it is compiled) only says
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,12 +77,12 @@ class _Returned(Exception):
         self.value = value
 
 
-class _Break(Exception):
-    """A loop is left."""
+class _LeftRound(Exception):
+    """A round of a loop is left: the next one begins, or with ``ends`` none."""
 
-
-class _Continue(Exception):
-    """The next round of a loop begins."""
+    def __init__(self, ends: bool) -> None:
+        super().__init__()
+        self.ends = ends
 
 
 class Importing(Deciding):
@@ -162,9 +162,10 @@ class Importing(Deciding):
         if not self._depth and not self._testing and not _DECIDES.search(name):
             return UNKNOWN
         whole, around = self._whole(function), self._frame(function.module)
-        outside = Frame(function.module, {}, around)
-        names = self._bound(whole, arguments, keywords, outside) if whole is not None else None
-        if whole is None or names is None:
+        if whole is None:
+            return UNKNOWN
+        names = self._bound(whole, arguments, keywords, Frame(function.module, {}, around))
+        if names is None:
             return UNKNOWN
         self._calling.append(key)
         frame = Frame(function.module, names, around)
@@ -182,7 +183,7 @@ class Importing(Deciding):
             if frame.returned or not known:
                 return UNKNOWN
             raise
-        except (_Break, _Continue, TooLong):
+        except (_LeftRound, TooLong):
             return UNKNOWN
         finally:
             self._calling.pop()
@@ -237,11 +238,11 @@ class Importing(Deciding):
         """Return a function with its parameters and its body; None if it yields or cannot be read."""
         key = function.module, function.node.lineno
         if key not in self._functions:
-            if not self._depth or isinstance(function.node.body[0], ast.Pass):
-                whole = self.library.function(function.module, function.node.lineno) if function.at_top else None
-            else:
-                whole = None if is_generator(function.node) else function.node
-            self._functions[key] = whole
+            self._functions[key] = None
+            if self._depth and not isinstance(function.node.body[0], ast.Pass):
+                self._functions[key] = None if is_generator(function.node) else function.node
+            elif function.at_top:
+                self._functions[key] = self.library.function(*key)
         return self._functions[key]
 
     def _frame(self, module: str) -> Frame:
@@ -272,7 +273,7 @@ class Importing(Deciding):
             except Failed as failed:
                 if failed.stop is not None:  # else it rests on a value that may have been read wrongly
                     state.stop(failed)
-            except (_Returned, _Break, _Continue, RecursionError):
+            except (_Returned, _LeftRound, RecursionError):
                 pass
             finally:
                 self._current.pop()
@@ -345,21 +346,11 @@ class Importing(Deciding):
     def _goes_on(self, failed: Failed) -> Any:
         """Raise :class:`Failed`, except at the top of a module: there the statements behind it are followed too, to
         tell what fails next."""
-        stop = failed.stop
         stands_at_top = self._current and not (self._unsure or self._catching or self._depth)
-        if not stands_at_top or stop is None or stop.consumer == "":
+        if not stands_at_top or failed.stop is None or failed.stop.consumer == "":
             raise failed
         self._current[-1].stop(failed)
         return UNKNOWN
-
-    def _everything(self, module: str) -> Mapping[str, Any]:
-        offers = self.names.offers(module)
-        exports = offers.exports if offers is not None else None
-        return {
-            name: value
-            for name, value in self._frame(module).names.items()
-            if (name in exports if exports is not None else not name.startswith("_"))
-        }
 
     # Statements
 
@@ -388,11 +379,15 @@ class Importing(Deciding):
         module = absolute(statement.module, statement.level, frame.module, bool(found and found.paths))
         self._done(self.load, module, frame.module, statement.lineno)
         for alias in statement.names:
-            if alias.name == "*":
-                frame.names.update(self._everything(module))
-            else:
+            if alias.name != "*":
                 taken = self._done(self._take, module, alias.name, frame.module, statement.lineno)
                 frame.names[alias.asname or alias.name] = taken
+                continue
+            offers = self.names.offers(module)
+            exports = offers.exports if offers is not None else None
+            for name, value in [*self._frame(module).names.items()]:
+                if name in exports if exports is not None else not name.startswith("_"):
+                    frame.names[name] = value
 
     def visit_FunctionDef(self, statement: ast.FunctionDef, frame: Frame) -> None:
         parameters = statement.args
@@ -438,7 +433,7 @@ class Importing(Deciding):
                     self._block(block, frame)
             except _Returned as returned:
                 frame.returned.append(returned.value)
-            except (Failed, _Break, _Continue):
+            except (Failed, _LeftRound):
                 pass
             else:
                 results.append(frame.names)
@@ -471,18 +466,17 @@ class Importing(Deciding):
             self._block(statement.finalbody, frame)
 
     def _handled(self, statement: ast.Try, failed: Failed, frame: Frame) -> None:
-        for handler in statement.handlers:
-            if _catches(handler, failed.kind):
-                if handler.name:
-                    frame.names[handler.name] = UNKNOWN
-                try:
-                    self._block(handler.body, frame)
-                except Failed as again:
-                    first = failed.stop
-                    silent = first is None or (first.kind == "raise" and not first.text)  # a bare assert
-                    raise Failed(again.kind or failed.kind, again.stop or first if silent else first) from None
-                return
-        raise failed
+        handler = next((one for one in statement.handlers if _catches(one, failed.kind)), None)
+        if handler is None:
+            raise failed
+        if handler.name:
+            frame.names[handler.name] = UNKNOWN
+        try:
+            self._block(handler.body, frame)
+        except Failed as again:
+            first = failed.stop
+            silent = first is None or (first.kind == "raise" and not first.text)  # a bare assert
+            raise Failed(again.kind or failed.kind, again.stop or first if silent else first) from None
 
     def visit_Raise(self, statement: ast.Raise, frame: Frame) -> None:
         said: Any = ""
@@ -509,23 +503,20 @@ class Importing(Deciding):
             bind(statement.target, value, frame)
             try:
                 self._block(statement.body, frame)
-            except _Break:
-                return
-            except _Continue:
-                continue
+            except _LeftRound as left:
+                if left.ends:
+                    return
         self._block(statement.orelse, frame)
 
     def visit_While(self, statement: ast.While, frame: Frame) -> None:
         self._either([statement.body, []], frame)
 
     def visit_With(self, statement: ast.With, frame: Frame) -> None:
-        suppressed = False
         for item in statement.items:
             self.value(item.context_expr, frame)
-            suppressed = suppressed or "suppress" in ast.dump(item.context_expr)[:200]
             if item.optional_vars is not None:
                 bind(item.optional_vars, UNKNOWN, frame)
-        if suppressed:
+        if any("suppress" in ast.dump(item.context_expr)[:200] for item in statement.items):
             self._either([statement.body, []], frame)
         else:
             self._block(statement.body, frame)
@@ -537,11 +528,8 @@ class Importing(Deciding):
         for name in names_in(statement.targets):
             frame.names.pop(name, None)
 
-    def visit_Break(self, statement: ast.Break, frame: Frame) -> None:
-        raise _Break
-
-    def visit_Continue(self, statement: ast.Continue, frame: Frame) -> None:
-        raise _Continue
+    def visit_Break(self, statement: ast.Break | ast.Continue, frame: Frame) -> None:
+        raise _LeftRound(ends=isinstance(statement, ast.Break))
 
     def visit_Global(self, statement: ast.Global, frame: Frame) -> None:
         around = self._frame(frame.module)
@@ -559,17 +547,17 @@ class Importing(Deciding):
 
     visit_AsyncFunctionDef = visit_FunctionDef
     visit_AnnAssign = visit_AugAssign = visit_Assign
+    visit_Continue = visit_Break
 
 
 def _special(module: str, name: str, world: World) -> Any:
     """Return a value of the standard library or of typing that guards ask for; None for all others."""
-    if module == "sys" and name == "version_info":
-        return UNKNOWN if world.python is None else world.python
-    if (module, name) == ("sys", "platform"):
-        return {"linux": "linux", "windows": "win32", "darwin": "darwin"}.get(world.platform, UNKNOWN)
-    if name == "TYPE_CHECKING":
-        return False
-    return None
+    match module, name:
+        case "sys", "version_info":
+            return UNKNOWN if world.python is None else world.python
+        case "sys", "platform":
+            return {"linux": "linux", "windows": "win32", "darwin": "darwin"}.get(world.platform, UNKNOWN)
+    return False if name == "TYPE_CHECKING" else None
 
 
 def _catches(handler: ast.ExceptHandler, kind: str) -> bool:

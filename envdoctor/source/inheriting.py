@@ -8,7 +8,7 @@ without the bodies of their functions; of a method that matters the body is read
 import ast
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import NamedTuple
 
@@ -46,31 +46,26 @@ class Call(NamedTuple):
     line: int
 
 
-def _calls_in(method: FunctionNode) -> Iterator[Call]:
-    """Yield the calls of one method, except those whose failure it catches, or that depend on what it finds: a version,
-    a signature, an attribute."""
-    arguments = [*method.args.posonlyargs, *method.args.args]
-    return _Reader(arguments[0].arg, method).read() if arguments else iter(())
+class _Calls:
+    """One walk over a method, without recursion: the calls in it, except those whose failure it catches, or that depend
+    on what it finds: a version, a signature, an attribute."""
 
-
-class _Reader:
-    """One walk over a method, without recursion."""
-
-    def __init__(self, bound: str, method: FunctionNode) -> None:
-        self._bound, self._method = bound, method
+    def __init__(self, method: FunctionNode) -> None:
+        arguments = [*method.args.posonlyargs, *method.args.args]
+        self._bound = arguments[0].arg if arguments else ""
         self._waiting: list[tuple[ast.AST, bool]] = []
         #: Variables that hold what the method asked for.
         self._answers: set[str] = set()
+        self._block(method.body if arguments else [], True)
 
-    def read(self) -> Iterator[Call]:
-        self._block(self._method.body, True)
+    def __iter__(self) -> Iterator[Call]:
         while self._waiting:
             node, sure = self._waiting.pop()
             call = self._call(node, sure)
             if call is not None:
                 yield call
-                continue
-            self._visit(node, sure)
+            else:
+                self._visit(node, sure)
 
     def _block(self, body: Sequence[ast.AST], sure: bool) -> None:
         """Push statements in their order, up to those that run only if something is there, or is missing."""
@@ -166,7 +161,10 @@ class _Member:
                     self.methods |= dict.fromkeys(names_in(targets))
         starts = [*map(_start, node.body[1:]), end]
         self._ends = {one.lineno: after for one, after in zip(node.body, starts, strict=True)}
-        self.body, self.calls, self.mentions = cache(self._body), cache(self._calls), cache(self._mentions)
+        self.body = cache(self._body)
+        #: The calls of a method to methods of its own object, and the last names of all that it calls.
+        self.calls = cache(lambda name: tuple(_Calls(body)) if (body := self.body(name)) is not None else ())
+        self.mentions = cache(lambda name: dict.fromkeys(map(bytes.decode, _CALLED.findall(self.text(name)))))
 
     def text(self, name: str) -> bytes:
         """Return the source of a method; empty if the name may be something else."""
@@ -187,20 +185,11 @@ class _Member:
                 return method
         return None
 
-    def _calls(self, name: str) -> tuple[Call, ...]:
-        """Return the calls of a method to methods of its own object."""
-        body = self.body(name)
-        return tuple(_calls_in(body)) if body is not None else ()
-
     def takes_from(self, name: str) -> str:
         """Return where the module imports a name from (``module:name``) if it does so in one way, else an empty
         text."""
         home = self._source.names.get(name, "")
         return home if ":" in home and self._source.bound.get(name) == 1 else ""
-
-    def _mentions(self, name: str) -> Collection[str]:
-        """Return the last names of what a method calls."""
-        return dict.fromkeys(one.decode() for one in _CALLED.findall(self.text(name)))
 
     def binds(self, name: str) -> set[str]:
         """Return the names that a method binds itself."""
@@ -293,27 +282,23 @@ class Inheriting:
     def __init__(self, following: Importing) -> None:
         self._followed = following.world.followed
         self._names, self._library = following.names, following.library
-        self._member, self._source = cache(self._readable), cache(self._read_module)
+        self._member, self._source = cache(self._readable), cache(self._module)
 
     def unfit(self, module: str, name: str) -> list[Stop]:
         """Return what does not fit in the class of a public name; empty if it is not a class of that kind, or if that
         is unknown."""
-        place = self._names.place(module, name)
+        place, written = self._names.place(module, name), dict[str, str]()
         try:
-            lineage = self._lineage(place) if place is not None else None
-            if lineage is None or all(member.top == lineage.own for member in lineage.members):
+            members = self._above(place, written, 0) if place is not None else None
+            if not members or all(member.top == members[0].top for member in members):
                 return []
+            lineage = _Lineage(list(dict.fromkeys(members[::-1]))[::-1], written)
             return [*self._handed(lineage), *_overrides(lineage), *self._passed(lineage)]
         except (Unreadable, RecursionError, MemoryError):
             return []
 
-    def _lineage(self, place: str) -> _Lineage | None:
-        """Return the lineage of the class at a place (``module:Class``); None if a base class is unknown."""
-        written: dict[str, str] = {}
-        members = self._above(place, written, 0)
-        return _Lineage(list(dict.fromkeys(members[::-1]))[::-1], written) if members else None
-
     def _above(self, place: str, written: dict[str, str], depth: int) -> list[_Member] | None:
+        """Return the class at a place (``module:Class``) and those above it; None if a base class is unknown."""
         member = self._member(place)
         if member is None or depth > _DEEPEST:
             return None
@@ -342,7 +327,7 @@ class Inheriting:
         end = min((_start(one) for one in source.tree.body if one.lineno > node.lineno), default=len(source.lines) + 1)
         return _Member(module, node, end, source, bases_of(node, module, source.names))
 
-    def _read_module(self, module: str) -> _Source:
+    def _module(self, module: str) -> _Source:
         """Read a module. Raises :class:`~envdoctor.source.library.Unreadable`, also if the module has no source."""
         found, offers = self._library.find(module), self._library.offers(module)
         if found is None or offers is None:
@@ -370,17 +355,15 @@ class Inheriting:
         for at, member, name in _own_methods(lineage):
             called = member.mentions(name) if lineage.definer(name) == at else ()
             homes = {one: member.takes_from(one) for one in called}
-            homes = {one: home for one, home in homes.items() if self._is_of_another(home, member)}
+            tops = {one: home.partition(":")[0].partition(".")[0] for one, home in homes.items()}
+            own = ("", member.top)
+            homes = {one: homes[one] for one, top in tops.items() if top not in own and self._followed(top)}
             for call in member.calls(name) if homes else ():
                 base, _, taken = homes.get(call.name if not call.owner else "", "").partition(":")
                 place = self._names.place(base, taken) if base and call.keywords else None
                 refused = [one for one in call.keywords if place and self._names.takes(place, one) is False]
                 for keyword in refused if refused and call.name not in member.binds(name) else ():
                     yield Stop("keyword", member.module, call.line, base, taken, keyword=keyword, always=False)
-
-    def _is_of_another(self, home: str, member: _Member) -> bool:
-        top = home.partition(":")[0].partition(".")[0]
-        return top not in ("", member.top) and self._followed(top)
 
 
 def _overrides(lineage: _Lineage) -> Iterator[Stop]:
@@ -418,16 +401,11 @@ def _receiver(lineage: _Lineage, at: int, name: str, keyword: str) -> _Member | 
         if member.top != lineage.own:
             return member
         body = member.body(name)
-        if body is None or not _hands_on(body, name, keyword):
+        rest = body.args.kwarg if body is not None else None
+        if body is None or rest is None or keyword in {one.arg for one in (*body.args.args, *body.args.kwonlyargs)}:
+            return None
+        # It must hand all further keywords to ``super()``, once.
+        handed = any((call.owner, call.name, call.rest) == ("super", name, rest.arg) for call in _Calls(body))
+        if not handed or list(names_in(ast.walk(body))).count(rest.arg) != 1:
             return None
     return None
-
-
-def _hands_on(method: FunctionNode, name: str, keyword: str) -> bool:
-    """Return whether a method only hands all further keywords to ``super()``, once."""
-    rest = method.args.kwarg
-    if rest is None or keyword in {one.arg for one in (*method.args.args, *method.args.kwonlyargs)}:
-        return False
-    if list(names_in(ast.walk(method))).count(rest.arg) != 1:
-        return False
-    return any(call.owner == "super" and call.name == name and call.rest == rest.arg for call in _calls_in(method))

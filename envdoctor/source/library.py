@@ -140,13 +140,13 @@ def _body_end(source: bytes, start: int, indent: int) -> int:
     search begins at the line feed at ``start``."""
     pattern = _less_than(indent)
     position = start
-    while True:
-        found = pattern.search(source, position)
-        if not found:
-            return len(source)
+    while found := pattern.search(source, position):
         end = found.start() + 1
         if not (source.count(b'"""', start, end) % 2 or source.count(b"'''", start, end) % 2):
-            if source[end - 2] not in b"\\\r" or not _goes_on(source, found.start()):
+            # The line before goes on if it ends with a backslash, outside a comment.
+            last = end - 3 if source[end - 2] == 13 else end - 2
+            goes_on = source[last] == 92 and b"#" not in source[source.rfind(b"\n", 0, end - 1) + 1 : end]
+            if not goes_on:
                 return end
             position = end
             continue
@@ -155,12 +155,7 @@ def _body_end(source: bytes, start: int, indent: int) -> int:
         if closing < 0:
             return end
         start = position = closing + 3
-
-
-def _goes_on(source: bytes, end: int) -> bool:
-    """Return whether the line that ends there continues: it ends with a backslash, outside a comment."""
-    last = end - 2 if source[end - 1] == 13 else end - 1
-    return source[last] == 92 and b"#" not in source[source.rfind(b"\n", 0, end) + 1 : end]
+    return len(source)
 
 
 def _opened(source: bytes, start: int, end: int) -> bytes | None:
@@ -242,16 +237,16 @@ class Library:
 
     def offers(self, name: str) -> Offers | None:
         """Return what a module offers; None if it has no source. Raises :class:`Unreadable`."""
-        if name not in self._offers:
-            found = self.find(name)
-            if found is None or found.kind != "source":
-                self._offers[name] = None
-            else:
-                source = self.text(found.path)
-                tree = self._trees.pop(name, None) or _without_bodies(source)
-                self._offers[name] = read_offers(tree, name, bool(found.paths), source)
-                if name not in self._given:
-                    self._trees[name] = tree
+        if name in self._offers:
+            return self._offers[name]
+        found = self.find(name)
+        if found is None or found.kind != "source":
+            return self._offers.setdefault(name, None)
+        source = self.text(found.path)
+        tree = self._trees.pop(name, None) or _without_bodies(source)
+        self._offers[name] = read_offers(tree, name, bool(found.paths), source)
+        if name not in self._given:
+            self._trees[name] = tree
         return self._offers[name]
 
     def tree(self, name: str) -> ast.Module:
@@ -279,12 +274,10 @@ class Library:
             return  # it is compiled again
         flags, *of_source = (int.from_bytes(code[place : place + 4], "little") for place in (4, 8, 12))
         current = [int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF]
-        if (flags == 1 or (flags == 0 and of_source == current)) and not (
-            code[16:17] in (b"c", b"\xe3") and b"<module>" in code
-        ):
-            raise Unreadable(
-                Message("its bytecode in __pycache__, which Python loads instead, is cut off: remove it"), "always"
-            )
+        is_whole = code[16:17] in (b"c", b"\xe3") and b"<module>" in code
+        if not is_whole and (flags == 1 or (flags == 0 and of_source == current)):
+            why = Message("its bytecode in __pycache__, which Python loads instead, is cut off: remove it")
+            raise Unreadable(why, "always")
 
     def function(self, module: str, line: int) -> ast.FunctionDef | None:
         """Return a function at the top of a module with its body, by the line of its definition; None if it cannot be
@@ -293,16 +286,16 @@ class Library:
         assert found is not None
         try:
             source = self.text(found.path)
-            text = definition(source, line)
+            text = definition(source, line) or source
             try:
-                body = _parsed(source if text is None else text).body
+                body = _parsed(text).body
             except Unreadable:
                 body = _parsed(source).body
         except Unreadable:
             return None
         functions = (one for one in statements(body) if isinstance(one, ast.FunctionDef) and one.lineno == line)
         node = next(functions, None)
-        return None if node is None or (b"yield" in (text or source) and is_generator(node)) else node
+        return None if node is None or (b"yield" in text and is_generator(node)) else node
 
     def parameters(self, place: str) -> tuple[str, ...] | None:
         """Return what ``module:Class`` or a function can be called with; None if unknown."""

@@ -4,6 +4,7 @@ what they can be called with there."""
 import ast
 import re
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from functools import cache
 
 from envdoctor.source.definitions import texts_in
@@ -85,8 +86,8 @@ class Names:
                 except (re.error, RecursionError, OverflowError):
                     return None
                 # Its pattern may be put together from pieces.
-                patterns = (text for text in offers.finder if "\\" in text)
-                if any(piece in module for text in patterns for piece in re.findall(r"(?<!\w)\w{8,}_", text)):
+                patterns = " ".join(text for text in offers.finder if "\\" in text)
+                if any(piece in module for piece in re.findall(r"(?<!\w)\w{8,}_", patterns)):
                     return None
             above = above.rpartition(".")[0]
         return False
@@ -121,16 +122,11 @@ class Names:
             answer = None if inner is None else answer
         if name in self.exported_below(module):
             return True
-        if offers.open or (answer is False and offers.maker and self._makes(offers.names.get(offers.maker, ""), name)):
-            return None
-        return answer
-
-    def _makes(self, home: str, name: str) -> bool:
-        """Return whether the class that makes a lazy module's names has its own way for names like this one."""
-        kinds = self.making(home)
-        return kinds is None or any(
-            name.endswith(kind[1:]) if kind[0] == "*" else name.startswith(kind[:-1]) for kind in kinds
-        )
+        if not offers.open and answer is False and offers.maker:
+            kinds = self.making(offers.names.get(offers.maker, ""))
+            if kinds is None or any(fnmatchcase(name, kind) for kind in kinds):
+                return None
+        return None if offers.open else answer
 
     def making(self, home: str) -> list[str] | None:
         """Return the kinds of names (``*TokenizerFast``) for which the class that makes a lazy module's names has its
@@ -157,10 +153,9 @@ class Names:
         stems = [path.replace("\\", "/").rpartition("/")[2][:-3] for path in files]
         generated = any(stem.startswith("modeling_") for stem in stems)
         for path, stem in zip(files, stems, strict=True):
-            if stem == "__init__" or (generated and stem.startswith("modular_")):
-                continue  # what a modeling file is generated from is never imported
-            for name in _exports(self.library.text(path)):
-                yield name, f"{package}.{stem}"
+            # What a modeling file is generated from is never imported.
+            if stem != "__init__" and not (generated and stem.startswith("modular_")):
+                yield from ((name, f"{package}.{stem}") for name in _exports(self.library.text(path)))
         for path in self.library.folders_below(found.paths[0]):
             stem = path.replace("\\", "/").rpartition("/")[2]
             if not stem.startswith("_"):

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from envdoctor.source.definitions import blocks, last_name, text_of, texts_in
+from envdoctor.source.definitions import blocks, keyword_of, last_name, text_of, texts_in
 
 #: Names are made at run time: a missing one proves nothing.
 _MADE = re.compile(
@@ -132,10 +132,8 @@ class _Reading:
                     self.names[name] = "class"
                 case ast.Assign(targets=targets, value=value):
                     self._assign(targets, value)
-                case ast.AnnAssign(target=target, value=value):
-                    self._assign([target], value)
-                case ast.AugAssign(target=target, value=value):
-                    self._assign([target], value, more=True)
+                case ast.AnnAssign(target=target, value=value) | ast.AugAssign(target=target, value=value):
+                    self._assign([target], value, more=isinstance(statement, ast.AugAssign))
                 case ast.Import(names=names):
                     for alias in names:
                         top = alias.name if alias.asname else alias.name.partition(".")[0]
@@ -185,12 +183,9 @@ class _Reading:
     def leave_behind(self) -> None:
         """Drop the functions and classes defined in a module that puts a lazy one in its own place: that one has what
         it is told of, and ``extra_objects``."""
-        if self._in_its_place is None:
-            return
-        told = (word.value for word in self._in_its_place.keywords if word.arg == "extra_objects")
-        extra = next(told, ast.Dict([], []))
-        if isinstance(extra, ast.Dict):
-            kept = set(texts_in(extra.keys))
+        told = keyword_of(self._in_its_place, "extra_objects") or ast.Dict([], [])
+        if self._in_its_place is not None and isinstance(told, ast.Dict):
+            kept = set(texts_in(told.keys))
             left = {name: kind for name, kind in self.names.items() if name in kept or kind not in ("def", "class")}
             self.names = left
 

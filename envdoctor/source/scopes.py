@@ -62,18 +62,15 @@ class Scope:
 
     def find(self, name: str) -> AssignmentTarget | None:
         """Return the one import that the name stands for here; None if it may stand for anything else."""
-        targets = self._meanings(name)
-        first = targets[0] if targets else None
-        one = first is not None and all(other and other.dotted == first.dotted for other in targets)
+        first, *others = self._meanings(name) or [None]
+        one = first is not None and all(other and other.dotted == first.dotted for other in others)
         return first if one else None
 
     def _meanings(self, name: str) -> list[AssignmentTarget | None]:
         scope: Scope | None = self
-        while scope is not None:
-            if name in scope.bound and (scope is self or scope.kind != "class"):
-                return scope.bound[name]
+        while scope is not None and (name not in scope.bound or (scope is not self and scope.kind == "class")):
             scope = scope.parent
-        return []
+        return scope.bound[name] if scope is not None else []
 
 
 def scopes_of(tree: ast.Module, own: Collection[str]) -> Mapping[int, Scope]:
@@ -133,18 +130,16 @@ def _bind(node: ast.AST, scope: Scope, inside: Scope, own: Collection[str]) -> N
                 scope.bind(name, AssignmentTarget(module) if is_foreign(top, own) else None)
         case ast.ImportFrom(module=source, names=aliases, level=level):
             foreign = not level and source is not None and is_foreign(source, own)
-            for alias in aliases:
-                if alias.name != "*":
-                    scope.bind(
-                        alias.asname or alias.name, AssignmentTarget(str(source), alias.name) if foreign else None
-                    )
+            for alias in (one for one in aliases if one.name != "*"):
+                target = AssignmentTarget(str(source), alias.name) if foreign else None
+                scope.bind(alias.asname or alias.name, target)
         case ast.NamedExpr(target=ast.Name(id=name)):
             scope.holder().bind(name)
-        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-            scope.bind(name)
-        case ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-            scope.bind(name)
-        case ast.Name(id=str(name)) | ast.MatchMapping(rest=str(name)):
+        case (
+            (ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name))
+            | (ast.ExceptHandler(name=str(name)) | ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)))
+            | (ast.Name(id=str(name)) | ast.MatchMapping(rest=str(name)))
+        ):
             scope.bind(name)
         case ast.Global(names=names):
             scope.declare(names, None)

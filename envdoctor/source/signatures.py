@@ -6,7 +6,9 @@ keyword, and ``&module:Class`` for what that base class takes. Where something m
 """
 
 import ast
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 from envdoctor.source.definitions import (
     FunctionNode,
@@ -74,12 +76,18 @@ def calls(tree: ast.Module, module: str, names: Names) -> dict[str, tuple[str, .
         bases = [_place(base, module, names) for base in node.bases]
         found.setdefault(node.name, set()).update(f"&{base}" for base in bases if base is not None)
         own = {method.name for method in _methods(node) if not _is_property(method)}
-        asked = {name for method in _methods(node) for name in _inspected(method)}
-        for method in _methods(node):
-            for way in _own_calls(method):
-                if way[0] in own - asked:
-                    found.setdefault(f"{node.name}.{way[0]}", set()).add(way[1])
-    return {name: tuple(sorted(ways)) for name, ways in found.items() if ways}
+        ways: list[tuple[str, str]] = []
+        for inner in (inner for method in _methods(node) for inner in ast.walk(method)):
+            match inner:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if way := way_of(inner):
+                    ways.append((name, way))
+            match inner:
+                case ast.Call(func=func, args=[ast.Attribute(value=ast.Name(id="self"), attr=name), *_]):
+                    own -= {name} if _last(func) == "signature" else set()  # ``inspect.signature(self.name)``
+        for name, way in ways:
+            if name in own:
+                found.setdefault(f"{node.name}.{name}", set()).add(way)
+    return {name: tuple(sorted(several)) for name, several in found.items() if several}
 
 
 def accepts(
@@ -118,11 +126,9 @@ def can_be_called(parameters: Sequence[str], call: str) -> bool:
     """Return whether a method with these parameters (without the bound one) accepts ``2 num_items_in_batch=``."""
     count, *keywords = call.split(" ")
     given = {keyword[:-1] for keyword in keywords if keyword.endswith("=")}
-    stars = [place for place, one in enumerate(parameters) if one.startswith("*") and not one.startswith("**")]
-    positional = list(parameters[: stars[0]] if stars else parameters)
-    positional = [one for one in positional if not one.startswith("**")]
     names = {one.rstrip("=") for one in parameters if not one.startswith("*")}
-    takes_more = any(len(parameters[place]) > 1 for place in stars)
+    positional = list(takewhile(lambda one: not one.startswith("*"), parameters))
+    takes_more = any(re.match(r"\*[^*]", one) for one in parameters)
     if int(count) > len(positional) and not takes_more:
         return False
     if any(one.startswith("**") for one in parameters):
@@ -193,9 +199,8 @@ def _of_class(node: ast.ClassDef, module: str, names: Names) -> set[str] | None:
     if more is None:
         return None
     for name in ("__init__", "__new__"):
-        own = [method for method in _methods(node) if method.name == name]
-        if own:
-            found = [_of_function(method, bound=True) for method in own]
+        found = [_of_function(method, bound=True) for method in _methods(node) if method.name == name]
+        if found:
             return {item for items in found for item in items or ()} | more if None not in found else None
     if any(isinstance(one, ast.Assign) and _last(one.targets[0]) in ("__init__", "__new__") for one in node.body):
         return None
@@ -269,20 +274,3 @@ def _place(node: ast.expr, module: str, names: Names) -> str | None:
     else:
         return None
     return ".".join(parts[:-1]) + ":" + parts[-1] if len(parts) > 1 else None
-
-
-def _inspected(method: FunctionNode) -> Iterator[str]:
-    """Yield the methods whose parameters are inspected before a call: ``inspect.signature(self.name)``."""
-    for node in ast.walk(method):
-        match node:
-            case ast.Call(func=func, args=[ast.Attribute(value=ast.Name(id="self"), attr=name), *_]):
-                if _last(func) == "signature":
-                    yield name
-
-
-def _own_calls(method: FunctionNode) -> Iterator[tuple[str, str]]:
-    """Yield the ``self.name(…)`` of a method: the name, the number of positional arguments, and the keywords."""
-    for node in ast.walk(method):
-        match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="self"), attr=name)) if way := way_of(node):
-                yield name, way

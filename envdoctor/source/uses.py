@@ -7,6 +7,7 @@ goes on without it: it catches the failure, asks first what is there, or provide
 import ast
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from envdoctor.source.definitions import (
@@ -54,8 +55,16 @@ _EVERY = frozenset(("module", "name", "attribute", "keyword", "override"))
 def caught(node: ast.Try) -> frozenset[str]:
     """Return the kinds of uses whose failure a ``try`` catches, without handlers that only end the script with other
     words."""
-    handlers = (handler for handler in node.handlers if not _ends_script(handler.body))
-    return _told_by(kind for handler in handlers for kind in elements(handler.type))
+    errors: list[ast.expr | None] = []
+    for handler in node.handlers:
+        match handler.body:
+            case [*_, ast.Raise()]:
+                pass
+            case [*_, ast.Expr(value=ast.Call(func=func))] if last_name(func) in _LEAVING:
+                pass
+            case _:
+                errors += elements(handler.type)
+    return _told_by(errors)
 
 
 def suppressed(node: ast.With | ast.AsyncWith) -> frozenset[str]:
@@ -80,15 +89,6 @@ def leaves(body: Sequence[ast.stmt]) -> bool:
 
 def _told_by(errors: Iterable[ast.expr | None]) -> frozenset[str]:
     return frozenset(kind for error in errors for kind in _TELLS.get(last_name(error), ()))
-
-
-def _ends_script(body: Sequence[ast.stmt]) -> bool:
-    match body:
-        case [*_, ast.Raise()]:
-            return True
-        case [*_, ast.Expr(value=ast.Call(func=func))]:
-            return last_name(func) in _LEAVING
-    return False
 
 
 #: Names behind a module that are looked at; what follows belongs to a class or an object.
@@ -128,7 +128,7 @@ class Use(NamedTuple):
 
 
 class FoundUses(NamedTuple):
-    """What one file says: its uses; ``mentioned``, names that it reads, each with the definition that it stands in;
+    """The uses of one file; ``mentioned``, names that it reads, each with the definition that it stands in;
     ``provided``, dotted names that it sets in other modules."""
 
     uses: list[Use]
@@ -188,7 +188,7 @@ class _Reader:
         while self._waiting:
             node, place = self._waiting.pop()
             self._visit(node, place)
-            if len(self._found.uses) > _MOST or len(self._found.mentioned) > _MOST:
+            if max(len(self._found.uses), len(self._found.mentioned)) > _MOST:
                 raise TooMuch
         return self._found
 
@@ -323,7 +323,6 @@ class _Reader:
         return AssignmentTarget(target.module, ".".join(filter(None, [target.name, *names])))
 
     def _class(self, node: ast.expr) -> _Class | None:
-        """Return the class of the file that a name stands for."""
         return self._classes.get(node.id) if isinstance(node, ast.Name) else None
 
     def _provide_by_call(self, node: ast.Call, place: _Place) -> None:
@@ -345,7 +344,11 @@ class _Reader:
 
     def _define_class(self, node: ast.ClassDef, place: _Place) -> None:
         self._push(class_parts(node), place)
-        bases = tuple(target for base in node.bases for target in self._bases(base, place))
+        bases: tuple[AssignmentTarget, ...] = ()
+        for base in node.bases:  # imported, or of this file: then those that it derives from
+            called = self._called(base, place)
+            known = self._class(base)
+            bases += known.bases if known is not None else (called,) if called is not None and called.name else ()
         fields = frozenset(names_in(one.target for one in node.body if isinstance(one, ast.AnnAssign)))
         made = {one.name for one in functions_in(node.body)} & {"__init__", "__new__"}
         self._classes[node.name] = _Class(bases, fields, bool(made or node.keywords))
@@ -355,20 +358,11 @@ class _Reader:
         direct = bases if not any(map(self._class, node.bases)) else ()
         inside = place._replace(scope=self._scopes[id(node)], outer=place.outer or node.name, bases=direct)
         self._push_block(node.body, inside)
-        for base in bases:
-            for function in functions_in(node.body):
-                parameters = own_parameters(function)
-                if parameters is not None:
-                    method = AssignmentTarget(base.module, f"{base.name}.{function.name}")
-                    self._use("override", method, function, inside._replace(deferred=True), parameters=parameters)
-
-    def _bases(self, base: ast.expr, place: _Place) -> tuple[AssignmentTarget, ...]:
-        """Return the imported classes that a base is or, for a class of this file, that it derives from."""
-        known = self._class(base)
-        if known is not None:
-            return known.bases
-        called = self._called(base, place)
-        return (called,) if called is not None and called.name else ()
+        for parent, function in product(bases, functions_in(node.body)):
+            parameters = own_parameters(function)
+            if parameters is not None:
+                method = AssignmentTarget(parent.module, f"{parent.name}.{function.name}")
+                self._use("override", method, function, inside._replace(deferred=True), parameters=parameters)
 
     def _mention(self, name: str, place: _Place) -> None:
         self._found.mentioned.add((name, place.outer))

@@ -132,11 +132,10 @@ class Frame:
 
     def forget(self, name: str) -> None:
         """Take the value of a name as not known, wherever it stands."""
-        frame: Frame | None = self
-        while frame is not None:
-            if name in frame.names:
-                frame.names[name] = UNKNOWN
-            frame = frame.around
+        if name in self.names:
+            self.names[name] = UNKNOWN
+        if self.around is not None:
+            self.around.forget(name)
 
 
 def joined(left: Any, right: Any) -> Any:

@@ -74,6 +74,9 @@ def ask(
     neither the working folder nor a script's is on ``sys.path``: only the standard library and envdoctor can be
     imported, and with ``packages`` what this process can import. ``until`` is asked whether to end now.
     """
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    skipped = (root, os.getcwd())
+    folders = [root, *(path for path in sys.path if packages and os.path.isabs(path) and path not in skipped)]
     waiting = list(questions)
     deadline = time.monotonic() + max(limits.seconds, limits.in_all)
     problem = None
@@ -83,13 +86,19 @@ def ask(
             problem = ChildProblem("unreached", seconds, limits.mib)
             break
         child = run_child(
-            [MODULE + function, *_folders(packages=packages)],
+            [MODULE + function, *folders],
             limits._replace(seconds=seconds),
             b"".join(map(_framed, waiting)),
             until=lambda used: until(),
         )
         lines = child.stdout.split(b"\n")[:-1]
-        yield from (_received(json.loads(line), limits) for line in lines)
+        for received, *problems in map(json.loads, lines):
+            if not problems:
+                yield received
+                continue
+            kinds, number = problems
+            kind = next((kind for kind in kinds if kind in _WORDS), "failed")
+            yield ChildProblem(kind, limits.seconds, limits.mib, kinds[0], number)
         waiting = waiting[len(lines) :]
         if waiting:
             kind = "failed" if child.status == "unstarted" else child.status
@@ -130,18 +139,3 @@ def _framed(question: _Question) -> bytes:
     asked, content = question
     head = json.dumps([asked, None if content is None else len(content)])
     return b"%b\n%b" % (head.encode(), content or b"")
-
-
-def _received(line: list[Any], limits: Limits) -> Any:
-    if len(line) == 1:
-        return line[0]
-    _, kinds, number = line
-    kind = next((kind for kind in kinds if kind in _WORDS), "failed")
-    return ChildProblem(kind, limits.seconds, limits.mib, kinds[0], number)
-
-
-def _folders(*, packages: bool) -> list[str]:
-    """Return the folders that the child may import from."""
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    skipped = (root, os.getcwd())
-    return [root, *(path for path in sys.path if packages and os.path.isabs(path) and path not in skipped)]

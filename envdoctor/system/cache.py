@@ -61,9 +61,8 @@ class CacheFolder:
             return None
         try:
             status = os.fstat(descriptor)
-            if not _is_ours(status) or status.st_mode & 0o022 or status.st_size > limit + _SEAL:
-                return None
-            return unsealed(read_regular(descriptor, limit + _SEAL))
+            is_good = _is_ours(status) and not status.st_mode & 0o022 and status.st_size <= limit + _SEAL
+            return unsealed(read_regular(descriptor, limit + _SEAL)) if is_good else None
         except OSError:
             return None
         finally:

@@ -144,9 +144,13 @@ def run_child(
 
     mark = os.urandom(8).hex()
     started = time.monotonic()
+    # On Windows the launcher, which cannot replace a process there, is for our own modules only.
+    bounds = map(str, (os.getpid(), limits.mib if confined else 0, int(limits.seconds) + 2))
+    launcher = [sys.executable, "-I", "-S", "-B", "-W", "ignore", _LAUNCHER, *bounds]
+    is_launched = sys.executable and (os.name != "nt" or argv[0].startswith(MODULE))
     try:
         process = subprocess.Popen(
-            _launched(argv, limits.mib if confined else 0, int(limits.seconds) + 2),
+            [*(launcher if is_launched else ()), *argv],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -170,23 +174,9 @@ def run_child(
     tail = child.errors.decode("utf-8", "replace")
     if code == NOT_STARTED and tail.startswith(REFUSED):
         code, status = None, "unstarted"
-    peak = round(child.peak / (1 << 20), 1) if child.peak else None
-    return ChildResult(
-        status if code is None else _status(code, tail, confined),
-        bytes(child.output[: limits.output]),
-        tail,
-        code,
-        time.monotonic() - started,
-        peak,
-    )
-
-
-def _launched(argv: Sequence[str], memory_mib: int, seconds: int) -> list[str]:
-    """Return the command behind the launcher; on Windows for our own modules only: it cannot replace a process."""
-    if not sys.executable or (os.name == "nt" and not argv[0].startswith(MODULE)):
-        return list(argv)
-    limits = map(str, (os.getpid(), memory_mib, seconds))
-    return [sys.executable, "-I", "-S", "-B", "-W", "ignore", _LAUNCHER, *limits, *argv]
+    status = status if code is None else _status(code, tail, confined)
+    output, seconds = bytes(child.output[: limits.output]), time.monotonic() - started
+    return ChildResult(status, output, tail, code, seconds, round(child.peak / (1 << 20), 1) if child.peak else None)
 
 
 class _Child:
@@ -199,12 +189,8 @@ class _Child:
         output_limit: int,
         on_line: Callable[[bytes], bool] | None,
     ) -> None:
-        self.process = process
-        self.stdin = stdin
-        self.output_limit = output_limit
-        self.on_line = on_line
-        self.output = bytearray()
-        self.errors = bytearray()
+        self.process, self.stdin, self.output_limit, self.on_line = process, stdin, output_limit, on_line
+        self.output, self.errors = bytearray(), bytearray()
         self.peak = 0
         self.over = threading.Event()  # it has ended, or met a limit of its output
         self.full = False
@@ -259,15 +245,12 @@ class _Child:
         while block := os.read(self.process.stdout.fileno(), _BLOCK):
             total += len(block)
             self.output += block
-            if total > self.output_limit or not self._handed_on():
+            wanted = True
+            if self.on_line is not None:
+                *lines, self.output = self.output.split(b"\n")
+                wanted = all(self.on_line(bytes(line)) for line in lines) and len(self.output) <= _LINE_LIMIT
+            if total > self.output_limit or not wanted:
                 return self._enough()
-
-    def _handed_on(self) -> bool:
-        """Hand complete lines to the listener; return whether it wants more and no line is too long."""
-        if self.on_line is None:
-            return True
-        *lines, self.output = self.output.split(b"\n")
-        return all(self.on_line(bytes(line)) for line in lines) and len(self.output) <= _LINE_LIMIT
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None

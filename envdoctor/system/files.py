@@ -372,10 +372,7 @@ class Files:
 
     @contextmanager
     def _opened(self, path: str) -> Iterator[int]:
-        try:
-            descriptor = self.open(path)
-        except ValueError as error:  # an embedded NUL
-            raise OSError(errno.EINVAL, str(error), path) from None
+        descriptor = self.open(path)
         try:
             yield descriptor
         finally:
@@ -387,7 +384,8 @@ class Files:
             status = os.fstat(descriptor)
             content = _content(descriptor, status, limit + 1) if status.st_size <= limit else None
         if content is None or len(content) > limit:
-            raise OSError(errno.EFBIG, Message("it is larger than {}", _size(limit)), path)
+            most = f"{limit >> 20} MiB" if limit >= 1 << 20 else Message("{} bytes", limit)
+            raise OSError(errno.EFBIG, Message("it is larger than {}", most), path)
         self.use(0, len(content))
         return content
 
@@ -406,10 +404,6 @@ class Files:
 def _components(path: str) -> list[str]:
     """Return the components of a path without empty ones and dots, last one first."""
     return [part for part in path.split("/")[::-1] if part not in ("", ".")]
-
-
-def _size(limit: int) -> str:
-    return f"{limit >> 20} MiB" if limit >= 1 << 20 else Message("{} bytes", limit)
 
 
 def _mark(found: os.stat_result) -> Mark:

@@ -26,7 +26,11 @@ def main() -> None:
     program, *arguments = sys.argv[4:]
     if sys.platform == "linux":
         _end_with(parent)
-        _offer_to_oom_killer()
+        try:
+            with open("/proc/self/oom_score_adj", "w") as file:
+                file.write(_OOM_SCORE)
+        except OSError:
+            pass
     if memory_mib:
         _limit(memory_mib, seconds)
     if program.startswith(MODULE):
@@ -77,14 +81,6 @@ def _end_with(parent: int) -> None:
         return
     if os.getppid() != parent:  # it has ended already
         os._exit(1)
-
-
-def _offer_to_oom_killer() -> None:
-    try:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write(_OOM_SCORE)
-    except OSError:
-        pass
 
 
 def _limit(memory_mib: int, seconds: int) -> None:

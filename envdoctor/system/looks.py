@@ -22,9 +22,8 @@ def settled(looks: Looks, started: int) -> bool:
     """Return whether nothing changed since ``started`` (ns), or so shortly before that later changes might not show."""
     now = time_ns()
     times = [changed for noted in (looks.files, looks.folders) for what, changed in noted.values() if what >= 0]
-    return not looks.failed and not any(
-        started - (_TICK if time % 1000 else _SLOW_TICK) <= time <= now for time in times
-    )
+    late = any(started - (_TICK if time % 1000 else _SLOW_TICK) <= time <= now for time in times)
+    return not (looks.failed or late)
 
 
 def written(looks: Looks) -> bytes:
@@ -51,18 +50,14 @@ def same(looks: memoryview, files: Files, base: str = os.sep) -> bool:
     numbers.frombytes(looks[end:])
     count, *parts = str(looks[8:end], "utf-8", "surrogatepass").split("\0")
     folders, holders = parts[: int(count)], parts[int(count) :]
-    start = os.path.join(base, "")
-    paths = [
-        folder + name
-        for folder, names in zip((folder.removeprefix(start) for folder in holders[::2]), holders[1::2], strict=True)
-        for name in names.split("/")
-    ]
+    start, paths = os.path.join(base, ""), list[str]()
+    for folder, names in zip(holders[::2], holders[1::2], strict=True):
+        folder = folder.removeprefix(start)
+        paths += [folder + name for name in names.split("/")]
     of_folders, of_files = numbers[: 3 * len(folders)], numbers[3 * len(folders) :]
-    return (
-        len(of_files) == 2 * len(paths)
-        and all(
-            files.folder_mark(path, (high * _HALF + low, when))[0] == high * _HALF + low
-            for path, high, low, when in zip(folders, of_folders[::3], of_folders[1::3], of_folders[2::3], strict=True)
-        )
-        and files.unchanged(base, paths, of_files[::2], of_files[1::2])
-    )
+    if len(of_files) != 2 * len(paths):
+        return False
+    for path, high, low, when in zip(folders, of_folders[::3], of_folders[1::3], of_folders[2::3], strict=True):
+        if files.folder_mark(path, (high * _HALF + low, when))[0] != high * _HALF + low:
+            return False
+    return files.unchanged(base, paths, of_files[::2], of_files[1::2])

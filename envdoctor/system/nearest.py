@@ -8,9 +8,8 @@ _LONGEST = 100
 
 
 def alike(word: str, known: Iterable[str], spellings: Mapping[str, str] = {}) -> str | None:
-    """Return the known word that is spelled most alike, None when none is.
-
-    ``spellings`` are other words, in lower case, and those that they stand for."""
+    """Return the known word that is spelled most alike, None when none is; ``spellings`` are other words, in lower
+    case, and those that they stand for."""
     from difflib import get_close_matches
 
     spelled = {**spellings, **{name.lower(): name for name in known}}

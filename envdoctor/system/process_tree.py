@@ -32,11 +32,20 @@ def usage_of(pid: int) -> Usage:
     """Return what the process and its descendants use now; empty if the system does not tell (other than Linux)."""
     if sys.platform != "linux":
         return Usage()
-    members = _family(pid)
-    fields = [_status_fields(member) for member in members]
-    own = sum(field.get("RssAnon", 0) + field.get("RssShmem", 0) for field in fields)
-    everything = sum(field.get("VmRSS", 0) for field in fields)
-    return Usage(own, everything, sum(map(_seconds, members)), sum(map(_queue, members)))
+    own = everything = computed = waited = 0
+    for member in _family(pid):
+        for line in _said(member, "status").splitlines():
+            name, *words = line.split() or [""]
+            size = int(words[0]) << 10 if len(words) == 2 and words[0].isdigit() else 0
+            own += size if name in ("RssAnon:", "RssShmem:") else 0
+            everything += size if name == "VmRSS:" else 0
+        # From utime to cstime (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html), also of children that have
+        # ended; the name before the last bracket may hold anything.
+        computed += sum(map(int, _said(member, "stat").rpartition(")")[2].split()[11:15]))
+        # How long threads were ready without a processor: https://docs.kernel.org/scheduler/sched-stats.html
+        queues = (_said(member, f"task/{task}/schedstat").split()[1:2] for task in _tasks(member))
+        waited += sum(int(number) for numbers in queues for number in numbers)
+    return Usage(own, everything, computed / os.sysconf("SC_CLK_TCK"), waited / 1e9)
 
 
 def end_all(pid: int, mark: str) -> None:
@@ -103,24 +112,3 @@ def _said(pid: int, name: str) -> str:
             return file.read()
     except OSError:
         return ""
-
-
-def _seconds(pid: int) -> float:
-    """Return the processor time of a process and of its children that have ended, as ``/proc/PID/stat`` counts it
-    (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html, utime to cstime); 0 if it is gone."""
-    # The name before the last bracket may hold anything.
-    return sum(map(int, _said(pid, "stat").rpartition(")")[2].split()[11:15])) / os.sysconf("SC_CLK_TCK")
-
-
-def _queue(pid: int) -> float:
-    """Return the seconds that threads of a process were ready without a processor, the second number of ``schedstat``
-    (https://docs.kernel.org/scheduler/sched-stats.html); 0 if the kernel does not count them."""
-    return (
-        sum(int(number) for task in _tasks(pid) for number in _said(pid, f"task/{task}/schedstat").split()[1:2]) / 1e9
-    )
-
-
-def _status_fields(pid: int) -> dict[str, int]:
-    """Return the memory lines of ``/proc/PID/status`` in bytes; empty if it is gone."""
-    lines = [line.split() for line in _said(pid, "status").splitlines() if line.startswith(("Rss", "VmRSS"))]
-    return {words[0].rstrip(":"): int(words[1]) << 10 for words in lines if len(words) == 3 and words[1].isdigit()}

@@ -212,17 +212,10 @@ class Conversation:
             ending, detail = _ending(result, lines, self._seconds[place], memory_mib[place])
             seconds = lines.number("seconds")
             peaks = [lines.number("peak_rss_mib"), None if lines.end else result.peak_mib]
-            answer = ChildAnswer(
-                tuple(lines.records),
-                ending,
-                detail,
-                lines.begin,
-                round(result.seconds if seconds is None else seconds, 2),
-                lines.number("cpu_s"),
-                max((peak for peak in peaks if peak is not None), default=None),
-                died=result.status != "unstarted" and not lines.end,
-            )
-            answers.append(answer)
+            taken = round(result.seconds if seconds is None else seconds, 2), lines.number("cpu_s")
+            peak = max((peak for peak in peaks if peak is not None), default=None)
+            died = result.status != "unstarted" and not lines.end
+            answers.append(ChildAnswer(tuple(lines.records), ending, detail, lines.begin, *taken, peak, died))
         return answers
 
 
@@ -259,15 +252,12 @@ def _by_exit_code(code: int, result: ChildResult, after: Message) -> tuple[str, 
             name = Message("signal {}", -code)
         if name == "SIGKILL":
             return "killed", Message("by SIGKILL {}, as the system does when memory runs out", after)
-        return "crash", Message("{} {}{}", name, after, _frame(result.stderr_tail))
+        # Where Python was, by the lines of its fault handler.
+        frame = _FRAME.search(result.stderr_tail.partition("most recent call first")[2].replace("\\", "/"))
+        place = (frame[3], frame[1].rpartition("/")[2], frame[2]) if frame else ()
+        return "crash", Message("{} {}{}", name, after, Message(", in {} ({}:{})", *place) if frame else NOTHING)
     half = Message(", in the middle of a line") if result.stdout.strip() else NOTHING
     if code == 0:
         return "lost", Message("it ended {}{} without saying that it was done", after, half)
     last = next((line for line in reversed(result.stderr_tail.splitlines()) if line.strip()), "")
     return "failed", Message("exit code {} {}{}{}", code, after, half, f": {last[:300]}" if last else "")
-
-
-def _frame(tail: str) -> Message:
-    """Read where Python was from the lines of its fault handler: ``, in forward (modeling.py:12)``."""
-    frame = _FRAME.search(tail.partition("most recent call first")[2].replace("\\", "/"))
-    return Message(", in {} ({}:{})", frame[3], frame[1].rpartition("/")[2], frame[2]) if frame else NOTHING

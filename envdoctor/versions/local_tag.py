@@ -12,10 +12,7 @@ _CUDA = r"(?<![a-z])cu(1\d)(?:\.?(\d{1,2}))?(?!\d)"
 
 class BuiltFor(NamedTuple):
     """A torch release (``2.8``, ``2.8.0``), a CUDA version (``12``, ``12.8``), and whether it is a torch with the C++11
-    ABI; None where nothing is said.
-
-    ``says`` names the place that says so.
-    """
+    ABI; None where nothing is said. ``says`` names the place that says so."""
 
     torch: str | None = None
     cuda: str | None = None
@@ -53,8 +50,5 @@ def is_own_build(version: str) -> bool:
     """Return whether the project itself built this version: it has no local tag, or one of the project's (``+cu124``,
     ``+cpu``, ``+rocm6.4``). A commit, a vendor or a date means that somebody else built it, against their own torch."""
     tag = version.partition("+")[2].lower()
-    return (
-        not tag
-        or re.fullmatch(r"(?:cu\d{2,4}|cpu|xpu|rocm[\d.]+)(?:[._-]?(?:torch|pt)[\d.]+)?(?:cxx11abi\w+)?", tag)
-        is not None
-    )
+    own = r"(?:cu\d{2,4}|cpu|xpu|rocm[\d.]+)(?:[._-]?(?:torch|pt)[\d.]+)?(?:cxx11abi\w+)?"
+    return not tag or re.fullmatch(own, tag) is not None

@@ -246,20 +246,16 @@ def _one(text: str, version: Order, local: str, operator: str, operand: str) -> 
     if operator in (">=", "<="):
         return compare(version, operator, wanted)
     if operator == "<":
-        return version < wanted and (wanted.is_pre or not _is_pre_of(version, wanted))
+        # Pre-releases of this very release or post-release are left out (packaging 26).
+        is_before = version.is_pre and version.same_base(wanted)
+        is_pre_of = is_before and (wanted.post == _NOT_POST or version[2:4] == wanted[2:4])
+        return version < wanted and (wanted.is_pre or not is_pre_of)
     if operator == ">":
         is_post_of = version.post != _NOT_POST == wanted.post and version[:3] == wanted[:3]
         return version > wanted and not is_post_of
     if bound[2] < 2:
         raise NotASpecifier("~={} is no specifier: it needs two numbers", operand[:60])
     return version >= wanted and _starts_with(version, wanted, bound[2] - 1)
-
-
-def _is_pre_of(version: Order, final: Order) -> bool:
-    """Return whether it is a pre-release of this very release or post-release: ``<`` leaves it out (packaging 26)."""
-    if not version.is_pre or not version.same_base(final):
-        return False
-    return final.post == _NOT_POST or version[2:4] == final[2:4]
 
 
 def _starts_with(version: Order, prefix: Order, length: int) -> bool:

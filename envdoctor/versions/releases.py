@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from itertools import product
 from typing import NamedTuple
 
 from envdoctor.versions.pep440 import Order, dotted, order, release_of
@@ -74,10 +75,10 @@ class Releases(NamedTuple):
         place = self.place_of(version)
         if place == len(self.read):
             return None
-        beside = [place] if _key(self.read[place]) == order(version) else [place - 1, place]
-        if beside[0] < 0 or any(self.unsure >> index & 1 for index in beside):
+        first = place if _key(self.read[place]) == order(version) else place - 1
+        if first < 0 or any(self.unsure >> index & 1 for index in (first, place)):
             return None
-        answers = {bool(self.yes >> index & 1) for index in beside}
+        answers = {bool(self.yes >> index & 1) for index in (first, place)}
         return answers.pop() if len(answers) == 1 else None
 
     def nearest(self, version: str) -> Releases:
@@ -167,15 +168,12 @@ def parse_ranges(text: str) -> tuple[Range, ...]:
 
 def intersect(one: Iterable[Range], other: Iterable[Range]) -> tuple[Range, ...]:
     """Return the releases that are in both."""
-    others = list(other)
     shared: list[Range] = []
-    for low, high in one:
-        for other_low, other_high in others:
-            start = max(low, other_low)
-            ends = [end for end in (high, other_high) if end is not None]
-            stop = min(ends, default=None)
-            if stop is None or start < stop:
-                shared.append((start, stop))
+    for (low, high), (other_low, other_high) in product(one, other):
+        start = max(low, other_low)
+        stop = min((end for end in (high, other_high) if end is not None), default=None)
+        if stop is None or start < stop:
+            shared.append((start, stop))
     return tuple(sorted(shared, key=lambda item: item[0]))
 
 

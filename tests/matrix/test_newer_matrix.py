@@ -42,34 +42,24 @@ def test_a_newer_one_is_used_and_dated(beside):
     assert (site / "envdoctor_matrix-2099.1.2.dist-info" / "METADATA").is_file()
 
 
-def test_an_older_one_is_not(beside):
-    beside("2001-01-02")
-    assert load_matrix().source == "bundled"
+HEADS = ("", "[]", "{}", '{"schema": 2, "version": "2099.01.01"}', '{"schema": 1, "version": 7}', "\xff")
 
 
 @pytest.mark.parametrize(
-    "head",
+    ("day", "name", "content"),
     [
-        "",
-        "[]",
-        "{}",
-        '{"schema": 2, "version": "2099.01.01"}',
-        '{"schema": 1, "version": 7}',
-        '{"schema": 1, "version": "zzzz", "files": {}}',
-        "\xff",
+        ("2001-01-02", "", ""),
+        *(("2099-01-02", "index.jsonl", head) for head in HEADS),
+        ("2099-01-02", "index.jsonl", '{"schema": 1, "version": "zzzz", "files": {}}'),
+        ("2099-01-02", "texts.jsonl", ""),
+        ("2099-01-02", "retired.json", ""),
     ],
 )
-def test_one_that_cannot_be_read_is_not(beside, head):
-    site = beside("2099-01-02")
-    (site / "envdoctor_matrix" / "index.jsonl").write_text(head, encoding="latin-1")
-    assert load_matrix().source == "bundled"
-
-
-@pytest.mark.parametrize("name", ["texts.jsonl", "retired.json"])
-def test_one_that_is_not_whole_is_not(beside, home, name):
+def test_an_older_one_and_one_that_cannot_be_read_or_is_not_whole_is_not(beside, home, day, name, content):
     (home / "retired.toml").write_text("[retired]\n")
-    site = beside("2099-01-02")
-    (site / "envdoctor_matrix" / name).write_bytes(b"")
+    site = beside(day)
+    if name:
+        (site / "envdoctor_matrix" / name).write_text(content, encoding="latin-1")
     assert load_matrix().source == "bundled"
 
 

@@ -1,4 +1,4 @@
-"""What functions and classes can be called with, read from their source."""
+"""What functions and classes can be called with, read from their source; and whether a base class can call a method."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.source import Library, Names, World
+from envdoctor.source import Library, Names, World, can_be_called
 
 HEAD = "import kit, torch\nimport kit.tools as tools\nfrom kit.base import Base\nfrom torch import nn\n"
 
@@ -174,3 +174,31 @@ class Round(Round): ...
 """
     world = World(lambda name: None, {}, (3, 11, 0), "linux", frozenset(sys.stdlib_module_names), lambda top: True)
     assert Names(read(source), world).takes(place, keyword) is answer
+
+
+@pytest.mark.parametrize(
+    ("parameters", "call", "fits"),
+    [
+        ("model inputs return_outputs=", "2", True),
+        ("model inputs return_outputs=", "2 num_items_in_batch=", False),
+        ("model inputs return_outputs= num_items_in_batch=", "2 num_items_in_batch=", True),
+        ("model inputs **kwargs", "2 num_items_in_batch=", True),
+        ("model inputs return_outputs=", "2 return_outputs=", True),
+        ("", "1", False),
+        ("", "0", True),
+        ("dataset=", "1", True),
+        ("*args", "5", True),
+        ("*args", "5 x=", False),
+        ("a b", "1", False),
+        ("a b", "1 b=", True),
+        ("a b", "2 b=", False),
+        ("a * b", "1", False),
+        ("a * b", "1 b=", True),
+        ("a * b", "2", False),
+        ("a *rest b=", "4", True),
+        ("a b", "1 **", True),
+        ("**kwargs", "1", False),
+    ],
+)
+def test_calls(parameters: str, call: str, fits: bool):
+    assert can_be_called(parameters.split(), call) is fits

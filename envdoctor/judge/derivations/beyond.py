@@ -8,7 +8,6 @@ from envdoctor.facts.values import ABSENT, Records, Unknown, Unlisted, Value
 from envdoctor.facts.view import View
 from envdoctor.judge.derivations.running import Answer, Derived, derives
 from envdoctor.matrix.gpu_code import gpu_named
-from envdoctor.matrix.ledger import Released
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.model_types import ModelTypes
 from envdoctor.observe.needed import required
@@ -26,11 +25,12 @@ _CPYTHON = re.compile(r"cp3(\d+)-")
 )
 def beyond(facts: View, matrix: Matrix) -> Answer:
     """``beyond``: what the tables and the ledger do not reach. Of what is itself unknown nothing is said."""
-    found = [*_packages(facts, matrix), *_listed(facts, matrix), *_machine(facts, matrix), *_run(facts, matrix)]
-    items: list[Mapping[str, Value]] = [
-        {"what": what, "value": there, "known_to": ABSENT if known is None else known} for what, there, known in found
-    ]
-    return Derived(Records(tuple(items)), Message("the ledger and the tables"))
+    items: tuple[Mapping[str, Value], ...] = tuple(
+        {"what": what, "value": there, "known_to": ABSENT if known is None else known}
+        for part in (_packages, _listed, _machine, _run)
+        for what, there, known in part(facts, matrix)
+    )
+    return Derived(Records(items), Message("the ledger and the tables"))
 
 
 def _packages(facts: View, matrix: Matrix) -> Iterator[_Item]:
@@ -48,8 +48,8 @@ def _packages(facts: View, matrix: Matrix) -> Iterator[_Item]:
 
 
 def _listed(facts: View, matrix: Matrix) -> Iterator[_Item]:
-    """Packages of an open list whose requirements neither the list nor the ledger has: they may refuse what is taken.
-    What known packages bring along is not meant, as CUDA's libraries are not."""
+    """Yield packages of an open list whose requirements neither the list nor the ledger has: they may refuse what is
+    taken. What known packages bring along is not meant, as CUDA's libraries are not."""
     dists = facts.records("dist")
     items = dists.items if dists is not None and dists.incomplete else ()
     brought = {name for item in items for name in required(item)}
@@ -61,13 +61,17 @@ def _listed(facts: View, matrix: Matrix) -> Iterator[_Item]:
 
 
 def _machine(facts: View, matrix: Matrix) -> Iterator[_Item]:
-    python, torch, rows = facts.text("python.minor"), matrix.ledger.package("torch"), matrix.rows("cuda-drivers")
-    newest = {
-        ("Python", python): f"3.{_newest_python(torch)}" if torch is not None else None,
-        ("CUDA of the driver", facts.text("driver.max_cuda")): rows[-1]["key"] if rows else None,
-        ("CUDA of torch", facts.text("torch.cuda")): rows[-1]["key"] if rows else None,
-    }
-    for (what, there), known in newest.items():
+    torch, rows = matrix.ledger.package("torch"), matrix.rows("cuda-drivers")
+    wheels = torch.items("wheels", "*", torch.releases[-1].version) if torch is not None and torch.releases else ()
+    minors = map(int, _CPYTHON.findall(" ".join(wheels)) if isinstance(wheels, tuple) else ())
+    newest_python = f"3.{max(minors, default=0)}" if torch is not None else None
+    newest_cuda = rows[-1]["key"] if rows else None
+    for what, key, known in (
+        ("Python", "python.minor", newest_python),
+        ("CUDA of the driver", "driver.max_cuda", newest_cuda),
+        ("CUDA of torch", "torch.cuda", newest_cuda),
+    ):
+        there = facts.text(key)
         if there is not None and known and (dotted(there) or ()) > (dotted(known) or ()):
             yield what, there, known
     codes = {row["cc"] for table in ("gpus", "gpu-series") for row in matrix.rows(table)}
@@ -77,12 +81,6 @@ def _machine(facts: View, matrix: Matrix) -> Iterator[_Item]:
             yield "GPU", f"{name} (compute capability {cc})" if name is not None else cc, None
         elif name is not None and cc is None and not gpu_named(name, matrix):
             yield "GPU", name, None
-
-
-def _newest_python(torch: Released) -> int:
-    tags = torch.items("wheels", "*", torch.releases[-1].version) if torch.releases else ()
-    minors = _CPYTHON.findall(" ".join(tags)) if isinstance(tags, tuple) else ()
-    return max(map(int, minors), default=0)
 
 
 def _run(facts: View, matrix: Matrix) -> Iterator[_Item]:

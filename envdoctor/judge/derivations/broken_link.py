@@ -4,7 +4,7 @@ ledger.
 Where the statements were really run (the probe imports), a link stands only if one of those that it stops failed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
 
@@ -43,8 +43,14 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
         *_of_ledger(facts, there, matrix.ledger, followed),
     )
     if facts.records("refused") is not None:  # a list: nobody says what of it is used
-        found = tuple(_Needs(facts, matrix, there).told(list(found)))
-    declared = _declared(facts.each("conflict"))
+        found = tuple(_with_needs(found, facts, matrix, there))
+    #: The releases of a package that everybody allows, where another is installed, by who requires it and its name.
+    declared = {
+        (asker.partition(" ")[0], str(conflict.value("package"))): wanted
+        for conflict in facts.each("conflict")
+        if (wanted := conflict.text("wanted")) is not None
+        for asker in conflict.words("required_by") or ()
+    }
     items = []
     for item in found:
         ran = [worked[statement] for statement in str(item["stops"]).split(", ") if statement in worked]
@@ -53,67 +59,52 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
     return Derived(Records(tuple(items), observed.incomplete), Message("what packages take from each other"))
 
 
-class _Needs:
-    """Whether what is known of a list's code takes what an import of a listed package stops.
+def _with_needs(
+    links: Sequence[Mapping[str, Value]], facts: View, matrix: Matrix, there: Mapping[str, str]
+) -> Iterator[Mapping[str, Value]]:
+    """Yield the links with ``need`` and ``works``: whether what is known of a list's code takes what an import of a
+    listed package stops.
 
     Taken is what a script that was given, the recipe, or a file beside the list takes without a guard. Where no code is
     known, it may take all but the choices of the table entry-statements.
     """
+    code = [use for key in ("use", "beside") for use in facts.items(key)]
+    uses = [use for use in code if not use["guarded"] and use.get("reach") != "unused"]
+    stack = {*needed({str(one["name"]): one for one in facts.items("dist")}, matrix.registry.first("pkg"))}
+    stage, spec = facts.text("recipe.stage"), matrix.registry.find("recipe.stage")
+    spellings = spec.spellings.items() if spec is not None else ()
+    stages = (stage, *(word for word, meant in spellings if meant == stage)) if stage is not None else ()
 
-    def __init__(self, facts: View, matrix: Matrix, there: Mapping[str, str]) -> None:
-        self._matrix, self._entries = matrix, [*entries(matrix.rows, there)]
-        known = [items for key in ("use", "beside") if (items := facts.records(key)) is not None]
-        self._is_known = any(known)
-        self._uses = [one for items in known for one in items if not one["guarded"] and one.get("reach") != "unused"]
-        installed = {str(one["name"]): one for one in facts.items("dist")}
-        self._stack = {*needed(installed, matrix.registry.first("pkg"))}
-        stage, spec = facts.text("recipe.stage"), matrix.registry.find("recipe.stage")
-        spelled = [word for word, meant in spec.spellings.items() if meant == stage] if spec is not None else []
-        self._stages = (stage, *spelled) if stage is not None else ()
-
-    def told(self, links: list[Mapping[str, Value]]) -> Iterator[Mapping[str, Value]]:
-        """Yield the links with ``need`` and ``works``."""
-        failing = {entry for link in links for entry in _failing(link)}
-        for link in links:
-            need = self._need(str(link["consumer"]), _failing(link))
-            own = (one.statement for one in self._entries if one.package == link["consumer"])
-            works = [one for one in own if one not in failing]
-            yield {**link, "need": need or ABSENT, "works": _listed(works) if need == "part" and works else ABSENT}
-
-    def _need(self, package: str, statements: Sequence[str]) -> str:
-        choice = all(one in choices(self._matrix.rows, package) for one in statements)
-        asked = [parse_statement(one) for one in statements]
-        if any(self._is_used(module, name) for module, name in asked):
-            return ""
-        if all(name for _, name in asked):
-            return "part" * choice
-        return "package" * (package not in self._stack and (choice or self._is_known))
-
-    def _is_used(self, module: str, name: str | None) -> bool:
-        if name is not None and any(name.lower().startswith(stage) for stage in self._stages):
+    def is_used(module: str, name: str | None) -> bool:
+        if name is not None and name.lower().startswith(stages):
             return True
         top = module.partition(".")[0]
-        uses = (use for use in self._uses if str(use["module"]).partition(".")[0] == top)
-        return any(name is None or str(use["name"]).partition(".")[0] in (name, "*") for use in uses)
+        return any(
+            str(use["module"]).partition(".")[0] == top
+            and (name is None or str(use["name"]).partition(".")[0] in (name, "*"))
+            for use in uses
+        )
 
-
-def _failing(link: Mapping[str, Value]) -> tuple[str, ...]:
-    return View.of(link).words("fail") or ()
-
-
-def _declared(conflicts: Iterable[View]) -> Mapping[tuple[str, str], str]:
-    """The releases of a package that everybody allows, where another is installed, by who requires it and its name."""
-    return {
-        (asker.partition(" ")[0], str(item.value("package"))): wanted
-        for item in conflicts
-        if (wanted := item.text("wanted")) is not None
-        for asker in item.words("required_by") or ()
-    }
+    known = [*entries(matrix.rows, there)]
+    failing = {entry for link in links for entry in View.of(link).words("fail") or ()}
+    for link in links:
+        package, statements = str(link["consumer"]), View.of(link).words("fail") or ()
+        choice = all(one in choices(matrix.rows, package) for one in statements)
+        asked = [parse_statement(one) for one in statements]
+        if any(is_used(module, name) for module, name in asked):
+            need = ""
+        elif all(name for _, name in asked):
+            need = "part" * choice
+        else:
+            need = "package" * (package not in stack and (choice or bool(code)))
+        own = (one.statement for one in known if one.package == package)
+        works = [one for one in own if one not in failing]
+        yield {**link, "need": need or ABSENT, "works": _listed(works) if need == "part" and works else ABSENT}
 
 
 def _with_declared(link: Mapping[str, Value], declared: Mapping[tuple[str, str], str]) -> Mapping[str, Value]:
-    """The link, with what metadata asks of the two packages where nothing else says which releases would go: the
-    consumer of the provider, others of the consumer."""
+    """Return the link, with what metadata asks of the two packages where nothing else says which releases would go:
+    the consumer of the provider, others of the consumer."""
     if link["kind"] in _OF_CLASSES:
         return link
     consumer, provider = str(link["consumer"]), str(link["provider"])
@@ -143,7 +134,7 @@ def _completed(
 
 
 def _releases_with(link: Mapping[str, Value], links: Records, ledger: Ledger, there: Mapping[str, str]) -> str | Absent:
-    """The releases of the provider that have what is asked for and, as far as any do, what else the consumer's imports
+    """Return the releases of the provider that have what is asked for and, if any do, what else the consumer's imports
     ask of it, or its classes."""
     provider, version = ledger.package(str(link["provider"])), link["provider_version"]
     if provider is None or not provider.by_names or not isinstance(version, str):
@@ -160,7 +151,7 @@ def _releases_with(link: Mapping[str, Value], links: Records, ledger: Ledger, th
 
 
 def _asked(link: Mapping[str, Value]) -> Asked:
-    """What a class asks of the provider, as the ledger is asked."""
+    """Return what a class asks of the provider, as the ledger is asked."""
     module = str(link["module"])
     return Asked.of(module, str(link["name"]).removeprefix(f"{module}."), link.get("keyword"), link.get("parameters"))
 
@@ -168,13 +159,10 @@ def _asked(link: Mapping[str, Value]) -> Asked:
 def _of_ledger(
     facts: View, there: Mapping[str, str], ledger: Ledger, followed: set[str]
 ) -> Iterator[Mapping[str, Value]]:
-    """What is missing between releases of which at least one was not followed: each that stops another statement."""
+    """Yield what is missing between releases if one was not followed: each thing that stops another statement."""
     others = (ledger.package(name) for name in there if name not in followed)
     if not any(other is not None and other.by_names for other in others):
         return  # the rest is read for nothing: it was all followed
-
-    def installed(name: str) -> Value:
-        return facts.value(f"pkg.{name}")
 
     known = facts.items("dist")
     declaring = {str(one.value("name")) for one in facts.each("dist") if one.words("requires") is not None}
@@ -183,22 +171,26 @@ def _of_ledger(
         if consumer is None or not consumer.by_names:
             continue
         found: dict[tuple[str, str], list[TakenNames]] = {}
-        for take, provider in missing(ledger, consumer, version, installed, followed if name in followed else ()):
-            if (take.wanted and name in declaring) or (known and installed(provider) is ABSENT):
+        seen = followed if name in followed else ()
+        for take, provider in missing(ledger, consumer, version, lambda one: facts.value(f"pkg.{one}"), seen):
+            if (take.wanted and name in declaring) or (known and facts.absent(f"pkg.{provider}")):
                 continue  # metadata says what is required, and an installer adds it
-            found.setdefault((provider, _named(take)), []).append(take)
+            demand = take.wanted and take.wanted.name + take.wanted.specifiers
+            found.setdefault((provider, demand or ".".join(filter(None, (take.module, take.name)))), []).append(take)
         stopped: set[tuple[str, str]] = set()
         for (provider, what), takes in sorted(found.items(), key=_most):
-            entries = {(provider, take.entry) for take in takes}
-            if all(entry in stopped or (provider, _whole(entry[1])) in stopped for entry in entries):
+            entries = {take.entry for take in takes}
+            # ``import peft`` stops ``from peft import LoraConfig`` too.
+            whole = {one: one.partition(" import ")[0].replace("from ", "import ", 1) for one in entries}
+            if all((provider, one) in stopped or (provider, whole[one]) in stopped for one in entries):
                 continue
-            stopped |= entries
+            stopped |= {(provider, entry) for entry in entries}
             wanted = takes[0].wanted
             link: dict[str, Value] = {
                 "consumer": name,
                 "consumer_version": version,
                 "provider": provider,
-                "provider_version": installed(provider),
+                "provider_version": facts.value(f"pkg.{provider}"),
                 "kind": "demand" if wanted else "name" if takes[0].name else "module",
                 "name": what,
                 "place": takes[0].place,
@@ -210,19 +202,8 @@ def _of_ledger(
             yield {**link, **found_for, **({"constraint": what} if wanted else {})}
 
 
-def _whole(statement: str) -> str:
-    """``import peft`` for ``from peft import LoraConfig``."""
-    return statement.partition(" import ")[0].replace("from ", "import ", 1)
-
-
-def _named(take: TakenNames) -> str:
-    if take.wanted:
-        return take.wanted.name + take.wanted.specifiers
-    return ".".join(filter(None, (take.module, take.name)))
-
-
 def _most(found: tuple[tuple[str, str], list[TakenNames]]) -> tuple[bool, bool, int, str]:
-    """Versions that are asked for first, then what stops the whole package, then what stops most."""
+    """Sort versions that are asked for first, then what stops the whole package, then what stops most."""
     (_, what), takes = found
     return not takes[0].wanted, all(take.entry.startswith("from ") for take in takes), -len(takes), what
 
@@ -231,7 +212,7 @@ _NO_CONSTRAINTS: Mapping[str, Value] = {"constraint": ABSENT, "consumer_constrai
 
 
 def _constraints(ledger: Ledger, link: Mapping[str, Value]) -> Mapping[str, Value]:
-    """The releases of either package that would go with the other as it is."""
+    """Return the releases of either package that would go with the other as it is."""
     consumer, provider = ledger.package(str(link["consumer"])), ledger.package(str(link["provider"]))
     versions = str(link["consumer_version"]), str(link["provider_version"])
     if consumer is None or provider is None or consumer is provider or not (consumer.by_names and provider.by_names):

@@ -36,7 +36,7 @@ _MOST_PLACES = 5
 
 @derives("broken_use", of=f"use model_use {' '.join(_OF_A_RECIPE)} model.registered model.run_by pkg.*")
 def broken_use(facts: View, matrix: Matrix) -> Answer:
-    """``broken_use``: one item for each thing that is missing, with all its places; the earliest reach counts.
+    """Give ``broken_use``: one item for each thing that is missing, with all its places; the earliest reach counts.
 
     What cannot be told, of releases that the ledger does not know or of modules that make names up, is left out: the
     list says what is known to fail, and is complete when the uses are.
@@ -54,8 +54,8 @@ def broken_use(facts: View, matrix: Matrix) -> Answer:
 
 
 def _of_model(facts: View) -> Iterator[Mapping[str, Value]]:
-    """The uses of the model's code: optional where transformers has a class for the type; serving engines and trainers
-    with models of their own run none of it. Methods that it overrides are left to rules of their own: training
+    """Yield the uses of the model's code: optional where transformers has a class for the type; serving engines and
+    trainers with models of their own run none of it. Methods that it overrides are left to rules of their own: training
     frameworks replace some."""
     if facts.value("model.run_by") in ("engine", "trainer"):
         return
@@ -74,9 +74,9 @@ def _of_model(facts: View) -> Iterator[Mapping[str, Value]]:
 
 
 def _of_recipe(facts: View, matrix: Matrix) -> Records | None:
-    """The keywords that become of a recipe's keys (``recipe_key``); of ``recipe.arguments``, where only their names are
-    known, by the table ``recipe-calls``. None when neither is known. ``others`` are calls that take what this one does
-    not: a parser hands each key to the class that has it."""
+    """Return the keywords that become of a recipe's keys (``recipe_key``); of ``recipe.arguments``, if only their names
+    are known, by the table ``recipe-calls``. None when neither is known. ``others`` are calls that take what this one
+    does not: a parser hands each key to the class that has it."""
     rows = matrix.rows("recipe-calls")
     keys, names = facts.records("recipe_key"), facts.words("recipe.arguments")
     framework, stage = map(facts.value, ("recipe.framework", "recipe.stage"))
@@ -154,19 +154,18 @@ class _Judged:
         reaches += [reach] if (reach := use.text("reach")) in _REACH else ["start"]
 
     def _is_kept(self, broken: _Broken) -> bool:
-        """Whether something else that the code imports makes the call take the keyword."""
-        if broken.kind != "keyword":
-            return False
-        for by, releases in keepers(self._matrix, broken.package, broken.asked.name, broken.asked.keyword):
-            version = self._version(by)
-            known = lies_in(version, releases) if version is not None else None
-            if by in self._beside and known is not False and not self._facts.absent(f"pkg.{by}"):
-                return True
-        return False
+        """Return whether something else that the code imports makes the call take the keyword."""
+        asked = broken.asked
+        return broken.kind == "keyword" and any(
+            by in self._beside
+            and not self._facts.absent(f"pkg.{by}")
+            and ((version := self._version(by)) is None or lies_in(version, releases) is not False)
+            for by, releases in keepers(self._matrix, broken.package, asked.name, asked.keyword)
+        )
 
     def _went(self, broken: _Broken, others: Sequence[str]) -> bool:
-        """Whether another release takes the keyword of a recipe, and no other call of this one does: a recipe has keys
-        of the framework's own too."""
+        """Return whether another release takes the keyword of a recipe, and no other call of this one does: a recipe
+        has keys of the framework's own too."""
         for module, _, name in (call.rpartition(".") for call in others):
             version = self._version(module)
             asked = broken.asked._replace(module=module, name=name)
@@ -176,7 +175,7 @@ class _Judged:
         return broken.move is not None or there is not ABSENT or self._inherited(broken) is not None
 
     def _owner(self, top: str) -> str | None:
-        """The distribution that a top-level module comes from."""
+        """Return the distribution that a top-level module comes from."""
         owner = self._ledger.owner(top)
         if owner is None:
             rows = (*self._matrix.rows("module-distributions"), *self._matrix.rows("stack-modules", "module"))
@@ -186,14 +185,14 @@ class _Judged:
         return owner
 
     def records(self) -> tuple[Mapping[str, Value], ...]:
-        """One record for each thing, in the order in which the code uses them."""
+        """Return one record for each thing, in the order in which the code uses them."""
         return tuple(self._record(*found) for found in self._found.values())
 
     def _broken(
         self, owner: str, asked: Asked, version: str, moves: Sequence[Move], lacks: str | None
     ) -> _Broken | None:
-        """What a release lacks: by its installed files (``lacks``), else by the files of the releases, else by the
-        table."""
+        """Return what a release lacks: by its installed files (``lacks``), else by the files of the releases, else by
+        the table."""
         move = next((one for one in moves if one.package == owner), None)
         lacking = _lacking(asked, lacks) if lacks is not None else self._by_releases(owner, asked, version)
         if isinstance(lacking, Unknown):
@@ -215,7 +214,7 @@ class _Judged:
         return answer(self._ledger, released, asked, version, self._version)
 
     def _moves(self, asked: Asked) -> list[Move]:
-        """The rows of the table about what is asked for."""
+        """Return the rows of the table about what is asked for."""
         if asked.keyword:
             names = asked.name, asked.name.rpartition(".")[2]
             return list(part_moves(self._matrix, "keyword", names, asked.keyword))
@@ -246,8 +245,8 @@ class _Judged:
         }
 
     def _inherited(self, broken: _Broken) -> tuple[str, str, str] | None:
-        """The package whose class is inherited from, its installed version, and its releases with which it works: a
-        keyword of ``trl.SFTConfig`` may be one of transformers' ``TrainingArguments``."""
+        """Return the package whose class is inherited from, its installed version, and its releases with which it
+        works: a keyword of ``trl.SFTConfig`` may be one of transformers' ``TrainingArguments``."""
         released = self._ledger.package(broken.package)
         if released is None or broken.installed is None or not released.by_names:
             return None
@@ -260,8 +259,8 @@ class _Judged:
         return None
 
     def _has(self, broken: _Broken, alone: bool = False) -> Value:
-        """The releases that have it, and (unless it stands ``alone``) besides it all else that the code uses of the
-        package where there are such: those that were read, else those that the table names."""
+        """Return the releases that have it, and (unless it stands ``alone``) besides it all else that the code uses of
+        the package if there are such: those that were read, else those that the table names."""
         released = self._ledger.package(broken.package)
         if broken.installed is None:
             return ABSENT
@@ -275,36 +274,32 @@ class _Judged:
         return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
 
     def _whole(self, released: Released, installed: str) -> Releases:
-        """The nearest releases of a package with which nothing that the code uses of it is broken."""
+        """Return the nearest releases of a package with which nothing that the code uses of it is broken."""
         broken = [one.asked for one, _, _ in self._found.values() if one.package == released.name and one.installed]
         having = reduce(and_, [self._where(released, asked) for asked in broken]).nearest(installed)
         uses = [asked for owner, asked in self._asked if owner == released.name] if having.yes else []
         return reduce(and_, [self._where(released, asked).possible for asked in uses], having).nearest(installed)
 
     def _moved_to(self, broken: _Broken, lang: str) -> Value:
-        if broken.move is not None and (broken.move.new or broken.move.write):
-            told = broken.move.called(broken.kind) or broken.move.write[lang]
-            return told if self._is_there(broken, broken.move) else ABSENT
+        asked, move = broken.asked, broken.move
+        if move is not None and (move.new or move.write):
+            told, version = move.called(broken.kind) or move.write[lang], self._version(move.package)
+            if broken.kind != "keyword" or version is None or not (move.into or move.new.isidentifier()):
+                return told
+            # The judged release must have what took the keyword's place.
+            own = (asked.module, asked.name, move.new) if move.new else (move.package, move.into, asked.keyword)
+            return ABSENT if isinstance(self._by_releases(move.package, Asked(*own), version), Lacking) else told
         released = self._ledger.package(broken.package)
         if released is None or broken.installed is None or broken.kind not in ("module", "name"):
             return ABSENT
         return went_to(released, broken.what, broken.installed) or ABSENT
-
-    def _is_there(self, broken: _Broken, move: Move) -> bool:
-        """Whether the judged release has what took the keyword's place, as far as anybody knows."""
-        asked = broken.asked
-        if broken.kind != "keyword" or not (move.into or move.new.isidentifier()):
-            return True
-        new = Asked(asked.module, asked.name, move.new) if move.new else Asked(move.package, move.into, asked.keyword)
-        version = self._version(move.package)
-        return version is None or not isinstance(self._by_releases(move.package, new, version), Lacking)
 
     def _version(self, package: str) -> str | None:
         return self._facts.text(f"pkg.{package}")
 
 
 def _lacking(asked: Asked, lacks: str) -> Lacking:
-    """What the installed files lack, as the ledger would say it."""
+    """Return what the installed files lack, as the ledger would say it."""
     if asked.keyword and lacks == asked.keyword:
         return Lacking("keyword", asked.dotted)
     if asked.parameters is not None and not lacks.startswith(asked.module.partition(".")[0]):

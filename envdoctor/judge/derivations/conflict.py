@@ -28,7 +28,7 @@ _MOST_LINES = 50_000
 
 @derives("conflict", of="dist pkg.* python.minor python.version python.implementation os.platform os.arch os.kernel")
 def conflict(facts: View, matrix: Matrix) -> Answer:
-    """``conflict``: what ``uv pip check`` calls missing, incompatible, or of another Python, by cause.
+    """Give ``conflict``: what ``uv pip check`` calls missing, incompatible, or of another Python, by cause.
 
     Compared are the versions that metadata gives, as installers do. Of a package that is installed twice in one folder
     only what holds for both is said. A requirement on something that conda installed is met by it. When a requirement
@@ -42,23 +42,13 @@ def conflict(facts: View, matrix: Matrix) -> Answer:
         return None
     found = _Conflicts(installed, marker_values(value), matrix)
     for items in (*installed, *([asker] for asker in by_version)):
-        if len({item.requires for item in items}) > 1:
-            found.open(Message("{} is installed twice, with different requirements", items[0].name))
-            continue
-        asker = items[0]
-        if isinstance(asker.requires_python, str):
-            found.python(asker.name, asker.version, asker.requires_python)
-        if isinstance(asker.requires, Unknown):
-            found.open(asker.requires.reason)
-        elif asker.requires:
-            found.requirements(asker, asker.requires)
-        found.undeclared(asker)
+        found.add(items)
     return Derived(found.records(), Message("requirements of the packages"))
 
 
 def _by_version(installed: InstalledSet, value: Callable[[str], Value], ledger: Ledger) -> Iterator[Installed]:
-    """Packages that are known by their versions alone, with what the ledger says that these releases require; not what
-    they ask of one platform, which are the CUDA libraries of PyPI's own build."""
+    """Yield packages that are known by their versions alone, with what the ledger says that these releases require;
+    not what they ask of one platform, which are the CUDA libraries of PyPI's own build."""
     for name in ledger.every():
         version = ABSENT if installed.get(name) else value(f"pkg.{name}")
         released = ledger.package(name) if isinstance(version, str) else None
@@ -80,7 +70,7 @@ class _Cause:
     def __init__(self, package: str, kind: str, installed: str | Absent) -> None:
         self.package, self.kind, self.installed = package, kind, installed
         self.asked: list[tuple[str, str]] = []
-        self.fail: list[str] = []
+        self.fail: dict[str, None] = {}
 
     def record(self, everybody_wants: Iterable[str]) -> dict[str, Value]:
         """``everybody_wants`` are the specifiers of all who ask for the package, also of those that are content."""
@@ -89,6 +79,12 @@ class _Cause:
         if len(askers) > _NAMED:
             named += f", … +{len(askers) - _NAMED}"
         wanted = tuple(dict.fromkeys(what for _, what in self.asked if what))
+        another = [f"!={self.installed}"] if self.kind == "python" and isinstance(self.installed, str) else []
+        try:
+            joined = join_specifiers((*everybody_wants, *another))
+            fitting: Value = ABSENT if joined is None else self.package + joined
+        except NotASpecifier as error:
+            fitting = Unknown(said_by(error))
         return {
             "package": self.package,
             "kind": self.kind,
@@ -96,17 +92,9 @@ class _Cause:
             "requires": " / ".join(wanted[:_NAMED]) or "*",
             "asked_by": named,
             "required_by": tuple(askers),
-            "wanted": self._wanted(everybody_wants),
+            "wanted": fitting,
             "fails": ", ".join(self.fail) or ABSENT,
         }
-
-    def _wanted(self, everybody_wants: Iterable[str]) -> Value:
-        another = [f"!={self.installed}"] if self.kind == "python" and isinstance(self.installed, str) else []
-        try:
-            joined = join_specifiers((*everybody_wants, *another))
-        except NotASpecifier as error:
-            return Unknown(said_by(error))
-        return ABSENT if joined is None else self.package + joined
 
 
 class _Conflicts:
@@ -125,33 +113,40 @@ class _Conflicts:
         self._lines = _MOST_LINES
         self._counts, self._is_met = cache(self._marker_counts), cache(self._has)
 
-    def open(self, reason: Message) -> None:
-        """Something could not be decided."""
-        self._open_reasons.append(reason)
-
-    def requirements(self, asker: Installed, lines: tuple[str, ...]) -> None:
-        """Compare what a package requires, and what the extras require that it asks for."""
-        asked = [(asker.name, "")]
-        seen = set(asked)
-        for name, extra in asked:  # it grows
-            for wanted in self._compare(asker, self._of_package(name) if extra else lines, name, extra):
-                new = [(wanted.name, one) for one in wanted.extras if (wanted.name, one) not in seen]
-                seen.update(new)
-                asked += new
+    def add(self, items: list[Installed]) -> None:
+        """Compare what a package requires, what the extras require that it asks for, and what its imports need."""
+        asker = items[0]
+        if len({item.requires for item in items}) > 1:
+            self._open_reasons.append(Message("{} is installed twice, with different requirements", asker.name))
+            return
+        if isinstance(asker.requires_python, str):
+            self._python(asker.name, asker.version, asker.requires_python)
+        if isinstance(asker.requires, Unknown):
+            self._open_reasons.append(asker.requires.reason)
+        elif asker.requires:
+            asked = [(asker.name, "")]
+            seen = set(asked)
+            for name, extra in asked:  # it grows
+                lines = self._of_package(name) if extra else asker.requires
+                for wanted in self._compare(asker, lines, name, extra):
+                    new = [(wanted.name, one) for one in wanted.extras if (wanted.name, one) not in seen]
+                    seen.update(new)
+                    asked += new
+        self._undeclared(asker)
 
     def _of_package(self, name: str) -> tuple[str, ...]:
-        """The requirements of a package whose extra is asked for; none where they are not known, or where too many were
-        looked through."""
+        """Return the requirements of a package whose extra is asked for; none where they are not known, or where too
+        many were looked through."""
         found = {item.requires for item in self._installed.get(name)}
         lines = found.pop() if len(found) == 1 else ()
         self._lines -= 1 + len(lines) if isinstance(lines, tuple) else 1
         if self._lines < 0:
-            self.open(Message("the extras of packages require more than is looked through"))
+            self._open_reasons.append(Message("the extras of packages require more than is looked through"))
         return lines if isinstance(lines, tuple) and self._lines >= 0 else ()
 
     def _compare(self, asker: Installed, lines: tuple[str, ...], name: str, extra: str) -> Iterator[Requirement]:
-        """The requirements that count; those of the ``extra`` of a package ``name`` only where they count for its sake
-        alone."""
+        """Yield the requirements that count; those of the ``extra`` of a package ``name`` only where they count for its
+        sake alone."""
         through = f" -> {name}[{extra}]" if extra else ""
         for wanted in _read(lines):
             try:
@@ -160,22 +155,24 @@ class _Conflicts:
                 counts = self._counts(wanted.marker, extra)
                 met = counts is not False and self._is_met(wanted.name, wanted.specifiers)
             except (NotARequirement, NotAMarker, NotASpecifier) as error:
-                self.open(Message("a requirement of {} cannot be read: {}", asker.name, error))
+                self._open_reasons.append(Message("a requirement of {} cannot be read: {}", asker.name, error))
                 continue
             if counts is False:
                 continue
             self._specifiers.setdefault(wanted.name, []).append(wanted.specifiers)
             if met is None or counts is None:
-                self.open(Message("it is not known whether {} has the {} that it requires", asker.name, wanted.name))
+                unknown = Message("it is not known whether {} has the {} that it requires", asker.name, wanted.name)
+                self._open_reasons.append(unknown)
             elif not met and (asker.kind != _SUPPOSED or self._installed.versions(wanted.name) is not None):
                 cause = self._cause(wanted.name)
                 cause.asked.append((asker.name + through, _as_named(wanted.specifiers)))
-                if self._import_fails(asker, cause) and asker.name not in cause.fail:
-                    cause.fail.append(asker.name)
+                column = "missing" if cause.kind == "missing" else "refuses"
+                if any(cause.package in row.get(column, ()) for row in self._rows(asker)):
+                    cause.fail[asker.name] = None
             if counts:
                 yield wanted
 
-    def undeclared(self, asker: Installed) -> None:
+    def _undeclared(self, asker: Installed) -> None:
         """Compare with the releases below which the table import-needs knows the asker to fail, where its metadata asks
         for no more."""
         for row in self._rows(asker):
@@ -187,52 +184,42 @@ class _Conflicts:
                 cause = self._cause(name)
                 if asker.name not in (one for one, _ in cause.asked):
                     cause.asked.append((asker.name, specifiers))
-                if asker.name not in cause.fail:
-                    cause.fail.append(asker.name)
+                cause.fail[asker.name] = None
 
     def _rows(self, asker: Installed) -> list[Mapping[str, Any]]:
-        """The rows of the table import-needs about this release."""
+        """Return the rows of the table import-needs about this release."""
         try:
             return [row for row in self._needs.get(asker.name, ()) if satisfies(str(asker.version), row["versions"])]
         except NotASpecifier:
             return []  # its version is none
 
-    def python(self, name: str, version: Value, wanted: str) -> None:
-        """Requires-Python against the release of the interpreter: a release candidate counts as its release, as for
-        pip."""
+    def _python(self, name: str, version: Value, wanted: str) -> None:
+        """Compare Requires-Python with the interpreter: a release candidate counts as its release, as for pip."""
         try:
             answers = {satisfies(python, wanted) for python in self._pythons}
         except NotASpecifier as error:
-            self.open(Message("Requires-Python of {} cannot be read: {}", name, error))
+            self._open_reasons.append(Message("Requires-Python of {} cannot be read: {}", name, error))
             return
         if len(answers) != 1:
-            self.open(Message("it is not known whether {} is for this Python", name))
+            self._open_reasons.append(Message("it is not known whether {} is for this Python", name))
         elif False in answers:
             cause = _Cause(name, "python", version if isinstance(version, str) else ABSENT)
             self._causes.setdefault((name, "python"), cause).asked.append(("Python", _as_named(wanted)))
 
     def records(self) -> Records:
-        """One record a cause."""
+        """Return one record a cause."""
         told = sorted(self._causes)[:_MOST_RECORDS]
-        more = len(self._causes) - len(told)
-        if more:
-            self._open_reasons.insert(
-                0, Message("{} more packages are missing or do not fit; {} are told", more, len(told))
-            )
         items = tuple(self._causes[key].record(self._specifiers.get(key[0], ())) for key in told)
-        return Records(items, self._open_reasons[0] if self._open_reasons else None)
-
-    def _import_fails(self, asker: Installed, cause: _Cause) -> bool:
-        """Whether the table import-needs says that the asker cannot be imported then."""
-        column = "missing" if cause.kind == "missing" else "refuses"
-        return any(cause.package in row.get(column, ()) for row in self._rows(asker))
+        if more := len(self._causes) - len(told):
+            return Records(items, Message("{} more packages are missing or do not fit; {} are told", more, len(told)))
+        return Records(items, next(iter(self._open_reasons), None))
 
     def _marker_counts(self, marker: str, extra: str) -> bool | None:
         counts = holds(marker, {**self._values, "extra": extra}) if marker else True
         return counts if not extra or self._counts(marker, "") is False else False
 
     def _has(self, name: str, specifiers: str) -> bool | None:
-        """Whether all versions are in the set; None when some are, or one is not known."""
+        """Return whether all versions are in the set; None when some are, or one is not known."""
         there = self._installed.versions(name)
         if there is None or isinstance(there, Unknown):
             return False if there is None else None
@@ -254,7 +241,7 @@ class _Conflicts:
 
 @lru_cache(maxsize=2048)
 def _read(lines: tuple[str, ...]) -> tuple[Requirement | str, ...]:
-    """The requirements; a text says why a line is none."""
+    """Return the requirements; a text says why a line is none."""
     found: list[Requirement | str] = []
     for line in lines:
         try:
@@ -265,6 +252,6 @@ def _read(lines: tuple[str, ...]) -> tuple[Requirement | str, ...]:
 
 
 def _as_named(specifiers: str) -> str:
-    """Specifiers without blanks; nothing when it holds characters of no specifier, which no report would print."""
+    """Return specifiers without blanks; nothing when they hold characters that no report would print."""
     text = "".join(specifiers.split())
     return text if text.isascii() and text.isprintable() else ""

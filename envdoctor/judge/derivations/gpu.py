@@ -1,8 +1,6 @@
 """The GPUs: how many, their memory, what torch has for each; and how the driver runs the CUDA of torch."""
 
-from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
 
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
 from envdoctor.facts.view import View
@@ -95,44 +93,31 @@ def _kernels(cc: str, facts: View, matrix: Matrix) -> _Answer:
     answers = of_builds(torch)
     if len(answers) == 1:
         return answers.pop()
-    if not answers and (bound := _by_compiler(cc, cuda, torch, lambda: of_builds(None), matrix)) is not None:
-        return "none", bound
-    unlisted = Message("no table has the build of torch for CUDA {}", cuda)
-    return _neither(Message("torch builds for CUDA {} differ", cuda) if answers else unlisted)
-
-
-def _by_compiler(
-    cc: str, cuda: str, torch: str | None, of_releases: Callable[[], set[_Answer]], matrix: Matrix
-) -> str | None:
-    """``older`` or ``newer`` where the compiler of this CUDA version has no code for the GPU, whoever built torch.
-
-    PTX is for later GPUs only, so it cannot save an older one. It could save a newer one: that is told of a nightly
-    build only, when no release with this CUDA version runs there.
-    """
+    if answers:
+        return _neither(Message("torch builds for CUDA {} differ", cuda))
+    # The compiler of this CUDA may have no code for the GPU, whoever built torch. PTX is for later GPUs only, so
+    # it can save no older one. It could save a newer one: that is told of a nightly build only, when no release with
+    # this CUDA version runs there.
     device, (oldest, newest) = capability(cc), compiler_range(cuda, matrix)
-    if device is None:
-        return None
-    if oldest is not None and device < oldest:
-        return "older"
-    if newest is not None and device[0] > newest[0] and is_nightly(torch) and of_releases() == {("none", "newer")}:
-        return "newer"
-    return None
+    if device is not None and oldest is not None and device < oldest:
+        return "none", "older"
+    is_newer = device is not None and newest is not None and device[0] > newest[0]
+    if is_newer and is_nightly(torch) and of_builds(None) == {("none", "newer")}:
+        return "none", "newer"
+    return _neither(Message("no table has the build of torch for CUDA {}", cuda))
 
 
 def _of_list(cc: str, archs: tuple[str, ...], cuda: str | None, matrix: Matrix) -> _Answer:
-    found = kernels(cc, archs, cuda, matrix)
+    found, device = kernels(cc, archs, cuda, matrix), capability(cc)
     if found is None:
         return _neither(Message("the architectures {} are not understood", ", ".join(archs)[:100]))
-    return found, ABSENT if found != "none" else _gap(cc, archs)
-
-
-def _gap(cc: str, archs: tuple[str, ...]) -> str:
+    if found != "none":
+        return found, ABSENT
     digits = [arch.partition("_")[2].rstrip("af") for arch in archs]
     built = sorted((int(one[:-1]), int(one[-1])) for one in digits if one.isdecimal() and len(one) > 1)
-    device = capability(cc)
     if device is None or not built:
-        return "between"
-    return "newer" if device > built[-1] else "older" if device < built[0] else "between"
+        return found, "between"
+    return found, "newer" if device > built[-1] else "older" if device < built[0] else "between"
 
 
 @derives("driver.mismatch", of="driver.version driver.max_cuda driver.library os.wsl")
@@ -167,14 +152,16 @@ def driver_fits(facts: View, matrix: Matrix) -> Answer:
         return Unknown(Message("LD_LIBRARY_PATH names a cuda-compat folder, and what is in it is not known"))
     if compat is None or _by_version(cuda, compat, "linux", matrix) not in ("native", "minor"):
         return alone
-    may = _may_use_compat(facts, matrix, matrix.part("cuda-drivers", "forward"))
-    if may is None:
+    gpus = facts.records("gpu")
+    # NVIDIA supports cuda-compat for some kinds of GPUs; every one must be of them.
+    may = {_may_use_compat(gpu.text("name") or "", matrix) for gpu in facts.each("gpu")}
+    if not gpus or gpus.incomplete is not None or (None in may and False not in may):
         return Unknown(Message("whether these GPUs may use the cuda-compat package ({}) is not known", compat))
-    return Derived("compat" if may else "no", Message("cuda-compat {}, table cuda-drivers", compat))
+    return Derived("no" if False in may else "compat", Message("cuda-compat {}, table cuda-drivers", compat))
 
 
 def _alone(cuda: str, facts: View, matrix: Matrix) -> Derived | Unknown:
-    """The driver without a cuda-compat package. What the driver itself says comes before its version number."""
+    """Judge the driver without a cuda-compat package. What it says itself comes before its version number."""
     most, wanted = facts.text("driver.max_cuda"), dotted(cuda)
     highest = dotted(most) if most is not None else None
     if highest is not None and wanted is not None:
@@ -211,20 +198,11 @@ def _by_version(cuda: str, driver: str, system: str, matrix: Matrix) -> Value:
     return Unknown(Message("the table has no driver for CUDA {}", cuda))
 
 
-def _may_use_compat(facts: View, matrix: Matrix, rule: Mapping[str, Any]) -> bool | None:
-    """Whether every GPU is of a kind for which NVIDIA supports cuda-compat; None when that is not known of one."""
-    gpus = facts.records("gpu")
-    if not gpus or gpus.incomplete is not None:
-        return None
-    answers = [_one_may(gpu.text("name") or "", matrix, rule) for gpu in facts.each("gpu")]
-    return False if False in answers else None if None in answers else True
-
-
-def _one_may(name: str, matrix: Matrix, rule: Mapping[str, Any]) -> bool | None:
+def _may_use_compat(name: str, matrix: Matrix) -> bool | None:
     known = gpu_named(name, matrix)
     kind = known.row["kind"] if known is not None else ""
     for answer, part in ((False, "refused"), (True, "allowed")):
-        chosen = rule.get(part, {})
+        chosen = matrix.part("cuda-drivers", "forward").get(part, {})
         if kind in chosen.get("kinds", ()) or is_one_of(name, chosen.get("names", ())):
             return answer
     return None

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from typing import Any
 
 from envdoctor.facts.registry import parse_value
@@ -130,7 +131,12 @@ def model_family(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     family = _family(names, kind, architectures, entries)
     copy = family is None and repo is not None
     if family is None and repo is not None:
-        names = _copied(repo, matrix.part("families", "copies"))
+        # A copy of a model is called NAME, or ORG_NAME as some write it.
+        copies = matrix.part("families", "copies")
+        organisation, _, name = repo.lower().rpartition("/")
+        name = name[: min((name.find(ending) for ending in copies.get("endings", ()) if ending in name), default=None)]
+        is_copy = organisation in map(str.lower, copies.get("organisations", ()))
+        names = ["*/" + name, name.replace("_", "/", 1)] if is_copy else []
         family = _family(names, kind, architectures, entries)
     if family is None:
         return {"model.family": _no_family(facts, entries)}
@@ -163,7 +169,7 @@ def _no_family(facts: View, entries: Iterable[Mapping[str, Any]]) -> Derived:
 
 
 def _names(repo: str | None, path: str | None, matrix: Matrix) -> list[str]:
-    """The spellings to match: the repository with its organisation's present name, and a folder's bare name."""
+    """Return the spellings to match: the repository with its organisation's present name, and a folder's bare name."""
     organisations: Mapping[str, str] = matrix.part("families", "organisations")
     names: list[str] = []
     if repo is not None:
@@ -177,24 +183,14 @@ def _names(repo: str | None, path: str | None, matrix: Matrix) -> list[str]:
     return names
 
 
-def _copied(repo: str, copies: Mapping[str, Sequence[str]]) -> list[str]:
-    """The spellings of the model that a repository is a copy of: NAME, or ORG_NAME as some write it."""
-    organisation, _, name = repo.lower().rpartition("/")
-    if organisation not in map(str.lower, copies.get("organisations", ())):
-        return []
-    name = name[: min((name.find(ending) for ending in copies["endings"] if ending in name), default=None)]
-    return ["*/" + name, name.replace("_", "/", 1)]
-
-
 def _matches(names: Iterable[str], globs: Iterable[str]) -> bool:
-    return any(_fits(name, glob.lower()) for glob in globs for name in names)
-
-
-def _fits(name: str, glob: str) -> bool:
-    """Whether a name fits a pattern. Of ``*/glm-4-9b``, a folder, the organisation is not known, so only the last part
-    is compared, unless that is no more than a star."""
-    last = glob.rpartition("/")[2]
-    return bool(last.strip("*?")) and glob_fits(name[2:], last) if name.startswith("*/") else glob_fits(name, glob)
+    """Return whether a name fits a pattern. Of ``*/glm-4-9b``, a folder, the organisation is not known, so only the
+    last part is compared, unless that is no more than a star."""
+    for name, glob in product(names, map(str.lower, globs)):
+        last = glob.rpartition("/")[2] if name.startswith("*/") else glob
+        if last.strip("*?") and glob_fits(name.removeprefix("*/"), last):
+            return True
+    return False
 
 
 def _family(
@@ -202,7 +198,10 @@ def _family(
 ) -> tuple[Mapping[str, Any], str] | None:
     for entry in families:
         named = _matches(names, entry.get("repos", [])) and not _matches(names, entry.get("except", []))
-        if named and (kind is None or _admits(entry, kind)):  # else a folder named like it, but holding another model
+        types = {*entry.get("types", []), *entry.get("shared_types", [])}
+        types |= {known.get("facts", {}).get("model.type") for known in entry.get("known", [])} - {None}
+        # Files with another type are a folder named like it, but holding another model.
+        if named and (kind is None or not types or kind in types):
             return entry, Message("repository name {}", names[0].removeprefix("*/"))
     for entry in families:
         if kind is not None and kind in entry.get("types", []):
@@ -211,14 +210,6 @@ def _family(
         if set(architectures) & set(entry.get("architectures", [])):
             return entry, Message("architecture {}", architectures[0])
     return None
-
-
-def _admits(entry: Mapping[str, Any], kind: str) -> bool:
-    """Whether files with this model_type can be of the family at all."""
-    types = {*entry.get("types", []), *entry.get("shared_types", [])}
-    types |= {known.get("facts", {}).get("model.type") for known in entry.get("known", [])}
-    types.discard(None)
-    return not types or kind in types
 
 
 @derives(
@@ -240,7 +231,12 @@ def default_attention(facts: View, matrix: Matrix) -> Answer:
         return passed
     if facts.value("model.remote_code") is True or facts.value("model.run_by") in ("engine", "trainer"):
         return None
-    kinds = _kinds(facts, matrix)
+    known, family = facts.text("model.type"), facts.text("model.family")
+    rows = matrix.rows("families", "family") if known is None and family is not None else ()
+    kinds = (
+        [known] if known is not None else [one for row in rows if row["id"] == family for one in row.get("types", ())]
+    )
+    kinds = kinds or [""]  # no type is known
     torch, installed = facts.text("pkg.torch"), facts.value("pkg.transformers")
     answers = {_taken(kind, release, matrix) for kind in kinds for release in _releases(installed, kind, matrix)}
     taken = answers.pop() if len(answers) == 1 else None
@@ -250,7 +246,7 @@ def default_attention(facts: View, matrix: Matrix) -> Answer:
         return Derived("eager", Message("default: torch {} is older than SDPA asks for", torch), "default")
     seen = not all(facts.unknown(key) for key in _SEEN)
     if kinds == [""]:
-        source = "default" if seen and facts.text("model.family") is not None else "unasked"
+        source = "default" if seen and family is not None else "unasked"
         return Derived(taken, Message("transformers takes SDPA for nearly every model"), source)
     if not seen:
         return Derived(taken, Message("transformers takes it by itself, and no recipe was seen"), "unasked")
@@ -260,7 +256,7 @@ def default_attention(facts: View, matrix: Matrix) -> Answer:
 
 
 def _passed_on(facts: View, matrix: Matrix) -> Derived | None:
-    """What a framework hands to transformers by itself; a guess where its releases differ and a recipe was read."""
+    """Return what a framework hands to transformers by itself; a guess if its releases differ and a recipe was read."""
     guess = None
     for row in matrix.rows("recipe-formats", "format"):
         if row.get("framework") != facts.value("recipe.framework"):
@@ -281,17 +277,8 @@ def _passed_on(facts: View, matrix: Matrix) -> Derived | None:
     return guess if facts.absent("recipe.attn") else None
 
 
-def _kinds(facts: View, matrix: Matrix) -> list[str]:
-    """The model's type, or those of its family; an empty one where no type is known."""
-    if (kind := facts.text("model.type")) is not None:
-        return [kind]
-    family = facts.text("model.family")
-    rows = [] if family is None else matrix.rows("families", "family")
-    return [kind for row in rows if row["id"] == family for kind in row.get("types", ())] or [""]
-
-
 def _releases(installed: Value, kind: str, matrix: Matrix) -> Iterable[tuple[int, ...]]:
-    """The releases that the run may have and that know the type: that which is installed, those of a range, or all."""
+    """Return the releases that the run may have and that know the type: the installed one, those of a range, or all."""
     if isinstance(installed, str):
         texts: Iterable[str] = [installed]
     elif isinstance(installed, Range):

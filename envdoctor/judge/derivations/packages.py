@@ -68,7 +68,12 @@ def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
         if isinstance(one.tags, tuple) and one.tags and all(tag.count("-") == 2 for tag in one.tags)
     ]
     tied = {one.name: match for one, tags, _ in tagged if (match := _TIED.match(tags[0]))}
-    packages = _most({name: f"{match[1]}.{match[2]}" for name, match in tied.items()})
+    # The Python for which most of them are, torch among them where it is compiled for one.
+    releases = {name: f"{match[1]}.{match[2]}" for name, match in tied.items()}
+    packages: Value = ABSENT
+    for release, count in Counter(releases.values()).most_common(1):
+        mixed = 2 * count <= len(releases) or releases.get("torch", release) != release
+        packages = Unknown(Message("packages compiled for several releases of Python are mixed")) if mixed else release
     target = wheel_target(facts.value)
     if target is None or target.system not in ("linux", None):
         foreign: Value = Unknown(Message("the tags of installed wheels are compared for CPython 3 on Linux with glibc"))
@@ -93,16 +98,6 @@ def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
         "foreign_wheel": Derived(foreign, Message("WHEEL files")),
         "environment.packages_python": Derived(packages, Message("WHEEL files")),
     }
-
-
-def _most(releases: Mapping[str, str]) -> Value:
-    """The Python for which most of the compiled packages are, torch among them where it is compiled for one."""
-    if not releases:
-        return ABSENT
-    (release, count), *_ = Counter(releases.values()).most_common(1)
-    if 2 * count <= len(releases) or releases.get("torch", release) != release:
-        return Unknown(Message("packages compiled for several releases of Python are mixed"))
-    return release
 
 
 @derives("no_wheel", of=f"dist pkg.* python.version torch.cuda {_TARGET}")

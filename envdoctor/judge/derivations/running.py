@@ -56,20 +56,25 @@ def derives(outputs: str, *, of: str) -> Callable[[Callable[[View, Matrix], obje
 
 
 def with_facts(facts: FactSet, given: Iterable[Fact], matrix: Matrix) -> FactSet:
-    """A copy of the facts in which the given ones stand, with what follows from them."""
+    """Return a copy of the facts in which the given ones stand, with what follows from them."""
     changed = change(facts, given, matrix.registry)
     derive(changed, matrix)
     return changed
 
 
 def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
-    """Add derived facts to ``facts``.
+    """Add derived facts to ``facts``, and to ranges of packages the releases that they hold by the ledger.
 
     A value that was given or observed stands: a derivation only fills what is unknown, and refines a record list that
     it names as both input and output. With ``home`` (envdoctor's cache folder) what was computed last time for the same
     facts of an environment, which come from there too, is not computed again.
     """
-    _spread(facts, matrix)
+    for fact in [fact for fact in facts if isinstance(fact.value, Range) and not fact.value.releases]:
+        assert isinstance(fact.value, Range)
+        package = matrix.ledger.package(fact.key.removeprefix("pkg."))
+        possible = ("0", *(one.version for one in package.releases), "99999") if package is not None else ()
+        held = tuple(one for one in possible if satisfies(one, fact.value.specifiers))
+        facts.add(fact._replace(value=Range(fact.value.specifiers, held)))
     kept = facts.kept.name if home and facts.kept and matrix.compiled else ""
     # One entry for an environment without a model, another for it with one.
     name = digest("\0".join((kept.rpartition("-")[2], *sorted(fact.key for fact in facts)))).hex() if kept else ""
@@ -94,31 +99,19 @@ def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
         cached.put()
 
 
-def _spread(facts: FactSet, matrix: Matrix) -> None:
-    """Ask the ledger which releases the ranges of packages hold."""
-    for fact in [fact for fact in facts if isinstance(fact.value, Range) and not fact.value.releases]:
-        assert isinstance(fact.value, Range)
-        package = matrix.ledger.package(fact.key.removeprefix("pkg."))
-        known = ("0", *(one.version for one in package.releases), "99999") if package is not None else ()
-        held = tuple(one for one in known if satisfies(one, fact.value.specifiers))
-        facts.add(fact._replace(value=Range(fact.value.specifiers, held)))
-
-
 @lru_cache(maxsize=1)
 def derivations() -> tuple[Derivation, ...]:
     """Return the derivations, each behind those whose outputs it reads."""
     from graphlib import TopologicalSorter  # not where derived facts are kept
+    from itertools import permutations
 
     # pkgutil would do the same and costs 3 ms to import.
     files = sorted(name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
     modules = [import_module(f"envdoctor.judge.derivations.{name}") for name in files if name != "__init__"]
     found = [one for module in modules for one in vars(module).values() if isinstance(one, Derivation)]
-    before = {one: [other for other in found if _comes_before(other, one)] for one in found}
-    return tuple(TopologicalSorter(before).static_order())
-
-
-def _comes_before(one: Derivation, other: Derivation) -> bool:
-    """Whether ``other`` reads what ``one`` gives. Those that refine the same list may come in any order."""
-    return one is not other and any(
-        key in other.inputs and (key not in one.inputs or key not in other.outputs) for key in one.outputs
-    )
+    sorter: TopologicalSorter[Derivation] = TopologicalSorter(dict.fromkeys(found, ()))
+    for one, other in permutations(found, 2):
+        # Those that refine the same list may come in any order.
+        if any(key in other.inputs and (key not in one.inputs or key not in other.outputs) for key in one.outputs):
+            sorter.add(other, one)
+    return tuple(sorter.static_order())

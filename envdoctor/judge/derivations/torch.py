@@ -45,7 +45,15 @@ def torch_build(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     origin = Message("the local tag of torch {}", text)
     tag = text.partition("+")[2].lower()
     vendor = Derived("nvidia" if _NVIDIA.search(tag) else ABSENT, origin)
-    builds = _named_by_tag(text, tag, origin) if tag else _of_pypi(text, facts, matrix)
+    if match := _CUDA.match(tag):
+        builds = _build_of(f"{match[1]}.{match[2]}", ABSENT, origin)
+    elif match := _ROCM.match(tag):
+        builds = _build_of(ABSENT, match[1], origin)
+    elif tag.startswith(("cpu", "xpu")):
+        builds = _build_of(ABSENT, ABSENT, origin)
+    else:
+        unnamed = _build_of(Unknown(Message("torch {} has no local tag that names its CUDA", text)))
+        builds = unnamed if tag else _of_pypi(text, facts, matrix) or unnamed
     return {**builds, "torch.vendor": vendor}
 
 
@@ -53,31 +61,20 @@ def _build_of(cuda: Value, hip: Value | None = None, *more: str) -> dict[str, De
     return {"torch.cuda": Derived(cuda, *(more or ("",))), "torch.hip": Derived(hip or cuda, *(more or ("",)))}
 
 
-def _named_by_tag(text: str, tag: str, origin: str) -> dict[str, Derived]:
-    if match := _CUDA.match(tag):
-        return _build_of(f"{match[1]}.{match[2]}", ABSENT, origin)
-    if match := _ROCM.match(tag):
-        return _build_of(ABSENT, match[1], origin)
-    if tag.startswith(("cpu", "xpu")):
-        return _build_of(ABSENT, ABSENT, origin)
-    return _build_of(Unknown(Message("torch {} has no local tag that names its CUDA", text)))
-
-
-def _of_pypi(text: str, facts: View, matrix: Matrix) -> dict[str, Derived]:
-    """The build of PyPI, for Linux on x86_64 when nothing else is known. Not so in conda, whose versions never have
-    tags, nor where a companion has one: then the packages came from another index. Where PyPI has no build for CUDA, a
+def _of_pypi(text: str, facts: View, matrix: Matrix) -> dict[str, Derived] | None:
+    """Return the build of PyPI, for Linux on x86_64 if nothing else is known. Not so in conda, whose versions never
+    have tags, nor if a companion has one: then the packages came from another index. If PyPI has no build for CUDA, a
     version that somebody wrote down may lack its tag: only a list of distributions tells that it has none."""
     row = next((row for row in matrix.rows("torch-builds") if row["key"] == text), None)
     tagged = any("+" in (facts.text(f"pkg.{row['name']}") or "") for row in matrix.rows("torch-companions", "package"))
-    unknown = _build_of(Unknown(Message("torch {} has no local tag that names its CUDA", text)))
     installed, platform = InstalledSet(facts.value), facts.value("os.platform")
     if row is None or tagged or any(dist.kind == "conda" for dist in installed.get("torch")):
-        return unknown
+        return None
     cuda: Value = row["pypi_cuda_aarch64" if facts.value("os.arch") == "aarch64" else "pypi_cuda"]
     if cuda == "absent" or platform in ("windows", "darwin"):
         cuda = ABSENT
         if platform != "darwin" and not installed.known:
-            return unknown
+            return None
     return _build_of(cuda, ABSENT, Message("torch {} names no build, it is taken for PyPI's", text), "assumed")
 
 
@@ -123,14 +120,13 @@ def torch_companion(facts: View, matrix: Matrix) -> Answer:
         chosen, incomplete = [item for item in found if item.get("package") in table], found.incomplete
     else:
         chosen, incomplete = _installed(table, facts)
-    torch, build = facts.value("pkg.torch"), _torch_build(facts)
     rows = matrix.rows("torch-builds") if chosen else ()
-    items = tuple(_completed(item, table[str(item["package"])], torch, build, rows) for item in chosen)
+    items = tuple(_completed(item, table[str(item["package"])], facts, rows) for item in chosen)
     return Derived(Records(items, incomplete), Message("installed packages and the table torch-builds"))
 
 
 def _installed(table: Mapping[str, Any], facts: View) -> tuple[list[Mapping[str, Value]], Message | None]:
-    """The companions that are installed, with the torch that their own metadata asks for, where it is known."""
+    """Return the companions that are installed, with the torch that their own metadata asks for, where it is known."""
     installed = InstalledSet(facts.value)
     chosen: list[Mapping[str, Value]] = []
     incomplete: Message | None = None
@@ -148,30 +144,24 @@ def _installed(table: Mapping[str, Any], facts: View) -> tuple[list[Mapping[str,
 
 
 def _asked_torch(dist: Installed) -> Value:
-    """The specifiers of the torch that it requires; absent when it asks for none, or for any."""
+    """Return the specifiers of the torch that it requires; absent when it asks for none, or for any."""
     if dist.kind == "conda":
         return Unknown(Message("conda's metadata is not read for it"))
     if isinstance(dist.requires, Unknown):
         return dist.requires
-    for line in dist.requires:
-        if not line.startswith("torch"):
-            continue
-        try:
-            wanted = read_requirement(line)
-        except NotARequirement as error:
-            return Unknown(Message("a requirement of {} cannot be read: {}", dist.name, error))
-        if wanted.name == "torch":
-            return wanted.specifiers.replace(" ", "") or ABSENT
-    return ABSENT
+    try:
+        wanted = (read_requirement(line) for line in dist.requires if line.startswith("torch"))
+        asked = next((one.specifiers for one in wanted if one.name == "torch"), "")
+    except NotARequirement as error:
+        return Unknown(Message("a requirement of {} cannot be read: {}", dist.name, error))
+    return asked.replace(" ", "") or ABSENT
 
 
-def _completed(
-    item: Mapping[str, Value], companion: Mapping[str, Any], torch: Value, torch_build: Value, rows: Any
-) -> Mapping[str, Value]:
-    row = View.of(item)
+def _completed(item: Mapping[str, Value], companion: Mapping[str, Any], facts: View, rows: Any) -> Mapping[str, Value]:
+    row, torch = View.of(item), facts.value("pkg.torch")
     version, release = row.value("version"), _release(torch)
     build = item.get("build", _build(version))
-    there = item.get("torch_build", torch_build)
+    there = item.get("torch_build", _torch_build(facts))
     pinned = item.get("made_for", Unknown(Message("its metadata is not known")))
     made_for = row.text("made_for") or _made_for(companion, version, rows) or pinned
     same_release = _same_release(made_for, torch, release)
@@ -180,22 +170,19 @@ def _completed(
         same_release = Unknown(Message("it is a build of somebody else's, who may pair other releases"))
     listed = next((entry.get(companion["name"]) for entry in rows if entry["key"] == release), None)
     wanted = _release(version) if same_release is True else listed
-    computed: dict[str, Value] = {
-        "build": build,
-        "torch_build": there,
-        "apart": _apart(build, there),
-        "made_for": made_for,
-        "same_release": same_release,
-        "wanted": ABSENT if wanted is None else f"{wanted}+{there}" if isinstance(there, str) else wanted,
-    }
-    apart = item.get("apart", computed["apart"])
-    computed["same_build"] = apart if isinstance(apart, Unknown) else apart == "same"
+    apart = item.get("apart", _apart(build, there))
     # What was given or observed stands, but for the pin that the table replaced.
-    return {**computed, **{key: cell for key, cell in item.items() if key != "made_for"}}
+    return {
+        **{"build": build, "torch_build": there, "apart": apart, "made_for": made_for, "same_release": same_release},
+        "wanted": ABSENT if wanted is None else f"{wanted}+{there}" if isinstance(there, str) else wanted,
+        "same_build": apart if isinstance(apart, Unknown) else apart == "same",
+        **item,
+        "made_for": made_for,
+    }
 
 
 def _build(version: Value) -> Value:
-    """``cu130`` of ``0.28.0+cu130``; absent when the version names none."""
+    """Return ``cu130`` of ``0.28.0+cu130``; absent when the version names none."""
     if not isinstance(version, str):
         return version
     match = _BUILD.match(version.partition("+")[2].lower())
@@ -218,7 +205,7 @@ def _torch_build(facts: View) -> Value:
 
 
 def _apart(build: Value, torch_build: Value) -> Value:
-    """How two builds differ: same, minor (version of CUDA or ROCm), major, cpu-on-gpu, or other-platform."""
+    """Return how two builds differ: same, minor (version of CUDA or ROCm), major, cpu-on-gpu, or other-platform."""
     if build is ABSENT:
         return Unknown(Message("nothing names its build"))
     for one in (build, torch_build):
@@ -233,20 +220,20 @@ def _apart(build: Value, torch_build: Value) -> Value:
 
 
 def _platform(build: str) -> list[str]:
-    """``cu130`` as cu, 13, 0; ``rocm6.4`` as rocm, 6, 4; ``cpu`` as itself."""
+    """Return ``cu130`` as cu, 13, 0; ``rocm6.4`` as rocm, 6, 4; ``cpu`` as itself."""
     if build.startswith("cu"):
         return ["cu", build[2:4], build[4:]]
     return ["rocm", *build[4:].split(".")] if build.startswith("rocm") else [build]
 
 
 def _release(version: Value) -> str | None:
-    """The release segment: 2.5.0 of 2.5.0a0+872d972e41.nv24.08."""
+    """Return the release segment: 2.5.0 of 2.5.0a0+872d972e41.nv24.08."""
     return base_release(version) if isinstance(version, str) else None
 
 
 def _made_for(row: Mapping[str, Any], version: Value, rows: Any) -> str | None:
-    """The torch release by the table torch-builds, for metadata that names none; that of the minor release for a patch
-    release which the table does not list."""
+    """Return the torch release by the table torch-builds, for metadata that names none; that of the minor release for a
+    patch release which the table does not list."""
     release = _release(version)
     if release is None:
         return None
@@ -260,8 +247,8 @@ def _made_for(row: Mapping[str, Any], version: Value, rows: Any) -> str | None:
 
 
 def _same_release(made_for: Value, torch: Value, release: str | None) -> Value:
-    """Whether torch is of the release that was asked for. A patch release more or less is the same one: torch keeps
-    its C++ interfaces within a minor release."""
+    """Return whether torch is of the release that was asked for. A patch release more or less is the same one: torch
+    keeps its C++ interfaces within a minor release."""
     if torch is ABSENT:
         return Unknown(Message("torch is not installed"))
     if release is None:
@@ -305,8 +292,11 @@ def _of_dists(installed: InstalledSet, facts: View) -> Iterable[Mapping[str, Val
             found.setdefault(named[0], {}).setdefault(named[1], items[0])
     if not found:
         return
-    plain, cuda = _plain_major(installed), facts.text("torch.cuda")
-    wanted = cuda.partition(".")[0] if cuda is not None else None
+    # The CUDA major of the wheels that carry none in their name.
+    telling = (next((one.version for one in installed.get(name)), None) for name in _TELLING)
+    majors_told = (re.match(_MAJOR, version) for version in telling if isinstance(version, str))
+    plain = next((match[1] for match in majors_told if match), None)
+    wanted = (facts.text("torch.cuda") or "").partition(".")[0]
     pins = _pins(installed, facts)
     files = {str(one.value("component")): one.value("file") for one in facts.each("shared_file")}
     for component, wheels in found.items():
@@ -318,30 +308,18 @@ def _of_dists(installed: InstalledSet, facts: View) -> Iterable[Mapping[str, Val
         unknown = Unknown(Message("no wheel names the CUDA major of this one"))
         file = files.get(component, Unknown(Message("the files of its wheels are not known")))
         unpinned = Unknown(Message("what torch requires is not known"))
-        pinned_to: Value = unpinned if pins is None else pins.get(own.name, ABSENT)
         yield {
-            "component": component,
-            "package": own.name,
+            **{"component": component, "package": own.name},
             "packages": ", ".join(sorted(item.name for item in wheels.values())),
             "majors": unknown if None in by_major else ", ".join(majors),
             "installed": own.version,
-            "pinned": pinned_to,
+            "pinned": unpinned if pins is None else pins.get(own.name, ABSENT),
             "same_files": ABSENT if len(wheels) < 2 else file,
         }
 
 
-def _plain_major(installed: InstalledSet) -> str | None:
-    """The CUDA major of the wheels that carry none in their name."""
-    for name in _TELLING:
-        version = next((one.version for one in installed.get(name)), None)
-        match = re.match(_MAJOR, version) if isinstance(version, str) else None
-        if match:
-            return match[1]
-    return None
-
-
 def _pins(installed: InstalledSet, facts: View) -> dict[str, str] | None:
-    """The single versions that torch's metadata asks for, by name; None when its metadata is not known."""
+    """Return the single versions that torch's metadata asks for, by name; None when its metadata is not known."""
     torch = next(iter(installed.get("torch")), None)
     if torch is None or isinstance(torch.requires, Unknown):
         return {} if facts.absent("pkg.torch") else None

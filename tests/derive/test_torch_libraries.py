@@ -1,11 +1,12 @@
-"""Build and release of torchvision and the like against those of torch, from versions, pins and the table."""
+"""Packages that must be of torch's build and release, and NVIDIA's wheels against those that torch pins."""
 
 from __future__ import annotations
 
 import pytest
 from known import answer, derived, given
+from rooms import computing
 
-from envdoctor.facts import Records, Unknown
+from envdoctor.facts import ABSENT, Records, Unknown
 
 
 @pytest.fixture
@@ -100,3 +101,35 @@ def test_companions_that_were_not_looked_for_leave_the_list_open(companions):
     found, incomplete = companions({"pkg.torch": "2.7.1+cpu", "pkg.torchvision": "0.22.1+cpu"}, complete=False)
     assert set(found) == {"torchvision"}
     assert incomplete == "whether torchaudio is installed is not known"
+
+
+compute = computing("cuda_library")
+
+
+@pytest.mark.parametrize(
+    ("installed", "pinned", "order"),
+    [
+        ("9.1.0.70", "9.1.0.70", "same"),
+        ("2.21.5", "2.21.5.0", "same"),
+        ("8.9.7.29", "8.9.2.26", "newer-patch"),
+        ("9.15.1.9", "9.10.2.21", "newer"),
+        ("9.5.1.17", "9.10.2.21", "older"),
+        ("9.10.2.20", "9.10.2.21", "older"),
+        ("8.9.7.29", "9.1.0.70", "other-major"),
+        ("10.0.0.1", "9.1.0.70", "other-major"),
+        ("9.1", ABSENT, ABSENT),
+        ("9.1rc1", "9.1.0.70", Unknown),
+        (Unknown("damaged"), "9.1.0.70", Unknown),
+    ],
+)
+def test_versions_compare_as_numbers(matrix, installed, pinned, order):
+    items = ({"component": "cudnn", "installed": installed, "pinned": pinned},)
+    (found,) = compute(lambda key: Records(items), matrix)["cuda_library"].value
+    assert answer(found["order"]) == order
+
+
+@pytest.mark.parametrize("name", ["ml-py", "dali-cuda120", "modelopt", "modelopt-core", "cutlass-dsl", "pytriton"])
+def test_packages_of_nvidia_that_are_no_cuda_libraries_do_not_count(matrix, name):
+    items = ({"component": name, "installed": "1.0", "pinned": ABSENT},)
+    found = compute(lambda key: Records(items), matrix)
+    assert not found or list(found["cuda_library"].value) == []

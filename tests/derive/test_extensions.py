@@ -1,4 +1,4 @@
-"""Whether extensions fit this C library, this C++ library, this Python, this machine, this torch and its CUDA."""
+"""Whether extensions fit this system, this Python and this torch, and whether they can be built here."""
 
 from __future__ import annotations
 
@@ -77,3 +77,102 @@ def test_a_version_that_a_file_spells_oddly_decides_nothing() -> None:
     facts.add(Fact("extension", Records(({"glibcxx_needs": "odd"},)), "x.so", "environment"))
     (found,) = derived(facts, shipped()).value("extension")  # type: ignore[misc,union-attr]
     assert answer(found["glibcxx_ok"]) is Unknown
+
+
+DEEPSPEED = {"pkg__deepspeed": "0.17.6", "recipe__zero_stage": 2}
+NO_OFFLOAD = {"recipe__offload_optimizer": "absent"}
+CPU = {"recipe__offload_optimizer": "cpu"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "ops"),
+    [
+        ({**DEEPSPEED, **CPU}, ("cpu_adam",)),
+        ({**DEEPSPEED, "recipe__offload_optimizer": "nvme", "recipe__optimizer": "adamw_torch"}, ("cpu_adam",)),
+        ({**DEEPSPEED, **CPU, "recipe__optimizer": "Lion"}, ("cpu_lion",)),
+        ({**DEEPSPEED, **CPU, "recipe__optimizer": "Adagrad"}, ("cpu_adagrad",)),
+        ({**DEEPSPEED, **NO_OFFLOAD, "recipe__optimizer": "AdamW"}, ("fused_adam",)),
+        ({**DEEPSPEED, "recipe__offload_optimizer": "none", "recipe__optimizer": "AdamW"}, ("fused_adam",)),
+        ({**DEEPSPEED, **NO_OFFLOAD, "recipe__optimizer": "adamw_torch"}, ()),
+        ({**DEEPSPEED, **NO_OFFLOAD, "recipe__framework": "openrlhf"}, ("fused_adam",)),
+        ({**DEEPSPEED, **CPU, "build__compiled": ("cpu_adam",)}, ()),
+        ({**DEEPSPEED, **CPU, "build__compiled": ("fused_adam",)}, ("cpu_adam",)),
+        ({"pkg__deepspeed": "absent", "recipe__zero_stage": 2}, ()),
+        ({"pkg__deepspeed": "0.17.6", "recipe__zero_stage": "absent"}, ()),
+        ({}, Unknown),
+        ({"pkg__deepspeed": "0.17.6"}, Unknown),
+        (DEEPSPEED, Unknown),
+        ({**DEEPSPEED, **NO_OFFLOAD}, Unknown),
+    ],
+)
+def test_deepspeed_and_the_optimizer_decide_which_op_is_compiled(facts: dict[str, Any], ops: Any) -> None:
+    given = {key: list(value) if isinstance(value, tuple) else value for key, value in facts.items()}
+    assert answer(following(**given).value("build.needed")) == ops
+
+
+@pytest.mark.parametrize(
+    ("toolkit", "cuda", "fit"),
+    [
+        ("12.4", "12.4", "same"),
+        ("12.4.1", "12.4", "same"),
+        ("12.8", "12.4", "minor"),
+        ("11.8", "12.4", "major"),
+        ("12.4", "absent", Unknown),  # a CPU build has no CUDA to compare
+        ("absent", "12.4", Unknown),
+    ],
+)
+def test_the_toolkit_is_compared_with_the_cuda_of_torch(toolkit: str, cuda: str, fit: Any) -> None:
+    assert answer(following(cuda__toolkit=toolkit, torch__cuda=cuda).value("cuda.toolkit_fits")) == fit
+
+
+@pytest.mark.parametrize(
+    ("torch", "standard", "gcc"),
+    [
+        ("2.0.1+cu118", 14, "5"),
+        ("2.1.0", 17, "7"),
+        ("2.2.1", 17, "7"),
+        ("2.2.2", 17, "9"),
+        ("2.13.0+cu130", 17, "9"),
+        ("2.14.0+cu130", 20, "11"),
+        ("2.15.0", 20, "11"),
+        # pre-releases and releases outside the table
+        ("2.14.0a0+872d972e41.nv26.08", Unknown, Unknown),
+        ("2.16.0", Unknown, Unknown),
+        ("1.12.1", Unknown, Unknown),
+        ("2.14.0.dev20260601+cu130", Unknown, Unknown),
+    ],
+)
+def test_the_headers_ask_for_a_standard_and_a_gcc(torch: str, standard: Any, gcc: Any) -> None:
+    found = following(pkg__torch=torch)
+    assert [answer(found.value(key)) for key in ("torch.cxx_standard", "build.gcc_min")] == [standard, gcc]
+
+
+@pytest.mark.parametrize(
+    ("gcc", "toolkit", "torch", "fit"),
+    [
+        ("12", "12.4", "2.6.0", "yes"),
+        ("13.2", "12.4", "2.6.0", "yes"),
+        ("14", "12.4", "2.6.0", "too-new"),
+        ("8", "12.4", "2.6.0", "too-old"),
+        ("10.5", "13.0", "2.14.0", "too-old"),
+        ("11", "13.0", "2.14.0", "yes"),
+        ("15", "13.0", "2.14.0", "yes"),
+        ("16", "13.0", "2.14.0", "too-new"),
+        ("16", "absent", "2.14.0", "yes"),
+        # one bound is enough to refuse, and not to accept
+        ("14", "12.4", None, "too-new"),
+        ("12", "12.4", None, Unknown),
+        ("8", None, "2.6.0", "too-old"),
+        ("12", None, "2.6.0", Unknown),
+        ("12", "99.0", "2.6.0", Unknown),
+    ],
+)
+def test_gcc_lies_between_torchs_headers_and_nvcc(gcc: str, toolkit: Any, torch: Any, fit: Any) -> None:
+    known = {"cuda__toolkit": toolkit, "pkg__torch": torch}
+    given = {key: value for key, value in known.items() if value is not None}
+    assert answer(following(build__gcc=gcc, **given).value("build.gcc_fits")) == fit
+
+
+def test_a_given_bound_is_used() -> None:
+    found = following(build__gcc="14", build__gcc_max="15", build__gcc_min="9")
+    assert found.value("build.gcc_fits") == "yes"
