@@ -10,7 +10,7 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.tracebacks import numbered, read_error
 from envdoctor.remedy.answer import Answer
 from envdoctor.remedy.answering import answer_to
-from envdoctor.remedy.situation import Situation
+from envdoctor.remedy.question import Situation
 from envdoctor.remedy.suspects import suspects_in
 from envdoctor.system.documents import read_named
 from envdoctor.system.files import because_of

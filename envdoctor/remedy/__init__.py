@@ -17,8 +17,8 @@ __all__, __getattr__ = door(
         "fixes": "with_fixes",
         "needs": "asked_by_model needs_of others_asked",
         "plan": "with_plan",
+        "question": "Situation",
         "resolver": "NoResolver Wanted resolve",
-        "situation": "Situation",
         "suspects": "suspects_in",
     },
 )

@@ -1,44 +1,38 @@
 """Rules and known errors whose symptoms stand in a log: what may explain it, the most likely one first."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.messages import text_of, title_of
-from envdoctor.matrix.rules import SEVERITIES, Rule
+from envdoctor.matrix.rules import SEVERITIES
 from envdoctor.matrix.symptoms import Log, Seen, seen_in
 from envdoctor.remedy.answer import Suspect
-from envdoctor.remedy.situation import Situation
+from envdoctor.remedy.question import Situation
 
 _MOST = 5
-_NONE = Seen(-1, 0)
 
 
 def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple[Suspect, ...]:
-    """The rules of which a symptom stands in the lines and that the facts do not rule out, and known errors.
+    """Return the rules of which a symptom stands in the lines and that the facts do not rule out, and known errors.
 
     Those that the facts confirm come first, then those whose symptom says most. Of several with one symptom (a loss of
     NaN) it says nothing for those about models of which the log does not speak: they are left away. ``first`` is the
     number of the first line.
     """
-    log = Log.of(lines)
-    found: list[tuple[tuple[object, ...], Suspect]] = []
-    sharing: Counter[Seen] = Counter()
-    of_a_model: dict[str, Seen] = {}
-    for rule in situation.matrix.rules:
-        texts = situation.matrix.texts(rule)
+    log, facts, matrix = Log.of(lines), situation.facts, situation.matrix
+    found: list[tuple[tuple[object, ...], Seen | None, Suspect]] = []
+    sharing: Counter[Seen | None] = Counter()
+    for rule in matrix.rules:
+        texts = matrix.texts(rule)
         seen = seen_in(log, texts.get("symptom", ()))
-        if seen is None:
+        outcome = evaluate(rule, facts, matrix.registry) if seen is not None else None
+        if seen is None or outcome is None or outcome.holds is False:
             continue
-        outcome = evaluate(rule, situation.facts, situation.matrix.registry)
-        if outcome.holds is False:
-            continue
-        keys = set(Rule.keys(rule))
-        missing = tuple(sorted(key for key in keys if situation.facts.unknown(key)))
+        missing = tuple(sorted(key for key in set(rule.keys()) if facts.unknown(key)))
         sharing[seen] += 1
         of_model = {key for key in missing if key.startswith("model.")}
-        if outcome.holds is None and all(any(one[0] in of_model for one in clause) for clause in rule.affects):
-            of_a_model[rule.id] = seen
+        is_open = outcome.holds is None and all(any(one[0] in of_model for one in clause) for clause in rule.affects)
         fix = next(iter(texts["fix"]), None)
         suspect = Suspect(
             id=rule.id,
@@ -53,30 +47,14 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         )
         severity = -SEVERITIES.index(rule.severity)
         order = (outcome.holds is not True, -seen.letters, severity, len(missing), -seen.place, rule.id)
-        found.append((order, suspect))
-    for seen, rank, known in _known_errors(situation, log, lines, first):
-        sharing[seen] += 1
-        found.append((rank, known))
-    told = [one for one in found if sharing[of_a_model.get(one[1].id, _NONE)] < 2]
-    return tuple(suspect for _, suspect in sorted(told, key=lambda one: one[0])[:_MOST])
-
-
-def _known_errors(
-    situation: Situation, log: Log, lines: Sequence[str], first: int
-) -> Iterator[tuple[Seen, tuple[object, ...], Suspect]]:
-    """Errors whose kind of cause is known, and that no facts of an environment decide."""
-    for row in situation.matrix.rows("known-errors", "error"):
+        found.append((order, seen if is_open else None, suspect))
+    for row in matrix.rows("known-errors", "error"):  # whose kind of cause is known, and which no facts decide
         seen = seen_in(log, row["symptom"])
         if seen is not None:
-            suspect = Suspect(
-                id=row["id"],
-                title=text_of(row["title"]),
-                applies=None,
-                line=first + seen.place,
-                said=lines[seen.place].strip(),
-                why=text_of(row["why"]),
-                fix=text_of(row["fix"]),
-                source=row["source"],
-                rule=False,
-            )
-            yield seen, (True, -seen.letters, 1, 0, -seen.place, row["id"]), suspect
+            sharing[seen] += 1
+            title, why, fix = (text_of(row[part]) for part in ("title", "why", "fix"))
+            said = lines[seen.place].strip()
+            known = Suspect(row["id"], title, None, first + seen.place, said, why, fix, row["source"], rule=False)
+            found.append(((True, -seen.letters, 1, 0, -seen.place, row["id"]), None, known))
+    told = [(order, suspect) for order, of_a_model, suspect in found if sharing[of_a_model] < 2]
+    return tuple(suspect for _, suspect in sorted(told, key=lambda one: one[0])[:_MOST])

@@ -29,7 +29,7 @@ def document(answer: Answer, target: Target | None = None) -> dict[str, Any]:
         "known": answer.known,
         "error": _known({"name": answer.reading.error, "message": answer.reading.message}),
         **({"asked": _known(failure._replace(message=""))} if failure is not None else {}),
-        "homes": [_known(home) | {"releases": home.releases} for home in answer.homes],
+        "homes": [_known(home._replace(having=None)) | {"releases": home.releases} for home in answer.homes],
         "moved": [_known(moved) for moved in answer.moved],
         **({"asker": _known(answer.asker)} if answer.asker is not None else {}),
         "ways": [_known(way) for way in answer.ways],
