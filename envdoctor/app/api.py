@@ -163,13 +163,13 @@ def explain(text: str, *, lang: str = "en", **environment: Any) -> Explanation:
 
         rule, texts, renamed_from = of_rule(text, matrix)
         return Explanation(render(rule, texts, matrix.registry, lang=lang, renamed_from=renamed_from))
-    from envdoctor.report import error_json, error_text
+    from envdoctor.report import error_text
 
     explained = explain_error(text, matrix, _sources(None, None, (), None, **environment) if environment else None)
     gathered, target = explained.gathered, explained.gathered and explained.gathered.target
     page = Page(matrix.registry, lang)
     said = error_text.render(explained.answer, page, target, gathered.facts if gathered is not None else None)
-    return Explanation(said, explained.answer.known, error_json.render(explained.answer, target))
+    return Explanation(said, explained.answer.known, error_text.render_json(explained.answer, target))
 
 
 def _sources(

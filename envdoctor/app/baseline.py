@@ -31,10 +31,10 @@ def read_baseline(path: Path) -> tuple[Known, ...]:
     entries = document.get("findings")
     if not isinstance(entries, list):
         raise UsageProblem("{}: findings: a list is expected", path)
-    return tuple(_known(path, number, entry) for number, entry in enumerate(entries))
+    return tuple(_entry(path, number, entry) for number, entry in enumerate(entries))
 
 
-def _known(path: Path, number: int, entry: Any) -> Known:
+def _entry(path: Path, number: int, entry: Any) -> Known:
     match {"item": {}, **entry} if isinstance(entry, dict) else None:
         case {"id": str(name), "item": dict(item), "severity": str(severity)} if severity in SEVERITIES:
             if all(isinstance(value, str) for value in item.values()):

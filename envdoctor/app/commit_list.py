@@ -70,10 +70,8 @@ def list_commits(
     rows = []
     for commit, changed in found:
         day, cached = commit.date.date().isoformat() if commit.date else "", commit.id in held
-        if isinstance(changed, Unread):
-            rows.append(Row(commit.id, day, commit.title, {}, cached, changed.reason))
-        else:
-            rows.append(Row(commit.id, day, commit.title, kinds_of(changed), cached))
+        kinds, why = ({}, changed.reason) if isinstance(changed, Unread) else (kinds_of(changed), None)
+        rows.append(Row(commit.id, day, commit.title, kinds, cached, why))
     return _CommitList(repo, False, rows, following, old)
 
 

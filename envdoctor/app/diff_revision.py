@@ -1,11 +1,10 @@
 """``envdoctor diff-revision``: what changed between two revisions of a model, and does it matter to me?"""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from envdoctor.app.errors import JobError, UsageProblem, told_as
-from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
-from envdoctor.app.no_pin import without_pin
+from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments, without_pin
 from envdoctor.app.pins import pin_facts, pinned
 from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet, given_only
@@ -21,18 +20,16 @@ from envdoctor.report.revision_section import (
     Introduced,
     Mended,
     MovedCommits,
-    Place,
     RevisionSection,
     Side,
     change_of,
 )
 from envdoctor.revision.comparing import Comparison, attribute, change_facts, compare_snapshots, effect_of
-from envdoctor.revision.hub.commits import Commit
 from envdoctor.revision.hub.online import Access
 from envdoctor.revision.hub.opening import Pair, open_pair
 from envdoctor.revision.hub.pins import PINS, Pin, find_pins
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
-from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError
+from envdoctor.revision.hub.snapshot import SnapshotError
 from envdoctor.system.message import Message, said_by
 
 #: Areas that the way back is compared in.
@@ -95,7 +92,8 @@ def diff_revision(
     rules = matrix.only(lambda rule: rule.scope == "revision" or "pin.state" in set(rule.keys()))
     judgement = run.judged(facts, rules)
     back = _way_back(pair, comparison, facts, judgement, rules)
-    commits = _history(pair, _wanted([*judgement.findings, *back], comparison), matrix, tell) if request.history else {}
+    findings = [*judgement.findings, *back]
+    commits = _history(pair, findings, comparison, matrix, tell) if request.history else {}
     cost = Cost(access.requests, access.received, request.values)
     notices = [*gathered.notices, *run.of_rules(judgement), *(Notice("note", text) for text in pair.notes)]
     return run.report(
@@ -147,23 +145,16 @@ def _environment(request: RevisionRequest, matrix: Matrix) -> Gathered:
 
 
 def _revision_facts(pair: Pair) -> list[Fact]:
-    origin = Message("the comparison")
-    facts = [
-        Fact("revision.old", pair.old.revision or pair.old.label, origin, "revision"),
-        Fact("revision.new", pair.new.revision or pair.new.label, origin, "revision"),
-        Fact("revision.moved", pair.moved if pair.moved else ABSENT, origin, "revision"),
-    ]
-    name = pair.new.repo or pair.old.repo
-    if name:
-        facts.append(Fact("model.repo", name, origin, "revision"))
-    return facts
+    origin, name = Message("the comparison"), pair.new.repo or pair.old.repo
+    sides = {side: one.revision or one.label for side, one in (("old", pair.old), ("new", pair.new))}
+    values = {f"revision.{side}": value for side, value in sides.items()} | {"revision.moved": pair.moved or ABSENT}
+    values |= {"model.repo": name} if name else {}
+    return [Fact(key, value, origin, "revision") for key, value in values.items()]
 
 
 def _way_back(pair: Pair, comparison: Comparison, facts: FactSet, judgement: Judgement, rules: Matrix) -> list[Finding]:
-    """Return the errors that a change from NEW to OLD would have where the one from OLD to NEW has no finding.
-
-    What was read is kept, so nothing is asked of the Hub. Weights and templates are left out: they cost time.
-    """
+    """Return the errors that a change from NEW to OLD would have where the one from OLD to NEW has no finding: of what
+    was read already, without weights and templates, which cost time."""
     areas = {change.area for change in comparison.changes} & set(_MENDED_AREAS)
     if not areas or comparison.unread:
         return []
@@ -176,25 +167,23 @@ def _way_back(pair: Pair, comparison: Comparison, facts: FactSet, judgement: Jud
     return [error for error in errors if error.id not in ids and (*change_of(error)[2:], error.id) not in tell_apart]
 
 
-def _wanted(findings: Sequence[Finding], comparison: Comparison) -> dict[str, Place]:
-    """Return the change behind each finding, by fingerprint; for the way back, what changed at the same place."""
+def _history(
+    pair: Pair, findings: Sequence[Finding], comparison: Comparison, matrix: Matrix, tell: Callable[[str], None]
+) -> dict[str, str]:
+    """Return the commit that introduced the change behind each finding, by fingerprint; for the way back, what changed
+    at the same place."""
     at_place = {change[2:4]: change[:4] for change in comparison.changes}
-    changes = {change[:4] for change in comparison.changes}
+    changes = set(at_place.values()) | {change[:4] for change in comparison.changes}
     about = {finding.fingerprint: change_of(finding) for finding in findings if finding.item}
     known = {name: change if change in changes else at_place.get(change[2:]) for name, change in about.items()}
-    return {name: change for name, change in known.items() if change is not None}
-
-
-def _history(pair: Pair, wanted: Mapping[str, Place], matrix: Matrix, tell: Callable[[str], None]) -> dict[str, str]:
-    """Return the commit that introduced each change, by the finding's fingerprint."""
+    wanted = {name: change for name, change in known.items() if change is not None}
     with told_as(JobError, SnapshotError):
         commits = attribute(pair.old, pair.new, wanted.values(), matrix, progress=tell)
-    return {fingerprint: _told(commits[change]) for fingerprint, change in wanted.items() if change in commits}
-
-
-def _told(commit: Commit) -> str:
-    day = f" ({commit.date.date().isoformat()})" if commit.date else ""
-    return f"{commit.id[:7]}{day} {commit.title}"
+    told: dict[str, str] = {}
+    for name, commit in ((name, commits[change]) for name, change in wanted.items() if change in commits):
+        day = f" ({commit.date.date().isoformat()})" if commit.date else ""
+        told[name] = f"{commit.id[:7]}{day} {commit.title}"
+    return told
 
 
 def _section(pair: Pair, cost: Cost, comparison: Comparison, judgement: Judgement, matrix: Matrix) -> RevisionSection:
@@ -207,8 +196,8 @@ def _section(pair: Pair, cost: Cost, comparison: Comparison, judgement: Judgemen
     return RevisionSection(
         weights=weights if isinstance(weights, str) else "unknown",
         weights_equal=equal[0] if equal else "",
-        old=_side(pair.old),
-        new=_side(pair.new),
+        old=Side(pair.old.label, pair.old.repo or None, pair.old.revision or None),
+        new=Side(pair.new.label, pair.new.repo or None, pair.new.revision or None),
         changes=tuple(comparison.changes),
         unread=tuple(comparison.unread),
         equal=tuple(comparison.equal()),
@@ -220,7 +209,3 @@ def _section(pair: Pair, cost: Cost, comparison: Comparison, judgement: Judgemen
         unjudged=tuple(c for c in comparison.changes if c[:4] not in told and c[:2] not in excused),
         effects={" ".join(kind): Text(text["en"], text.get("zh")) for kind, text in excused.items()},
     )
-
-
-def _side(snapshot: Snapshot) -> Side:
-    return Side(snapshot.label, snapshot.repo or None, snapshot.revision or None)

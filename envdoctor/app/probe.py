@@ -97,10 +97,9 @@ def probe(
         if no_model := unknown_model(gathered.facts, request.sources.model):
             raise JobError(no_model)  # before anything is started: an answer about other models is none
         results, said = run_probes(gathered, request, matrix, probes, progress)
-    facts = with_facts(gathered.facts, results.facts, matrix)
+    facts, model = with_facts(gathered.facts, results.facts, matrix), request.sources.model
     judgement = run.judged(facts, matrix.of_scopes("probe"))
     open_ends = [results.failed] if results.failed else [*_unanswered(judgement, results.section), *results.unmeasured]
-    model = request.sources.model
     if model is not None and facts.text("model.path") is None:
         text = "no files of {} are at hand: it was not measured, only tiny models of other families"
         open_ends.append(Message(text, model))
@@ -175,11 +174,8 @@ def _judged(
 
 
 def _unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Message]:
-    """Return a sentence for each result that leaves right or wrong open.
-
-    An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none. Neither
-    is a failure on a device of which nobody knows whether training uses it: no rule judges that.
-    """
+    """Return a sentence for each result that leaves right or wrong open: a failure that no rule calls an error, or one
+    on a device of which it is unknown whether training uses it, which no rule judges."""
     columns = ("name", "device", "dtype", "backend", "signature", "ranks")
     answered = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
     sentences = []
@@ -224,9 +220,9 @@ def _wishes(
     given = (fact for fact in facts.below("recipe.") if not isinstance(fact.value, (Unknown, Records, Absent)))
     recipe = {fact.key.removeprefix("recipe."): plain(fact.value) for fact in given}
     folder = os.path.join(request.sources.folder(), model) if model is not None else None
-    entries, seed = _entries(facts, request, matrix), _drawn(request.here) if request.seed is None else request.seed
-    wishes = Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe, entries, seed)
-    return wishes, known
+    seed = _drawn(request.here) if request.seed is None else request.seed
+    entries = _entries(facts, request, matrix)
+    return Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe, entries, seed), known
 
 
 def _drawn(here: "Launched | None") -> int:
@@ -240,16 +236,13 @@ def _entries(facts: FactSet, request: ProbeRequest, matrix: Matrix) -> tuple[str
     """Return import statements of what is installed; the ones that need an accelerator only if one may be used."""
     from envdoctor.matrix.entry_statements import entries
 
-    installed = {
-        fact.key.removeprefix("pkg."): fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)
-    }
+    installed = {fact.key[4:]: fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)}
     bare = request.device == "cpu" or _no_accelerator(facts)
     return tuple(entry.statement for entry in entries(matrix.rows, installed) if not (entry.needs_gpu and bare))
 
 
 def _no_accelerator(facts: FactSet) -> bool:
-    gpus = facts.value("gpu")
-    return facts.value("machine.accelerators") == () and gpus == Records(())
+    return facts.value("machine.accelerators") == () and facts.value("gpu") == Records(())
 
 
 @contextmanager

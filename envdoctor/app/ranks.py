@@ -56,11 +56,11 @@ class Others(NamedTuple):
     problems: Sequence[Message]
 
 
-class _Came(NamedTuple):
-    """What the child handed over: numbers by host and digest, documents by digest, who did not come."""
+class Came(NamedTuple):
+    """What the child handed over: hosts with the numbers of their ranks and what they sent (None: cannot be read), and
+    who did not come."""
 
-    members: Mapping[tuple[str, str], list[int]]
-    documents: Mapping[str, Mapping[str, Any] | None]
+    sent: Sequence[tuple[str, list[int], Mapping[str, Any] | None]]
     missing: Sequence[Any]
 
 
@@ -74,7 +74,9 @@ def launched(environ: Mapping[str, str]) -> Launched:
     rank, world = _number(environ, rank_name, _MOST_RANKS), _number(environ, world_name, _MOST_RANKS)
     if not rank < world:
         raise UsageProblem("--all-ranks: {}={} is not below {}={}", rank_name, rank, world_name, world)
-    address = environ.get("MASTER_ADDR") or _first_host(environ.get("SLURM_STEP_NODELIST", ""))
+    # Of Slurm's list the first host: ``node003`` of ``node[003-010,12],login1``.
+    nodes = re.sub(r"\[([^][,-]*)(?:[,-][^][]*)?\]", r"\1", environ.get("SLURM_STEP_NODELIST", ""))
+    address = environ.get("MASTER_ADDR") or nodes.partition(",")[0]
     if not address and environ.get(here_name) == environ[world_name]:
         address = "127.0.0.1"
     if not address:
@@ -97,11 +99,6 @@ def _number(environ: Mapping[str, str], name: str, most: int) -> int:
     return int(text)
 
 
-def _first_host(listed: str) -> str:
-    """Return the first host of Slurm's list: ``node003`` of ``node[003-010,12],login1``."""
-    return re.sub(r"\[([^][,-]*)(?:[,-][^][]*)?\]", r"\1", listed).partition(",")[0]
-
-
 def all_ranks(sources: Sources, matrix: Matrix, seconds: float) -> Callable[[Gathered], Others] | None:
     """Return a function that brings rank 0 the facts of the others; on the others, send the facts and return None.
 
@@ -115,13 +112,11 @@ def all_ranks(sources: Sources, matrix: Matrix, seconds: float) -> Callable[[Gat
 
 
 def _gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float) -> Others:
-    """Return the facts that rank 0 gets, its own included, after at most ``seconds``. Ranks of one machine with the
-    same facts are one entry. Raises :class:`UsageProblem` and :class:`JobError`."""
+    """Return the facts that rank 0 gets, its own included; ranks of one machine with the same facts are one entry."""
     came = read(_exchange(here, gathered, sources, matrix, seconds))
     named, ranks = {}, {}
     unread: list[int] = []
-    for (host, digest), numbers in came.members.items():
-        document = came.documents.get(digest)
+    for host, numbers, document in came.sent:
         if document is None:
             unread += numbers
         else:
@@ -129,9 +124,8 @@ def _gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: 
             named[name], ranks[name] = document, len(numbers)
     problems = []
     if came.missing:
-        problems.append(
-            Message("of {} ranks these sent no facts in {} s: {}", here.world, f"{seconds:g}", ranges(came.missing))
-        )
+        text = "of {} ranks these sent no facts in {} s: {}"
+        problems.append(Message(text, here.world, f"{seconds:g}", ranges(came.missing)))
     if unread:
         problems.append(Message("the facts of the ranks {} are too many or too long to be compared", ranges(unread)))
     return Others(named, ranks, problems)
@@ -160,7 +154,8 @@ def packed(document: Mapping[str, Any]) -> dict[str, str]:
     return {"digest": hashlib.sha256(data).hexdigest(), "document": text}
 
 
-def read(records: Iterable[Mapping[str, Any]]) -> _Came:
+def read(records: Iterable[Mapping[str, Any]]) -> Came:
+    """Return what the records of the child say."""
     members: dict[tuple[str, str], list[int]] = {}
     pieces: dict[str, list[str]] = {}
     missing: list[Any] = []
@@ -170,7 +165,8 @@ def read(records: Iterable[Mapping[str, Any]]) -> _Came:
         if "document" in record:
             pieces.setdefault(record["digest"], []).extend(record["document"])
         missing += record.get("missing", ())
-    return _Came(members, {digest: _unpacked("".join(parts)) for digest, parts in pieces.items()}, missing)
+    documents = {digest: _unpacked("".join(parts)) for digest, parts in pieces.items()}
+    return Came([(host, numbers, documents.get(digest)) for (host, digest), numbers in members.items()], missing)
 
 
 def _unpacked(text: str) -> Mapping[str, Any] | None:

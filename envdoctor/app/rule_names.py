@@ -99,11 +99,8 @@ def ignore_notices(judgement: Judgement, policy: Policy, matrix: Matrix) -> Iter
             text = Message("{}: the ignore of {} ended with {}, which has the fix", entry.origin, entry.id, release)
         yield Notice("warning", text)
     known = matrix.origins() if policy.ignores else {}
-    for entry in policy.ignores:
-        if entry.id not in known:
-            yield Notice(
-                "warning", Message("{}: the ignore of {} names no rule of this matrix", entry.origin, entry.id)
-            )
+    for entry in (one for one in policy.ignores if one.id not in known):
+        yield Notice("warning", Message("{}: the ignore of {} names no rule of this matrix", entry.origin, entry.id))
     for entry in judgement.dead:
         yield Notice("note", Message("{}: the ignore of {} matched nothing: it can be removed", entry.origin, entry.id))
     gone = stale(policy.baseline or (), judgement.findings, judgement.passed)

@@ -6,7 +6,7 @@ from itertools import product
 from envdoctor.app.errors import UsageProblem
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Unknown
-from envdoctor.judge.finding import Finding
+from envdoctor.judge.finding import SEVERITIES, Finding
 from envdoctor.report.report import Notice, Report, TargetOutcome
 from envdoctor.system.message import Message
 
@@ -38,16 +38,17 @@ def check_targets(targets: Sequence[Target], judged: Callable[[Target], Report])
     reports = [judged(target) for target in targets]
     if len(reports) == 1:
         return reports[0]
-    names = [_told_apart(target, targets) for target in targets]
-    findings, outcomes = _findings(reports, targets, names), []
+    differing = [name for name in targets[0] if len({target[name] for target in targets}) > 1]
+    names = [", ".join(f"{name} {target[name]}" for name in differing) for target in targets]
+    outcomes = []
     for name, report in zip(names, reports, strict=True):
         shown = [finding.severity for finding in report.shown()]
         outcomes.append(TargetOutcome(name, shown.count("error"), shown.count("warning"), report.exit_code))
     first = reports[0]
     not_checked = {entry.id: entry for report in reports for entry in report.not_checked}
     return first.changed(
-        facts=_shared([report.facts for report in reports]),
-        findings=findings,
+        facts=_shared(reports),
+        findings=_findings(reports, targets, names),
         not_checked=tuple(not_checked.values()),
         rules_checked=min(report.rules_checked for report in reports),
         exit_code=max((report.exit_code for report in reports), key=_WORSE.index),
@@ -58,12 +59,6 @@ def check_targets(targets: Sequence[Target], judged: Callable[[Target], Report])
         targets=tuple(outcomes),
         elapsed_seconds=sum(report.elapsed_seconds for report in reports),
     )
-
-
-def _told_apart(target: Target, targets: Sequence[Target]) -> str:
-    """Return the values in which this target differs from the others: ``python 3.12, gpu A100``."""
-    differs = [name for name in target if len({other[name] for other in targets}) > 1]
-    return ", ".join(f"{name} {target[name]}" for name in differs)
 
 
 def _findings(reports: Sequence[Report], targets: Sequence[Target], names: Sequence[str]) -> tuple[Finding, ...]:
@@ -77,8 +72,7 @@ def _findings(reports: Sequence[Report], targets: Sequence[Target], names: Seque
     one_each = [
         same[0][1]._replace(targets=_holding({number for number, _ in same}, targets, names)) for same in alike.values()
     ]
-    severities = ("error", "warning", "note")
-    return tuple(sorted(one_each, key=lambda finding: severities.index(finding.severity)))
+    return tuple(sorted(one_each, key=lambda finding: -SEVERITIES.index(finding.severity)))
 
 
 def _holding(numbers: set[int], targets: Sequence[Target], names: Sequence[str]) -> tuple[str, ...]:
@@ -102,10 +96,10 @@ def _notices(reports: Sequence[Report], names: Sequence[str]) -> Iterable[Notice
         yield notice if everywhere else notice._replace(text=Message("{}: {}", "; ".join(where), notice.text))
 
 
-def _shared(sets: Sequence[FactSet]) -> FactSet:
-    """Return the facts of the first set; where the others differ, the fact is unknown."""
-    shared = sets[0].copy()
-    for fact in sets[0]:
-        if any(other.value(fact.key) != fact.value for other in sets[1:]):
+def _shared(reports: Sequence[Report]) -> FactSet:
+    """Return the facts of the first report; where the others differ, the fact is unknown."""
+    shared = reports[0].facts.copy()
+    for fact in reports[0].facts:
+        if any(other.facts.value(fact.key) != fact.value for other in reports[1:]):
             shared.add(fact._replace(value=Unknown(Message("it differs between the targets"))))
     return shared

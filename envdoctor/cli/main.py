@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from envdoctor.cli.endings import ended_by, failed
+from envdoctor.cli.output import ended_by, failed
 
 
 def run() -> NoReturn:

@@ -1,13 +1,17 @@
-"""The answer to an error message as text for people."""
+"""The answer to an error message, as text and as JSON: versioned, always English (``schemas/error.schema.json``)."""
 
+import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
 from envdoctor.observe.request import Target
 from envdoctor.remedy.answer import Answer, Asker, Home, Moved, Suspect, Way
 from envdoctor.report.blocks import Block, Commands, Content, Field, Paragraph, Section
 from envdoctor.report.cleaned import cleaned
 from envdoctor.report.header import target_fields
+from envdoctor.report.json_report import json_data
 from envdoctor.report.page import Page, shortened
 from envdoctor.report.terminal_report import text_of
 
@@ -152,3 +156,40 @@ def _way(way: Way, page: Page, label: str) -> Field:
         return _field(label, page.say("let your method take {what} too, or any: *args, **kwargs", what=way.what))
     install = page.say("install {pins}", pins=page.separated(list(way.pins)))
     return _field(label, Commands(way.commands or [install]))
+
+
+SCHEMA_NAME = "envdoctor.error"
+#: Within a major version fields are only added.
+SCHEMA_VERSION = "1.0"
+
+
+def render_json(answer: Answer, target: Target | None = None) -> str:
+    """Return the answer as ASCII-only JSON with a final newline."""
+    return json.dumps(document(answer, target), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
+
+
+def document(answer: Answer, target: Target | None = None) -> dict[str, Any]:
+    """Return the answer as JSON data; ``target`` is the environment that it is for. Leave out what is unknown."""
+    answer = cleaned(answer)
+    failure = answer.reading.failure
+    return {
+        "schema": {"name": SCHEMA_NAME, "version": SCHEMA_VERSION},
+        "tool": {"name": "envdoctor", "version": __version__},
+        "known": answer.known,
+        "error": _without_empty({"name": answer.reading.error, "message": answer.reading.message}),
+        **({"asked": _without_empty(failure._replace(message=""))} if failure is not None else {}),
+        "homes": [_without_empty(home._replace(having=None)) | {"releases": home.releases} for home in answer.homes],
+        "moved": [_without_empty(moved) for moved in answer.moved],
+        **({"asker": _without_empty(answer.asker)} if answer.asker is not None else {}),
+        "ways": [_without_empty(way) for way in answer.ways],
+        "suspects": [_without_empty(suspect) for suspect in answer.suspects],
+        "rules": [_without_empty(rule) for rule in answer.rules],
+        "notes": [{"code": code, "about": about} for code, about in answer.notes],
+        **({"target": cleaned(target)._asdict()} if target is not None else {}),
+    }
+
+
+def _without_empty(value: Any) -> dict[str, Any]:
+    """Return the value's fields without empty and false ones; a false ``there`` or ``applies`` stays as an answer."""
+    answers = ("there", "applies")
+    return {name: item for name, item in json_data(value).items() if item or (name in answers and item is False)}

@@ -9,8 +9,18 @@ from shlex import quote
 
 from envdoctor.facts.values import Origin
 from envdoctor.judge.finding import Finding, FoundFact, OfferedFix
-from envdoctor.report.blocks import Banner, Card, Commands, Field, Items, Paragraph, ReportedCase, Section, SourceList
-from envdoctor.report.lines import part_lines
+from envdoctor.report.blocks import (
+    Banner,
+    Card,
+    Commands,
+    Field,
+    Items,
+    Paragraph,
+    ReportedCase,
+    Section,
+    SourceList,
+    part_lines,
+)
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 

@@ -130,7 +130,7 @@ def _not_checked(entry: NotChecked) -> dict[str, Any]:
 
 
 def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
-    from envdoctor.report.revision_verdict import verdict
+    from envdoctor.report.revision_section import verdict
     from envdoctor.revision.comparer import AREAS
 
     areas = [{"area": area, "changes": sum(change.area == area for change in section.changes)} for area in AREAS]

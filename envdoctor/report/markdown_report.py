@@ -7,10 +7,22 @@ import re
 from collections.abc import Sequence
 
 from envdoctor.judge.finding import Evidence
-from envdoctor.report.blocks import Block, Card, Commands, Content, Diff, Field, Items, Part, Section, SourceList
+from envdoctor.report.blocks import (
+    Block,
+    Card,
+    Commands,
+    Content,
+    Diff,
+    Field,
+    Items,
+    Part,
+    Section,
+    SourceList,
+    block_lines,
+    part_lines,
+)
 from envdoctor.report.closing import advices, beyond, counts_line, first_line, unjudged
 from envdoctor.report.findings import cards, plan_sections
-from envdoctor.report.lines import block_lines, part_lines
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.report.terminal_report import about, sections
@@ -72,7 +84,7 @@ def _shown(block: Block, page: Page) -> list[str]:
     if not isinstance(block, Diff):
         return [plain(line.strip()) for line in block_lines([block], page)]
     last = [plain(block.hint)] if block.hint else []
-    return [f"**{plain(block.title)}**", fenced(block.shown(), "diff"), *last]
+    return [f"**{plain(block.title)}**", fenced(block.lines[: block.most], "diff"), *last]
 
 
 def _card(card: Card, page: Page) -> str:

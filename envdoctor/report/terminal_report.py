@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from envdoctor.report.blocks import Lines, Part, Section
+from envdoctor.report.blocks import Lines, Part, Section, part_lines
 from envdoctor.report.closing import banners, beyond, closing, not_shown, notices, unjudged
 from envdoctor.report.header import environment, header
-from envdoctor.report.lines import part_lines
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
@@ -55,7 +54,7 @@ def about(report: Report, page: Page) -> list[Section]:
     """Return the sections that say what was judged."""
     if report.revision is None:
         return [header(report, page)]
-    from envdoctor.report.revision_verdict import revisions
+    from envdoctor.report.revision_section import revisions
 
     return [
         revisions(report.revision, report.shown(), page),

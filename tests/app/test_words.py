@@ -115,7 +115,7 @@ def test_a_list_that_never_ends_is_looked_at_up_to_a_bound(tmp_path: Path) -> No
 
 def test_words_and_options_say_one_thing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from envdoctor.cli import check
-    from envdoctor.cli.reporting import CommandRun
+    from envdoctor.cli.options import CommandRun
 
     monkeypatch.chdir(folder)
 

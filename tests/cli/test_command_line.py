@@ -476,7 +476,7 @@ def test_a_fault_of_envdoctor_itself_is_one_line_and_can_be_traced(tmp_path):
 
     plain = start()
     assert plain.returncode == 3 and plain.stderr.count("\n") == 1
-    assert "envdoctor itself failed (ModuleNotFoundError: " in plain.stderr and "ENVDOCTOR_DEBUG=1" in plain.stderr
+    assert "envdoctor itself failed (AttributeError: " in plain.stderr and "ENVDOCTOR_DEBUG=1" in plain.stderr
     assert "Traceback" in start(ENVDOCTOR_DEBUG="1").stderr
 
 
