@@ -26,17 +26,15 @@ from envdoctor.remedy.commands import (
 from envdoctor.remedy.own_keys import own_keys
 from envdoctor.system.message import Message
 
-#: How many changes are judged before a fix is given up.
-_TRIES = 12
-#: How many records of one rule get fixes of their own: each is judged.
-_RECORDS = 20
+#: How many changes are judged before a fix is given up; how many records of one rule get fixes of their own.
+_TRIES, _RECORDS = 12, 20
 #: What a build of torch must fit: a fix that changes the build may leave no error that rests on one of these.
 _FITS = frozenset(("driver.fits", "driver.version", "gpu.gap", "gpu.kernels", "torch.cuda"))
 
 
 def with_fixes(judgement: Judgement, matrix: Matrix, predict: Predict | None = None) -> Judgement:
-    """The judgement with what to do about each finding: judged once for all records of a rule, unless the fixes are
-    about the records. ``predict`` gives the facts after a fix with the memory that is predicted of them."""
+    """Return the judgement with what to do about each finding: judged once for all records of a rule, unless the fixes
+    are about the records. ``predict`` gives the facts after a fix with the memory that is predicted of them."""
     if not judgement.findings:
         return judgement
     trial = _Trial(before(judgement.facts, matrix, predict), place_of(judgement.facts))
@@ -57,7 +55,7 @@ def with_fixes(judgement: Judgement, matrix: Matrix, predict: Predict | None = N
 
 
 def offer_alone(rule: Rule, facts: FactSet, matrix: Matrix) -> tuple[OfferedFix, ...]:
-    """The fixes of a rule, judged by this rule and no other on derived facts to which it applies."""
+    """Return the fixes of a rule, judged by this rule and no other on derived facts to which it applies."""
     trial = _Trial(Before(facts, matrix.only(lambda _: False), {}, {}, frozenset()), InstallPlace())
     return trial.offer_all(rule, next(iter(problems_of(rule, facts, matrix)), Problem(rule.id)))
 
@@ -69,10 +67,10 @@ class _Trial(NamedTuple):
     place: InstallPlace
 
     def offer_all(self, rule: Rule, problem: Problem) -> tuple[OfferedFix, ...]:
-        """The fixes of a rule in their order; those that would not help or would break something carry ``withheld``.
+        """Return the fixes of a rule in their order; those that would not help or would break something carry
+        ``withheld``.
 
-        A problem without a record stands for everything that the rule applies to.
-        """
+        A problem without a record stands for everything that the rule applies to."""
         return tuple(self._offer(fix, rule, problem) for fix in self.now.matrix.texts(rule)["fix"])
 
     def _offer(self, fix: Mapping[str, Any], rule: Rule, problem: Problem) -> OfferedFix:
@@ -100,14 +98,12 @@ class _Trial(NamedTuple):
             tried += 1
             if tried >= _TRIES:
                 break
-        if objection is None:
-            words = fix["kind"] in ("set", "env")  # "0.8 or lower" is for a person, and cannot be judged
-            return _offered(fix, withheld=None if words else Message("no release that satisfies it is known"))
+        if objection is None and fix["kind"] not in ("set", "env"):  # "0.8 or lower" is for a person
+            objection = Message("no release that satisfies it is known")
         return _offered(fix, withheld=objection)
 
     def _objection(self, after: After, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> Message | None:
-        """Why a change is not offered; one of torch's build may leave no error about what a build must fit, and one
-        against too little memory no run that is predicted not to fit."""
+        """Return why a change is not offered; one of torch's build must fit, and one against too little memory too."""
         matrix = self.now.matrix
         left = problems_of(rule, after.facts, matrix)
         if problem in left if problem.item else left:

@@ -13,7 +13,7 @@ from envdoctor.versions.requirement import read_requirement
 
 
 def needs_of(facts: FactSet, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
-    """The rows whose conditions all hold; one that cannot be decided counts as not asked for."""
+    """Yield the rows whose conditions all hold; one that cannot be decided counts as not asked for."""
     for row in matrix.rows("run-needs"):
         conditions = [parse_condition(matrix.registry, key, text) for key, text in row.get("when", {}).items()]
         if all(answer(one.type, one.alternatives, facts.value(one.key)).holds for one in conditions):
@@ -21,12 +21,12 @@ def needs_of(facts: FactSet, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
 
 
 def others_asked(row: Mapping[str, Any], facts: FactSet) -> Iterator[str]:
-    """What a row asks of serving engines and trainers, of those that are there and of the recipe's."""
+    """Return what a row asks of serving engines and trainers, of those that are there and of the recipe's."""
     return (line for line in row.get("others", ()) if _is_used(read_requirement(line).name, facts))
 
 
 def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
-    """One sentence: what the model itself asks for, and whether the environment has it; empty when nothing is known."""
+    """Say what the model itself asks for, and whether the environment has it; None when nothing is known."""
     key = "model.registered_since"
     since = _since(facts, matrix) if facts.unknown(key) else facts.text(key)
     rows = [row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {}))]
@@ -58,7 +58,7 @@ def _is_used(framework: str, facts: FactSet) -> bool:
 
 
 def _of_frameworks(facts: FactSet, matrix: Matrix, stated: list[str]) -> Iterator[str]:
-    """What the model asks of the serving engines and trainers that are used: as stated of it, else of its family."""
+    """Yield what the model asks of engines and trainers that are used: as stated of it, else of its family."""
     from envdoctor.matrix.model_types import asked_release
 
     yield from stated
@@ -73,7 +73,7 @@ def _of_frameworks(facts: FactSet, matrix: Matrix, stated: list[str]) -> Iterato
 
 
 def _since(facts: FactSet, matrix: Matrix) -> str | None:
-    """The first release of transformers for the types of the model's family, where it is the same for all of them."""
+    """Return the first release of transformers for the model's family, where it is the same for all its types."""
     from envdoctor.matrix.model_types import ModelTypes
 
     types, family = ModelTypes(matrix), facts.value("model.family")

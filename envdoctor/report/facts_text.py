@@ -106,9 +106,8 @@ class _Table(NamedTuple):
         if page.width is None or display_width(row) <= page.width:
             return [row]
         margin = " " * (self.key_column + 2)
-        return page.lines(text, f"{key}  ", margin) + (
-            page.lines(origin, f"{margin}  ", f"{margin}  ") if origin else []
-        )
+        last = page.lines(origin, f"{margin}  ", f"{margin}  ") if origin else []
+        return page.lines(text, f"{key}  ", margin) + last
 
     def _records(self, fact: Fact, records: Records) -> list[str]:
         page, counted = self.page, self._counted(len(records))
@@ -152,7 +151,11 @@ def render_issue(facts: FactSet, registry: Registry) -> str:
         if text:
             rows.append((name, page.bracket(text, torch_words(facts, page) if name == "torch" else "")))
     rows += _named(_OF_TORCH, facts, page)
-    rows += [("GPU", group) for group in gpu_groups(facts)] or [("GPU", _no_gpu(facts))]
+    gpus = facts.value("gpu")
+    doubt = gpus.reason if isinstance(gpus, Unknown) else getattr(gpus, "incomplete", None)
+    is_open = doubt or isinstance(gpus, Unknown)
+    none = f"not known ({doubt})" if doubt else "not known" if is_open else "none"
+    rows += [("GPU", group) for group in gpu_groups(facts) or [none]]
     rows += _named(_OTHERS, facts, page)
     rows.append(("python", python_words(facts, page).removeprefix("python ") or "not known"))
     rows.append(("system", ", ".join(system_words(facts)) or "not known"))
@@ -175,11 +178,3 @@ def _issue_value(fact: Fact, absent: str) -> str:
         case Absent():
             return absent if fact.key in _ALWAYS_SHOWN else ""
     return spell(fact.value)
-
-
-def _no_gpu(facts: FactSet) -> str:
-    value = facts.value("gpu")
-    if isinstance(value, Unknown):
-        return f"not known ({value.reason})" if value.reason else "not known"
-    doubt = getattr(value, "incomplete", None)
-    return f"not known ({doubt})" if doubt else "none"

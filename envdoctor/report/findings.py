@@ -37,13 +37,6 @@ def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
     return list(causes.values())
 
 
-def _offered(findings: Sequence[Finding]) -> list[tuple[OfferedFix, list[str]]]:
-    """Return the fixes of one cause that are not withheld, each with the commands for all its findings."""
-    places = [number for number, fix in enumerate(findings[0].fixes) if fix.withheld is None]
-    alike = [[finding.fixes[number] for finding in findings] for number in places]
-    return [(fixes[0], list(dict.fromkeys(command for fix in fixes for command in fix.commands))) for fixes in alike]
-
-
 def cards(report: Report, page: Page) -> list[Card]:
     """Return a card for each cause of the findings that are shown."""
     causes = of_one_cause(report.shown())
@@ -97,9 +90,8 @@ def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[ReportedCase],
         cases.append(ReportedCase(message, list(places), list(filter(None, own))))
     if len(every) > 1:
         return cases, common
-    return [case._replace(found=()) for case in cases], [
-        word for case in cases for found in case.found for word in found
-    ]
+    alone = [word for case in cases for found in case.found for word in found]
+    return [case._replace(found=()) for case in cases], alone
 
 
 def _found(finding: Finding, message: str, page: Page) -> list[str]:
@@ -111,12 +103,9 @@ def _found(finding: Finding, message: str, page: Page) -> list[str]:
         # A value that the English message has is said in every language, as a rule by its own text there.
         said = f"{message} {finding.message.en} {finding.why.in_language(page.lang)}"
         known = [fact for fact in known if fact.key not in identity and not _told(fact, said, record, page)]
-    return [_fact(fact, page) for fact in known]
-
-
-def _fact(fact: FoundFact, page: Page) -> str:
-    shown = fact.origin if page.verbosity > 0 or _tells_where(fact.origin) else ""
-    return page.bracket(page.fact(fact.key, fact.value), page.sentence(shown))
+    shown = [fact.origin if page.verbosity > 0 or _tells_where(fact.origin) else "" for fact in known]
+    told = zip(known, map(page.sentence, shown), strict=True)
+    return [page.bracket(page.fact(fact.key, fact.value), origin) for fact, origin in told]
 
 
 def _record(finding: Finding, page: Page) -> str:
@@ -140,8 +129,7 @@ def _names(text: str, value: str) -> bool:
 
 
 def _tells_where(origin: str) -> bool:
-    """Return whether an origin says where to look or what was typed: ``train.yaml:14``, ``--set``, or a release's
-    data."""
+    """Return whether an origin says where to look, what was typed, or a release: ``train.yaml:14``, ``--set``."""
     return origin.startswith(("--", "what an install", "what uv")) or isinstance(origin, Origin)
 
 
@@ -180,8 +168,11 @@ def _notes(finding: Finding, page: Page) -> list[str]:
 
 def _fixes(findings: Sequence[Finding], page: Page) -> list[Field]:
     """Return the fixes; if none is offered, the reason of the first, with ``-v`` of each that is withheld."""
-    fields = [Field("fix", [_fix_words(fix, page), Commands(commands)]) for fix, commands in _offered(findings)]
-    fields[1:] = [field._replace(label="   or") for field in fields[1:]]
+    fields: list[Field] = []
+    for alike in zip(*(finding.fixes for finding in findings), strict=False):
+        if alike[0].withheld is None:
+            commands = list(dict.fromkeys(command for fix in alike for command in fix.commands))
+            fields.append(Field("   or" if fields else "fix", [_fix_words(alike[0], page), Commands(commands)]))
     withheld = [fix for fix in findings[0].fixes if fix.withheld is not None]
     for fix in withheld if page.verbosity > 0 else ():
         words, reason = _fix_words(fix, page), page.sentence(fix.withheld or "")
@@ -225,18 +216,11 @@ def plan_sections(report: Report, page: Page) -> list[Section]:
     alone = any(fix.withheld is None and (fix.commands or fix.set) for finding in cleared for fix in finding.fixes)
     if plan.note is None and len(cleared) <= 1 and alone:
         return []
+    ended, kept = (page.separated(list(dict.fromkeys(one.id for one in findings))) for findings in (cleared, left))
     ends = page.say("Plan: these changes together end {n} finding(s) and bring no error", len(cleared))
-    said = []
-    if plan.note is not None:
-        said = [page.sentence(plan.note)]
-    elif left:
-        said = [page.say("It leaves: {findings}", findings=_ids(left, page))]
+    last = page.say("It leaves: {findings}", findings=kept) if left else ""
+    last = page.sentence(plan.note) if plan.note is not None else last
     words = {key: value for key, value in plan.set.items() if key not in plan.keys}
-    told = [*plan.keys.values(), *_setting_words(words, page)]
-    settings, last = ([Paragraph(text) for text in texts] for texts in (told, said))
-    title = page.labelled(ends, _ids(cleared, page))
-    return [Section(title, [*settings, Commands(plan.commands), *last])]
-
-
-def _ids(findings: list[Finding], page: Page) -> str:
-    return page.separated(list(dict.fromkeys(finding.id for finding in findings)))
+    settings = map(Paragraph, [*plan.keys.values(), *_setting_words(words, page)])
+    said = [Paragraph(last)] if last else []
+    return [Section(page.labelled(ends, ended), [*settings, Commands(plan.commands), *said])]

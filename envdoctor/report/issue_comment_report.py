@@ -56,12 +56,11 @@ def _table(report: Report, page: Page) -> Iterator[str]:
         if fact.source in ("given", "recipe", "preset") and not isinstance(value, Unknown) and not said_twice:
             groups = gpu_groups(facts) if fact.key == "gpu" else []
             words = page.separated(groups) if isinstance(value, Records) else spell(value)
-            absent = page.say("none") if not fact.key.startswith("pkg.") else page.say("not installed")
-            origin = fact.origin
-            line = str(origin.line) if isinstance(origin, Origin) and report.target.kind == "report" else ""
-            rows.append(
-                (place.get(fact.key, len(place)), fact.key, absent if isinstance(value, Absent) else words, line)
-            )
+            if isinstance(value, Absent):
+                words = page.say("not installed" if fact.key.startswith("pkg.") else "none")
+            is_placed = isinstance(fact.origin, Origin) and report.target.kind == "report"
+            line = str(getattr(fact.origin, "line", "")) if is_placed else ""
+            rows.append((place.get(fact.key, len(place)), fact.key, words, line))
     rows.sort()
     yield f"| {page.say('fact')} | {page.say('value')} | {page.say('line')} |"
     yield "|---|---|---|"

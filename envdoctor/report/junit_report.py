@@ -66,8 +66,8 @@ def _judged(case: Element, findings: Sequence[Finding], page: Page) -> None:
     elif told:
         SubElement(case, "system-out").text = text
     else:
-        first = findings[0]
-        reason = page.say("ignored: {reason}", reason=first.ignored)
-        if not first.ignored:
-            reason = page.say("same cause as {rule}", rule=first.superseded_by)
+        ignored, twin = findings[0].ignored, findings[0].superseded_by
+        reason = (
+            page.say("ignored: {reason}", reason=ignored) if ignored else page.say("same cause as {rule}", rule=twin)
+        )
         SubElement(case, "skipped", message=reason)

@@ -6,16 +6,13 @@ GitHub drops a job summary of more than 1 MiB altogether (actions/runner: FileCo
 import re
 from collections.abc import Sequence
 
-from envdoctor.judge.finding import Evidence
 from envdoctor.report.blocks import (
-    Block,
     Card,
     Commands,
     Content,
     Diff,
     Field,
     Items,
-    Part,
     Section,
     SourceList,
     block_lines,
@@ -27,11 +24,9 @@ from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.report.terminal_report import about, sections
 
-#: Bytes of the whole text.
-_LARGEST = 900 * 1024
-#: Messages and commands of one cause that are listed.
-_MOST = 20
-_MOST_NOTICES = 100
+#: Bytes of the whole text; messages and commands of one cause that are listed; notices.
+_LARGEST, _MOST, _MOST_NOTICES = 900 * 1024, 20, 100
+_ADDRESS = r"https://[^\s<>()]+"
 _SIGNS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 
 
@@ -53,9 +48,8 @@ def render(report: Report, lang: str = "en") -> str:
             break
         blocks.append(block)
     blocks += write([*plan_sections(report, page), *sections(report, page)], page)
-    blocks += [
-        f"{_SIGNS.get(level, '')} {plain(page.sentence(text))}" for level, text in report.notices[:_MOST_NOTICES]
-    ]
+    told = report.notices[:_MOST_NOTICES]
+    blocks += [f"{_SIGNS.get(level, '')} {plain(page.sentence(text))}" for level, text in told]
     if len(report.notices) > _MOST_NOTICES:
         blocks.append(plain(page.say("{n} more", n=len(report.notices) - _MOST_NOTICES)))
     helps = [f"- {plain(text)}" for text in advices(report, page)]
@@ -65,26 +59,22 @@ def render(report: Report, lang: str = "en") -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def write(parts: Sequence[Part], page: Page) -> list[str]:
+def write(parts: Sequence[Section], page: Page) -> list[str]:
     """Return the parts as Markdown: columns and bars stand in a fence, as on a terminal."""
-    return [text for part in parts for text in _written(part, page)]
-
-
-def _written(part: Part, page: Page) -> list[str]:
-    match part:
-        case Card():
-            return [_card(part, page)]
-        case Section(blocks=[Diff(beside=False), *_]):
-            return [f"### {plain(part.title)}", *(text for block in part.blocks for text in _shown(block, page))]
-    lines = part_lines(part, page)
-    return [fenced(lines)] if lines else []
-
-
-def _shown(block: Block, page: Page) -> list[str]:
-    if not isinstance(block, Diff):
-        return [plain(line.strip()) for line in block_lines([block], page)]
-    last = [plain(block.hint)] if block.hint else []
-    return [f"**{plain(block.title)}**", fenced(block.lines[: block.most], "diff"), *last]
+    texts: list[str] = []
+    for part in parts:
+        if not (part.blocks and isinstance(part.blocks[0], Diff) and not part.blocks[0].beside):
+            lines = part_lines(part, page)
+            texts += [fenced(lines)] if lines else []
+            continue
+        texts.append(f"### {plain(part.title)}")
+        for block in part.blocks:
+            if isinstance(block, Diff):
+                texts += [f"**{plain(block.title)}**", fenced(block.lines[: block.most], "diff")]
+                texts += [plain(block.hint)] if block.hint else []
+            else:
+                texts += [plain(line.strip()) for line in block_lines([block], page)]
+    return texts
 
 
 def _card(card: Card, page: Page) -> str:
@@ -111,17 +101,16 @@ def _content(content: Content, page: Page) -> str:
         case Commands():
             return "\n" + fenced(content.lines[:_MOST], "sh") + "\n" if content.lines else ""
         case SourceList():
-            links = [_link(source) for source in content.evidence if source.url.startswith("https://")]
+            # A link, or the text alone if Markdown would not take the address whole.
+            links = [
+                f"[{plain(source.kind)}]({source.url})" if re.fullmatch(_ADDRESS, source.url) else plain(source.url)
+                for source in content.evidence
+                if source.url.startswith("https://")
+            ]
             return f"{page.separated(links)} ({content.confidence})" if links else content.confidence
         case str():
             return plain(content)
     return ""
-
-
-def _link(source: Evidence) -> str:
-    """Return a link, or the text alone if Markdown would not take the address whole."""
-    whole = re.fullmatch(r"https://[^\s<>()]+", source.url)
-    return f"[{plain(source.kind)}]({source.url})" if whole else plain(source.url)
 
 
 def plain(text: str) -> str:

@@ -38,10 +38,8 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
             "about {likely} GiB on the GPU ({low} to {high}), {size} GiB of them tensors", likely=likely, **words
         )
         if section["verdict"] == "does-not-fit" and section["interval"]["mostly"] > low:
-            mostly = page.say(
-                "four of five such processes take {size} GiB or more", size=_gib(section["interval"]["mostly"])
-            )
-            amount = page.say("; ").join([amount, mostly])
+            text, mostly = "four of five such processes take {size} GiB or more", _gib(section["interval"]["mostly"])
+            amount = page.say("; ").join([amount, page.say(text, size=mostly)])
     else:
         amount = page.say("{size} GiB for the engine, up to {high} GiB on the GPU", **words)
     label, verdict = page.say("Memory"), section["verdict"]
@@ -50,10 +48,8 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
     details = _details(section, page)
     folded = brief and (verdict == "fits" or (verdict is None and not section["reach"]))
     blocks += [Folded(page.say("Peak"), details)] if folded else details
-    taken = [page.sentence(text) for text in section["assumed"]]
-    taken += [
-        page.say("not followed, can be lower with it: {what}", what=page.sentence(one)) for one in section["savers"]
-    ]
+    taken, text = list(map(page.sentence, section["assumed"])), "not followed, can be lower with it: {what}"
+    taken += [page.say(text, what=page.sentence(one)) for one in section["savers"]]
     blocks += [Field(page.say("Assumed"), taken)] if taken else []
     return Section(label, blocks, bare=True)
 
@@ -71,15 +67,12 @@ def _details(section: MemorySection, page: Page) -> list[Field]:
         held, length = (f"{section['serving'][name]:,}" for name in ("cache_tokens", "length"))
         text = page.say("{n} tokens fit into it, a sequence may have {length}", n=held, length=length)
         fields.append(Field(page.say("KV cache"), [text]))
-    changes = [
-        Bar(_change(change, page, section), [(change["gib"], change["verdict"])]) for change in section["changes"]
-    ]
-    most = max([_whole(section), *(change["gib"] for change in section["changes"])])
+    changed = section["changes"]
+    changes = [Bar(_change(change, page, section), [(change["gib"], change["verdict"])]) for change in changed]
+    most = max([_whole(section), *(change["gib"] for change in changed)])
     fields += [Field(page.say("Changes"), [Bars(changes, most)])] if changes else []
-    reach = [
-        page.say("batch {batch} x {tokens} tokens", batch=b["batch"], tokens=f"{b['tokens']:,}")
-        for b in section["reach"]
-    ]
+    sizes = [(one["batch"], f"{one['tokens']:,}") for one in section["reach"]]
+    reach = [page.say("batch {batch} x {tokens} tokens", batch=batch, tokens=tokens) for batch, tokens in sizes]
     return [*fields, Field(page.say("Fits up to"), [Items(reach)])] if reach else fields
 
 
@@ -98,23 +91,17 @@ def _whole(section: MemorySection) -> float:
 
 def _free(section: MemorySection, page: Page) -> str:
     """Return what is free on which GPU, and whether it is enough."""
-    return page.say(
-        "{free} of {total} GiB are free on {gpu}: {verdict}",
-        free=_gib(section["free_gib"] or 0.0),
-        total=_gib(section["total_gib"] or 0.0),
-        gpu=section["gpu"],
-        verdict=page.value("memory.verdict", str(section["verdict"])),
-    )
+    free, total = (_gib(size or 0.0) for size in (section["free_gib"], section["total_gib"]))
+    verdict, gpu = page.value("memory.verdict", str(section["verdict"])), section["gpu"]
+    text = "{free} of {total} GiB are free on {gpu}: {verdict}"
+    return page.say(text, free=free, total=total, gpu=gpu, verdict=verdict)
 
 
 def _peak(section: MemorySection, page: Page) -> str:
     """Return in which phase and operation the peak is, and of what batch."""
-    what = page.say(
-        "{layers} layers, batch {batch} x {tokens} tokens",
-        layers=section["layers"],
-        batch=section["batch"],
-        tokens=f"{section['tokens']:,}",
-    )
+    layers, batch, tokens = section["layers"], section["batch"], f"{section['tokens']:,}"
+    text = "{layers} layers, batch {batch} x {tokens} tokens"
+    what = page.say(text, layers=layers, batch=batch, tokens=tokens)
     return page.bracket(page.separated([page.say(_PHASES[section["phase"]]), section["operation"]]), what)
 
 
@@ -158,19 +145,17 @@ def lengths(section: DataSection, page: Page) -> Section:
         texts.append(page.say("{n} row(s) ({share}) are cut off at {limit}", section["cut"], share=share, limit=limit))
     if section["padding"] is not None:
         texts.append(_padding(section["padding"], section["longest_batch"] or 0, page))
-    if section["longest"] is not None and section["template"]:
-        texts.append(page.say("with the chat template of {folder}", folder=section["tokenizer"]))
-    elif section["longest"] is not None:
-        texts.append(page.say("without a chat template: {folder} has none", folder=section["tokenizer"]))
+    if section["longest"] is not None:
+        none = "without a chat template: {folder} has none"
+        text = "with the chat template of {folder}" if section["template"] else none
+        texts.append(page.say(text, folder=section["tokenizer"]))
     texts += [page.sentence(note) for note in section["notes"]]
     return Section(page.say("Data"), [Field(page.say("Data"), texts)], bare=True)
 
 
 def _padding(padding: Padding, tokens: int, page: Page) -> str:
     shares = {name: f"{padding[name]:.0%}" for name in ("random", "grouped", "packed")}
-    return page.say(
-        "{batch} a batch, up to {tokens} tokens: {random} padding, {grouped} if grouped by length, {packed} if packed",
-        batch=padding["batch"],
-        tokens=f"{tokens:,}",
-        **shares,
+    text = (
+        "{batch} a batch, up to {tokens} tokens: {random} padding, {grouped} if grouped by length, {packed} if packed"
     )
+    return page.say(text, batch=padding["batch"], tokens=f"{tokens:,}", **shares)

@@ -14,11 +14,9 @@ from envdoctor.revision.hub.snapshot import Unread
 
 #: How much of the changes is told: counts, those worth a line, these with every line of code, or every single one.
 DETAILS = ("stat", "usual", "patch", "all")
-#: Changes of an area that are listed before "and N more", unless all are asked for.
-_LISTED = 12
+#: Unless all are asked for: changes of an area before "and N more", functions whose lines are shown, lines of each.
+_LISTED, _FUNCTIONS, _SHOWN = 12, 12, 20
 _LONGEST = 160
-#: Functions whose lines are shown, and lines of each, unless all are asked for.
-_FUNCTIONS, _SHOWN = 12, 20
 #: Areas whose values a page shows side by side.
 _SETTINGS = ("config", "generation", "tokenizer", "preprocessor")
 #: The colours that parts of a bar have.
@@ -136,8 +134,7 @@ def differences(section: RevisionSection, findings: Sequence[Finding], page: Pag
         size = f"{received / 1000:,.1f} kB" if received < 1_000_000 else f"{received / 1e6:,.1f} MB"
         text = "{requests} requests, {size} read, of weights only what --values compares"
         text = text if values is not None else "{requests} requests, {size} read, no weights"
-        cost = page.say(text, requests=requests, size=size)
-        blocks.append(Paragraph(cost, ""))
+        blocks.append(Paragraph(page.say(text, requests=requests, size=size), ""))
     return Section(page.say("Changes"), blocks, bare=True)
 
 
@@ -183,18 +180,14 @@ def amount(hunk: Sequence[str]) -> str:
 
 def _table(section: RevisionSection, lines: list[str], page: Page) -> Table:
     """Return the changes column by column, with what judged them; a terminal shows ``lines`` instead."""
-    rows = [
-        (
-            page.value("change.area", change.area),
-            page.value("change.kind", change.kind),
-            *(shortened(text or "", _LONGEST) for text in (change.path, about(change), change.before, change.after)),
-            _standing(section, change, state, page),
-        )
-        for change, state in section.judged()
-    ]
+    rows = []
+    for change, state in section.judged():
+        named = (page.value("change.area", change.area), page.value("change.kind", change.kind))
+        texts = (change.path, about(change), change.before, change.after)
+        cells = [shortened(text or "", _LONGEST) for text in texts]
+        rows.append((*named, *cells, _standing(section, change, state, page)))
     columns = ("area", "kind", "path", "symbol", "before", "after")
-    head = [*(page.name(f"change.{column}") for column in columns), page.say("effect")]
-    return Table(head, rows, lines)
+    return Table([*(page.name(f"change.{column}") for column in columns), page.say("effect")], rows, lines)
 
 
 def _standing(section: RevisionSection, change: Change, state: str, page: Page) -> str:
@@ -215,11 +208,10 @@ def _changes(section: RevisionSection, told: set[Place], page: Page, *, everythi
             by_area.setdefault((change.area, unjudged), []).append(page.say("; ").join(words))
     lines: list[str] = []
     for (area, unjudged), of_area in by_area.items():
-        listed = of_area if everything else of_area[:_LISTED]
-        lines += listed
-        if len(listed) < len(of_area):
-            more = page.say("{n} more", n=len(of_area) - len(listed))
-            lines.append(page.labelled(page.value("change.area", area), page.bracket(more, unjudged)))
+        lines += of_area if everything else of_area[:_LISTED]
+        if len(of_area) > _LISTED and not everything:
+            more = page.bracket(page.say("{n} more", n=len(of_area) - _LISTED), unjudged)
+            lines.append(page.labelled(page.value("change.area", area), more))
     return lines
 
 
@@ -244,12 +236,12 @@ def _amounts(amounts: Mapping[str, Mapping[str, Mapping[str, Amount]]], page: Pa
     names = list(dict.fromkeys([*old, *new]))
     label = page.say("Parameters")
     if by == "dtype":
-        sides = [
-            Bar("", [(side[name][2], f"part{names.index(name) % _COLOURS}") for name in side], _amount(side))
-            for side in (old, new)
-        ]
-        whole = max(sum(size for _, _, size in side.values()) for side in (old, new))
-        return [Field(label, [f"{_amount(old)} -> {_amount(new)}", Bars(sides, whole)])]
+        sides = []
+        for side in (old, new):
+            segments = [(side[name][2], f"part{names.index(name) % _COLOURS}") for name in side]
+            sides.append(Bar("", segments, _amount(side)))
+        whole = max(sum(size for size, _ in bar.segments) for bar in sides)
+        return [Field(label, [f"{sides[0].words} -> {sides[1].words}", Bars(sides, whole)])]
     texts: list[Content] = []
     for name in names:
         before, after = (f"{side[name][1]:,}" if name in side else page.say("none") for side in (old, new))
@@ -267,9 +259,8 @@ def _short(number: int, unit: str) -> str:
 
 def _amount(side: Mapping[str, Amount]) -> str:
     """Return parameters and bytes by dtype: ``F16 6.24 G (12.5 GB)``."""
-    return ", ".join(
-        f"{dtype} {_short(parameters, '')} ({_short(size, 'B')})" for dtype, (_, parameters, size) in side.items()
-    )
+    sizes = [(dtype, _short(parameters, ""), _short(size, "B")) for dtype, (_, parameters, size) in side.items()]
+    return ", ".join(f"{dtype} {parameters} ({size})" for dtype, parameters, size in sizes)
 
 
 def _line(change: Change, page: Page) -> str:
@@ -281,10 +272,8 @@ def _line(change: Change, page: Page) -> str:
     if change.hunk:
         return page.bracket(text, amount(change.hunk))
     before, after = (shortened(side, _LONGEST) if side else side for side in (change.before, change.after))
-    if before is not None and after is not None:
-        text += f": {before} -> {after}"
-    elif before is not None or after is not None:
-        text += f": {before if before is not None else after}"
+    sides = " -> ".join(side for side in (before, after) if side is not None)
+    text += f": {sides}" if before is not None or after is not None else ""
     return page.bracket(text, shortened(page.sentence(change.detail), _LONGEST)) if change.detail else text
 
 
@@ -304,8 +293,6 @@ _WEIGHTS = {
     "removed": "weights removed",
     "unknown": "weights could not be compared",
 }
-
-
 #: What the line goes without where it is too long, one after the other.
 _LEFT_OUT = ("sizes", "second cause", "mended", "names")
 
@@ -331,16 +318,18 @@ def _verdict_line(section: RevisionSection, ranked: Sequence[Finding], page: Pag
     doubts = [*_unread_words(section.unread, page), *_not_judged(section, page, with_names="names" not in without)]
     # A note is worth knowing; what was not read or not judged may be worse.
     parts = [*doubts, *told] if worst and worst[0].severity == "note" else [*told, *doubts]
-    is_calm = not parts
-    parts = parts or [_calm(section, page)]
     weights = page.say(_WEIGHTS[section.weights])
-    if section.weights == "identical" and section.weights_equal and "sizes" not in without:
+    if section.weights == "identical" and "sizes" not in without:
         weights = page.labelled(weights, page.sentence(section.weights_equal))
-    parts += [weights] if section.weights != "none" or is_calm else []
+    told = [weights] if section.weights != "none" or not parts else []
+    parts = [*(parts or [_calm(section, page)]), *told]
     if section.mended and "mended" not in without:
         parts.append(page.say("going back would be {n} error(s)", len(section.mended)))
     parts += [page.say("pin {revision}", revision=section.pin[:7])] if section.pin else []
-    old, new = _short_sides(section)
+    # Short names that tell the two revisions apart: what follows the ``@``, or the folder's last name.
+    names = [side.label.rpartition(" @ ")[2] for side in (section.old, section.new)]
+    last = [name.rstrip("/").rpartition("/")[2] for name in names]
+    old, new = (shortened(name, _NAME) for name in (last if last[0] != last[1] and all(last) else names))
     return page.bracket(page.say("; ").join(parts), page.say("{old} -> {new}", old=old, new=new))
 
 
@@ -355,15 +344,11 @@ def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page)
     commits = dict(section.introduced)
     since = [f"{finding.id}: {commits[finding.fingerprint]}" for finding in findings if finding.fingerprint in commits]
     blocks += [Field(page.say("Since"), since)] if since else []
-    blocks += [Field(page.say("Mended"), [_mend(one, page)]) for one in section.mended]
+    for mended in section.mended:  # … (remote-code-checkpointing-does-nothing; since 37fe000 …)
+        text = page.say("going back to OLD would be an error: {message}", message=mended.message.in_language(page.lang))
+        by = [mended.rule, *([page.labelled(page.say("Since"), mended.commit)] if mended.commit else [])]
+        blocks.append(Field(page.say("Mended"), [page.bracket(text, page.say("; ").join(by))]))
     return Section(verdict(section, findings, page), blocks)
-
-
-def _mend(mended: Mended, page: Page) -> str:
-    """Return ``going back to OLD would be an error: … (remote-code-checkpointing-does-nothing; since 37fe000 …)``"""
-    text = page.say("going back to OLD would be an error: {message}", message=mended.message.in_language(page.lang))
-    since = [page.labelled(page.say("Since"), mended.commit)] if mended.commit else []
-    return page.bracket(text, page.say("; ").join([mended.rule, *since]))
 
 
 def _calm(section: RevisionSection, page: Page) -> str:
@@ -389,8 +374,10 @@ def _unread_words(parts: Sequence[Unread], page: Page) -> Iterator[str]:
 
 def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> Iterator[str]:
     """Yield what changed and was not judged: the areas, and in each what it is about."""
-    changes = sorted(section.unjudged, key=_rank)
-    if not changes and _unexplained(section):
+    order = ("code", *AREAS)  # code and weights before settings, and changes with their lines before others
+    changes = sorted(section.unjudged, key=lambda change: (order.index(change.area), not change.hunk))
+    is_told = any(change.area == "weights" for change in section.changes)
+    if not changes and section.weights in ("changed", "added", "removed") and not is_told:
         yield page.say("changed, not judged: {parts}", parts=page.value("change.area", "weights"))
     if not changes:
         return
@@ -398,32 +385,10 @@ def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> It
     for change in changes[:_NAMED] if with_names else changes:
         name = page.bracket(shortened(about(change) or change.path, _NAME), amount(change.hunk))
         areas.setdefault(page.value("change.area", change.area), []).append(name)
-    told = page.separated(
-        [
-            f"{area} {page.separated(names)}" if with_names else page.say("{n} in {area}", n=len(names), area=area)
-            for area, names in areas.items()
-        ]
-    )
+    texts = [page.say("{n} in {area}", n=len(names), area=area) for area, names in areas.items()]
+    if with_names:
+        texts = [f"{area} {page.separated(names)}" for area, names in areas.items()]
+    told = page.separated(texts)
     if with_names and len(changes) > _NAMED:
         told = page.say("{name} and {n} more", name=told, n=len(changes) - _NAMED)
     yield page.say("changed, not judged: {parts}", parts=told)
-
-
-def _unexplained(section: RevisionSection) -> bool:
-    """Return whether the weights differ although no change says so."""
-    is_told = any(change.area == "weights" for change in section.changes)
-    return section.weights in ("changed", "added", "removed") and not is_told
-
-
-def _rank(change: Change) -> tuple[int, bool]:
-    """Return the key that sorts code and weights before settings, and changes with their lines before others."""
-    order = ("code", *AREAS)
-    return order.index(change.area) if change.area in order else len(order), not change.hunk
-
-
-def _short_sides(section: RevisionSection) -> tuple[str, str]:
-    """Return short names that tell the two revisions apart: what follows the ``@``, or the folder's last name."""
-    names = [side.label.rpartition(" @ ")[2] for side in (section.old, section.new)]
-    last = [name.rstrip("/").rpartition("/")[2] for name in names]
-    one, two = last if last[0] != last[1] and all(last) else names
-    return shortened(one, _NAME), shortened(two, _NAME)
