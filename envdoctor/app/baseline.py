@@ -50,11 +50,9 @@ def stale(baseline: Iterable[Known], findings: Collection[Finding], passed: Coll
 
 
 def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None) -> list[Known]:
-    """Write what the project lives with from now on, and return it.
-
-    Without a baseline so far, all findings that are not ignored; with one, what is left of it: an update never accepts
-    a new finding. Raises :class:`JobError`, also for a run that did not come to its end.
-    """
+    """Write what the project lives with from now on, and return it. Without a baseline so far, all findings that are
+    not ignored; with one, what is left of it: an update never accepts a new finding. Raises :class:`JobError`, also for
+    a run that did not come to its end."""
     if report.status != "complete":
         raise JobError("{} was not written because an incomplete run may lack findings", path)
     if before is None:

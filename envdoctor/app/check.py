@@ -92,9 +92,14 @@ def check(
         from envdoctor.remedy.plan import with_plan
 
         judgement = with_plan(judgement, rules, predict)
+    asked: Message | None = None
+    if any(judgement.facts.text(key) is not None for key in ("model.type", "model.family")):
+        from envdoctor.remedy.needs import asked_by_model
+
+        asked = asked_by_model(judgement.facts, matrix)
     notices = [
         *gathered.notices,
-        *_asked_by_model(judgement.facts, matrix),
+        *([Notice("note", asked)] if asked else []),
         *_code_not_given(gathered, sources),
         *run.of_rules(judgement),
         *more,
@@ -143,16 +148,6 @@ def _required(facts: FactSet, name: str, matrix: Matrix) -> bool:
         hint = did_you_mean(name, known, Message("`envdoctor matrix facts` lists them"))
         raise UsageProblem("--require {}: not a known fact; {}", name, hint)
     return is_there(facts, name)
-
-
-def _asked_by_model(facts: FactSet, matrix: Matrix) -> list[Notice]:
-    """Return a notice of what the given model asks for, and whether it is there."""
-    if not any(facts.text(key) is not None for key in ("model.type", "model.family")):
-        return []
-    from envdoctor.remedy.needs import asked_by_model
-
-    text = asked_by_model(facts, matrix)
-    return [Notice("note", text)] if text else []
 
 
 def _compared(gathered: Gathered, others: "Others", matrix: Matrix) -> list[Notice]:

@@ -48,10 +48,8 @@ class _CommitList(NamedTuple):
 def list_commits(
     request: RevisionRequest, *, matrix: Matrix | None = None, progress: Callable[[str], None] | None = None
 ) -> _CommitList:
-    """List a page of commits from NEW (or ``main``) back to OLD; offline, every commit of the local cache.
-
-    Raises :class:`UsageProblem` and :class:`JobError`.
-    """
+    """List a page of commits from NEW (or ``main``) back to OLD; offline, every commit of the local cache. Raises
+    :class:`UsageProblem` and :class:`JobError`."""
     access = access_of(request, matrix or load_matrix(), progress or (lambda text: None))
     with told_as(None, SnapshotError):
         named = name_of(request.repo, access)
@@ -80,11 +78,9 @@ def _cached(repo: str, access: Access) -> list[Row]:
 
     rows = []
     for commit in access.cached(repo):
-        snapshot = from_cache(commit, repo, access)
+        snapshot, refs = from_cache(commit, repo, access), joined(commit.refs, ", ")
         day = datetime.fromtimestamp(commit.used, timezone.utc).date().isoformat()
-        rows.append(
-            Row(commit.commit, day, joined(commit.refs, ", "), kinds_of(snapshot.places), True, snapshot.lacking)
-        )
+        rows.append(Row(commit.commit, day, refs, kinds_of(snapshot.places), True, snapshot.lacking))
     if not rows:
         text = "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode"
         raise SnapshotError(text, repo, kind="offline")

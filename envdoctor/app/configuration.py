@@ -38,29 +38,22 @@ class Configuration(NamedTuple):
 
 def find_configuration(start: Path) -> Path | None:
     """Return the nearest envdoctor.toml, or pyproject.toml with ``[tool.envdoctor]``, from ``start`` up to the
-    project's root (the folder with .git).
-
-    Raises :class:`UsageProblem` for one that cannot be read, which may hold the settings of a gate, and for one that
-    belongs to neither this user, root, nor the owner of ``start``.
-    """
+    project's root (the folder with .git). Raises :class:`UsageProblem` for one that cannot be read, which may hold the
+    settings of a gate, and for one that belongs to neither this user, root, nor the owner of ``start``."""
     for folder in (start, *start.parents):
         own, project = folder / "envdoctor.toml", folder / "pyproject.toml"
         if os.path.lexists(own):
             return _trusted(own, start)
         # Most have no table of ours: the parser is spared.
-        if os.path.lexists(project) and b"tool.envdoctor" in _content(project):
-            return _trusted(project, start)
+        try:
+            if os.path.lexists(project) and b"tool.envdoctor" in Files().whole(str(project), 8 << 20):
+                return _trusted(project, start)
+        except OSError as error:
+            text = "{}: cannot be read: {}; it may hold settings of envdoctor. --no-config runs without"
+            raise UsageProblem(text, project, because_of(error)) from None
         if os.path.lexists(folder / ".git"):
             return None
     return None
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return Files().whole(str(path), 8 << 20)
-    except OSError as error:
-        text = "{}: cannot be read: {}; it may hold settings of envdoctor. --no-config runs without"
-        raise UsageProblem(text, path, because_of(error)) from None
 
 
 def _trusted(path: Path, start: Path) -> Path:

@@ -14,20 +14,12 @@ from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.request import Target
+from envdoctor.report import revision_section
 from envdoctor.report.report import Notice, Report
-from envdoctor.report.revision_section import (
-    Cost,
-    Introduced,
-    Mended,
-    MovedCommits,
-    RevisionSection,
-    Side,
-    change_of,
-)
 from envdoctor.revision.comparing import Comparison, attribute, change_facts, compare_snapshots, effect_of
 from envdoctor.revision.hub.online import Access
 from envdoctor.revision.hub.opening import Pair, open_pair
-from envdoctor.revision.hub.pins import PINS, Pin, find_pins
+from envdoctor.revision.hub.pins import PINS, find_pins
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.revision.hub.snapshot import SnapshotError
 from envdoctor.system.message import Message, said_by
@@ -67,11 +59,8 @@ def diff_revision(
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Compare two revisions and judge what changed. No line of the model's code is run, and no weight is read unless
-    ``request.values`` asks for it.
-
-    Raises :class:`UsageProblem` and :class:`JobError`; a part that could not be read makes the report incomplete
-    (exit code 3) and is never called unchanged.
-    """
+    ``request.values`` asks for it. Raises :class:`UsageProblem` and :class:`JobError`; a part that could not be read
+    makes the report incomplete (exit code 3) and is never called unchanged."""
     run = Judging(policy, matrix, exit_zero)
     matrix = run.matrix
     tell = progress or (lambda text: None)
@@ -79,13 +68,23 @@ def diff_revision(
     pin = pinned(find_pins(sources.folder()), [request.repo], matrix.part("families", "organisations"))
     access = access_of(request, matrix, tell)
     with told_as(None, SnapshotError):
-        old = _pinned_revision(request, pin) if request.pin else request.old
+        old = request.old
+        if request.pin:
+            if old:
+                raise UsageProblem("--pin takes OLD from {}: leave OLD out", PINS)
+            old = pin.revision if pin is not None else None
+            if not old:
+                raise UsageProblem("--pin: {} pins no revision of {}; `envdoctor pin` writes it", PINS, request.repo)
         pair = open_pair(request.repo, old, request.new, access)
     comparison = compare_snapshots(pair.old, pair.new, matrix, progress=tell, values=request.values)
     gathered = _environment(request, matrix)
     facts = given_only(gathered.facts)
     facts.drop("model.")
-    facts.update(_revision_facts(pair))
+    name = pair.new.repo or pair.old.repo
+    values = {f"revision.{side}": one.revision or one.label for side, one in (("old", pair.old), ("new", pair.new))}
+    values |= {"model.repo": name} if name else {}
+    about = {**values, "revision.moved": pair.moved or ABSENT}
+    facts.update(Fact(key, value, Message("the comparison"), "revision") for key, value in about.items())
     facts.update(pin_facts(pin, pair.new) if pin else without_pin(Message("no {}", PINS)))
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
     facts = with_assignments(facts, sources, matrix)
@@ -94,7 +93,7 @@ def diff_revision(
     back = _way_back(pair, comparison, facts, judgement, rules)
     findings = [*judgement.findings, *back]
     commits = _history(pair, findings, comparison, matrix, tell) if request.history else {}
-    cost = Cost(access.requests, access.received, request.values)
+    cost = revision_section.Cost(access.requests, access.received, request.values)
     notices = [*gathered.notices, *run.of_rules(judgement), *(Notice("note", text) for text in pair.notes)]
     return run.report(
         "diff-revision",
@@ -103,9 +102,9 @@ def diff_revision(
         notices,
         incomplete=bool(comparison.unread),
         revision=_section(pair, cost, comparison, judgement, matrix)._replace(
-            introduced=tuple(Introduced(*entry) for entry in commits.items()),
+            introduced=tuple(revision_section.Introduced(*entry) for entry in commits.items()),
             tensors=tuple(comparison.listing) if request.tensors else None,
-            mended=tuple(Mended(one.id, one.message, commits.get(one.fingerprint)) for one in back),
+            mended=tuple(revision_section.Mended(one.id, one.message, commits.get(one.fingerprint)) for one in back),
         ),
     )
 
@@ -125,14 +124,6 @@ def access_of(request: RevisionRequest, matrix: Matrix, notice: Callable[[str], 
     )
 
 
-def _pinned_revision(request: RevisionRequest, pin: Pin | None) -> str:
-    if request.old:
-        raise UsageProblem("--pin takes OLD from {}: leave OLD out", PINS)
-    if pin is None or not pin.revision:
-        raise UsageProblem("--pin: {} pins no revision of {}; `envdoctor pin` writes it", PINS, request.repo)
-    return pin.revision
-
-
 def _environment(request: RevisionRequest, matrix: Matrix) -> Gathered:
     """Return the environment that the changes are joined with, or an empty one to judge the changes alone."""
     because = Message("--no-environment")
@@ -144,27 +135,23 @@ def _environment(request: RevisionRequest, matrix: Matrix) -> Gathered:
     return Gathered(FactSet(), Target("none", "", because))
 
 
-def _revision_facts(pair: Pair) -> list[Fact]:
-    origin, name = Message("the comparison"), pair.new.repo or pair.old.repo
-    sides = {side: one.revision or one.label for side, one in (("old", pair.old), ("new", pair.new))}
-    values = {f"revision.{side}": value for side, value in sides.items()} | {"revision.moved": pair.moved or ABSENT}
-    values |= {"model.repo": name} if name else {}
-    return [Fact(key, value, origin, "revision") for key, value in values.items()]
-
-
 def _way_back(pair: Pair, comparison: Comparison, facts: FactSet, judgement: Judgement, rules: Matrix) -> list[Finding]:
     """Return the errors that a change from NEW to OLD would have where the one from OLD to NEW has no finding: of what
     was read already, without weights and templates, which cost time."""
     areas = {change.area for change in comparison.changes} & set(_MENDED_AREAS)
     if not areas or comparison.unread:
         return []
-    tell_apart = {(*change_of(finding)[2:], finding.id) for finding in judgement.findings}
+    tell_apart = {(*revision_section.change_of(finding)[2:], finding.id) for finding in judgement.findings}
     ids = {finding.id for finding in judgement.findings}
     turned = facts.copy()
     turned.update(change_facts(compare_snapshots(pair.new, pair.old, rules, areas=areas), "NEW -> OLD"))
     findings = judge(turned, rules, Policy()).findings
     errors = [one for one in findings if one.severity == "error" and one.item and one.superseded_by is None]
-    return [error for error in errors if error.id not in ids and (*change_of(error)[2:], error.id) not in tell_apart]
+    return [
+        error
+        for error in errors
+        if error.id not in ids and (*revision_section.change_of(error)[2:], error.id) not in tell_apart
+    ]
 
 
 def _history(
@@ -174,7 +161,7 @@ def _history(
     at the same place."""
     at_place = {change[2:4]: change[:4] for change in comparison.changes}
     changes = set(at_place.values()) | {change[:4] for change in comparison.changes}
-    about = {finding.fingerprint: change_of(finding) for finding in findings if finding.item}
+    about = {finding.fingerprint: revision_section.change_of(finding) for finding in findings if finding.item}
     known = {name: change if change in changes else at_place.get(change[2:]) for name, change in about.items()}
     wanted = {name: change for name, change in known.items() if change is not None}
     with told_as(JobError, SnapshotError):
@@ -186,25 +173,27 @@ def _history(
     return told
 
 
-def _section(pair: Pair, cost: Cost, comparison: Comparison, judgement: Judgement, matrix: Matrix) -> RevisionSection:
+def _section(
+    pair: Pair, cost: revision_section.Cost, comparison: Comparison, judgement: Judgement, matrix: Matrix
+) -> revision_section.RevisionSection:
     """Return everything of the comparison that is not a finding."""
     weights, equal = judgement.facts.value("revision.weights"), comparison.equal("weights")
     errors = [f for f in judgement.findings if f.severity == "error" and f.ignored is None and f.superseded_by is None]
     kinds = dict.fromkeys((change.area, change.kind) for change in comparison.changes)
     excused = {kind: effect for kind in kinds if (effect := effect_of(*kind, matrix)) is not None}
-    told = {change_of(finding) for finding in judgement.findings}
-    return RevisionSection(
+    told = {revision_section.change_of(finding) for finding in judgement.findings}
+    return revision_section.RevisionSection(
         weights=weights if isinstance(weights, str) else "unknown",
         weights_equal=equal[0] if equal else "",
-        old=Side(pair.old.label, pair.old.repo or None, pair.old.revision or None),
-        new=Side(pair.new.label, pair.new.repo or None, pair.new.revision or None),
+        old=revision_section.Side(pair.old.label, pair.old.repo or None, pair.old.revision or None),
+        new=revision_section.Side(pair.new.label, pair.new.repo or None, pair.new.revision or None),
         changes=tuple(comparison.changes),
         unread=tuple(comparison.unread),
         equal=tuple(comparison.equal()),
         amounts=comparison.amounts,
         introduced=(),
         cost=cost,
-        moved=MovedCommits(pair.old.asked, pair.moved) if pair.moved else None,
+        moved=revision_section.MovedCommits(pair.old.asked, pair.moved) if pair.moved else None,
         pin=pair.old.revision if errors else None,
         unjudged=tuple(c for c in comparison.changes if c[:4] not in told and c[:2] not in excused),
         effects={" ".join(kind): Text(text["en"], text.get("zh")) for kind, text in excused.items()},

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts
-from envdoctor.facts.factset import FactSet
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.tracebacks import numbered, read_error
 from envdoctor.remedy.answer import Answer
@@ -33,30 +32,25 @@ class Explained(NamedTuple):
 
 def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> Explained:
     """Answer a message or a traceback. ``sources`` names the environment; None answers for no versions in particular.
-
     Without ``sources`` what the text itself says of its environment counts. The model is not looked at. Raises
-    :class:`UsageProblem` for a text without a word, and what :func:`~envdoctor.app.facts.collect_facts` raises.
-    """
+    :class:`UsageProblem` for a text without a word, and what :func:`~envdoctor.app.facts.collect_facts` raises."""
     if not text.strip():
         raise UsageProblem("there is no text: give the message or the traceback, or - for standard input")
     reading = read_error(text)
     first, lines = numbered(text)
     gathered = collect_facts(sources._replace(model=None), matrix) if sources is not None else None
-    facts = gathered.facts if gathered is not None else _own_facts(text, matrix)
+    if gathered is not None:
+        facts = gathered.facts
+    else:  # what a log says of the environment that wrote it
+        from envdoctor.judge.derivations import derive
+        from envdoctor.observe.documents.reports.report_file import report_facts
+
+        facts = report_facts(text, matrix, "log").facts
+        if list(facts):
+            derive(facts, matrix, None)
     situation = Situation(matrix, facts)
     answer = answer_to(reading, situation)
     return Explained(answer._replace(suspects=suspects_in(situation, lines, first)), gathered)
-
-
-def _own_facts(text: str, matrix: Matrix) -> FactSet:
-    """Return what a log says of the environment that wrote it."""
-    from envdoctor.judge.derivations import derive
-    from envdoctor.observe.documents.reports.report_file import report_facts
-
-    facts = report_facts(text, matrix, "log").facts
-    if list(facts):
-        derive(facts, matrix, None)
-    return facts
 
 
 def text_of_option(option: str, path: str) -> str:

@@ -13,18 +13,9 @@ from envdoctor.facts.registry import FactTypeError, Registry, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.judge.derivations import derive
 from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe import sources as observed
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request, Target
-from envdoctor.observe.sources import (
-    DOCUMENTS,
-    SOURCES,
-    Ask,
-    Environment,
-    cut_short,
-    notes_of,
-    observe_environment,
-    platform_name,
-)
 from envdoctor.report.report import Notice
 from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message
@@ -103,7 +94,7 @@ class Gathered(NamedTuple):
         """Return the interpreter that experiments may run in; None if none was named, or if the target is only read: a
         folder, a document."""
         python = self.facts.text("python.executable")
-        read_only = self.target.kind in ("path", "root", *DOCUMENTS)
+        read_only = self.target.kind in ("path", "root", *observed.DOCUMENTS)
         return None if read_only else python
 
     def needed_interpreter(self, what: Message) -> str:
@@ -115,12 +106,9 @@ class Gathered(NamedTuple):
 
 
 def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> Gathered:
-    """Read the sources in order: environment and machine, recipe, model, code, assignments; derive what follows.
-
-    With ``links`` the imports of the installed packages are followed too, which takes seconds the first time.
-
-    Raises :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read.
-    """
+    """Read the sources in order: environment and machine, recipe, model, code, assignments; derive what follows. With
+    ``links`` the imports of the installed packages are followed too, which takes seconds the first time. Raises
+    :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read."""
     typed = sources.model is not None
     with told_as(None, ObservationError):
         environment = _environment(sources, matrix)
@@ -128,14 +116,14 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
             environ=sources.environ,
             cwd=sources.folder(),
             code=(*sources.code, *(name for name in sources.recipe if name.endswith(".py"))),
-            platform=platform_name(),
+            platform=observed.platform_name(),
             gpu=sources.gpu,
             rows=matrix.rows,
             variables=matrix.registry.names("env"),
             cache=cache_home(sources.environ) if sources.cache else None,
         )
         rooms = ("source",) if links and environment.layout is not None else ()
-        facts = observe_environment(environment, request, rooms)
+        facts = observed.observe_environment(environment, request, rooms)
         request = request._replace(layout=environment.layout)
         said: list[Notice] = []
         if sources.recipe:
@@ -148,26 +136,30 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
             for key in ("use", "code."):
                 facts.drop(key)
             facts = gather(request._replace(facts=facts, code=tuple(sources.code)), ["code"])
-    notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
-    if environment.target.kind not in DOCUMENTS:
+    notices = [*(Notice("warning", note) for note in observed.notes_of(environment, facts)), *said]
+    if environment.target.kind not in observed.DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
-    missed = unjudged(facts, environment.target, sources.model, cut_short(environment), sources.code, typed=typed)
+    missed = unjudged(
+        facts, environment.target, sources.model, observed.cut_short(environment), sources.code, typed=typed
+    )
     return Gathered(facts, environment.target, tuple(notices), missed, environment.layout)
 
 
-def _environment(sources: Sources, matrix: Matrix) -> Environment:
-    if empty := next((SOURCES[name].option for name in SOURCES if getattr(sources, name, None) == ""), None):
+def _environment(sources: Sources, matrix: Matrix) -> observed.Environment:
+    if empty := next(
+        (observed.SOURCES[name].option for name in observed.SOURCES if getattr(sources, name, None) == ""), None
+    ):
         raise UsageProblem("{} is empty: is it a variable that is not set?", empty)
-    chosen = [name for name in SOURCES if getattr(sources, name, None)]
+    chosen = [name for name in observed.SOURCES if getattr(sources, name, None)]
     if len(chosen) > 1:
-        options = ", ".join(SOURCES[name].option for name in chosen)
+        options = ", ".join(observed.SOURCES[name].option for name in chosen)
         raise UsageProblem("{}: give one of them, an environment has one source", options)
     name = chosen[0] if chosen else "default"
     day: Any = "" if sources.as_of is None else _day(sources.as_of, sources.lock, matrix)
     day = _resolver(sources) if sources.resolve else day
-    ask = Ask(sources.environ, sources.folder(), matrix, lambda: FactSet(_given(sources, matrix)), day)
-    return SOURCES[name].open(getattr(sources, name, None), ask)
+    ask = observed.Ask(sources.environ, sources.folder(), matrix, lambda: FactSet(_given(sources, matrix)), day)
+    return observed.SOURCES[name].open(getattr(sources, name, None), ask)
 
 
 def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
@@ -275,10 +267,8 @@ def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> list[Notice]:
 
 
 def with_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> FactSet:
-    """Return the facts with what ``--set`` and the configuration give, and what follows from them.
-
-    Raises :class:`UsageProblem`.
-    """
+    """Return the facts with what ``--set`` and the configuration give, and what follows from them. Raises
+    :class:`UsageProblem`."""
     given = [_understood(fact, matrix) if fact.key == "gpu" else fact for fact in _given(sources, matrix)]
     changed = change(facts, given, matrix.registry) if given else facts
     derive(changed, matrix, cache_home(sources.environ) if sources.cache else None)

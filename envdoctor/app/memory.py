@@ -173,7 +173,15 @@ def _predicted(
     """Return the section of the report, and why it has no verdict; ``usual`` is the length if none was given.
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
-    facts, spread = _spread(_trained_as_loaded(facts))
+    facts, spread = _trained_as_loaded(facts), []
+    gpus, divided = (
+        facts.records("gpu"),
+        facts.number("recipe.zero_stage") is not None or facts.value("recipe.fsdp") is True,
+    )
+    is_open = facts.number("recipe.world_size") is None and gpus is not None and not gpus.incomplete
+    if divided and is_open and gpus is not None and len(gpus) > 1:
+        spread = [Message("the number of processes was not given: one on each of {} GPUs", len(gpus))]
+        facts = facts.copy([*facts, Fact("recipe.world_size", len(gpus), spread[0], "derived")])
     config = _config(facts, sources)
     shape = _shape(facts, matrix) if config is None else None
     framework = str(facts.value("recipe.framework"))
@@ -217,23 +225,27 @@ def _predicted(
         args = (one, model, source, known)
         sections[size] = predict_serving(*args) if serves else predict(*args, usual)
     section, unjudged = _of_sizes(sections)
-    section["changes"] = _offered(section, facts, matrix)
+    changes, free = section["changes"], section["free_gib"]
+    if section["verdict"] is None:  # those of the usual length, without another length, and none where that fits
+        fits = free is not None and section["process_gib"][1] <= free
+        changes = [] if fits else [change for change in changes if "recipe.max_length" not in change["set"]]
+    section["changes"] = [_in_own_keys(change, facts, matrix) for change in changes]
     if unjudged is not None:
         section["verdict"] = None
     elif section["verdict"] is None:
-        unjudged = _without(section["gpu"], section["tokens"], facts)
+        unjudged = _without(section, facts)
     return section, unjudged
 
 
-def _without(gpu: str | None, tokens: int, facts: FactSet) -> Notice:
+def _without(section: MemorySection, facts: FactSet) -> Notice:
     """Return what is missing for a verdict: the length, the size of a GPU, or one at all."""
-    if gpu is not None:
+    if section["gpu"] is not None:
         text = "the length is not known, so whether it fits was not judged: give --set recipe.max_length={}"
-        return Notice("warning", Message(text, tokens))
+        return Notice("warning", Message(text, section["tokens"]))
     if facts.records("gpu"):
+        name = next(facts.each("gpu")).text("name") or Message("the GPU")
         text = "how much memory {} has is not known, so whether it fits was not judged: give --set gpu.memory_gib=24"
-        name = next(facts.each("gpu")).text("name")
-        return Notice("error", Message(text, name or Message("the GPU")))
+        return Notice("error", Message(text, name))
     text = "no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB"
     return Notice("warning", Message(text))
 
@@ -260,16 +272,6 @@ def _of_sizes(sections: Mapping[_Size | None, MemorySection]) -> tuple[MemorySec
         return worst, None
     text = "{}; name the one that is meant, such as {}"
     return worst, Notice("error", Message(text, said, f"{gpu}-{largest}GB"))
-
-
-def _offered(section: MemorySection, facts: FactSet, matrix: Matrix) -> list[MemorySaving]:
-    """Return the changes in keys of the recipe. Where the length is not known, they are those of the usual one: no
-    length among them, and none where that fits."""
-    changes, free = section["changes"], section["free_gib"]
-    if section["verdict"] is None:
-        fits = free is not None and section["process_gib"][1] <= free
-        changes = [] if fits else [change for change in changes if "recipe.max_length" not in change["set"]]
-    return [_in_own_keys(change, facts, matrix) for change in changes]
 
 
 def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> MemorySaving:
@@ -321,17 +323,6 @@ def _sold(item: Mapping[str, Value], gpu: View, matrix: Matrix) -> list[tuple[_S
         items = [{**item, "name": named[size], "memory_gib": usable.get(size, size)} for size in named]
         return [((known.name, int(size)), sized) for size, sized in zip(named, items, strict=True)]
     return [(None, {**item, "memory_gib": usable[memory]} if memory in usable else item)]
-
-
-def _spread(facts: FactSet) -> tuple[FactSet, list[Message]]:
-    """Return the facts, with one process on each of several GPUs if the run divides its model and their number is
-    unknown, and what is said of that."""
-    divided = facts.number("recipe.zero_stage") is not None or facts.value("recipe.fsdp") is True
-    gpus = facts.records("gpu")
-    if not divided or gpus is None or len(gpus) < 2 or gpus.incomplete or facts.number("recipe.world_size") is not None:
-        return facts, []
-    note = Message("the number of processes was not given: one on each of {} GPUs", len(gpus))
-    return facts.copy([*facts, Fact("recipe.world_size", len(gpus), note, "derived")]), [note]
 
 
 def _trained_as_loaded(facts: FactSet) -> FactSet:
@@ -398,8 +389,9 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any] | None:
     """Return the model's config.json, or None if it is not here. Raises :class:`UsageProblem`, :class:`JobError`."""
     name = facts.text("model.name")
     if name is None:
-        text = Message("give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model")
-        raise UsageProblem(text)
+        raise UsageProblem(
+            "give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model"
+        )
     if facts.text("model.path") is None:
         return None
     with told_as(JobError, ObservationError):

@@ -31,11 +31,9 @@ def pin(
     timeout: float = 60.0,
     progress: Callable[[str], None] | None = None,
 ) -> _Pinned:
-    """Return the text of the working directory's file of pins with this model in it; write nothing.
-
-    One request lists the oids. Raises :class:`UsageProblem` and :class:`JobError`, the latter also when a file of the
-    snapshot has none: a pin with holes would later call a change unchanged.
-    """
+    """Return the text of the working directory's file of pins with this model in it; write nothing. One request lists
+    the oids. Raises :class:`UsageProblem` and :class:`JobError`, the latter also when a file of the snapshot has none:
+    a pin with holes would later call a change unchanged."""
     sources = sources or Sources()
     cwd = sources.folder()
     path = find_pins(cwd) or os.path.join(cwd, PINS)

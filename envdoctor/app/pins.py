@@ -17,9 +17,7 @@ from envdoctor.system.message import Message, listed, said_by
 
 def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -> Pin | None:
     """Return what a file pins for a model under any of these names; without a name, its pin if it is the only one.
-
-    Raises :class:`UsageProblem`.
-    """
+    Raises :class:`UsageProblem`."""
     if path is None:
         return None
     with told_as(UsageProblem, PinError):
@@ -51,10 +49,8 @@ def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
 
 
 def add_pin(facts: FactSet, path: str, model: str, access: Access) -> list[Notice]:
-    """Add ``pin.*`` of the model asked for as ``model``; return a notice if its files are not here to compare.
-
-    Raises :class:`UsageProblem`.
-    """
+    """Add ``pin.*`` of the model asked for as ``model``; return a notice if its files are not here to compare. Raises
+    :class:`UsageProblem`."""
     repo, folder = facts.text("model.repo"), facts.text("model.path")
     aliases = access.aliases
     if repo is not None:

@@ -74,7 +74,7 @@ def plan(
     stated = _stated(sources, matrix)
     with tempfile.TemporaryDirectory(prefix="envdoctor-plan-") as folder:
         judged = stated._replace(lock=os.path.join(folder, "requirements.txt"))
-        return _New(judged, asked, matrix, progress or (lambda text: None), page).found()
+        return _New(judged, matrix, page).found(asked, progress or (lambda text: None))
 
 
 def _changes(report: Report, page: Page) -> Planned:
@@ -97,10 +97,8 @@ class _New:
     """The turns for a new environment. ``_bounds`` are what the rules added to what is asked, with their reasons;
     ``_newest`` is the bound that keeps uv from a torch that this machine has no build of."""
 
-    def __init__(
-        self, judged: Sources, asked: Sequence[str], matrix: Matrix, progress: Callable[[str], None], page: Page
-    ) -> None:
-        self._judged, self._asked, self._matrix, self._progress, self._page = judged, asked, matrix, progress, page
+    def __init__(self, judged: Sources, matrix: Matrix, page: Page) -> None:
+        self._judged, self._matrix, self._page = judged, matrix, page
         self._bounds: dict[str, str] = {}
         self._newest: dict[str, str] = {}
         self._settings: dict[str, str] = {}
@@ -108,7 +106,7 @@ class _New:
     def _assign(self, settings: Iterable[tuple[str, object]]) -> None:
         self._judged = self._judged._replace(assignments=(*self._judged.assignments, *settings))
 
-    def found(self) -> Planned:
+    def found(self, asked: Sequence[str], progress: Callable[[str], None]) -> Planned:
         """Return the set that has no error, or why there is no such set."""
         path = Path(str(self._judged.lock))
         nothing = path.with_name("facts.json")
@@ -117,12 +115,12 @@ class _New:
         needs = list(needs_of(facts, self._matrix))
         built = [name for row in needs if row.get("built") for name in row["asks"]]
         self._assign((f"pkg.{name}", "installed") for name in built)
-        lines = [name for row in needs if not row.get("built") for name in row["asks"]] + list(self._asked)
+        lines = [name for row in needs if not row.get("built") for name in row["asks"]] + list(asked)
         lines += [line for row in needs for line in others_asked(row, facts)]
         ways: list[dict[str, str]] = [{}]
         because = ""
         for turn in range(1, _TURNS + 1):
-            self._progress(self._page.say("resolving, turn {turn}", turn=turn))
+            progress(self._page.say("resolving, turn {turn}", turn=turn))
             for bounds in ways:
                 torch = self._torch(facts, [*lines, *bounds])
                 if isinstance(torch, str):

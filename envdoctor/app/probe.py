@@ -13,16 +13,7 @@ from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.app.reporting import Judging
 from envdoctor.app.unjudged import unknown_model
-from envdoctor.experiments.probe.catalogue import (
-    CARD,
-    FIRST,
-    PAYLOAD,
-    SUITES,
-    CatalogueError,
-    Probe,
-    choose,
-    find_probes,
-)
+from envdoctor.experiments.probe import catalogue as experiments
 from envdoctor.experiments.probe.courtesy import Permission, ask, ask_local
 from envdoctor.experiments.probe.recording import RecordingError, read_recording, write_head, write_outcome
 from envdoctor.experiments.probe.released import ALL_RUN, ReleasedResults, released
@@ -64,7 +55,7 @@ class ProbeRequest:
     replay: Path | None = None
     sources: Sources = field(default_factory=Sources)
     workers: int | None = None
-    payload: Path = PAYLOAD
+    payload: Path = experiments.PAYLOAD
     seed: int | None = None
     here: "Launched | None" = None
     wait: float = 300.0
@@ -107,23 +98,21 @@ def probe(
     return run.report("probe", gathered.target, judgement, notices, incomplete=bool(open_ends), probe=results.section)
 
 
-def catalogue(payload: Path = PAYLOAD) -> dict[str, Probe]:
+def catalogue(payload: Path = experiments.PAYLOAD) -> dict[str, experiments.Probe]:
     """Return every probe by name. Raises :class:`JobError`."""
-    with told_as(JobError, CatalogueError):
-        return find_probes(payload)
+    with told_as(JobError, experiments.CatalogueError):
+        return experiments.find_probes(payload)
 
 
 def run_probes(
     gathered: Gathered,
     request: ProbeRequest,
     matrix: Matrix,
-    probes: Mapping[str, Probe],
+    probes: Mapping[str, experiments.Probe],
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Results, list[Notice]]:
-    """Run what the request names in the environment that was gathered: what it gave, and what to say of the run.
-
-    Raises :class:`UsageProblem` and :class:`JobError`.
-    """
+    """Run what the request names in the environment that was gathered: what it gave, and what to say of the run. Raises
+    :class:`UsageProblem` and :class:`JobError`."""
     wishes, known = _wishes(gathered, request, probes, matrix)
     notices: list[Notice] = []
     python = gathered.needed_interpreter(Message("the experiments run"))
@@ -134,7 +123,9 @@ def run_probes(
         if here is not None:
             permission = ask_local(gpus, environ, here.local, force=request.force)
         else:
-            permission = ask(gpus, environ, all_gpus=request.all_gpus or request.suite == CARD, force=request.force)
+            permission = ask(
+                gpus, environ, all_gpus=request.all_gpus or request.suite == experiments.CARD, force=request.force
+            )
         if permission.refused is not None and not (here is not None and here.rank):
             raise JobError(permission.refused)
         notices += [Notice("note", text) for text in permission.notes]
@@ -149,7 +140,13 @@ def run_probes(
         session = session_of(())
         if permission.refused is None:
             session = run_session(
-                probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=tell, keep=keep
+                probes[experiments.FIRST],
+                wishes,
+                place,
+                cpu_for_sure=sure,
+                workers=request.workers,
+                tell=tell,
+                keep=keep,
             )
         results = _judged(session, gathered.facts, request, probes, known)
         if here is None:
@@ -167,7 +164,11 @@ def run_probes(
 
 
 def _judged(
-    session: Session, facts: FactSet, request: ProbeRequest, probes: Mapping[str, Probe], known: ReleasedResults
+    session: Session,
+    facts: FactSet,
+    request: ProbeRequest,
+    probes: Mapping[str, experiments.Probe],
+    known: ReleasedResults,
 ) -> Results:
     using = in_use(session, facts.value("gpu"), facts.value("machine.accelerators"))
     return results_of(session, probes, suite=request.suite, asked=request.only, using=using, known=known)
@@ -196,33 +197,37 @@ def _unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Messag
 
 
 def _wishes(
-    gathered: Gathered, request: ProbeRequest, probes: Mapping[str, Probe], matrix: Matrix
+    gathered: Gathered, request: ProbeRequest, probes: Mapping[str, experiments.Probe], matrix: Matrix
 ) -> tuple[Wishes, ReleasedResults]:
     """Return what to run, and what is known without it: the results of released code, unless a name, a longer suite or
     a model asks for more."""
+    from envdoctor.matrix.entry_statements import entries
+
     facts, known = gathered.facts, ALL_RUN
-    if FIRST not in probes:
-        raise JobError("the probe {} is missing from this installation of envdoctor", FIRST)
+    if experiments.FIRST not in probes:
+        raise JobError("the probe {} is missing from this installation of envdoctor", experiments.FIRST)
     try:
-        chosen = choose(probes, request.only) if request.only else list(probes.values())
-    except CatalogueError as error:
+        chosen = experiments.choose(probes, request.only) if request.only else list(probes.values())
+    except experiments.CatalogueError as error:
         raise UsageProblem("--only: {}", error) from None
-    if request.suite == CARD:
+    if request.suite == experiments.CARD:
         chosen = [replace(one, speeds=matrix.rows("gpu-speeds")) for one in chosen]
     if request.here is not None:
         from envdoctor.app.probe_ranks import for_ranks
 
         chosen = for_ranks(chosen, probes)
     model = facts.text("model.path")
-    if not request.only and request.suite == SUITES[0] and model is None:
+    if not request.only and request.suite == experiments.SUITES[0] and model is None:
         known = released(facts, matrix.rows, gathered.layout, request.payload)
         chosen = [one for one in chosen if one.name not in known.clean]
     given = (fact for fact in facts.below("recipe.") if not isinstance(fact.value, (Unknown, Records, Absent)))
     recipe = {fact.key.removeprefix("recipe."): plain(fact.value) for fact in given}
     folder = os.path.join(request.sources.folder(), model) if model is not None else None
     seed = _drawn(request.here) if request.seed is None else request.seed
-    entries = _entries(facts, request, matrix)
-    return Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe, entries, seed), known
+    installed = {fact.key[4:]: fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)}
+    bare = request.device == "cpu" or _no_accelerator(facts)
+    imports = tuple(entry.statement for entry in entries(matrix.rows, installed) if not (entry.needs_gpu and bare))
+    return Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe, imports, seed), known
 
 
 def _drawn(here: "Launched | None") -> int:
@@ -230,15 +235,6 @@ def _drawn(here: "Launched | None") -> int:
     if here is None:
         return secrets.randbelow(1 << 31)
     return zlib.crc32(repr((here.address, here.port, here.world, here.attempt)).encode()) >> 1
-
-
-def _entries(facts: FactSet, request: ProbeRequest, matrix: Matrix) -> tuple[str, ...]:
-    """Return import statements of what is installed; the ones that need an accelerator only if one may be used."""
-    from envdoctor.matrix.entry_statements import entries
-
-    installed = {fact.key[4:]: fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)}
-    bare = request.device == "cpu" or _no_accelerator(facts)
-    return tuple(entry.statement for entry in entries(matrix.rows, installed) if not (entry.needs_gpu and bare))
 
 
 def _no_accelerator(facts: FactSet) -> bool:
@@ -265,7 +261,7 @@ def _recorder(
         yield lambda outcome: write_outcome(file, outcome, folders)
 
 
-def _replay(request: ProbeRequest, matrix: Matrix, probes: Mapping[str, Probe]) -> tuple[Gathered, Results]:
+def _replay(request: ProbeRequest, matrix: Matrix, probes: Mapping[str, experiments.Probe]) -> tuple[Gathered, Results]:
     from envdoctor.observe.documents.facts_file import FactsFileError, facts_of_document
 
     assert request.replay is not None

@@ -59,9 +59,7 @@ def meet(
     matrix: Matrix,
 ) -> Met:
     """Send what the experiments gave here, take part in the comparison, and on rank 0 bring what the others sent.
-
-    ``refused`` is why nothing ran here. Raises :class:`JobError` where the other processes were not reached.
-    """
+    ``refused`` is why nothing ran here. Raises :class:`JobError` where the other processes were not reached."""
     from envdoctor.report.facts_json import document
 
     refused = refused or results.failed
@@ -122,10 +120,9 @@ def _read(here: Launched, seconds: float, records: Sequence[Mapping[str, Any]], 
 
 def _items(document: Mapping[str, Any] | None, matrix: Matrix) -> Sequence[_Item] | str | None:
     """Return what was wrong there; or why nothing ran; None if that cannot be read."""
-    if document is None or not isinstance(document.get("refused"), str):
-        return None
-    if document["refused"]:
-        return str(document["refused"])[:500]
+    refused = document["refused"] if document is not None and "refused" in document else None
+    if document is None or not isinstance(refused, str) or refused:
+        return refused[:500] if isinstance(refused, str) else None
     try:
         facts = facts_of_document({"schema": SCHEMA, "facts": document["facts"]}, "rank", matrix.registry)
     except FactsFileError:

@@ -101,9 +101,7 @@ def _number(environ: Mapping[str, str], name: str, most: int) -> int:
 
 def all_ranks(sources: Sources, matrix: Matrix, seconds: float) -> Callable[[Gathered], Others] | None:
     """Return a function that brings rank 0 the facts of the others; on the others, send the facts and return None.
-
-    Raises :class:`UsageProblem` and :class:`JobError`.
-    """
+    Raises :class:`UsageProblem` and :class:`JobError`."""
     here = launched(sources.environ)
     if here.rank == 0:
         return lambda gathered: _gather_ranks(here, gathered, sources, matrix, seconds)
@@ -197,9 +195,8 @@ def ranges(numbers: Iterable[int], most: int = 8) -> str:
     """Return numbers as ranges: ``0-3, 6``; at most ``most`` of them."""
     rows: list[list[int]] = []
     for number in sorted(numbers):
-        if rows and number == rows[-1][1] + 1:
-            rows[-1][1] = number
-        else:
+        if not rows or number != rows[-1][1] + 1:
             rows.append([number, number])
+        rows[-1][1] = number
     texts = [str(first) if first == last else f"{first}-{last}" for first, last in rows]
     return ", ".join(texts[:most]) + (", ..." if len(texts) > most else "")

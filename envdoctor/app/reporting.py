@@ -15,9 +15,7 @@ from envdoctor.report.report import Notice, Report
 
 class Judging:
     """One run of a command: it begins with the matrix (None: the shipped one) and the gate, and ends in a report.
-
-    Raises :class:`~envdoctor.app.errors.UsageProblem` for the severity of a rule that never was.
-    """
+    Raises :class:`~envdoctor.app.errors.UsageProblem` for the severity of a rule that never was."""
 
     def __init__(self, policy: Policy | None, matrix: Matrix | None, exit_zero: bool) -> None:
         self._started = time.perf_counter()
@@ -49,9 +47,7 @@ class Judging:
         **sections: Any,
     ) -> Report:
         """Return the report with its exit code: 3 if the job could not be done, 1 for findings at the gate, else 0.
-
-        ``exit_zero`` turns 1 into 0 only. ``sections`` are the parts that the command has besides.
-        """
+        ``exit_zero`` turns 1 into 0 only. ``sections`` are the parts that the command has besides."""
         return Report(
             command=command,
             target=target,

@@ -57,10 +57,8 @@ def rules_with(words: Iterable[str], matrix: Matrix) -> Iterator[tuple[Rule, str
 
 
 def under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[Notice]]:
-    """Return the policy with every rule under its present id, and notices of former ids.
-
-    Raises :class:`UsageProblem` for the severity of a rule that never was.
-    """
+    """Return the policy with every rule under its present id, and notices of former ids. Raises :class:`UsageProblem`
+    for the severity of a rule that never was."""
     notices: list[Notice] = []
     known = matrix.origins() if policy.severities or policy.ignores else {}
 

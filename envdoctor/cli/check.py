@@ -22,7 +22,7 @@ OPTIONS = Options(
         multiple=True,
     ),
     Option("--all-ranks", "Under torchrun, srun or mpirun: compare all processes; rank 0 reports.", kind="flag"),
-    shared.seconds_option("--wait", 120, "How long other ranks are waited for."),
+    shared.seconds_option._replace(flag="--wait", default=120.0, help="How long other ranks are waited for."),
 )
 
 

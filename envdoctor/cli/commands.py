@@ -7,28 +7,7 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import (
-    CommandOptions,
-    CommandRun,
-    Option,
-    Options,
-    code_option,
-    configuration_options,
-    environment_options,
-    hash_option,
-    hub_options,
-    lang_option,
-    model_option,
-    no_gpu_option,
-    python_option,
-    recipe_option,
-    report_options,
-    set_option,
-    source_options,
-    stated_targets,
-    target_options,
-    words_argument,
-)
+from envdoctor.cli import options as shared
 from envdoctor.cli.output import progress_line, say_notices, write_stdout
 from envdoctor.system.clean import clean
 
@@ -38,22 +17,22 @@ _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
 
 
 @click.command("memory")
-@words_argument
-@python_option("Interpreter to trace the model in.")
-@model_option("Model: its name, or its config.json, is enough.")
-@recipe_option
-@Options(
-    Option("--method", "How it is trained or run: full, lora, qlora, peft, infer or serve.", "NAME"),
-    Option("--data", "Training data (JSONL, JSON, CSV): its longest sample is the length.", "FILE"),
-    Option("--tokenizer", "Tokenizer that counts --data, unless it is the model's.", "REPO|DIR"),
-    Option("--gpu", "A GPU by its name, e.g. A6000 or A100-80GB; free as a whole.", "NAME", name="gpu_name"),
-    Option("--gpu-memory", "Free memory of the GPU.", "GIB", click.FloatRange(0, min_open=True)),
+@shared.words_argument
+@shared.python_option.about("Interpreter to trace the model in.")
+@shared.model_option.about("Model: its name, or its config.json, is enough.")
+@shared.recipe_option
+@shared.Options(
+    shared.Option("--method", "How it is trained or run: full, lora, qlora, peft, infer or serve.", "NAME"),
+    shared.Option("--data", "Training data (JSONL, JSON, CSV): its longest sample is the length.", "FILE"),
+    shared.Option("--tokenizer", "Tokenizer that counts --data, unless it is the model's.", "REPO|DIR"),
+    shared.Option("--gpu", "A GPU by its name, e.g. A6000 or A100-80GB; free as a whole.", "NAME", name="gpu_name"),
+    shared.Option("--gpu-memory", "Free memory of the GPU.", "GIB", click.FloatRange(0, min_open=True)),
 )
-@set_option("A fact, e.g. recipe.max_length=4096 (repeatable).")
-@no_gpu_option
+@shared.set_option.about("A fact, e.g. recipe.max_length=4096 (repeatable).")
+@shared.no_gpu_option
 @click.option("--no-cache", is_flag=True, help="Neither read nor write envdoctor's cache of traces.")
-@configuration_options
-@report_options
+@shared.configuration_options
+@shared.report_options
 def memory(**options: Any) -> int:
     """Predict the peak of GPU memory with the installed code, before anything runs: will it fit?
 
@@ -69,7 +48,7 @@ def memory(**options: Any) -> int:
     """
     from envdoctor.app.memory import memory as predict
 
-    run = CommandRun(options)
+    run = shared.CommandRun(options)
     stated = {"gpu.name": "gpu_name", "gpu.memory_gib": "gpu_memory", "recipe.method": "method"}
     typed = [(key, [options[name]]) for key, name in stated.items() if options[name] is not None]
     data, tokenizer = options["data"], options["tokenizer"]
@@ -82,12 +61,12 @@ def memory(**options: Any) -> int:
 
 @click.command("plan")
 @click.argument("requirements", metavar="[REQUIREMENT]...", nargs=-1)
-@source_options
-@target_options
-@recipe_option
-@configuration_options
+@shared.source_options
+@shared.target_options
+@shared.recipe_option
+@shared.configuration_options
 @click.option("--out", metavar="FILE", type=_FILE, help="Write the list there.")
-@lang_option
+@shared.lang_option
 def plan(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int:
     """Which versions to install for a model: resolved by uv, judged by every rule. Nothing is installed.
 
@@ -104,7 +83,7 @@ def plan(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int
     from envdoctor.app.whole_file import write_whole
     from envdoctor.report.page import Page
 
-    asked = CommandOptions(options)
+    asked = shared.CommandOptions(options)
     page = Page(asked.matrix.registry, asked.lang)
     with progress_line(False) as progress:
         found = planned(asked.sources(), requirements, matrix=asked.matrix, progress=progress, lang=page.lang)
@@ -124,27 +103,27 @@ def plan(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int
 @click.argument("repo", metavar="REPO|DIR")
 @click.argument("old", required=False)
 @click.argument("new", required=False)
-@Options(
-    Option("--stat", "A line for each finding, and counts of changes.", kind="flag"),
-    Option("--patch", "Every changed line of code and templates.", kind="flag"),
-    Option("--tensors", "Every change, every tensor pattern.", kind="flag"),
-    Option("--values", "Read weights: which tensors differ, and by how much.", kind="flag"),
-    Option(
+@shared.Options(
+    shared.Option("--stat", "A line for each finding, and counts of changes.", kind="flag"),
+    shared.Option("--patch", "Every changed line of code and templates.", kind="flag"),
+    shared.Option("--tensors", "Every change, every tensor pattern.", kind="flag"),
+    shared.Option("--values", "Read weights: which tensors differ, and by how much.", kind="flag"),
+    shared.Option(
         "--max-values", "How much of them --values may fetch from the Hub.", "GB", click.IntRange(1, 10_000), default=4
     ),
-    Option("--history", "Name the commit that introduced each finding.", kind="flag"),
-    Option("--pin", "Compare the revision in envdoctor-pins.json with main.", kind="flag"),
-    Option("--list", "List the commits from NEW back to OLD, to choose from.", kind="flag", name="listed"),
+    shared.Option("--history", "Name the commit that introduced each finding.", kind="flag"),
+    shared.Option("--pin", "Compare the revision in envdoctor-pins.json with main.", kind="flag"),
+    shared.Option("--list", "List the commits from NEW back to OLD, to choose from.", kind="flag", name="listed"),
 )
-@hub_options
-@hash_option
+@shared.hub_options
+@shared.hash_option
 @click.option(
     "--max-header", type=click.IntRange(1, 100), metavar="MB", default=100, help="Largest safetensors header to read."
 )
 @click.option("--no-environment", is_flag=True, help="Do not join the changes with the installed packages.")
-@environment_options
-@configuration_options
-@report_options
+@shared.environment_options
+@shared.configuration_options
+@shared.report_options
 def diff_revision(**options: Any) -> int:
     """Compare two revisions of a model: what changed, and can it hurt a fine-tune?
 
@@ -161,7 +140,7 @@ def diff_revision(**options: Any) -> int:
     from envdoctor.app.diff_revision import RevisionRequest
     from envdoctor.app.diff_revision import diff_revision as compared
 
-    run = CommandRun(options)
+    run = shared.CommandRun(options)
     request = RevisionRequest(
         **{name: options[name] for name in ("repo", "old", "new", "offline", "timeout", "history", "pin", "tensors")},
         largest_header=options["max_header"] * 1_000_000,
@@ -176,7 +155,7 @@ def diff_revision(**options: Any) -> int:
     return run.present(report, detail=next((name for option, name in _DETAILS.items() if options[option]), "usual"))
 
 
-def _list(request: Any, run: CommandRun, options: dict[str, Any]) -> int:
+def _list(request: Any, run: shared.CommandRun, options: dict[str, Any]) -> int:
     """Print a page of commits; return 3 if the changes of some commit are unknown, unless offline."""
     from envdoctor.app.commit_list import list_commits
     from envdoctor.app.errors import UsageProblem
@@ -193,8 +172,8 @@ def _list(request: Any, run: CommandRun, options: dict[str, Any]) -> int:
 @click.command("pin")
 @click.argument("repo", metavar="REPO|DIR")
 @click.argument("revision", required=False)
-@hub_options
-@hash_option
+@shared.hub_options
+@shared.hash_option
 @click.option("--no-cache", is_flag=True, hidden=True)
 def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bool, **_: object) -> int:
     """Write the model's revision and the oid of every file into envdoctor-pins.json.
@@ -216,16 +195,16 @@ def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bo
 
 
 @click.command("facts")
-@words_argument
-@source_options
-@target_options
-@recipe_option
-@code_option
-@configuration_options
-@Options(
-    Option("--format", choices=("text", "json"), default="text", name="format_"),
-    Option("--for-issue", "A redacted Markdown block for a bug report.", kind="flag"),
-    Option("--public", "Leave out paths and host identifiers.", kind="flag"),
+@shared.words_argument
+@shared.source_options
+@shared.target_options
+@shared.recipe_option
+@shared.code_option
+@shared.configuration_options
+@shared.Options(
+    shared.Option("--format", choices=("text", "json"), default="text", name="format_"),
+    shared.Option("--for-issue", "A redacted Markdown block for a bug report.", kind="flag"),
+    shared.Option("--public", "Leave out paths and host identifiers.", kind="flag"),
 )
 @click.pass_context
 def facts(ctx: click.Context, /, **options: Any) -> int:
@@ -240,9 +219,9 @@ def facts(ctx: click.Context, /, **options: Any) -> int:
     from envdoctor.report import facts_json, facts_text
     from envdoctor.report.page import Page
 
-    if len(stated_targets(options)) > 1:
+    if len(shared.stated_targets(options)) > 1:
         raise click.UsageError("facts are those of one target: give each --target- option once")
-    asked = CommandOptions(options)
+    asked = shared.CommandOptions(options)
     gathered = collect_facts(asked.sources(), asked.matrix, links=True)
     known, registry, public = gathered.facts, asked.matrix.registry, options["public"]
     if options["for_issue"]:
@@ -257,8 +236,8 @@ def facts(ctx: click.Context, /, **options: Any) -> int:
 
 @click.command("compare")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@configuration_options
-@report_options
+@shared.configuration_options
+@shared.report_options
 def compare(files: tuple[str, ...], **options: Any) -> int:
     """Compare the machines of a job by the facts files that each of them wrote.
 
@@ -268,19 +247,19 @@ def compare(files: tuple[str, ...], **options: Any) -> int:
     """
     from envdoctor.app.compare import compare as compared
 
-    run = CommandRun(options)
+    run = shared.CommandRun(options)
     return run.present(compared(files, **run.judging))
 
 
 @click.command("ignore")
 @click.argument("rule_id", metavar="ID")
 @click.option("--reason", required=True, help="Why this finding is accepted in this project.")
-@Options(
-    Option("--until", "Last day on which it holds.", "DATE", click.DateTime(["%Y-%m-%d"])),
-    Option("--where", "Only for this record, e.g. gpu.name=Tesla\\ T4.", "KEY=VALUE", multiple=True),
-    Option("--until-fixed", "It ends when a release without the problem is known.", kind="flag"),
-    Option("--path", "Only where what is to be edited lies there: a folder or pattern.", "PATTERN"),
-    Option("--config", "File to write instead of the project's.", "FILE", "path"),
+@shared.Options(
+    shared.Option("--until", "Last day on which it holds.", "DATE", click.DateTime(["%Y-%m-%d"])),
+    shared.Option("--where", "Only for this record, e.g. gpu.name=Tesla\\ T4.", "KEY=VALUE", multiple=True),
+    shared.Option("--until-fixed", "It ends when a release without the problem is known.", kind="flag"),
+    shared.Option("--path", "Only where what is to be edited lies there: a folder or pattern.", "PATTERN"),
+    shared.Option("--config", "File to write instead of the project's.", "FILE", "path"),
 )
 def ignore(rule_id: str, reason: str, until: datetime | None, where: tuple[str, ...], **more: Any) -> int:
     """Accept a finding: write it, with its reason, into the project's configuration."""

@@ -9,14 +9,7 @@ import click
 from envdoctor.app.errors import UsageProblem
 from envdoctor.app.explain_error import Explained, explain_error, text_of_option
 from envdoctor.app.rule_names import explain, rules_with
-from envdoctor.cli.options import (
-    CommandOptions,
-    Option,
-    Options,
-    configuration_options,
-    environment_options,
-    lang_option,
-)
+from envdoctor.cli import options as shared
 from envdoctor.cli.output import say_notices, write_stdout
 from envdoctor.report.color import choose_width
 from envdoctor.report.explanation import names_and_titles, render
@@ -30,11 +23,13 @@ _LEAST = 2
 @click.argument("words", metavar="[ID|TEXT]...", nargs=-1)
 @click.option("--error", metavar="TEXT|-", help="An error message, or a whole traceback; - is standard input.")
 @click.option("--log", metavar="FILE|-", help="The log of a run, or the traceback at its end; - is standard input.")
-@environment_options
+@shared.environment_options
 @click.option("--no-environment", is_flag=True, help="With --error: answer for no versions in particular.")
-@configuration_options
-@Options(Option("--format", "Of --error and --log.", choices=("text", "json"), default="text", name="format_"))
-@lang_option
+@shared.configuration_options
+@shared.Options(
+    shared.Option("--format", "Of --error and --log.", choices=("text", "json"), default="text", name="format_")
+)
+@shared.lang_option
 @click.pass_context
 def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, log: str | None, **options: Any) -> int:
     """Print everything known about a rule, or about an error message. Of other words: the rules that have them.
@@ -60,7 +55,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
     if len(waiting) > 1:
         text = f"{' and '.join(waiting)}: standard input is read once, give a file for one of them"
         raise click.UsageError(text, ctx)
-    asked = CommandOptions(options)
+    asked = shared.CommandOptions(options)
     if error is not None or log is not None:
         from envdoctor.observe.sources import SOURCES
 
@@ -89,7 +84,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
     return 0
 
 
-def _answer(explained: Explained, asked: CommandOptions, *, as_json: bool) -> int:
+def _answer(explained: Explained, asked: shared.CommandOptions, *, as_json: bool) -> int:
     from envdoctor.report import error_text
 
     gathered = explained.gathered

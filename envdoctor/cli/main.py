@@ -72,10 +72,8 @@ def _result(words: Sequence[str]) -> Any:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Make SIGTERM, and SIGHUP of a closed terminal, raise KeyboardInterrupt as Ctrl-C does.
-
-    What is ignored stays so: nohup means that a closed terminal ends nothing.
-    """
+    """Make SIGTERM, and SIGHUP of a closed terminal, raise KeyboardInterrupt as Ctrl-C does. What is ignored stays so:
+    nohup means that a closed terminal ends nothing."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt

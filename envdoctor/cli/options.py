@@ -46,6 +46,10 @@ class Option(NamedTuple):
         """Return the keyword argument of the command."""
         return self.name or self.flag.rpartition("--")[2].replace("-", "_")
 
+    def about(self, text: str) -> Options:
+        """Return the option for a command that has this to say of it."""
+        return Options(self._replace(help=text))
+
     def shown(self, function: Function) -> Function:
         """Decorate a click command with the option."""
         import click
@@ -133,25 +137,13 @@ def _pairs(words: Sequence[str], by_flag: Mapping[str, Option]) -> Iterator[tupl
             yield flag, text
 
 
-def python_option(text: str) -> Options:
-    """Return the option for the interpreter; ``text`` says what for."""
-    return Options(Option("--python", text, "PATH", variable="ENVDOCTOR_PYTHON"))
-
-
-def model_option(text: str) -> Options:
-    """Return the option for the model; ``text`` says what for."""
-    return Options(Option("--model", text, "REPO|DIR", variable="ENVDOCTOR_MODEL"))
-
-
-def set_option(text: str) -> Options:
-    """Return the option for facts as they are typed; ``text`` has an example."""
-    return Options(Option("--set", text, "KEY=VALUE", multiple=True, name="assignments"))
-
-
-def seconds_option(flag: str, seconds: float, text: str) -> Options:
-    """Return the option for how long something may take, ``seconds`` unless it is given."""
-    return Options(Option(flag, text, "SECONDS", "seconds", default=float(seconds)))
-
+#: Options of which each command says what for.
+python_option = Option("--python", metavar="PATH", variable="ENVDOCTOR_PYTHON")
+model_option = Option("--model", metavar="REPO|DIR", variable="ENVDOCTOR_MODEL")
+set_option = Option("--set", metavar="KEY=VALUE", multiple=True, name="assignments")
+matrix_option = Option("--matrix", metavar="DIR", kind="path", multiple=True)
+#: How long something may take.
+seconds_option = Option("", metavar="SECONDS", kind="seconds")
 
 no_gpu_option = Options(Option("--no-gpu", "Do not ask the driver about GPUs.", kind="flag"))
 
@@ -160,20 +152,20 @@ words_argument = Options(Option(_WORDS, metavar="[FILE|DIR|MODEL]...", kind="wor
 
 #: Which environment.
 environment_options = Options(
-    python_option("Interpreter (or virtual environment) to judge."),
+    python_option.about("Interpreter (or virtual environment) to judge."),
     Option("--path", "Folder of installed packages (pip install --target).", "DIR"),
     Option("--root", "Root file system of an image or container.", "DIR"),
     Option("--lock", "Lock or requirements, before they are installed; FILE[NAME,...] chooses extras.", "FILE"),
     Option("--sbom", "Bill of materials: CycloneDX or SPDX in JSON.", "FILE"),
     Option("--facts", "Facts file, written by `envdoctor facts`; - is standard input.", "FILE"),
     Option("--report", "Pasted report: env commands, pip list, issues; - is standard input.", "FILE"),
-    set_option("A fact, e.g. recipe.batch_size=2 (repeatable; the last one wins)."),
+    set_option.about("A fact, e.g. recipe.batch_size=2 (repeatable; the last one wins)."),
     no_gpu_option,
     Option("--no-cache", "Neither read nor write envdoctor's cache (what compiled files ask for).", kind="flag"),
 )
 
 #: Which environment and which model.
-source_options = Options(environment_options, model_option("Model: ORG/NAME or a folder."))
+source_options = Options(environment_options, model_option.about("Model: ORG/NAME or a folder."))
 
 
 #: For which machines: what nobody can read from a lock. Each option may name several.
@@ -211,7 +203,7 @@ hash_option = Options(
 #: How far the Hub may be asked.
 hub_options = Options(
     Option("--offline", "Only the local cache and folders.", kind="flag"),
-    seconds_option("--timeout", 60, "For everything that is asked of the Hub."),
+    seconds_option._replace(flag="--timeout", default=60.0, help="For everything that is asked of the Hub."),
 )
 
 lang_option = Options(
@@ -219,14 +211,9 @@ lang_option = Options(
 )
 
 
-def matrix_option(text: str) -> Options:
-    """Return the option for private rules."""
-    return Options(Option("--matrix", text, "DIR", "path", multiple=True))
-
-
 #: Which configuration and which private rules.
 configuration_options = Options(
-    matrix_option("Folder of private rules (ids start with x-)."),
+    matrix_option.about("Folder of private rules (ids start with x-)."),
     Option("--config", "Configuration file instead of the project's.", "FILE", "path", variable="ENVDOCTOR_CONFIG"),
     Option("--no-config", "Read no configuration file.", kind="flag"),
 )
@@ -363,9 +350,7 @@ def _near(path: Path) -> str:
 
 class CommandRun(CommandOptions):
     """What every command that judges does with its options: a wrong one is said before the work, not after it.
-
-    ``judging`` is what commands of :mod:`envdoctor.app` take. Raises :class:`~envdoctor.app.errors.UsageProblem`.
-    """
+    ``judging`` is what commands of :mod:`envdoctor.app` take. Raises :class:`~envdoctor.app.errors.UsageProblem`."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         from envdoctor.app.errors import UsageProblem

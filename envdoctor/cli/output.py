@@ -30,11 +30,8 @@ def progress_line(quiet: bool) -> Iterator[Callable[[str], None]]:
 
 
 def write_stdout(text: str) -> None:
-    """Write a report to standard output, with exactly one line end. Raises
-    :class:`~envdoctor.app.errors.JobError`.
-
-    A reader that went away (``| head``) is no fault, and does not change the exit code.
-    """
+    """Write a report to standard output, with exactly one line end. Raises :class:`~envdoctor.app.errors.JobError`. A
+    reader that went away (``| head``) is no fault, and does not change the exit code."""
     try:
         sys.stdout.write(text.rstrip("\n") + "\n")
         sys.stdout.flush()

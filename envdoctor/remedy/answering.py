@@ -1,7 +1,7 @@
 """From the error that was read to the answer: each kind of failure asks the ledger and the table its own question."""
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from itertools import islice, pairwise
 from operator import or_
@@ -273,9 +273,9 @@ def _keyword(question: Question) -> Answer:
     if not taking and not callee.endswith(("__init__", "__new__")):
         owners = homes.called_of(question, callee.rpartition(".")[0])
         among = {place for one in owners for _, place in one.places} if called else None
-        passing = list(homes.passing_homes(question, callee, f"{name}=", among))
-        if passing:
-            return _accepting(question, passing)
+        passing = _accepting(question, f"{name}=", among)
+        if passing.homes:
+            return passing
     if not taking and not moves:
         taking = homes.changed_keyword(question, (callee, *question.calling) if callee else (), name)
         taking = taking or ([] if callee else homes.keyword_of_any(question, name))
@@ -288,14 +288,9 @@ def _keyword(question: Question) -> Answer:
     return _with_ways(question, _distinct(taking or found), moved, _caller(question))
 
 
-def _arguments(question: Question) -> Answer:
-    given = int(question.failure.name) - 1  # the message counts self
-    return _accepting(question, homes.passing_homes(question, question.failure.callee, str(given)))
-
-
-def _accepting(question: Question, found: Iterable[Home]) -> Answer:
+def _accepting(question: Question, passes: str, among: Collection[str] | None = None) -> Answer:
     """Answer about a method of the user's own that is called in another way than it can take."""
-    told = tuple(_distinct(found))
+    told = tuple(_distinct(homes.passing_homes(question, question.failure.callee, passes, among)))
     return Answer(question.reading, told, ways=(Way("accept", what=question.failure.name),) if told else ())
 
 
@@ -364,7 +359,8 @@ _KINDS: Mapping[str, Callable[[Question], Answer]] = {
     **dict.fromkeys(("module", "name", "attribute"), _place),
     "member": _member,
     "keyword": _keyword,
-    "arguments": _arguments,
+    # The message counts self.
+    "arguments": lambda question: _accepting(question, str(int(question.failure.name) - 1)),
     "missing": _missing,
     "demand": _demand,
     "lazy": _lazy,

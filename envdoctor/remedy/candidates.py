@@ -173,17 +173,13 @@ class Candidates(NamedTuple):
             yield self._remedy(self._with_companions([(name, f"=={version}")]))
 
     def _setting(self, fix: Mapping[str, Any]) -> Iterator[Remedy]:
-        variables = {name: written(value) for name, value in fix["env"].items()}
-        changes = {f"env.{name}": value for name, value in variables.items()} if variables else fix["set"]
-        facts: list[Fact] = []
-        for key, raw in changes.items():
-            spec = self.matrix.registry.find(key)
-            try:
-                if spec is not None:
-                    facts.append(_given(key, parse_value(spec, raw)))
-            except FactTypeError:
-                return
-        settings = {key: written(value) for key, value in fix["set"].items()}
+        variables, settings = ({key: written(value) for key, value in fix[kind].items()} for kind in ("env", "set"))
+        changes = {f"env.{name}": value for name, value in variables.items()} or fix["set"]
+        known = ((key, self.matrix.registry.find(key), raw) for key, raw in changes.items())
+        try:
+            facts = [_given(key, parse_value(spec, raw)) for key, spec, raw in known if spec is not None]
+        except FactTypeError:
+            return
         yield Remedy(variables=variables, settings=settings, facts=tuple(facts))
 
     def _constraint(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | Message]:
@@ -196,7 +192,10 @@ class Candidates(NamedTuple):
         if len(wanted) < len(parsed):
             yield Message("its constraints cannot be read")
         elif fix.get("cuda"):
-            yield from self._other_builds(fix["cuda"], wanted[0])
+            # The releases nearest to the installed one with such a build, in the order of the CUDA versions.
+            for version, cuda in product(self.versions(*wanted[0]), fix["cuda"]):
+                build = torch_build_for(version, cuda, self.facts, self.matrix)
+                yield self._remedy(self._with_companions([("torch", f"=={version}")]), build)
         elif len(wanted) == 1 and (tagged := re.match(_TAG, wanted[0][1])):
             yield self._companion(wanted[0][0], tagged[1], tagged[2])
         else:
@@ -205,19 +204,16 @@ class Candidates(NamedTuple):
     def _filled(self, text: str, problem: Problem) -> str | None:
         """Return the text with the columns of the problem's record, or one of the same package; None if unknown."""
         item = dict(problem.item)
-
-        def value(match: re.Match[str]) -> str:
-            for record in self.facts.items(match[1]):
+        for placeholder in list(re.finditer(_COLUMN, text)):
+            for record in self.facts.items(placeholder[1]):
                 known = {column: spell(cell) for column, cell in record.items() if isinstance(cell, str)}
                 agree = [known[column] == item[column] for column in item if column in known]
-                if agree and all(agree) and match[2] in known:
-                    return known[match[2]]
-            raise KeyError(match[0])
-
-        try:
-            return re.sub(_COLUMN, value, text)
-        except KeyError:
-            return None
+                if agree and all(agree) and placeholder[2] in known:
+                    text = text.replace(placeholder[0], known[placeholder[2]])
+                    break
+            else:
+                return None
+        return text
 
     def _companion(self, name: str, release: str, tag: str) -> Remedy | Message:
         """Return a release of a package of torch's own for the build ``tag``, which is left out where the index gives
@@ -233,14 +229,6 @@ class Candidates(NamedTuple):
         default = build.cuda is not None and build.tag is None and not same
         keep = None if default or self.facts.value("os.platform") == "darwin" else tag
         return Remedy({name: f"=={release}"}, cuda_tag=keep, facts=(_given(f"pkg.{name}", f"{release}+{tag}"),))
-
-    def _other_builds(self, cudas: Sequence[str], wanted: Pin) -> Iterator[Remedy | Message]:
-        """Yield the releases of torch nearest to the installed one with a build for one of the CUDA versions (in their
-        order) that this Python, driver and every GPU can use."""
-        for version in self.versions(*wanted):
-            for cuda in cudas:
-                build = torch_build_for(version, cuda, self.facts, self.matrix)
-                yield self._remedy(self._with_companions([("torch", f"=={version}")]), build)
 
     def _pins(self, wanted: Sequence[Pin]) -> Iterator[list[Pin]]:
         """Yield exact versions to try; a range of a package whose releases are not known stays what it is."""

@@ -29,10 +29,8 @@ Pin = tuple[str, str]
 
 class InstallPlace(NamedTuple):
     """The environment that a command changes: its installer (``pip``, ``uv``, ``conda``), interpreter and folder.
-
     Without an ``interpreter`` the facts came from elsewhere, and ``python`` stands for that of whoever runs the command
-    there. With ``target`` the folder is a bare one (``pip install --target``).
-    """
+    there. With ``target`` the folder is a bare one (``pip install --target``)."""
 
     installer: str = "pip"
     interpreter: str | None = None
@@ -63,9 +61,7 @@ def install_commands(
     pins: Sequence[Pin], place: InstallPlace, cuda_tag: str | None, packages: Iterable[Mapping[str, Any]]
 ) -> tuple[str, ...]:
     """Return shell commands for the pins; empty when a name, specifier or path is not plain enough to be put into a
-    shell.
-
-    ``packages`` are the rows of the table of that name. ``cuda_tag`` is the local tag of the CUDA build to keep
+    shell. ``packages`` are the rows of the table of that name. ``cuda_tag`` is the local tag of the CUDA build to keep
     (``cu118``, ``cpu``), None when the default build is right."""
     plain = all(re.match(_NAME, name) and re.match(_SPECIFIER, specifier) for name, specifier in pins)
     if not pins or not plain or not place.is_plain:

@@ -31,10 +31,8 @@ class _Key(NamedTuple):
 
 
 def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dict[str, str]:
-    """Return how the recipe writes each setting for which one of its formats has a key.
-
-    A key that the recipe uses comes first, then those of its framework.
-    """
+    """Return how the recipe writes each setting for which one of its formats has a key. A key that the recipe uses
+    comes first, then those of its framework."""
     records = [View.of(item) for item in facts.items("recipe_key")] if settings else []
     if not records:
         return {}
@@ -102,12 +100,11 @@ def _written_for(meaning: Any, field: str, value: str) -> str | None:
 
 
 def _is_script(place: str) -> bool:
-    file: str = getattr(place, "path", place)
-    return file.endswith((".py", ".ipynb"))
+    return str(getattr(place, "path", place)).endswith((".py", ".ipynb"))
 
 
 def _line_for(key: _Key, word: str) -> str:
-    file: str = getattr(key.place, "path", key.place)
+    file = str(getattr(key.place, "path", key.place))
     bare = word in ("true", "false") or re.fullmatch(r"-?[0-9.]+(?:e-?[0-9]+)?", word) is not None
     if file.endswith((".yaml", ".yml")):
         return f"{key.dotted}: {word}"

@@ -4,6 +4,7 @@ Texts are in the language of the page already. Here is the writer of lines, for 
 shows text as it is; ``markdown_report.py`` and ``html_report.py`` write blocks in their own ways.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import NamedTuple, TypeAlias
@@ -309,3 +310,10 @@ def _sources(sources: SourceList, first: str, rest: str, page: Page) -> list[str
         if shows:
             lines += page.lines(page.bracket(shows, checked), rest + "  ", rest + "  ")
     return lines
+
+
+def fenced(lines: Sequence[str], language: str = "") -> str:
+    """Return lines as they are, behind a fence that no line can close."""
+    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return "\n".join([fence + language, *lines, fence])

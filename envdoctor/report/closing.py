@@ -114,11 +114,9 @@ def matrix_words(report: Report, page: Page) -> str:
 
 
 def help_steps(not_checked: tuple[NotChecked, ...]) -> list[tuple[tuple[str, ...], int]]:
-    """Return which help makes how many more rules decidable: ``[(("model",), 12), (("recipe",), 20)]``.
-
-    Each step counts what is gained on top of the steps before it, so that the counts never overlap; the cheapest step
-    (fewest kinds of help, then most rules) comes first. Rules that no help would decide are not counted.
-    """
+    """Return which help makes how many more rules decidable: ``[(("model",), 12), (("recipe",), 20)]``. Each step
+    counts what is gained on top of the steps before it, so that the counts never overlap; the cheapest step (fewest
+    kinds of help, then most rules) comes first. Rules that no help would decide are not counted."""
     open_needs = Counter(frozenset(entry.help) for entry in not_checked if entry.help and entry.reason is None)
     steps: list[tuple[tuple[str, ...], int]] = []
     given: set[str] = set()

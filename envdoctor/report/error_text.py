@@ -7,7 +7,7 @@ from typing import Any
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
 from envdoctor.observe.request import Target
-from envdoctor.remedy.answer import Answer, Home, Suspect, Way
+from envdoctor.remedy.answer import Answer, Home, Suspect
 from envdoctor.report.blocks import Block, Commands, Content, Field, Paragraph, Section
 from envdoctor.report.cleaned import cleaned
 from envdoctor.report.header import target_fields
@@ -105,7 +105,13 @@ def _fields(answer: Answer, page: Page) -> Iterator[Field]:
         beside = page.say("beside {package}", package=answer.asker.beside) if answer.asker.beside else ""
         yield _field(page.say("fits"), page.bracket(named, beside))
     for number, way in enumerate(way for way in answer.ways if not way.withheld):
-        yield _way(way, page, page.say("do") if number == 0 else "   " + page.say("or"))
+        label = page.say("do") if number == 0 else "   " + page.say("or")
+        content: Content = Commands(way.commands or [page.say("install {pins}", pins=page.separated(list(way.pins)))])
+        if way.kind == "rename":
+            content = page.say("rename {what}, and the folder __pycache__ beside it", what=way.what)
+        elif way.kind == "accept":
+            content = page.say("let your method take {what} too, or any: *args, **kwargs", what=way.what)
+        yield _field(label, content)
     for way in (way for way in answer.ways if way.withheld):
         pins, reason = page.separated(list(way.pins)), page.sentence(way.withheld or "")
         yield Field("", [page.say("not offered: {fix}: {reason}", fix=pins, reason=reason)])
@@ -129,15 +135,6 @@ def _home(home: Home, page: Page) -> str:
         elif home.there is False:
             text += page.say("; {package} does not", package=here)
     return text
-
-
-def _way(way: Way, page: Page, label: str) -> Field:
-    if way.kind == "rename":
-        return _field(label, page.say("rename {what}, and the folder __pycache__ beside it", what=way.what))
-    if way.kind == "accept":
-        return _field(label, page.say("let your method take {what} too, or any: *args, **kwargs", what=way.what))
-    install = page.say("install {pins}", pins=page.separated(list(way.pins)))
-    return _field(label, Commands(way.commands or [install]))
 
 
 SCHEMA_NAME = "envdoctor.error"

@@ -43,7 +43,12 @@ def render(
         kind = page.say("default") if default else page.say("guess: lowers the confidence")
         text = page.say("{key} not given: {value} is assumed ({kind})", key=key, value=value, kind=kind)
         lines += page.lines(page.labelled(text, text_of(because).in_language(lang)))
-    lines += ["", page.say("fixes"), *_fixes(texts["fix"], page), "", page.say("evidence")]
+    lines += ["", page.say("fixes"), *([] if texts["fix"] else ["  " + page.say("none is known")])]
+    for fix in texts["fix"]:
+        lines += page.lines(page.bracket(text_of(fix["summary"]).in_language(lang), fix["safety"]), "  - ", "    ")
+        parts = [*fix["constraints"], *(f"{key} = {value}" for key, value in {**fix["set"], **fix["env"]}.items())]
+        lines += [f"      {part}" for part in ([*parts, fix["command"]] if fix["command"] else parts)]
+    lines += ["", page.say("evidence")]
     for entry in texts["evidence"]:
         checked = page.say("checked {date}", date=entry["checked"])
         lines += [
@@ -71,17 +76,6 @@ def _clauses(clauses: Sequence[Sequence[Condition]], each: str | None, page: Pag
                 key = page.bracket(key, page.say("each {name}", name=each))
             operand = page.say(" or ").join(map(spelled, condition.alternatives))
             yield from page.lines(f"{key}  {operand}", lead, "        ")
-
-
-def _fixes(fixes: Sequence[Mapping[str, Any]], page: Page) -> Iterator[str]:
-    if not fixes:
-        yield "  " + page.say("none is known")
-    for fix in fixes:
-        summary = text_of(fix["summary"]).in_language(page.lang)
-        yield from page.lines(page.bracket(summary, fix["safety"]), "  - ", "    ")
-        parts = [*fix["constraints"], *(f"{key} = {value}" for key, value in {**fix["set"], **fix["env"]}.items())]
-        for part in [*parts, fix["command"]] if fix["command"] else parts:
-            yield f"      {part}"
 
 
 def _history(rule: Rule, texts: Mapping[str, Any], page: Page) -> Iterator[str]:

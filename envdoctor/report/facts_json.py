@@ -16,10 +16,8 @@ SCHEMA = "envdoctor.facts/1"
 
 
 def render(facts: FactSet, registry: Registry, *, public: bool = False) -> str:
-    """Return the facts file as ASCII-only JSON with a final newline; the same facts give the same bytes.
-
-    ``public`` leaves out what identifies this machine or its user (see :mod:`envdoctor.facts.privacy`).
-    """
+    """Return the facts file as ASCII-only JSON with a final newline; the same facts give the same bytes. ``public``
+    leaves out what identifies this machine or its user (see :mod:`envdoctor.facts.privacy`)."""
     return json.dumps(document(facts, registry, public=public), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
 
 

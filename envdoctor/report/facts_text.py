@@ -10,26 +10,21 @@ from envdoctor.facts.privacy import public_facts
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Absent, Fact, Range, Records, Unknown, spell
 from envdoctor.observe.request import Target
-from envdoctor.report.blocks import block_lines
+from envdoctor.report.blocks import block_lines, fenced
 from envdoctor.report.cleaned import CleanFacts, cleaned
 from envdoctor.report.header import gpu_groups, python_words, system_words, target_fields, torch_words
-from envdoctor.report.markdown_report import fenced
 from envdoctor.report.page import Page, display_width, pad, shortened
 
 #: Widest columns for keys and values; what is longer gets lines of its own.
-_KEY_WIDTH = 30
-_VALUE_WIDTH = 22
-#: Longer lists (distributions, imported names) are only counted unless asked for.
-_ITEMS = 12
-#: More absent keys than this in a group (environment variables) share a line.
-_ABSENT = 4
+_KEY_WIDTH, _VALUE_WIDTH = 30, 22
+#: Longer lists (distributions, imported names) are only counted unless asked for; more absent keys than this in a group
+#: (environment variables) share a line.
+_ITEMS, _ABSENT = 12, 4
 
 
 def render(facts: FactSet, page: Page, target: Target | None = None, *, public: bool = False) -> str:
     """Return all facts as text, below their environment. A ``verbosity`` of 1 also lists the items of long lists.
-
-    ``public`` leaves out what identifies this machine or its user.
-    """
+    ``public`` leaves out what identifies this machine or its user."""
     facts = CleanFacts(public_facts(facts, page.registry) if public else facts)
     lines: list[str] = []
     if target is not None and not public:
@@ -42,10 +37,8 @@ def render(facts: FactSet, page: Page, target: Target | None = None, *, public: 
 def fact_lines(
     facts: FactSet, page: Page, *, wanted: Callable[[str], bool] = lambda key: True, unknown: bool = True
 ) -> list[str]:
-    """Return lines of the known facts whose key is ``wanted``, a blank line between groups; the facts are clean.
-
-    With ``unknown``, the keys that are unknown follow, together where they share a reason.
-    """
+    """Return lines of the known facts whose key is ``wanted``, a blank line between groups; the facts are clean. With
+    ``unknown``, the keys that are unknown follow, together where they share a reason."""
     groups: dict[str, list[Fact]] = {}
     for spec in page.registry:  # the registry's order is the reader's order
         groups.setdefault(spec.key.partition(".")[0], [])

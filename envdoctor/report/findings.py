@@ -9,18 +9,7 @@ from shlex import quote
 
 from envdoctor.facts.values import Origin
 from envdoctor.judge.finding import Finding, FoundFact, OfferedFix
-from envdoctor.report.blocks import (
-    Banner,
-    Card,
-    Commands,
-    Field,
-    Items,
-    Paragraph,
-    ReportedCase,
-    Section,
-    SourceList,
-    part_lines,
-)
+from envdoctor.report import blocks
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
@@ -37,42 +26,46 @@ def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
     return list(causes.values())
 
 
-def cards(report: Report, page: Page) -> list[Card]:
+def cards(report: Report, page: Page) -> list[blocks.Card]:
     """Return a card for each cause of the findings that are shown."""
     causes = of_one_cause(report.shown())
     return [finding_card(cause, page, report.probe_commands.get(cause[0].probe or "")) for cause in causes]
 
 
-def brief(report: Report, page: Page) -> Section:
+def brief(report: Report, page: Page) -> blocks.Section:
     """Return a line for each finding that is shown."""
     labels = [(f"{finding.severity}[{finding.id}]", finding) for finding in report.shown()]
-    return Section("", [Banner(label, f"{label} {page.message(one)}", one.severity) for label, one in labels])
+    return blocks.Section(
+        "", [blocks.Banner(label, f"{label} {page.message(one)}", one.severity) for label, one in labels]
+    )
 
 
-def finding_card(findings: Sequence[Finding], page: Page, probe_command: str | None = None) -> Card:
+def finding_card(findings: Sequence[Finding], page: Page, probe_command: str | None = None) -> blocks.Card:
     """Return the card of one cause. ``probe_command`` runs the experiment that settles it."""
     finding = findings[0]
     cases, common = _cases(findings, page)
     why = finding.why.in_language(page.lang)
-    fields = [Field("found", [Items(common)])] if common else []
-    fields += [Field("why", [why])] if why else []
-    fields += [Field("note", [note]) for note in _notes(finding, page)]
+    fields = [blocks.Field("found", [blocks.Items(common)])] if common else []
+    fields += [blocks.Field("why", [why])] if why else []
+    fields += [blocks.Field("note", [note]) for note in _notes(finding, page)]
     fields += _fixes(findings, page)
-    fields += [Field("proof", [SourceList(finding.confidence, finding.evidence)])] if finding.evidence else []
-    fields += [Field("try", [Commands([probe_command])])] if probe_command else []
+    fields += (
+        [blocks.Field("proof", [blocks.SourceList(finding.confidence, finding.evidence)])] if finding.evidence else []
+    )
+    fields += [blocks.Field("try", [blocks.Commands([probe_command])])] if probe_command else []
     if page.verbosity > 0:
         about = ", ".join((finding.status, finding.confidence, finding.effect))
-        fields.append(Field("rule", [page.bracket(about, finding.origin)]))
+        fields.append(blocks.Field("rule", [page.bracket(about, finding.origin)]))
     marks = [finding.effect, finding.confidence, *([page.say("at the gate")] if finding.gate else [])]
-    return Card(finding.severity, finding.id, len(findings), marks, finding.fingerprint, cases, fields)
+    return blocks.Card(finding.severity, finding.id, len(findings), marks, finding.fingerprint, cases, fields)
 
 
 def finding_text(finding: Finding, page: Page) -> str:
     """Return everything about one finding as lines of plain text; the first line is the message."""
-    return "\n".join(line.removeprefix("  ") for line in part_lines(finding_card([finding], page), page)[1:])
+    return "\n".join(line.removeprefix("  ") for line in blocks.part_lines(finding_card([finding], page), page)[1:])
 
 
-def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[ReportedCase], list[str]]:
+def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[blocks.ReportedCase], list[str]]:
     """Return each message once, with the places to edit and what was found there; and what was found in all cases."""
     messages: dict[str, dict[tuple[str, ...], list[Finding]]] = {}
     for finding in findings:
@@ -87,7 +80,7 @@ def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[ReportedCase],
             _items(members, message, page) + [word for word in words if len(every) == 1 or word not in common]
             for words, members in found.items()
         ]
-        cases.append(ReportedCase(message, list(places), list(filter(None, own))))
+        cases.append(blocks.ReportedCase(message, list(places), list(filter(None, own))))
     if len(every) > 1:
         return cases, common
     alone = [word for case in cases for found in case.found for word in found]
@@ -166,20 +159,22 @@ def _notes(finding: Finding, page: Page) -> list[str]:
     return notes
 
 
-def _fixes(findings: Sequence[Finding], page: Page) -> list[Field]:
+def _fixes(findings: Sequence[Finding], page: Page) -> list[blocks.Field]:
     """Return the fixes; if none is offered, the reason of the first, with ``-v`` of each that is withheld."""
-    fields: list[Field] = []
+    fields: list[blocks.Field] = []
     for alike in zip(*(finding.fixes for finding in findings), strict=False):
         if alike[0].withheld is None:
             commands = list(dict.fromkeys(command for fix in alike for command in fix.commands))
-            fields.append(Field("   or" if fields else "fix", [_fix_words(alike[0], page), Commands(commands)]))
+            fields.append(
+                blocks.Field("   or" if fields else "fix", [_fix_words(alike[0], page), blocks.Commands(commands)])
+            )
     withheld = [fix for fix in findings[0].fixes if fix.withheld is not None]
     for fix in withheld if page.verbosity > 0 else ():
         words, reason = _fix_words(fix, page), page.sentence(fix.withheld or "")
-        fields.append(Field("note", [page.say("not offered: {fix}: {reason}", fix=words, reason=reason)]))
+        fields.append(blocks.Field("note", [page.say("not offered: {fix}: {reason}", fix=words, reason=reason)]))
     if withheld and not fields:
         reason = page.sentence(withheld[0].withheld or "")
-        fields.append(Field("fix", [page.say("none offered here: {reason}", reason=reason)]))
+        fields.append(blocks.Field("fix", [page.say("none offered here: {reason}", reason=reason)]))
     return fields
 
 
@@ -204,11 +199,9 @@ def _setting_words(settings: Mapping[str, str], page: Page) -> list[str]:
 # --- the plan --------------------------------------------------------------------------------------------------------
 
 
-def plan_sections(report: Report, page: Page) -> list[Section]:
-    """Return one set of changes for all errors: what is changed, what it ends, and the commands.
-
-    Empty where it says no more than the fixes of the findings do: one error with a fix of its own needs none.
-    """
+def plan_sections(report: Report, page: Page) -> list[blocks.Section]:
+    """Return one set of changes for all errors: what is changed, what it ends, and the commands. Empty where it says no
+    more than the fixes of the findings do: one error with a fix of its own needs none."""
     plan = report.plan
     if plan is None:
         return []
@@ -221,6 +214,6 @@ def plan_sections(report: Report, page: Page) -> list[Section]:
     last = page.say("It leaves: {findings}", findings=kept) if left else ""
     last = page.sentence(plan.note) if plan.note is not None else last
     words = {key: value for key, value in plan.set.items() if key not in plan.keys}
-    settings = map(Paragraph, [*plan.keys.values(), *_setting_words(words, page)])
-    said = [Paragraph(last)] if last else []
-    return [Section(page.labelled(ends, ended), [*settings, Commands(plan.commands), *said])]
+    settings = map(blocks.Paragraph, [*plan.keys.values(), *_setting_words(words, page)])
+    said = [blocks.Paragraph(last)] if last else []
+    return [blocks.Section(page.labelled(ends, ended), [*settings, blocks.Commands(plan.commands), *said])]

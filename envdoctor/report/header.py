@@ -1,6 +1,7 @@
 """What was judged: environment, packages, GPUs, model and recipe."""
 
 from collections import Counter
+from itertools import zip_longest
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Range, Unknown, spell
@@ -10,9 +11,9 @@ from envdoctor.report.blocks import Field, Items, Section
 from envdoctor.report.page import LABEL, Page, display_width, shortened
 from envdoctor.report.report import Report
 
-#: Of the packages that people ask for first: those that are always named, and those that are when they are installed.
-_ALWAYS, _USUALLY = 2, 9
-_SCRIPTS = 3
+#: Of the packages that people ask for first: those that are always named, and those that are when they are installed;
+#: scripts that are named.
+_ALWAYS, _USUALLY, _SCRIPTS = 2, 9, 3
 #: Recipe facts whose value speaks for itself, then those that need their name.
 _BARE = ("framework", "method", "stage", "dtype", "quantization")
 _NAMED = ("batch_size", "max_length", "attn", "zero_stage", "world_size")
@@ -46,15 +47,14 @@ def environment(report: Report, page: Page) -> Section:
 
 def gpu_groups(facts: FactSet) -> list[str]:
     """Return GPUs grouped by kind: ``2 x NVIDIA A100-SXM4-80GB (sm_80)``. Empty if no GPU is known."""
-    kinds: Counter[str] = Counter()
+    # a facts file or --set may give columns as plain values
+    gpus = list(zip_longest(_texts(facts, "gpu.name"), _texts(facts, "gpu.cc")))
     if facts.records("gpu") is not None:
-        for gpu in facts.each("gpu"):
-            kinds[_gpu(gpu.text("name"), gpu.text("cc"))] += 1
-    else:  # a facts file or --set may give columns as plain values
-        names, ccs = (_texts(facts, f"gpu.{column}") for column in ("name", "cc"))
-        for place in range(max(len(names), len(ccs))):
-            name = names[place] if place < len(names) else None
-            kinds[_gpu(name, ccs[place] if place < len(ccs) else None)] += 1
+        gpus = [(gpu.text("name"), gpu.text("cc")) for gpu in facts.each("gpu")]
+    kinds: Counter[str] = Counter()
+    for name, cc in gpus:
+        text = "GPU" if name is None else shortened(name, 100)
+        kinds[text if cc is None else f"{text} (sm_{shortened(cc, 20).replace('.', '')})"] += 1
     return [f"{count} x {kind}" for kind, count in kinds.items()]
 
 
@@ -178,11 +178,6 @@ def _recipe(facts: FactSet, page: Page) -> str:
     origins = list(dict.fromkeys(named))
     text, files = page.separated(words), [origin for origin in origins if not origin.startswith("--")]
     return page.bracket(page.separated(files[:3]), text) if files else page.bracket(text, page.separated(origins[:3]))
-
-
-def _gpu(name: str | None, cc: str | None) -> str:
-    text = "GPU" if name is None else shortened(name, 100)
-    return text if cc is None else f"{text} (sm_{shortened(cc, 20).replace('.', '')})"
 
 
 def _texts(facts: FactSet, key: str) -> tuple[str, ...]:

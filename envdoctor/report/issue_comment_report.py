@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from envdoctor.facts.privacy import public_facts, redact
 from envdoctor.facts.values import Absent, Origin, Records, Unknown, spell
-from envdoctor.report.blocks import Card
 from envdoctor.report.closing import help_steps, is_given
 from envdoctor.report.findings import finding_card, of_one_cause
 from envdoctor.report.header import gpu_groups
@@ -31,7 +30,11 @@ def render(report: Report, lang: str = "en") -> str:
     ]
     shown = report.shown()
     for findings in of_one_cause(finding for finding in shown if finding.severity != "note"):
-        lines += [*_finding(finding_card(findings, page), page), ""]
+        card = finding_card(findings, page)  # without the facts that were found, which the table says
+        lines += [f"**{card.severity}**: {plain(case.message)} ({_code(card.name)})" for case in card.cases] + [""]
+        fixes = [field for field in card.fields if field.label in ("fix", "   or")][:_FIXES]
+        fields = [one for one in card.fields if one.label in ("why", "note", "proof") or one in fixes]
+        lines += [*(line for field in fields for line in field_lines(field, page)), ""]
     notes = [page.message(findings[0]) for findings in of_one_cause(f for f in shown if f.severity == "note")]
     lines += [*(f"- {plain(note)}" for note in notes), ""] if notes else []
     if not shown:
@@ -68,17 +71,6 @@ def _table(report: Report, page: Page) -> Iterator[str]:
         yield f"| {plain(page.name(key))} | {_code(words)} | {line} |"
     if len(rows) > _ROWS:
         yield f"| {page.say('{n} more fact(s)', len(rows) - _ROWS)} | | |"
-
-
-def _finding(card: Card, page: Page) -> Iterator[str]:
-    """Yield a finding without the facts that were found, which the table says."""
-    for case in card.cases:
-        yield f"**{card.severity}**: {plain(case.message)} ({_code(card.name)})"
-    yield ""
-    fixes = [field for field in card.fields if field.label in ("fix", "   or")]
-    for field in card.fields:
-        if field.label in ("why", "note", "proof") or field in fixes[:_FIXES]:
-            yield from field_lines(field, page)
 
 
 def _missing(report: Report, page: Page) -> Iterator[str]:

@@ -6,18 +6,7 @@ GitHub drops a job summary of more than 1 MiB altogether (actions/runner: FileCo
 import re
 from collections.abc import Sequence
 
-from envdoctor.report.blocks import (
-    Card,
-    Commands,
-    Content,
-    Diff,
-    Field,
-    Items,
-    Section,
-    SourceList,
-    block_lines,
-    part_lines,
-)
+from envdoctor.report import blocks as document
 from envdoctor.report.closing import advices, beyond, counts_line, first_line, unjudged
 from envdoctor.report.findings import cards, plan_sections
 from envdoctor.report.page import Page
@@ -59,25 +48,25 @@ def render(report: Report, lang: str = "en") -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def write(parts: Sequence[Section], page: Page) -> list[str]:
+def write(parts: Sequence[document.Section], page: Page) -> list[str]:
     """Return the parts as Markdown: columns and bars stand in a fence, as on a terminal."""
     texts: list[str] = []
     for part in parts:
-        if not (part.blocks and isinstance(part.blocks[0], Diff) and not part.blocks[0].beside):
-            lines = part_lines(part, page)
-            texts += [fenced(lines)] if lines else []
+        if not (part.blocks and isinstance(part.blocks[0], document.Diff) and not part.blocks[0].beside):
+            lines = document.part_lines(part, page)
+            texts += [document.fenced(lines)] if lines else []
             continue
         texts.append(f"### {plain(part.title)}")
         for block in part.blocks:
-            if isinstance(block, Diff):
-                texts += [f"**{plain(block.title)}**", fenced(block.lines[: block.most], "diff")]
+            if isinstance(block, document.Diff):
+                texts += [f"**{plain(block.title)}**", document.fenced(block.lines[: block.most], "diff")]
                 texts += [plain(block.hint)] if block.hint else []
             else:
-                texts += [plain(line.strip()) for line in block_lines([block], page)]
+                texts += [plain(line.strip()) for line in document.block_lines([block], page)]
     return texts
 
 
-def _card(card: Card, page: Page) -> str:
+def _card(card: document.Card, page: Page) -> str:
     lines = [f"### {_SIGNS[card.severity]} {card.severity}: `{_code(card.name)}`", ""]
     for case in card.cases[:_MOST]:
         places = ", ".join(f"`{_code(place)}`" for place in case.places)
@@ -88,19 +77,19 @@ def _card(card: Card, page: Page) -> str:
     return "\n".join([*lines, *(line for field in card.fields for line in field_lines(field, page))])
 
 
-def field_lines(field: Field, page: Page) -> list[str]:
+def field_lines(field: document.Field, page: Page) -> list[str]:
     """Return one field of a finding: its first content in the line of the label."""
     first, *others = (_content(content, page) for content in field.contents)
     return [f"- {plain(page.say(field.label.strip()))}: {first}", *filter(None, others)]
 
 
-def _content(content: Content, page: Page) -> str:
+def _content(content: document.Content, page: Page) -> str:
     match content:
-        case Items():
+        case document.Items():
             return plain(page.separated(list(content.texts)))
-        case Commands():
-            return "\n" + fenced(content.lines[:_MOST], "sh") + "\n" if content.lines else ""
-        case SourceList():
+        case document.Commands():
+            return "\n" + document.fenced(content.lines[:_MOST], "sh") + "\n" if content.lines else ""
+        case document.SourceList():
             # A link, or the text alone if Markdown would not take the address whole.
             links = [
                 f"[{plain(source.kind)}]({source.url})" if re.fullmatch(_ADDRESS, source.url) else plain(source.url)
@@ -121,10 +110,3 @@ def plain(text: str) -> str:
 
 def _code(text: str) -> str:
     return text.replace("`", "'")
-
-
-def fenced(lines: Sequence[str], language: str = "") -> str:
-    """Return lines as they are, behind a fence that no line can close."""
-    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return "\n".join([fence + language, *lines, fence])

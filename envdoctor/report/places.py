@@ -13,9 +13,7 @@ PROJECT = Origin("pyproject.toml", 1)
 
 def project_place(finding: Finding) -> Origin | None:
     """Return the first place to edit that lies in the project, its path with ``/`` and relative to the working folder.
-
-    A line inside a notebook's cell is no line of the file: the first one stands for it.
-    """
+    A line inside a notebook's cell is no line of the file: the first one stands for it."""
     for place in finding.locations:
         path = os.path.normpath(place.path)
         try:

@@ -102,9 +102,7 @@ class Report(_Parts):
 
     def written(self, name: str, lang: str = "en") -> str:
         """Return the report in a format: ``terminal``, ``markdown``, ``html``, ``json``, ``sarif``, ...; en or zh.
-
-        Raises :class:`~envdoctor.report.report.UnknownFormatError`.
-        """
+        Raises :class:`~envdoctor.report.report.UnknownFormatError`."""
         return load(name)(self, lang)
 
     def to_json(self) -> str:
@@ -145,9 +143,7 @@ def names() -> tuple[str, ...]:
 def load(name: str) -> Callable[..., str]:
     """Import a format's module and return its ``render``: of a report, and en or zh, the text of a file with a final
     newline. A format for programs may have one language; ``terminal`` is plain by itself: no colour, no wrapping.
-
-    Raises :class:`UnknownFormatError`.
-    """
+    Raises :class:`UnknownFormatError`."""
     if name not in names():
         raise UnknownFormatError(f"no format {name!r}; there are {', '.join(names())}")
     render: Callable[..., str] = import_module(f"envdoctor.report.{name.replace('-', '_')}_report").render

@@ -232,9 +232,8 @@ def _amounts(amounts: Mapping[str, Mapping[str, Mapping[str, Amount]]], page: Pa
     """Return both sides by dtype, ``F16 6.24 G (12.5 GB) -> F32 6.24 G (25 GB)``, with bars of bytes; or by module."""
     if not {"old", "new"} <= amounts.keys():
         return []
-    old, new = amounts["old"][by], amounts["new"][by]
+    old, new, label = amounts["old"][by], amounts["new"][by], page.say("Parameters")
     names = list(dict.fromkeys([*old, *new]))
-    label = page.say("Parameters")
     if by == "dtype":
         sides = []
         for side in (old, new):
@@ -298,10 +297,8 @@ _LEFT_OUT = ("sizes", "second cause", "mended", "names")
 
 
 def verdict(section: RevisionSection, findings: Sequence[Finding], page: Page) -> str:
-    """Return one line of about 160 characters: the worst first, then the weights, the pin, and OLD -> NEW.
-
-    Findings, parts that could not be read and changes that were not judged are all in it, at least by their number.
-    """
+    """Return one line of about 160 characters: the worst first, then the weights, the pin, and OLD -> NEW. Findings,
+    parts that could not be read and changes that were not judged are all in it, at least by their number."""
     # What is known best comes first: a reproduced cause before a reported one.
     ranked = sorted(findings, key=lambda f: (-SEVERITIES.index(f.severity), -CONFIDENCES.index(f.confidence)))
     lines = [_verdict_line(section, ranked, page, _LEFT_OUT[:number]) for number in range(len(_LEFT_OUT) + 1)]
@@ -315,14 +312,18 @@ def _verdict_line(section: RevisionSection, ranked: Sequence[Finding], page: Pag
         told[0] = page.labelled(page.say(worst[0].severity), told[0])
         more = len(ranked) - len(told)
         told += [page.say("{n} more finding(s)", more)] if more else []
-    doubts = [*_unread_words(section.unread, page), *_not_judged(section, page, with_names="names" not in without)]
+    doubts = [*_unread_words(section, page), *_not_judged(section, page, with_names="names" not in without)]
     # A note is worth knowing; what was not read or not judged may be worse.
     parts = [*doubts, *told] if worst and worst[0].severity == "note" else [*told, *doubts]
     weights = page.say(_WEIGHTS[section.weights])
     if section.weights == "identical" and "sizes" not in without:
         weights = page.labelled(weights, page.sentence(section.weights_equal))
     told = [weights] if section.weights != "none" or not parts else []
-    parts = [*(parts or [_calm(section, page)]), *told]
+    if not parts:  # all was read and nothing was left unjudged
+        calm = all(section.effect_of(change) is not None for change in section.changes)
+        calmest = page.say("nothing that matters changed" if section.changes else "nothing changed")
+        parts = [calmest if calm else page.say("what changed is ignored or in the baseline")]
+    parts = [*parts, *told]
     if section.mended and "mended" not in without:
         parts.append(page.say("going back would be {n} error(s)", len(section.mended)))
     parts += [page.say("pin {revision}", revision=section.pin[:7])] if section.pin else []
@@ -351,25 +352,15 @@ def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page)
     return Section(verdict(section, findings, page), blocks)
 
 
-def _calm(section: RevisionSection, page: Page) -> str:
-    """Return the verdict without a finding, if all was read and nothing was left unjudged."""
-    if not section.changes:
-        return page.say("nothing changed")
-    if all(section.effect_of(change) is not None for change in section.changes):
-        return page.say("nothing that matters changed")
-    return page.say("what changed is ignored or in the baseline")
-
-
-def _unread_words(parts: Sequence[Unread], page: Page) -> Iterator[str]:
+def _unread_words(section: RevisionSection, page: Page) -> Iterator[str]:
     """Yield what was not read, with the first cause, once."""
-    if not parts:
-        return
-    alike = sum(part.reason == parts[0].reason for part in parts)
-    text = shortened(parts[0].path, _NAME)
-    text = page.say("{name} and {n} more", name=text, n=alike - 1) if alike > 1 else text
-    text = page.bracket(text, shortened(page.sentence(parts[0].reason), _CAUSE))
-    text = page.say("{name} and {n} more", name=text, n=len(parts) - alike) if alike < len(parts) else text
-    yield page.say("not read: {parts}", parts=text)
+    for part in section.unread[:1]:
+        alike = sum(other.reason == part.reason for other in section.unread)
+        others, text = len(section.unread) - alike, shortened(part.path, _NAME)
+        text = page.say("{name} and {n} more", name=text, n=alike - 1) if alike > 1 else text
+        text = page.bracket(text, shortened(page.sentence(part.reason), _CAUSE))
+        text = page.say("{name} and {n} more", name=text, n=others) if others else text
+        yield page.say("not read: {parts}", parts=text)
 
 
 def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> Iterator[str]:
