@@ -111,17 +111,8 @@ def diff_revision(
 
 def access_of(request: RevisionRequest, matrix: Matrix, notice: Callable[[str], None]) -> Access:
     """Return what the command may ask for snapshots; ``notice`` is told of long waits."""
-    sources = request.sources
-    return Access(
-        cwd=sources.folder(),
-        environ=sources.environ,
-        aliases=matrix.part("families", "organisations"),
-        offline=request.offline,
-        timeout=request.timeout,
-        largest_header=request.largest_header,
-        hash=sources.hash,
-        notice=notice,
-    )
+    asked = {name: getattr(request, name) for name in ("offline", "timeout", "largest_header")}
+    return request.sources.access(matrix, **asked, notice=notice)
 
 
 def _environment(request: RevisionRequest, matrix: Matrix) -> Gathered:

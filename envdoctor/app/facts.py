@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
     from envdoctor.observe.recipe.assignments import Assignment
     from envdoctor.observe.recipe.recipe import Recipe
+    from envdoctor.revision.hub.online import Access
 
 _PYTHON = r"(3\.\d{1,2})(\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?\Z"
 _PLATFORM = r"(?i)(linux|windows|win|macos|darwin)[-_](x86_64|amd64|aarch64|arm64)\Z"
@@ -69,6 +70,13 @@ class Sources(NamedTuple):
     def folder(self) -> str:
         """Return the folder that relative paths are read from."""
         return str(self.cwd or working_directory() or os.sep)
+
+    def access(self, matrix: Matrix, **more: Any) -> "Access":
+        """Return what may be asked for snapshots of models, in the local cache and of the Hub."""
+        from envdoctor.revision.hub.online import Access
+
+        aliases = matrix.part("families", "organisations")
+        return Access(self.folder(), self.environ, aliases, hash=self.hash, **more)
 
 
 def working_directory() -> Path | None:
@@ -259,11 +267,8 @@ def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> list[Notice]:
         facts.update(without_pin(Message("no {}", PINS)))
         return []
     from envdoctor.app.pins import add_pin
-    from envdoctor.revision.hub.online import Access
 
-    aliases = matrix.part("families", "organisations")
-    access = Access(sources.folder(), sources.environ, aliases, offline=True, hash=sources.hash)
-    return add_pin(facts, path, sources.model, access)
+    return add_pin(facts, path, sources.model, sources.access(matrix, offline=True))
 
 
 def with_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> FactSet:

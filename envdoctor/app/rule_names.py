@@ -30,8 +30,7 @@ def rule_named(rule_id: str, matrix: Matrix) -> _NamedRule:
     if rule is not None:
         return _NamedRule(rule, matrix.texts(rule))
     if retired is not None:
-        successor = matrix.find(retired.now or "")
-        if successor is not None:
+        if (successor := matrix.find(retired.now or "")) is not None:
             return _NamedRule(successor, matrix.texts(successor), rule_id)
         raise UsageProblem("{} was withdrawn on {}: {}", rule_id, retired.date, retired.because)
     hint = did_you_mean(rule_id, matrix.origins(), Message("`envdoctor matrix list` names them"))
@@ -92,10 +91,9 @@ def ignore_notices(judgement: Judgement, policy: Policy, matrix: Matrix) -> Iter
     for entry in judgement.expired:
         fixed = matrix.fixed_in(entry.id) if entry.until_fixed else {}
         release = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
-        text = Message("{}: the ignore of {} ended on {}: the finding is back", entry.origin, entry.id, entry.until)
-        if release:
-            text = Message("{}: the ignore of {} ended with {}, which has the fix", entry.origin, entry.id, release)
-        yield Notice("warning", text)
+        text = "{}: the ignore of {} ended on {}: the finding is back"
+        ended = "{}: the ignore of {} ended with {}, which has the fix"
+        yield Notice("warning", Message(ended if release else text, entry.origin, entry.id, release or entry.until))
     known = matrix.origins() if policy.ignores else {}
     for entry in (one for one in policy.ignores if one.id not in known):
         yield Notice("warning", Message("{}: the ignore of {} names no rule of this matrix", entry.origin, entry.id))

@@ -78,9 +78,9 @@ def _of_file(path: str, files: Files) -> str:
     name = os.path.basename(path)
     if re.match(r"(?:python|pypy)[\d.]*(?:\.exe)?\Z", name):
         return "python"
-    by_name = next((kinds for globs, kinds in _NAMES if _any_fits([name], globs)), None)
-    if by_name is not None or is_lock_name(name):
-        return by_name or "lock"
+    by_name = next((kinds for globs, kinds in _NAMES if _any_fits([name], globs)), "lock" if is_lock_name(name) else "")
+    if by_name:
+        return by_name
     try:
         head = files.text(path, _HEAD)
     except OSError:

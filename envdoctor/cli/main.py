@@ -81,9 +81,8 @@ def _ended_in_order() -> Iterator[None]:
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():  # nobody else may listen
         numbers = []
-    before = {
-        number: signal.signal(number, interrupt) for number in numbers if signal.getsignal(number) != signal.SIG_IGN
-    }
+    heard = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield
     finally:

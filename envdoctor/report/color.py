@@ -15,15 +15,11 @@ def decide(option: str, environ: Mapping[str, str], isatty: bool, *, notebook: b
     """Return whether to colour. ``option`` is auto, always or never. With auto: NO_COLOR (https://no-color.org) beats
     FORCE_COLOR and CLICOLOR_FORCE, these beat CLICOLOR=0 and a dumb terminal, then the terminal itself counts. Inside a
     notebook kernel nothing is coloured unless forced."""
-    if option != "auto":
+    if option != "auto" or environ.get("NO_COLOR"):
         return option == "always"
-    if environ.get("NO_COLOR"):
-        return False
-    if environ.get("FORCE_COLOR", "0") not in ("", "0") or environ.get("CLICOLOR_FORCE", "0") not in ("", "0"):
+    if any(environ.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
         return True
-    if environ.get("CLICOLOR") == "0" or environ.get("TERM") == "dumb":
-        return False
-    return isatty and not notebook
+    return isatty and not notebook and environ.get("CLICOLOR") != "0" and environ.get("TERM") != "dumb"
 
 
 def choose_width(
@@ -71,12 +67,11 @@ def harden_stdout(*streams: Any) -> None:
     """Let characters that a stream's encoding lacks (GBK consoles, ASCII pipes) come out as ``\\uXXXX``. Without
     arguments for standard output and error. Streams that cannot be reconfigured (a notebook's) are left alone."""
     for stream in streams or (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            try:
-                reconfigure(errors="backslashreplace")
-            except (OSError, ValueError):
-                continue
+        try:
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        except (OSError, ValueError):
+            continue
 
 
 def paint(text: str, style: str, color: bool) -> str:
