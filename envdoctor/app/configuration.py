@@ -11,6 +11,10 @@ from envdoctor.matrix.rules import CONFIDENCES, SEVERITIES
 from envdoctor.matrix.toml_files import TomlError, load_toml
 from envdoctor.system.files import Files, because_of
 
+_STRANGE = (
+    "{}: belongs to another user (uid {}) and is not obeyed; --config {} uses it all the same, --no-config runs without"
+)
+
 
 class Configuration(NamedTuple):
     """The settings of the file; None and empty if it lacks them. ``recipe``, ``code`` and ``matrix`` hold absolute
@@ -66,13 +70,7 @@ def _trusted(path: Path, start: Path) -> Path:
     except OSError as error:
         raise UsageProblem("{}: cannot be read: {}", path, because_of(error)) from None
     if strangers:
-        raise UsageProblem(
-            "{}: belongs to another user (uid {}) and is not obeyed; --config {} uses it all the same, "
-            "--no-config runs without",
-            path,
-            strangers.pop(),
-            path,
-        )
+        raise UsageProblem(_STRANGE, path, strangers.pop(), path)
     return path
 
 

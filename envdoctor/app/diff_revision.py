@@ -132,17 +132,14 @@ def _way_back(pair: Pair, comparison: Comparison, facts: FactSet, judgement: Jud
     areas = {change.area for change in comparison.changes} & set(_MENDED_AREAS)
     if not areas or comparison.unread:
         return []
-    tell_apart = {(*revision_section.change_of(finding)[2:], finding.id) for finding in judgement.findings}
+    known = {(*revision_section.change_of(finding)[2:], finding.id) for finding in judgement.findings}
     ids = {finding.id for finding in judgement.findings}
     turned = facts.copy()
     turned.update(change_facts(compare_snapshots(pair.new, pair.old, rules, areas=areas), "NEW -> OLD"))
     findings = judge(turned, rules, Policy()).findings
     errors = [one for one in findings if one.severity == "error" and one.item and one.superseded_by is None]
-    return [
-        error
-        for error in errors
-        if error.id not in ids and (*revision_section.change_of(error)[2:], error.id) not in tell_apart
-    ]
+    places = [((*revision_section.change_of(one)[2:], one.id), one) for one in errors]
+    return [error for place, error in places if error.id not in ids and place not in known]
 
 
 def _history(

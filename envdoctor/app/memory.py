@@ -174,10 +174,8 @@ def _predicted(
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
     facts, spread = _trained_as_loaded(facts), []
-    gpus, divided = (
-        facts.records("gpu"),
-        facts.number("recipe.zero_stage") is not None or facts.value("recipe.fsdp") is True,
-    )
+    divided = facts.number("recipe.zero_stage") is not None or facts.value("recipe.fsdp") is True
+    gpus = facts.records("gpu")
     is_open = facts.number("recipe.world_size") is None and gpus is not None and not gpus.incomplete
     if divided and is_open and gpus is not None and len(gpus) > 1:
         spread = [Message("the number of processes was not given: one on each of {} GPUs", len(gpus))]

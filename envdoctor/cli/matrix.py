@@ -115,8 +115,8 @@ def new(matrix: Path | None, name: str) -> int:
         text = "SUBJECT/ID is expected, a folder of matrices/rules and the id"
         raise UsageProblem(installed if loaded.compiled else text)
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule_id) or (matrix is not None and not rule_id.startswith("x-")):
-        text = "{}: lower-case words joined by dashes are expected, x- first for a private rule"
-        raise UsageProblem(text, repr(rule_id))
+        wrong = "{}: lower-case words joined by dashes are expected, x- first for a private rule"
+        raise UsageProblem(wrong, repr(rule_id))
     folder = matrix or loaded.home / "rules" / subject
     told = "" if folder.is_dir() else ", in a new folder"
     path = new_rule(rule_id, folder, loaded, today=date.today())

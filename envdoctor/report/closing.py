@@ -30,12 +30,9 @@ def left_open(report: Report, page: Page) -> Iterator[tuple[str, str]]:
     if report.revision is not None:
         from envdoctor.report.revision_section import not_judged, not_read
 
-        for label, lines in (
-            ("Not read", not_read(report.revision, page)),
-            ("Not judged", not_judged(report.revision, page)),
-        ):
-            if lines:
-                yield page.say(label), "\n".join(lines)
+        for label, of in ((page.say("Not read"), not_read), (page.say("Not judged"), not_judged)):
+            if lines := of(report.revision, page):
+                yield label, "\n".join(lines)
 
 
 def beyond(report: Report, page: Page) -> list[tuple[str, str]]:
@@ -44,12 +41,9 @@ def beyond(report: Report, page: Page) -> list[tuple[str, str]]:
     known = report.registry.find("beyond")
     asked_for = {*report.registry.first("pkg"), *(known.columns["what"].values if known is not None else ())}
     day = report.matrix_version.replace(".", "-")
-    labels = (
-        page.say("Newer than this matrix ({day})", day=day),
-        page.say("Not known to this matrix ({day})", day=day),
-    )
     said = []
-    for label, newer in zip(labels, (True, False), strict=True):
+    for newer in (True, False):
+        label = page.say("Newer than this matrix ({day})" if newer else "Not known to this matrix ({day})", day=day)
         items = [item for item in beyond_of(report) if isinstance(item["known_to"], str) is newer]
         named = [item for item in items if item["what"] in asked_for][:_MOST_BEYOND]
         texts = []

@@ -22,12 +22,8 @@ _OF_THE_RECIPE = ("recipe_file", "recipe_key", "recipe.arguments")
 def render(report: Report, lang: str = "en") -> str:
     """Return Markdown, short enough for a comment, in which no text from outside can be a link, mention or heading."""
     page = Page(report.registry, lang)
-    lines = [
-        page.say("What this report says of the environment, as envdoctor reads it:"),
-        "",
-        *_table(report, page),
-        "",
-    ]
+    head = page.say("What this report says of the environment, as envdoctor reads it:")
+    lines = [head, "", *_table(report, page), ""]
     shown = report.shown()
     for findings in of_one_cause(finding for finding in shown if finding.severity != "note"):
         card = finding_card(findings, page)  # without the facts that were found, which the table says

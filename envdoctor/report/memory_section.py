@@ -96,10 +96,8 @@ def _details(section: MemorySection, page: Page) -> list[Field]:
 def _change(change: MemorySaving, page: Page, section: MemorySection) -> str:
     """Return a change's settings (by the recipe's keys if it has them), its size, and whether it fits."""
     keys = change.get("keys", {})
-    settings = [
-        keys.get(key) or f"{key}={str(value).lower() if isinstance(value, bool) else value}"
-        for key, value in change["set"].items()
-    ]
+    words = {key: str(value).lower() if isinstance(value, bool) else value for key, value in change["set"].items()}
+    settings = [keys.get(key) or f"{key}={word}" for key, word in words.items()]
     verdict = page.value("memory.verdict", change["verdict"])
     text = "{size} GiB, {verdict}" if section["serving"] is not None else "{size} GiB of tensors, {verdict}"
     size = page.say(text, size=_gib(change["gib"]), verdict=verdict)
