@@ -16,6 +16,7 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe import sources as observed
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request, Target
+from envdoctor.observe.sources import cut_short, notes_of, observe_environment, platform_name
 from envdoctor.report.report import Notice
 from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message
@@ -124,14 +125,14 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
             environ=sources.environ,
             cwd=sources.folder(),
             code=(*sources.code, *(name for name in sources.recipe if name.endswith(".py"))),
-            platform=observed.platform_name(),
+            platform=platform_name(),
             gpu=sources.gpu,
             rows=matrix.rows,
             variables=matrix.registry.names("env"),
             cache=cache_home(sources.environ) if sources.cache else None,
         )
         rooms = ("source",) if links and environment.layout is not None else ()
-        facts = observed.observe_environment(environment, request, rooms)
+        facts = observe_environment(environment, request, rooms)
         request = request._replace(layout=environment.layout)
         said: list[Notice] = []
         if sources.recipe:
@@ -144,13 +145,11 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
             for key in ("use", "code."):
                 facts.drop(key)
             facts = gather(request._replace(facts=facts, code=tuple(sources.code)), ["code"])
-    notices = [*(Notice("warning", note) for note in observed.notes_of(environment, facts)), *said]
+    notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
     if environment.target.kind not in observed.DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
-    missed = unjudged(
-        facts, environment.target, sources.model, observed.cut_short(environment), sources.code, typed=typed
-    )
+    missed = unjudged(facts, environment.target, sources.model, cut_short(environment), sources.code, typed=typed)
     return Gathered(facts, environment.target, tuple(notices), missed, environment.layout)
 
 

@@ -14,6 +14,7 @@ from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignmen
 from envdoctor.app.reporting import Judging
 from envdoctor.app.unjudged import unknown_model
 from envdoctor.experiments.probe import catalogue as experiments
+from envdoctor.experiments.probe.catalogue import choose, find_probes
 from envdoctor.experiments.probe.courtesy import Permission, ask, ask_local
 from envdoctor.experiments.probe.recording import RecordingError, read_recording, write_head, write_outcome
 from envdoctor.experiments.probe.released import ALL_RUN, ReleasedResults, released
@@ -101,7 +102,7 @@ def probe(
 def catalogue(payload: Path = experiments.PAYLOAD) -> dict[str, experiments.Probe]:
     """Return every probe by name. Raises :class:`JobError`."""
     with told_as(JobError, experiments.CatalogueError):
-        return experiments.find_probes(payload)
+        return find_probes(payload)
 
 
 def run_probes(
@@ -207,7 +208,7 @@ def _wishes(
     if experiments.FIRST not in probes:
         raise JobError("the probe {} is missing from this installation of envdoctor", experiments.FIRST)
     try:
-        chosen = experiments.choose(probes, request.only) if request.only else list(probes.values())
+        chosen = choose(probes, request.only) if request.only else list(probes.values())
     except experiments.CatalogueError as error:
         raise UsageProblem("--only: {}", error) from None
     if request.suite == experiments.CARD:

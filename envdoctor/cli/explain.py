@@ -7,8 +7,7 @@ from typing import Any
 import click
 
 from envdoctor.app.errors import UsageProblem
-from envdoctor.app.explain_error import Explained, explain_error, text_of_option
-from envdoctor.app.rule_names import explain, rules_with
+from envdoctor.app.explain import Explained, explain, explain_error, rules_with, text_of_option
 from envdoctor.cli import options as shared
 from envdoctor.cli.output import say_notices, write_stdout
 from envdoctor.report.color import choose_width

@@ -1,11 +1,15 @@
-"""``envdoctor explain --error`` and ``--log``: what is known of an error, for given versions or for none."""
+"""``envdoctor explain``: which rule a person means and what the matrix holds about it, and what is known of an error,
+for given versions or for none."""
 
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts
+from envdoctor.judge.messages import text_of, title_of
 from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.rules import Rule, with_conditions
 from envdoctor.observe.documents.tracebacks import numbered, read_error
 from envdoctor.remedy.answer import Answer
 from envdoctor.remedy.answering import answer_to
@@ -13,6 +17,8 @@ from envdoctor.remedy.question import Situation
 from envdoctor.remedy.suspects import suspects_in
 from envdoctor.system.documents import read_named
 from envdoctor.system.files import because_of
+from envdoctor.system.message import Message
+from envdoctor.system.nearest import did_you_mean
 
 #: A log of a long run on many machines; what is behind it decides anyway.
 _LARGEST = 64 * 1024 * 1024
@@ -63,3 +69,43 @@ def text_of_option(option: str, path: str) -> str:
         limit = _LARGEST // 1024 // 1024
         raise JobError("{} {}: larger than {} MiB: give its end, where the error stands", option, path, limit)
     return data.decode("utf-8", "replace")
+
+
+class _NamedRule(NamedTuple):
+    """The rule that was asked for, with its texts, fixes, evidence and tests; ``renamed_from`` is the id that was
+    given, when the rule has another one now."""
+
+    rule: Rule
+    texts: Mapping[str, Any]
+    renamed_from: str | None = None
+
+
+def rule_named(rule_id: str, matrix: Matrix) -> _NamedRule:
+    """Return the rule of that id, present or former. Raises :class:`UsageProblem`."""
+    rule, retired = matrix.find(rule_id), matrix.retired(rule_id)
+    if rule is not None:
+        return _NamedRule(rule, matrix.texts(rule))
+    if retired is not None:
+        if (successor := matrix.find(retired.now or "")) is not None:
+            return _NamedRule(successor, matrix.texts(successor), rule_id)
+        raise UsageProblem("{} was withdrawn on {}: {}", rule_id, retired.date, retired.because)
+    hint = did_you_mean(rule_id, matrix.origins(), Message("`envdoctor matrix list` names them"))
+    raise UsageProblem("there is no rule {}; {}", rule_id, hint)
+
+
+def explain(rule_id: str, matrix: Matrix) -> _NamedRule:
+    """Return everything the matrix holds about a rule, also under a former id. Raises :class:`UsageProblem`."""
+    named = rule_named(rule_id, matrix)
+    return named._replace(rule=with_conditions(named.rule))
+
+
+def rules_with(words: Iterable[str], matrix: Matrix) -> Iterator[tuple[Rule, str]]:
+    """Yield the rules that have all these words in id, title, message, subject or severity, with their titles."""
+    lowered = [word.lower() for word in words]
+    for rule in matrix.rules:
+        texts = matrix.texts(rule)
+        title, message = title_of(texts), text_of(texts["message"])
+        said = (title.en, title.zh or "", message.en, message.zh or "", rule.origin)
+        named = (rule.id, rule.status, rule.severity, rule.confidence, rule.effect)
+        if all(word in " ".join((*named, *said)).lower() for word in lowered):
+            yield rule, title.en
