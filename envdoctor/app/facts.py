@@ -154,10 +154,9 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
 
 
 def _environment(sources: Sources, matrix: Matrix) -> observed.Environment:
-    if empty := next(
-        (observed.SOURCES[name].option for name in observed.SOURCES if getattr(sources, name, None) == ""), None
-    ):
-        raise UsageProblem("{} is empty: is it a variable that is not set?", empty)
+    empty = [name for name in observed.SOURCES if getattr(sources, name, None) == ""]
+    if empty:
+        raise UsageProblem("{} is empty: is it a variable that is not set?", observed.SOURCES[empty[0]].option)
     chosen = [name for name in observed.SOURCES if getattr(sources, name, None)]
     if len(chosen) > 1:
         options = ", ".join(observed.SOURCES[name].option for name in chosen)

@@ -124,9 +124,8 @@ def run_probes(
         if here is not None:
             permission = ask_local(gpus, environ, here.local, force=request.force)
         else:
-            permission = ask(
-                gpus, environ, all_gpus=request.all_gpus or request.suite == experiments.CARD, force=request.force
-            )
+            every = request.all_gpus or request.suite == experiments.CARD
+            permission = ask(gpus, environ, all_gpus=every, force=request.force)
         if permission.refused is not None and not (here is not None and here.rank):
             raise JobError(permission.refused)
         notices += [Notice("note", text) for text in permission.notes]
@@ -140,15 +139,8 @@ def run_probes(
         tell = progress or (lambda text: None)
         session = session_of(())
         if permission.refused is None:
-            session = run_session(
-                probes[experiments.FIRST],
-                wishes,
-                place,
-                cpu_for_sure=sure,
-                workers=request.workers,
-                tell=tell,
-                keep=keep,
-            )
+            first, workers = probes[experiments.FIRST], request.workers
+            session = run_session(first, wishes, place, cpu_for_sure=sure, workers=workers, tell=tell, keep=keep)
         results = _judged(session, gathered.facts, request, probes, known)
         if here is None:
             return results._replace(unmeasured=[*results.unmeasured, *permission.left_out]), notices
@@ -176,8 +168,8 @@ def _judged(
 
 
 def _unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Message]:
-    """Return a sentence for each result that leaves right or wrong open: a failure that no rule calls an error, or one
-    on a device of which it is unknown whether training uses it, which no rule judges."""
+    """Return a sentence for each result that leaves right or wrong open: an error that no rule tells as one, or a
+    failure on a device of which it is unknown whether training uses it, which no rule judges."""
     columns = ("name", "device", "dtype", "backend", "signature", "ranks")
     answered = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
     sentences = []
@@ -190,9 +182,8 @@ def _unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Messag
         what = " ".join(word for word in (*identity[:4], *where) if word)
         text = Message("no answer from {}: {}: {}", what, group.verdict, group.why)
         if group.verdict == "fail":
-            text = Message(
-                "{}: {}: {}; whether training uses this device is not known", what, group.signature, group.why
-            )
+            failed = "{}: {}: {}; whether training uses this device is not known"
+            text = Message(failed, what, group.signature, group.why)
         sentences.append(text)
     return sentences
 
