@@ -39,11 +39,6 @@ class _CommitList(NamedTuple):
     following: str | None = None
     until: str | None = None
 
-    @property
-    def incomplete(self) -> bool:
-        """Return whether the changes of some commit are unknown."""
-        return any(row.unread is not None for row in self.rows)
-
 
 def list_commits(
     request: RevisionRequest, *, matrix: Matrix | None = None, progress: Callable[[str], None] | None = None

@@ -30,11 +30,6 @@ class Explained(NamedTuple):
     answer: Answer
     gathered: Gathered | None
 
-    @property
-    def exit_code(self) -> int:
-        """Return 0 if something is known of the error, else 3."""
-        return 0 if self.answer.known else 3
-
 
 def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> Explained:
     """Answer a message or a traceback. ``sources`` names the environment; None answers for no versions in particular.

@@ -166,7 +166,7 @@ def _list(request: Any, run: shared.CommandRun, options: dict[str, Any]) -> int:
     with progress_line(options["quiet"] > 0) as progress:
         commits = list_commits(request, matrix=run.matrix, progress=progress)
     write_stdout(render_json(commits) if options["format_"] == "json" else render(commits, run.lang))
-    return 3 if commits.incomplete and not commits.offline else 0
+    return 3 if not commits.offline and any(row.unread is not None for row in commits.rows) else 0
 
 
 @click.command("pin")
