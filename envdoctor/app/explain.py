@@ -12,9 +12,8 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule, with_conditions
 from envdoctor.observe.documents.tracebacks import numbered, read_error
 from envdoctor.remedy.answer import Answer
-from envdoctor.remedy.answering import answer_to
+from envdoctor.remedy.answering import answer_to, suspects_in
 from envdoctor.remedy.question import Situation
-from envdoctor.remedy.suspects import suspects_in
 from envdoctor.system.documents import read_named
 from envdoctor.system.files import because_of
 from envdoctor.system.message import Message

@@ -157,7 +157,7 @@ def diff_revision(**options: Any) -> int:
 
 def _list(request: Any, run: shared.CommandRun, options: dict[str, Any]) -> int:
     """Print a page of commits; return 3 if the changes of some commit are unknown, unless offline."""
-    from envdoctor.app.commit_list import list_commits
+    from envdoctor.app.diff_revision import list_commits
     from envdoctor.app.errors import UsageProblem
     from envdoctor.report.commit_list import render, render_json
 

@@ -1,4 +1,4 @@
-"""The commits of a repository to choose from, as lines or as JSON; :mod:`envdoctor.app.commit_list` collects them."""
+"""The commits of a repository to choose from, as lines or as JSON; :mod:`envdoctor.app.diff_revision` collects them."""
 
 import json
 from typing import Any

@@ -6,9 +6,8 @@ escaped as its own toolkit does (actions/toolkit: command.ts).
 
 from envdoctor.judge.finding import SEVERITIES
 from envdoctor.report.closing import counts_line, left_open
-from envdoctor.report.findings import finding_text
+from envdoctor.report.findings import finding_text, project_place
 from envdoctor.report.page import Page, shortened
-from envdoctor.report.places import project_place
 from envdoctor.report.report import Report
 
 _MOST, _LONGEST = 10, 4_096

@@ -2,8 +2,8 @@
 
 import json
 
+from envdoctor.report.findings import PROJECT, project_place, unique_fingerprints
 from envdoctor.report.page import Page
-from envdoctor.report.places import PROJECT, project_place, unique_fingerprints
 from envdoctor.report.report import Report
 
 _SEVERITIES = {"error": "critical", "warning": "major", "note": "info"}

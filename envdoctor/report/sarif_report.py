@@ -13,9 +13,8 @@ from urllib.parse import quote
 from envdoctor import __version__
 from envdoctor.judge.finding import Finding
 from envdoctor.report.closing import left_open
-from envdoctor.report.findings import finding_text
+from envdoctor.report.findings import PROJECT, finding_text, project_place, unique_fingerprints
 from envdoctor.report.page import Page, shortened
-from envdoctor.report.places import PROJECT, project_place, unique_fingerprints
 from envdoctor.report.report import Report
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
