@@ -14,7 +14,7 @@ __all__, __getattr__ = door(
         "configuration": "Configuration find_configuration load_configuration",
         "diff_revision": "RevisionRequest",
         "errors": "JobError UsageProblem",
-        "explain": "explain rule_named text_of_option",
+        "explaining": "explain rule_named text_of_option",
         "facts": "Gathered Sources collect_facts target_facts working_directory",
         "guard": "Stopped",
         "guard_callback": "Guard",

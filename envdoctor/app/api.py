@@ -147,8 +147,8 @@ def compare(*files: str, **judging: Any) -> Report:
 def explain(text: str, *, lang: str = "en", **environment: Any) -> Explanation:
     """Explain a rule by its id, or an error message or traceback for an environment that is named as in :func:`check`;
     without one, for no versions in particular."""
-    from envdoctor.app.explain import explain as of_rule
-    from envdoctor.app.explain import explain_error
+    from envdoctor.app.explaining import explain as of_rule
+    from envdoctor.app.explaining import explain_error
     from envdoctor.report.page import Page
 
     matrix = load_matrix()

@@ -264,7 +264,7 @@ def compare(files: tuple[str, ...], **options: Any) -> int:
 def ignore(rule_id: str, reason: str, until: datetime | None, where: tuple[str, ...], **more: Any) -> int:
     """Accept a finding: write it, with its reason, into the project's configuration."""
     from envdoctor.app.errors import UsageProblem
-    from envdoctor.app.explain import rule_named
+    from envdoctor.app.explaining import rule_named
     from envdoctor.app.facts import working_directory
     from envdoctor.app.ignore import demand_match, write_ignore
     from envdoctor.judge.policy import Ignore

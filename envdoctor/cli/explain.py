@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from envdoctor.app.errors import UsageProblem
-from envdoctor.app.explain import Explained, explain, explain_error, rules_with, text_of_option
+from envdoctor.app.explaining import Explained, explain, explain_error, rules_with, text_of_option
 from envdoctor.cli import options as shared
 from envdoctor.cli.output import say_notices, write_stdout
 from envdoctor.report.color import choose_width

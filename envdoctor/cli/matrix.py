@@ -31,7 +31,7 @@ def list_(matrix: tuple[Path, ...], format_: str, words: tuple[str, ...]) -> int
     \b
     envdoctor matrix list glm error
     """
-    from envdoctor.app.explain import rules_with
+    from envdoctor.app.explaining import rules_with
     from envdoctor.report.explanation import names_and_titles
 
     loaded = load_matrix(matrix)
@@ -81,7 +81,7 @@ def facts() -> int:
 @click.argument("ids", nargs=-1)
 def test(matrix: tuple[Path, ...], ids: tuple[str, ...]) -> int:
     """Run the tests inside the rules (all, or of the given ids)."""
-    from envdoctor.app.explain import rule_named
+    from envdoctor.app.explaining import rule_named
     from envdoctor.app.matrix import test_rules
 
     loaded = load_matrix(matrix)
