@@ -56,11 +56,9 @@ def check(
     target: Mapping[str, str] | None = None,
     **judging: Any,
 ) -> Report:
-    """Judge an environment for a model, a recipe and code, as ``envdoctor check`` does.
-
-    At most one of ``python``, ``path``, ``root``, ``lock``, ``sbom``, ``facts`` and ``report`` names the environment;
-    without one it is that of this interpreter.
-    """
+    """Judge an environment for a model, a recipe and code, as ``envdoctor check`` does. At most one of ``python``,
+    ``path``, ``root``, ``lock``, ``sbom``, ``facts`` and ``report`` names the environment; without one it is that of
+    this interpreter."""
     from envdoctor.app.check import check as judge
 
     named = {"python": python, "path": path, "root": root, "lock": lock, "sbom": sbom, "facts": facts, "report": report}
@@ -81,11 +79,9 @@ def memory(
     settings: Mapping[str, object] | None = None,
     **judging: Any,
 ) -> Report:
-    """Predict the peak of GPU memory of a run, as ``envdoctor memory`` does; ``report.memory`` has the number.
-
-    ``gpu`` is a name such as ``A100-80GB``, ``gpu_memory`` its free memory in GiB, ``method`` full, lora, qlora, peft,
-    infer or serve, ``data`` a file whose longest sample is the length.
-    """
+    """Predict the peak of GPU memory of a run, as ``envdoctor memory`` does; ``report.memory`` has the number. ``gpu``
+    is a name such as ``A100-80GB``, ``gpu_memory`` its free memory in GiB, ``method`` full, lora, qlora, peft, infer or
+    serve, ``data`` a file whose longest sample is the length."""
     from envdoctor.app.memory import memory as predict
 
     stated = {"gpu.name": gpu, "gpu.memory_gib": gpu_memory, "recipe.method": method}
@@ -132,10 +128,8 @@ def diff_revision(
     repo: Any, old: str | None = None, new: str | None = None, *, offline: bool = False, **judging: Any
 ) -> Report:
     """Compare two revisions of a model, as ``envdoctor diff-revision`` does: ``report.revision`` has what changed.
-
     ``repo`` is ORG/NAME or a folder, or a :class:`~envdoctor.app.diff_revision.RevisionRequest`, which has more to
-    choose.
-    """
+    choose."""
     from envdoctor.app.diff_revision import RevisionRequest
     from envdoctor.app.diff_revision import diff_revision as compared
 
@@ -153,8 +147,8 @@ def compare(*files: str, **judging: Any) -> Report:
 def explain(text: str, *, lang: str = "en", **environment: Any) -> Explanation:
     """Explain a rule by its id, or an error message or traceback for an environment that is named as in :func:`check`;
     without one, for no versions in particular."""
-    from envdoctor.app.explain_error import explain_error
-    from envdoctor.app.rule_names import explain as of_rule
+    from envdoctor.app.explaining import explain as of_rule
+    from envdoctor.app.explaining import explain_error
     from envdoctor.report.page import Page
 
     matrix = load_matrix()
@@ -163,13 +157,13 @@ def explain(text: str, *, lang: str = "en", **environment: Any) -> Explanation:
 
         rule, texts, renamed_from = of_rule(text, matrix)
         return Explanation(render(rule, texts, matrix.registry, lang=lang, renamed_from=renamed_from))
-    from envdoctor.report import error_json, error_text
+    from envdoctor.report import error_text
 
     explained = explain_error(text, matrix, _sources(None, None, (), None, **environment) if environment else None)
-    gathered, target = explained.gathered, explained.gathered and explained.gathered.target
-    page = Page(matrix.registry, lang)
-    said = error_text.render(explained.answer, page, target, gathered.facts if gathered is not None else None)
-    return Explanation(said, explained.answer.known, error_json.render(explained.answer, target))
+    answer, gathered = explained.answer, explained.gathered
+    target, facts = (gathered.target, gathered.facts) if gathered is not None else (None, None)
+    said = error_text.render(answer, Page(matrix.registry, lang), target, facts)
+    return Explanation(said, answer.known, error_text.render_json(answer, target))
 
 
 def _sources(

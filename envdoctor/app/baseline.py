@@ -31,10 +31,10 @@ def read_baseline(path: Path) -> tuple[Known, ...]:
     entries = document.get("findings")
     if not isinstance(entries, list):
         raise UsageProblem("{}: findings: a list is expected", path)
-    return tuple(_known(path, number, entry) for number, entry in enumerate(entries))
+    return tuple(_entry(path, number, entry) for number, entry in enumerate(entries))
 
 
-def _known(path: Path, number: int, entry: Any) -> Known:
+def _entry(path: Path, number: int, entry: Any) -> Known:
     match {"item": {}, **entry} if isinstance(entry, dict) else None:
         case {"id": str(name), "item": dict(item), "severity": str(severity)} if severity in SEVERITIES:
             if all(isinstance(value, str) for value in item.values()):
@@ -50,11 +50,9 @@ def stale(baseline: Iterable[Known], findings: Collection[Finding], passed: Coll
 
 
 def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None) -> list[Known]:
-    """Write what the project lives with from now on, and return it.
-
-    Without a baseline so far, all findings that are not ignored; with one, what is left of it: an update never accepts
-    a new finding. Raises :class:`JobError`, also for a run that did not come to its end.
-    """
+    """Write what the project lives with from now on, and return it. Without a baseline so far, all findings that are
+    not ignored; with one, what is left of it: an update never accepts a new finding. Raises :class:`JobError`, also for
+    a run that did not come to its end."""
     if report.status != "complete":
         raise JobError("{} was not written because an incomplete run may lack findings", path)
     if before is None:

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -59,9 +59,9 @@ def check(
     matrix, sources = run.matrix, sources or Sources()
     gathered = collect_facts(sources, matrix, links=True)
     scopes = ["environment"]
-    absent: list[Notice] = []
+    more: list[Notice] = []
     if others is not None:
-        absent = _compared(gathered, others(gathered), matrix)
+        more += _compared(gathered, others(gathered), matrix)
         scopes.append("drift")
     peak: MemorySection | None = None
     predict: Callable[[FactSet], FactSet] | None = None
@@ -73,42 +73,40 @@ def check(
         gathered = gathered._replace(facts=facts)
         predict = predictor(facts, sources, matrix) if peak is not None else None
         scopes += ["memory"] if peak is not None else []
-        hint = [_not_predicted(sources, why)] if peak is None else _unjudged(why, sources)
+        hint = _not_predicted(sources, why, peak)
     scopes += ["watch"] if any(True for _ in gathered.facts.below("watch.")) else []
     rules = matrix.of_scopes(*scopes)
     judgement = run.judged(gathered.facts, rules, predict)
     section: dict[str, Any] | None = None
     commands: Mapping[str, str] = {}
-    tried: list[Notice] = []
+    probes = _named_probes(judgement)
     if probe:
-        facts, section, tried = _settle(gathered, sources, judgement, matrix, progress)
+        facts, section, tried = _settle(gathered, sources, probes, matrix, progress)
+        more = [*tried, *more]
         if section is not None:
             rules = matrix.of_scopes(*scopes, "probe")
             judgement = run.judged(facts, rules, predict)
-    else:
-        commands = _probe_commands(gathered, sources, judgement)
+    elif gathered.facts.text("python.executable") is not None and not (probes and _supposed(sources)):
+        commands = {name: _command("probe", sources, "--only", name) for name in probes}
     if any(finding.severity == "error" for finding in judgement.findings):
         from envdoctor.remedy.plan import with_plan
 
         judgement = with_plan(judgement, rules, predict)
+    asked: Message | None = None
+    if any(judgement.facts.text(key) is not None for key in ("model.type", "model.family")):
+        from envdoctor.remedy.needs import asked_by_model
+
+        asked = asked_by_model(judgement.facts, matrix)
     notices = [
         *gathered.notices,
-        *_asked_by_model(judgement.facts, matrix),
+        *([Notice("note", asked)] if asked else []),
         *_code_not_given(gathered, sources),
         *run.of_rules(judgement),
-        *tried,
-        *absent,
+        *more,
         *hint,
         *_seen_otherwise(judgement, peak),
+        *_absent(judgement, require, matrix),
     ]
-    missing = [name for name in require if not _required(judgement, name, matrix)]
-    if missing:
-        text = Message("--require {}: not known, or not there, so the run does not count", ", ".join(missing))
-        if missing == ["known"]:
-            text = Message("--require known: {}, so the run does not count", _strange(judgement.facts))
-        notices.append(Notice("error", text))
-    if judgement.rules_checked == 0:
-        notices.append(Notice("error", Message("no rule could be checked: nothing is known of this environment")))
     failed = any(notice.level == "error" for notice in notices)
     return run.report(
         "check",
@@ -123,14 +121,33 @@ def check(
     )
 
 
-def _asked_by_model(facts: FactSet, matrix: Matrix) -> list[Notice]:
-    """Return a notice of what the given model asks for, and whether it is there."""
-    if not any(facts.text(key) is not None for key in ("model.type", "model.family")):
-        return []
-    from envdoctor.remedy.needs import asked_by_model
+def _absent(judgement: Judgement, require: Iterable[str], matrix: Matrix) -> Iterator[Notice]:
+    """Yield what makes the run incomplete: facts that ``require`` names and that are not there, or no rule at all."""
+    facts = judgement.facts
+    missing = [name for name in require if not _required(facts, name, matrix)]
+    if missing == ["known"]:
+        beyond = facts.records("beyond")
+        what = Message("it is unknown whether the matrix covers this run")
+        if beyond is not None:
+            things = listed([f"{item['what']} {item['value']}" for item in beyond], 5)
+            what = Message("newer than this matrix, or not known to it: {}", things)
+        yield Notice("error", Message("--require known: {}, so the run does not count", what))
+    elif missing:
+        text = "--require {}: not known, or not there, so the run does not count"
+        yield Notice("error", Message(text, ", ".join(missing)))
+    if judgement.rules_checked == 0:
+        yield Notice("error", Message("no rule could be checked: nothing is known of this environment"))
 
-    text = asked_by_model(facts, matrix)
-    return [Notice("note", text)] if text else []
+
+def _required(facts: FactSet, name: str, matrix: Matrix) -> bool:
+    if name == "known":  # nothing that the matrix does not know
+        return facts.value("beyond") == Records(())
+    keys = [spec.key for spec in matrix.registry]
+    if matrix.registry.find(name) is None and not any(key.startswith(name + ".") for key in keys):
+        known = [*keys, *(key.partition(".")[0] for key in keys)]
+        hint = did_you_mean(name, known, Message("`envdoctor matrix facts` lists them"))
+        raise UsageProblem("--require {}: not a known fact; {}", name, hint)
+    return is_there(facts, name)
 
 
 def _compared(gathered: Gathered, others: "Others", matrix: Matrix) -> list[Notice]:
@@ -144,19 +161,15 @@ def _compared(gathered: Gathered, others: "Others", matrix: Matrix) -> list[Noti
     return [Notice("error", text) for text in others.problems]
 
 
-def _code_not_given(gathered: Gathered, sources: Sources) -> list[Notice]:
-    """Return a notice if unjudged training code lies here and may run in the environment that was judged."""
-    if sources.code or gathered.target.kind in (*DOCUMENTS, "none", "root"):
-        return []
-    from shlex import quote
+def _code_not_given(gathered: Gathered, sources: Sources) -> Iterator[Notice]:
+    """Yield a notice if unjudged training code lies here and may run in the environment that was judged."""
+    if not sources.code and gathered.target.kind not in (*DOCUMENTS, "none", "root"):
+        from shlex import quote
 
-    scripts = _training_code(sources.folder())
-    if not scripts:
-        return []
-    shown = scripts[0] if len(scripts) == 1 else "."
-    return [
-        Notice("note", Message("{} was not judged: --code {} checks what your own code uses", scripts[0], quote(shown)))
-    ]
+        scripts = _training_code(sources.folder())
+        text = "{} was not judged: --code {} checks what your own code uses"
+        if scripts:
+            yield Notice("note", Message(text, scripts[0], quote(scripts[0] if len(scripts) == 1 else ".")))
 
 
 def _named_probes(judgement: Judgement) -> list[str]:
@@ -169,14 +182,6 @@ def _named_probes(judgement: Judgement) -> list[str]:
     return [name for name in names if has_probe(name)]
 
 
-def _probe_commands(gathered: Gathered, sources: Sources, judgement: Judgement) -> Mapping[str, str]:
-    """Return the command of each experiment that a finding names; none unless its environment was judged."""
-    names = _named_probes(judgement)
-    if not names or gathered.facts.text("python.executable") is None or _supposed(sources):
-        return {}
-    return {name: _command("probe", sources, "--only", name) for name in names}
-
-
 def _seen_otherwise(judgement: Judgement, peak: "MemorySection | None") -> Iterator[Notice]:
     """Yield a warning if such runs ran out of memory elsewhere although the prediction says that this one fits."""
     verdict = peak["verdict"] if peak is not None else None
@@ -187,19 +192,17 @@ def _seen_otherwise(judgement: Judgement, peak: "MemorySection | None") -> Itera
             yield Notice("warning", Message(text, one.id))
 
 
-def _unjudged(why: Notice | None, sources: Sources) -> list[Notice]:
-    """Return why the run was not judged against its GPU: an error if ``--target-gpu`` asked for that, else milder."""
-    if why is None or why.level != "error":
-        return [why._replace(level="note")] if why is not None else []
-    return [why if sources.target.get("gpu") else why._replace(level="warning")]
-
-
-def _not_predicted(sources: Sources, why: Notice | None) -> Notice:
-    """Return a notice that the peak of this recipe is unknown, why, and what would predict it."""
-    more = [] if sources.recipe or sources.assignments else ["--recipe", "FILE"]
-    command = _command("memory", sources, *more, *([] if sources.model else ["--model", "DIR"]))
-    reason = why and why.text
-    return Notice("note", Message("whether this run fits into memory was not judged ({}): {}", reason, command))
+def _not_predicted(sources: Sources, why: Notice | None, peak: "MemorySection | None") -> list[Notice]:
+    """Return why the peak of the run is unknown and what would predict it, or why it was not judged against its GPU: an
+    error if ``--target-gpu`` asked for that, else milder."""
+    if peak is None:
+        more = [] if sources.recipe or sources.assignments else ["--recipe", "FILE"]
+        command = _command("memory", sources, *more, *([] if sources.model else ["--model", "DIR"]))
+        text = "whether this run fits into memory was not judged ({}): {}"
+        return [Notice("note", Message(text, why and why.text, command))]
+    if why is None or (why.level == "error" and sources.target.get("gpu")):
+        return [why] if why is not None else []
+    return [why._replace(level="warning" if why.level == "error" else "note")]
 
 
 def _command(command: str, sources: Sources, *more: str) -> str:
@@ -228,17 +231,12 @@ def _supposed(sources: Sources) -> bool:
 
 
 def _settle(
-    gathered: Gathered,
-    sources: Sources,
-    judgement: Judgement,
-    matrix: Matrix,
-    progress: Callable[[str], None] | None,
+    gathered: Gathered, sources: Sources, names: Sequence[str], matrix: Matrix, progress: Callable[[str], None] | None
 ) -> "tuple[FactSet, dict[str, Any] | None, list[Notice]]":
     """Run the experiments that findings name; return the facts with their results, the section and the notices."""
     from envdoctor.app.errors import JobError
     from envdoctor.app.probe import ProbeRequest, catalogue, run_probes
 
-    names = _named_probes(judgement)
     if not names:
         return gathered.facts, None, [Notice("note", Message("no finding names an experiment: none was run"))]
     if _supposed(sources):
@@ -252,47 +250,23 @@ def _settle(
     return with_facts(gathered.facts, results.facts, matrix), results.section, notices
 
 
-def _strange(facts: FactSet) -> str:
-    """Say what the matrix does not know, or that this is not known."""
-    beyond = facts.records("beyond")
-    if beyond is None:
-        return Message("it is unknown whether the matrix covers this run")
-    things = listed([f"{item['what']} {item['value']}" for item in beyond], 5)
-    return Message("newer than this matrix, or not known to it: {}", things)
-
-
-def _required(judgement: Judgement, name: str, matrix: Matrix) -> bool:
-    if name == "known":  # nothing that the matrix does not know
-        return judgement.facts.value("beyond") == Records(())
-    if matrix.registry.find(name) is None and not any(spec.key.startswith(name + ".") for spec in matrix.registry):
-        known = [spec.key for spec in matrix.registry]
-        hint = did_you_mean(
-            name, [*known, *(key.partition(".")[0] for key in known)], Message("`envdoctor matrix facts` lists them")
-        )
-        raise UsageProblem("--require {}: not a known fact; {}", name, hint)
-    return is_there(judgement.facts, name)
-
-
 def _training_code(cwd: str) -> list[str]:
     """Return scripts and notebooks of the folder that import a training library, as one would type them. Only the heads
     of a few files are read; unreadable files are left out."""
     files = Files(budget=Budget(seconds=0.5, size=_MOST_FILES * _LIMIT, steps=20_000))
+
+    def candidates() -> Iterator[str]:
+        for folder in _FOLDERS:
+            names = files.names_or_none(os.path.join(cwd, folder))
+            yield from (os.path.join(folder, name) for name in names if name.endswith(_ENDINGS))
+
+    def trains(path: str) -> bool:
+        try:
+            return printable(path, 4096) == path and _TRAINS.search(files.text(path, _LIMIT)) is not None
+        except OSError:
+            return False
+
     try:
-        return [
-            name for name in islice(_candidates(cwd, files), _MOST_FILES) if _trains(os.path.join(cwd, name), files)
-        ]
+        return [name for name in islice(candidates(), _MOST_FILES) if trains(os.path.join(cwd, name))]
     except Spent:
         return []
-
-
-def _candidates(cwd: str, files: Files) -> Iterator[str]:
-    for folder in _FOLDERS:
-        names = files.names_or_none(os.path.join(cwd, folder))
-        yield from (os.path.join(folder, name) for name in names if name.endswith(_ENDINGS))
-
-
-def _trains(path: str, files: Files) -> bool:
-    try:
-        return printable(path, 4096) == path and _TRAINS.search(files.text(path, _LIMIT)) is not None
-    except OSError:
-        return False

@@ -19,10 +19,8 @@ from envdoctor.system.message import Message
 def compare(
     files: Sequence[str], *, policy: Policy | None = None, matrix: Matrix | None = None, exit_zero: bool = False
 ) -> Report:
-    """Compare facts files, one a machine, and judge what differs; a machine is called by the name of its file.
-
-    Raises :class:`UsageProblem` for fewer than two files, :class:`JobError` for one that cannot be read.
-    """
+    """Compare facts files, one a machine, and judge what differs; a machine is called by the name of its file. Raises
+    :class:`UsageProblem` for fewer than two files, :class:`JobError` for one that cannot be read."""
     if len(set(files)) < 2:
         raise UsageProblem("at least two facts files are compared; `envdoctor facts --format json` writes one")
     run = Judging(policy, matrix, exit_zero)

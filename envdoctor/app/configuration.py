@@ -6,10 +6,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envdoctor.app.errors import UsageProblem, told_as
-from envdoctor.judge.policy import Ignore
+from envdoctor.judge.policy import Ignore, Policy
 from envdoctor.matrix.rules import CONFIDENCES, SEVERITIES
 from envdoctor.matrix.toml_files import TomlError, load_toml
 from envdoctor.system.files import Files, because_of
+
+_STRANGE = (
+    "{}: belongs to another user (uid {}) and is not obeyed; --config {} uses it all the same, --no-config runs without"
+)
 
 
 class Configuration(NamedTuple):
@@ -29,35 +33,31 @@ class Configuration(NamedTuple):
     severities: Mapping[str, str] = {}
     ignores: tuple[Ignore, ...] = ()
 
+    def policy(self, **stated: Any) -> Policy:
+        """Return the gate and what the project accepts; what is ``stated`` besides, and not None, wins."""
+        gate = {name: getattr(self, name) for name in ("fail_on", "fail_confidence", "ignores", "severities")}
+        gate |= {name: value for name, value in stated.items() if value is not None}
+        return Policy(**{name: value for name, value in gate.items() if value is not None})
+
 
 def find_configuration(start: Path) -> Path | None:
     """Return the nearest envdoctor.toml, or pyproject.toml with ``[tool.envdoctor]``, from ``start`` up to the
-    project's root (the folder with .git).
-
-    Raises :class:`UsageProblem` for one that cannot be read, which may hold the settings of a gate, and for one that
-    belongs to neither this user, root, nor the owner of ``start``.
-    """
+    project's root (the folder with .git). Raises :class:`UsageProblem` for one that cannot be read, which may hold the
+    settings of a gate, and for one that belongs to neither this user, root, nor the owner of ``start``."""
     for folder in (start, *start.parents):
         own, project = folder / "envdoctor.toml", folder / "pyproject.toml"
         if os.path.lexists(own):
             return _trusted(own, start)
         # Most have no table of ours: the parser is spared.
-        if os.path.lexists(project) and b"tool.envdoctor" in _content(project):
-            return _trusted(project, start)
+        try:
+            if os.path.lexists(project) and b"tool.envdoctor" in Files().whole(str(project), 8 << 20):
+                return _trusted(project, start)
+        except OSError as error:
+            text = "{}: cannot be read: {}; it may hold settings of envdoctor. --no-config runs without"
+            raise UsageProblem(text, project, because_of(error)) from None
         if os.path.lexists(folder / ".git"):
             return None
     return None
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return Files().whole(str(path), 8 << 20)
-    except OSError as error:
-        raise UsageProblem(
-            "{}: cannot be read: {}; it may hold settings of envdoctor. --no-config runs without",
-            path,
-            because_of(error),
-        ) from None
 
 
 def _trusted(path: Path, start: Path) -> Path:
@@ -70,13 +70,7 @@ def _trusted(path: Path, start: Path) -> Path:
     except OSError as error:
         raise UsageProblem("{}: cannot be read: {}", path, because_of(error)) from None
     if strangers:
-        raise UsageProblem(
-            "{}: belongs to another user (uid {}) and is not obeyed; --config {} uses it all the same, "
-            "--no-config runs without",
-            path,
-            strangers.pop(),
-            path,
-        )
+        raise UsageProblem(_STRANGE, path, strangers.pop(), path)
     return path
 
 
@@ -92,15 +86,14 @@ def load_configuration(path: Path) -> Configuration:
         raise UsageProblem("{}: tool.envdoctor: a table is expected", path)
     for complaint in _complaints(said):
         raise UsageProblem("{}: {}", path, complaint)
+    named: dict[str, Any] = {
+        name: said.get(name.replace("_", "-")) for name in ("fail_on", "fail_confidence", "lang", "model")
+    }
+    for key in ("recipe", "code", "matrix"):
+        named[key] = tuple(path.parent / name for name in listed(said.get(key, [])))
     return Configuration(
         path=path,
-        fail_on=said.get("fail-on"),
-        fail_confidence=said.get("fail-confidence"),
-        lang=said.get("lang"),
-        model=said.get("model"),
-        recipe=tuple(path.parent / name for name in listed(said.get("recipe", []))),
-        code=tuple(path.parent / name for name in listed(said.get("code", []))),
-        matrix=tuple(path.parent / name for name in listed(said.get("matrix", []))),
+        **named,
         require=tuple(listed(said.get("require", []))),
         assignments=tuple(_flat(said.get("set", {}))),
         severities=said.get("rules", {}),
@@ -139,19 +132,10 @@ def _complaints(said: Mapping[str, Any]) -> Iterator[str]:
 def _ignore(entry: Mapping[str, Any], origin: str) -> Ignore:
     from envdoctor.observe.recipe.assignments import spelled
 
-    where = {
-        key: f"{value:g}" if isinstance(value, float) else spelled(value)
-        for key, value in _flat(entry.get("where", {}))
-    }
-    return Ignore(
-        id=entry["id"],
-        reason=entry["reason"],
-        until=entry.get("until"),
-        where=where,
-        origin=origin,
-        path=entry.get("path"),
-        until_fixed=entry.get("until-fixed", False),
-    )
+    pairs = dict(_flat(entry.get("where", {})))
+    where = {key: f"{value:g}" if isinstance(value, float) else spelled(value) for key, value in pairs.items()}
+    more = {"path": entry.get("path"), "until_fixed": entry.get("until-fixed", False)}
+    return Ignore(entry["id"], entry["reason"], entry.get("until"), where, origin, **more)
 
 
 def listed(value: Any) -> list[str]:

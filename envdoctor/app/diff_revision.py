@@ -1,11 +1,14 @@
-"""``envdoctor diff-revision``: what changed between two revisions of a model, and does it matter to me?"""
+"""``envdoctor diff-revision``: what changed between two revisions of a model, and does it matter to me?
+
+And with ``--list``, the commits to choose them from.
+"""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem, told_as
-from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
-from envdoctor.app.no_pin import without_pin
+from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments, without_pin
 from envdoctor.app.pins import pin_facts, pinned
 from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet, given_only
@@ -13,27 +16,18 @@ from envdoctor.facts.values import ABSENT, Fact
 from envdoctor.judge.finding import Finding, Text
 from envdoctor.judge.judging import Judgement, judge
 from envdoctor.judge.policy import Policy
-from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.matrix import Matrix, load_matrix
 from envdoctor.observe.request import Target
+from envdoctor.report import revision_section
 from envdoctor.report.report import Notice, Report
-from envdoctor.report.revision_section import (
-    Cost,
-    Introduced,
-    Mended,
-    MovedCommits,
-    Place,
-    RevisionSection,
-    Side,
-    change_of,
-)
 from envdoctor.revision.comparing import Comparison, attribute, change_facts, compare_snapshots, effect_of
-from envdoctor.revision.hub.commits import Commit
-from envdoctor.revision.hub.online import Access
-from envdoctor.revision.hub.opening import Pair, open_pair
-from envdoctor.revision.hub.pins import PINS, Pin, find_pins
+from envdoctor.revision.hub.commits import steps
+from envdoctor.revision.hub.online import Access, HubSnapshot
+from envdoctor.revision.hub.opening import Pair, from_cache, name_of, open_pair, open_side, two_of
+from envdoctor.revision.hub.pins import PINS, find_pins
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
-from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError
-from envdoctor.system.message import Message, said_by
+from envdoctor.revision.hub.snapshot import SnapshotError, Unread, kinds_of
+from envdoctor.system.message import Message, joined, said_by
 
 #: Areas that the way back is compared in.
 _MENDED_AREAS = ("config", "generation", "tokenizer", "code")
@@ -70,11 +64,8 @@ def diff_revision(
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Compare two revisions and judge what changed. No line of the model's code is run, and no weight is read unless
-    ``request.values`` asks for it.
-
-    Raises :class:`UsageProblem` and :class:`JobError`; a part that could not be read makes the report incomplete
-    (exit code 3) and is never called unchanged.
-    """
+    ``request.values`` asks for it. Raises :class:`UsageProblem` and :class:`JobError`; a part that could not be read
+    makes the report incomplete (exit code 3) and is never called unchanged."""
     run = Judging(policy, matrix, exit_zero)
     matrix = run.matrix
     tell = progress or (lambda text: None)
@@ -82,21 +73,32 @@ def diff_revision(
     pin = pinned(find_pins(sources.folder()), [request.repo], matrix.part("families", "organisations"))
     access = access_of(request, matrix, tell)
     with told_as(None, SnapshotError):
-        old = _pinned_revision(request, pin) if request.pin else request.old
+        old = request.old
+        if request.pin:
+            if old:
+                raise UsageProblem("--pin takes OLD from {}: leave OLD out", PINS)
+            old = pin.revision if pin is not None else None
+            if not old:
+                raise UsageProblem("--pin: {} pins no revision of {}; `envdoctor pin` writes it", PINS, request.repo)
         pair = open_pair(request.repo, old, request.new, access)
     comparison = compare_snapshots(pair.old, pair.new, matrix, progress=tell, values=request.values)
     gathered = _environment(request, matrix)
     facts = given_only(gathered.facts)
     facts.drop("model.")
-    facts.update(_revision_facts(pair))
+    name = pair.new.repo or pair.old.repo
+    values = {f"revision.{side}": one.revision or one.label for side, one in (("old", pair.old), ("new", pair.new))}
+    values |= {"model.repo": name} if name else {}
+    about = {**values, "revision.moved": pair.moved or ABSENT}
+    facts.update(Fact(key, value, Message("the comparison"), "revision") for key, value in about.items())
     facts.update(pin_facts(pin, pair.new) if pin else without_pin(Message("no {}", PINS)))
     facts.update(change_facts(comparison, f"{pair.old.label} -> {pair.new.label}"))
     facts = with_assignments(facts, sources, matrix)
     rules = matrix.only(lambda rule: rule.scope == "revision" or "pin.state" in set(rule.keys()))
     judgement = run.judged(facts, rules)
     back = _way_back(pair, comparison, facts, judgement, rules)
-    commits = _history(pair, _wanted([*judgement.findings, *back], comparison), matrix, tell) if request.history else {}
-    cost = Cost(access.requests, access.received, request.values)
+    findings = [*judgement.findings, *back]
+    commits = _history(pair, findings, comparison, matrix, tell) if request.history else {}
+    cost = revision_section.Cost(access.requests, access.received, request.values)
     notices = [*gathered.notices, *run.of_rules(judgement), *(Notice("note", text) for text in pair.notes)]
     return run.report(
         "diff-revision",
@@ -105,34 +107,17 @@ def diff_revision(
         notices,
         incomplete=bool(comparison.unread),
         revision=_section(pair, cost, comparison, judgement, matrix)._replace(
-            introduced=tuple(Introduced(*entry) for entry in commits.items()),
+            introduced=tuple(revision_section.Introduced(*entry) for entry in commits.items()),
             tensors=tuple(comparison.listing) if request.tensors else None,
-            mended=tuple(Mended(one.id, one.message, commits.get(one.fingerprint)) for one in back),
+            mended=tuple(revision_section.Mended(one.id, one.message, commits.get(one.fingerprint)) for one in back),
         ),
     )
 
 
 def access_of(request: RevisionRequest, matrix: Matrix, notice: Callable[[str], None]) -> Access:
     """Return what the command may ask for snapshots; ``notice`` is told of long waits."""
-    sources = request.sources
-    return Access(
-        cwd=sources.folder(),
-        environ=sources.environ,
-        aliases=matrix.part("families", "organisations"),
-        offline=request.offline,
-        timeout=request.timeout,
-        largest_header=request.largest_header,
-        hash=sources.hash,
-        notice=notice,
-    )
-
-
-def _pinned_revision(request: RevisionRequest, pin: Pin | None) -> str:
-    if request.old:
-        raise UsageProblem("--pin takes OLD from {}: leave OLD out", PINS)
-    if pin is None or not pin.revision:
-        raise UsageProblem("--pin: {} pins no revision of {}; `envdoctor pin` writes it", PINS, request.repo)
-    return pin.revision
+    asked = {name: getattr(request, name) for name in ("offline", "timeout", "largest_header")}
+    return request.sources.access(matrix, **asked, notice=notice)
 
 
 def _environment(request: RevisionRequest, matrix: Matrix) -> Gathered:
@@ -146,81 +131,133 @@ def _environment(request: RevisionRequest, matrix: Matrix) -> Gathered:
     return Gathered(FactSet(), Target("none", "", because))
 
 
-def _revision_facts(pair: Pair) -> list[Fact]:
-    origin = Message("the comparison")
-    facts = [
-        Fact("revision.old", pair.old.revision or pair.old.label, origin, "revision"),
-        Fact("revision.new", pair.new.revision or pair.new.label, origin, "revision"),
-        Fact("revision.moved", pair.moved if pair.moved else ABSENT, origin, "revision"),
-    ]
-    name = pair.new.repo or pair.old.repo
-    if name:
-        facts.append(Fact("model.repo", name, origin, "revision"))
-    return facts
-
-
 def _way_back(pair: Pair, comparison: Comparison, facts: FactSet, judgement: Judgement, rules: Matrix) -> list[Finding]:
-    """Return the errors that a change from NEW to OLD would have where the one from OLD to NEW has no finding.
-
-    What was read is kept, so nothing is asked of the Hub. Weights and templates are left out: they cost time.
-    """
+    """Return the errors that a change from NEW to OLD would have where the one from OLD to NEW has no finding: of what
+    was read already, without weights and templates, which cost time."""
     areas = {change.area for change in comparison.changes} & set(_MENDED_AREAS)
     if not areas or comparison.unread:
         return []
-    tell_apart = {(*change_of(finding)[2:], finding.id) for finding in judgement.findings}
+    known = {(*revision_section.change_of(finding)[2:], finding.id) for finding in judgement.findings}
     ids = {finding.id for finding in judgement.findings}
     turned = facts.copy()
     turned.update(change_facts(compare_snapshots(pair.new, pair.old, rules, areas=areas), "NEW -> OLD"))
     findings = judge(turned, rules, Policy()).findings
     errors = [one for one in findings if one.severity == "error" and one.item and one.superseded_by is None]
-    return [error for error in errors if error.id not in ids and (*change_of(error)[2:], error.id) not in tell_apart]
+    places = [((*revision_section.change_of(one)[2:], one.id), one) for one in errors]
+    return [error for place, error in places if error.id not in ids and place not in known]
 
 
-def _wanted(findings: Sequence[Finding], comparison: Comparison) -> dict[str, Place]:
-    """Return the change behind each finding, by fingerprint; for the way back, what changed at the same place."""
+def _history(
+    pair: Pair, findings: Sequence[Finding], comparison: Comparison, matrix: Matrix, tell: Callable[[str], None]
+) -> dict[str, str]:
+    """Return the commit that introduced the change behind each finding, by fingerprint; for the way back, what changed
+    at the same place."""
     at_place = {change[2:4]: change[:4] for change in comparison.changes}
-    changes = {change[:4] for change in comparison.changes}
-    about = {finding.fingerprint: change_of(finding) for finding in findings if finding.item}
+    changes = set(at_place.values()) | {change[:4] for change in comparison.changes}
+    about = {finding.fingerprint: revision_section.change_of(finding) for finding in findings if finding.item}
     known = {name: change if change in changes else at_place.get(change[2:]) for name, change in about.items()}
-    return {name: change for name, change in known.items() if change is not None}
-
-
-def _history(pair: Pair, wanted: Mapping[str, Place], matrix: Matrix, tell: Callable[[str], None]) -> dict[str, str]:
-    """Return the commit that introduced each change, by the finding's fingerprint."""
+    wanted = {name: change for name, change in known.items() if change is not None}
     with told_as(JobError, SnapshotError):
         commits = attribute(pair.old, pair.new, wanted.values(), matrix, progress=tell)
-    return {fingerprint: _told(commits[change]) for fingerprint, change in wanted.items() if change in commits}
+    told: dict[str, str] = {}
+    for name, commit in ((name, commits[change]) for name, change in wanted.items() if change in commits):
+        day = f" ({commit.date.date().isoformat()})" if commit.date else ""
+        told[name] = f"{commit.id[:7]}{day} {commit.title}"
+    return told
 
 
-def _told(commit: Commit) -> str:
-    day = f" ({commit.date.date().isoformat()})" if commit.date else ""
-    return f"{commit.id[:7]}{day} {commit.title}"
-
-
-def _section(pair: Pair, cost: Cost, comparison: Comparison, judgement: Judgement, matrix: Matrix) -> RevisionSection:
+def _section(
+    pair: Pair, cost: revision_section.Cost, comparison: Comparison, judgement: Judgement, matrix: Matrix
+) -> revision_section.RevisionSection:
     """Return everything of the comparison that is not a finding."""
     weights, equal = judgement.facts.value("revision.weights"), comparison.equal("weights")
     errors = [f for f in judgement.findings if f.severity == "error" and f.ignored is None and f.superseded_by is None]
     kinds = dict.fromkeys((change.area, change.kind) for change in comparison.changes)
     excused = {kind: effect for kind in kinds if (effect := effect_of(*kind, matrix)) is not None}
-    told = {change_of(finding) for finding in judgement.findings}
-    return RevisionSection(
+    told = {revision_section.change_of(finding) for finding in judgement.findings}
+    return revision_section.RevisionSection(
         weights=weights if isinstance(weights, str) else "unknown",
         weights_equal=equal[0] if equal else "",
-        old=_side(pair.old),
-        new=_side(pair.new),
+        old=revision_section.Side(pair.old.label, pair.old.repo or None, pair.old.revision or None),
+        new=revision_section.Side(pair.new.label, pair.new.repo or None, pair.new.revision or None),
         changes=tuple(comparison.changes),
         unread=tuple(comparison.unread),
         equal=tuple(comparison.equal()),
         amounts=comparison.amounts,
         introduced=(),
         cost=cost,
-        moved=MovedCommits(pair.old.asked, pair.moved) if pair.moved else None,
+        moved=revision_section.MovedCommits(pair.old.asked, pair.moved) if pair.moved else None,
         pin=pair.old.revision if errors else None,
         unjudged=tuple(c for c in comparison.changes if c[:4] not in told and c[:2] not in excused),
         effects={" ".join(kind): Text(text["en"], text.get("zh")) for kind, text in excused.items()},
     )
 
 
-def _side(snapshot: Snapshot) -> Side:
-    return Side(snapshot.label, snapshot.repo or None, snapshot.revision or None)
+#: Commits on a page: each costs one request.
+PAGE = 20
+
+
+class Row(NamedTuple):
+    """A commit: its id, the day (of the commit; offline, of the last change of its folder in the cache), the author's
+    title (offline: what refers to it), the changed files by kind (offline: those that are there), and whether the local
+    cache has it. ``unread`` says why the files are not known."""
+
+    id: str
+    day: str
+    title: str
+    files: Mapping[Message, list[str]]
+    cached: bool
+    unread: Message | None = None
+
+
+class _CommitList(NamedTuple):
+    """The commits of a repository, newest first, back to ``until`` as it was typed; ``following`` is the one with which
+    the next page begins."""
+
+    repo: str
+    offline: bool
+    rows: list[Row]
+    following: str | None = None
+    until: str | None = None
+
+
+def list_commits(
+    request: RevisionRequest, *, matrix: Matrix | None = None, progress: Callable[[str], None] | None = None
+) -> _CommitList:
+    """List a page of commits from NEW (or ``main``) back to OLD; offline, every commit of the local cache. Raises
+    :class:`UsageProblem` and :class:`JobError`."""
+    access = access_of(request, matrix or load_matrix(), progress or (lambda text: None))
+    with told_as(None, SnapshotError):
+        named = name_of(request.repo, access)
+        if named.repo is None:
+            raise UsageProblem("--list: {} is a folder, and a folder has no commits", request.repo)
+        if access.offline:
+            return _CommitList(named.repo, True, _cached(named.repo, access))
+        old, new = two_of(request.old, request.new)
+        newer = open_side(named.repo, new or named.revision, access)
+        until = open_side(named.repo, old, access).revision if old else None
+        if not isinstance(newer, HubSnapshot):
+            raise UsageProblem("--list: {} is a folder, and a folder has no commits", newer.label)
+        found, following = steps(newer, until, PAGE)
+    repo = str(newer.repo)
+    held = {commit.commit for commit in access.cached(named.repo, repo)}
+    rows = []
+    for commit, changed in found:
+        day, cached = commit.date.date().isoformat() if commit.date else "", commit.id in held
+        kinds, why = ({}, changed.reason) if isinstance(changed, Unread) else (kinds_of(changed), None)
+        rows.append(Row(commit.id, day, commit.title, kinds, cached, why))
+    return _CommitList(repo, False, rows, following, old)
+
+
+def _cached(repo: str, access: Access) -> list[Row]:
+    from datetime import datetime, timezone
+
+    rows = []
+    for commit in access.cached(repo):
+        snapshot, refs = from_cache(commit, repo, access), joined(commit.refs, ", ")
+        day = datetime.fromtimestamp(commit.used, timezone.utc).date().isoformat()
+        rows.append(Row(commit.commit, day, refs, kinds_of(snapshot.places), True, snapshot.lacking))
+    if not rows:
+        text = "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode"
+        raise SnapshotError(text, repo, kind="offline")
+    return rows

@@ -7,25 +7,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.app.errors import UsageProblem, told_as
-from envdoctor.app.no_pin import without_pin
 from envdoctor.app.unjudged import Unjudged, unjudged
 from envdoctor.facts.factset import FactSet, change
 from envdoctor.facts.registry import FactTypeError, Registry, parse_value
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.judge.derivations import derive
 from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe import sources as observed
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Request, Target
-from envdoctor.observe.sources import (
-    DOCUMENTS,
-    SOURCES,
-    Ask,
-    Environment,
-    cut_short,
-    notes_of,
-    observe_environment,
-    platform_name,
-)
+from envdoctor.observe.sources import cut_short, notes_of, observe_environment, platform_name
 from envdoctor.report.report import Notice
 from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message
@@ -34,6 +25,7 @@ if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
     from envdoctor.observe.recipe.assignments import Assignment
     from envdoctor.observe.recipe.recipe import Recipe
+    from envdoctor.revision.hub.online import Access
 
 _PYTHON = r"(3\.\d{1,2})(\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?\Z"
 _PLATFORM = r"(?i)(linux|windows|win|macos|darwin)[-_](x86_64|amd64|aarch64|arm64)\Z"
@@ -80,6 +72,13 @@ class Sources(NamedTuple):
         """Return the folder that relative paths are read from."""
         return str(self.cwd or working_directory() or os.sep)
 
+    def access(self, matrix: Matrix, **more: Any) -> "Access":
+        """Return what may be asked for snapshots of models, in the local cache and of the Hub."""
+        from envdoctor.revision.hub.online import Access
+
+        aliases = matrix.part("families", "organisations")
+        return Access(self.folder(), self.environ, aliases, hash=self.hash, **more)
+
 
 def working_directory() -> Path | None:
     """Return the working directory; None if it has been deleted."""
@@ -104,7 +103,7 @@ class Gathered(NamedTuple):
         """Return the interpreter that experiments may run in; None if none was named, or if the target is only read: a
         folder, a document."""
         python = self.facts.text("python.executable")
-        read_only = self.target.kind in ("path", "root", *DOCUMENTS)
+        read_only = self.target.kind in ("path", "root", *observed.DOCUMENTS)
         return None if read_only else python
 
     def needed_interpreter(self, what: Message) -> str:
@@ -116,12 +115,9 @@ class Gathered(NamedTuple):
 
 
 def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> Gathered:
-    """Read the sources in order: environment and machine, recipe, model, code, assignments; derive what follows.
-
-    With ``links`` the imports of the installed packages are followed too, which takes seconds the first time.
-
-    Raises :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read.
-    """
+    """Read the sources in order: environment and machine, recipe, model, code, assignments; derive what follows. With
+    ``links`` the imports of the installed packages are followed too, which takes seconds the first time. Raises
+    :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read."""
     typed = sources.model is not None
     with told_as(None, ObservationError):
         environment = _environment(sources, matrix)
@@ -152,26 +148,26 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
     if (repo := facts.text("model.repo")) is not None and facts.value("model.path") is ABSENT:
         said += _misspelt(repo, matrix)
     notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
-    if environment.target.kind not in DOCUMENTS:
+    if environment.target.kind not in observed.DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
     missed = unjudged(facts, environment.target, sources.model, cut_short(environment), sources.code, typed=typed)
     return Gathered(facts, environment.target, tuple(notices), missed, environment.layout)
 
 
-def _environment(sources: Sources, matrix: Matrix) -> Environment:
-    if empty := next((SOURCES[name].option for name in SOURCES if getattr(sources, name, None) == ""), None):
-        raise UsageProblem("{} is empty: is it a variable that is not set?", empty)
-    chosen = [name for name in SOURCES if getattr(sources, name, None)]
+def _environment(sources: Sources, matrix: Matrix) -> observed.Environment:
+    empty = [name for name in observed.SOURCES if getattr(sources, name, None) == ""]
+    if empty:
+        raise UsageProblem("{} is empty: is it a variable that is not set?", observed.SOURCES[empty[0]].option)
+    chosen = [name for name in observed.SOURCES if getattr(sources, name, None)]
     if len(chosen) > 1:
-        options = ", ".join(SOURCES[name].option for name in chosen)
+        options = ", ".join(observed.SOURCES[name].option for name in chosen)
         raise UsageProblem("{}: give one of them, an environment has one source", options)
     name = chosen[0] if chosen else "default"
-    day: Any = "" if sources.as_of is None else _day(sources, matrix)
-    if sources.resolve:
-        day = _resolver(sources)
-    ask = Ask(sources.environ, sources.folder(), matrix, lambda: FactSet(_given(sources, matrix)), day)
-    return SOURCES[name].open(getattr(sources, name, None), ask)
+    day: Any = "" if sources.as_of is None else _day(sources.as_of, sources.lock, matrix)
+    day = _resolver(sources) if sources.resolve else day
+    ask = observed.Ask(sources.environ, sources.folder(), matrix, lambda: FactSet(_given(sources, matrix)), day)
+    return observed.SOURCES[name].open(getattr(sources, name, None), ask)
 
 
 def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
@@ -181,12 +177,10 @@ def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
     from envdoctor.remedy.resolver import NoResolver, Wanted, resolve
 
     def ask(lines: Sequence[str], markers: Mapping[str, str | None]) -> tuple[str, ...] | str:
-        system = (markers["platform_system"] or "linux").lower()
-        machine = (markers["platform_machine"] or "x86_64").lower()
+        system, machine = markers["platform_system"] or "linux", markers["platform_machine"] or "x86_64"
+        wanted = Wanted(lines, str(markers["python_version"]), system.lower(), machine.lower())
         try:
-            return resolve(
-                Wanted(lines, str(markers["python_version"]), system, machine), sources.environ, sources.folder()
-            )
+            return resolve(wanted, sources.environ, sources.folder())
         except NoResolver as error:
             failed = ObservationError("--resolve: {}", error)
             failed.usage = False
@@ -195,15 +189,14 @@ def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
     return ask
 
 
-def _day(sources: Sources, matrix: Matrix) -> str:
+def _day(day: str, lock: str | None, matrix: Matrix) -> str:
     """Return the day of ``--as-of``; empty if the ledger has nothing newer."""
-    day = str(sources.as_of)
+    from datetime import date
+
     first, last = matrix.ledger.days()
-    if sources.lock is None:
+    if lock is None:
         raise UsageProblem("--as-of says when the list of --lock is installed: give --lock FILE")
     try:
-        from datetime import date
-
         known = date.fromisoformat(day).isoformat() == day
     except ValueError:
         known = False
@@ -217,17 +210,12 @@ def _day(sources: Sources, matrix: Matrix) -> str:
 def _with_recipe(
     facts: FactSet, request: Request, sources: Sources, matrix: Matrix, notices: list[Notice]
 ) -> tuple[FactSet, Sources]:
-    """Return the facts with the recipe's and the model's; and the sources with the model that the recipe names, unless
-    another one was given or nothing is known of it."""
+    """Return the facts with the recipe's and the model's; and the sources with the model that it names, if known."""
     from envdoctor.observe.recipe.recipe import read_recipe
 
-    typed = {fact.key: fact.value for fact in _given(sources, matrix)}  # packages by whose release a default is meant
-
-    def installed(key: str) -> Value:
-        return typed[key] if key in typed else facts.value(key)
-
-    released = matrix.rows("recipe-defaults", "arguments")
-    formats = matrix.rows("recipe-formats", "format")
+    # Packages by whose release a default is meant.
+    installed = facts.copy([*facts, *_given(sources, matrix)]).value
+    released, formats = matrix.rows("recipe-defaults", "arguments"), matrix.rows("recipe-formats", "format")
     recipe = read_recipe(sources.recipe, sources.folder(), formats, matrix.registry, installed, released=released)
     for key in ("recipe.", "recipe_file", "recipe_key"):
         facts.drop(key)
@@ -235,10 +223,11 @@ def _with_recipe(
     notices += _notices(facts, recipe)
     if sources.model is not None:
         return _with_model(facts, request, sources, matrix), sources
-    model, revision = _text(recipe.model), _text(recipe.revision)
-    if recipe.model is None or model is None:
+    named_in = [fact.value for fact in (recipe.model, recipe.revision) if fact is not None and fact.value]
+    model = "@".join(value for value in named_in if isinstance(value, str))
+    if recipe.model is None or not isinstance(recipe.model.value, str) or not recipe.model.value:
         return facts, sources
-    model, origin = f"{model}@{revision}" if revision else model, recipe.model.origin
+    origin = recipe.model.origin
     named = sources._replace(model=model)
     try:
         known = _with_model(facts, request, named, matrix)
@@ -301,31 +290,30 @@ def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matr
     return gather(request._replace(facts=facts, model=source), ["model"])
 
 
-def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> tuple[Notice, ...]:
+def without_pin(why: Message) -> list[Fact]:
+    """Return the facts ``pin.*`` as absent, for this reason."""
+    return [Fact(f"pin.{name}", ABSENT, why, "pin") for name in ("revision", "state", "files")]
+
+
+def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> list[Notice]:
     """Add ``pin.*`` if the project has a file of pins and a model is judged; otherwise add them as absent."""
     if sources.model is None:
         facts.update(without_pin(Message("no --model")))
-        return ()
+        return []
     from envdoctor.revision.hub.pins import PINS, find_pins
 
     path = find_pins(sources.folder())
     if path is None:
         facts.update(without_pin(Message("no {}", PINS)))
-        return ()
+        return []
     from envdoctor.app.pins import add_pin
-    from envdoctor.revision.hub.online import Access
 
-    aliases = matrix.part("families", "organisations")
-    access = Access(sources.folder(), sources.environ, aliases, offline=True, hash=sources.hash)
-    notice = add_pin(facts, path, sources.model, access)
-    return (notice,) if notice else ()
+    return add_pin(facts, path, sources.model, sources.access(matrix, offline=True))
 
 
 def with_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> FactSet:
-    """Return the facts with what ``--set`` and the configuration give, and what follows from them.
-
-    Raises :class:`UsageProblem`.
-    """
+    """Return the facts with what ``--set`` and the configuration give, and what follows from them. Raises
+    :class:`UsageProblem`."""
     given = [_understood(fact, matrix) if fact.key == "gpu" else fact for fact in _given(sources, matrix)]
     changed = change(facts, given, matrix.registry) if given else facts
     derive(changed, matrix, cache_home(sources.environ) if sources.cache else None)
@@ -381,8 +369,7 @@ def target_facts(target: Mapping[str, str], registry: Registry) -> list[Fact]:
     facts: list[Fact] = []
     for name, text in target.items():
         for key, value in _stated(name, text).items():
-            spec = registry.find(key)
-            assert spec is not None
+            spec: Any = registry.find(key)
             try:
                 facts.append(Fact(key, parse_value(spec, value), f"--target-{name}", "given"))
             except FactTypeError as error:
@@ -414,29 +401,22 @@ def _stated(name: str, text: str) -> Mapping[str, object]:
     return {"os.platform": system, "os.arch": machine}
 
 
-def _text(fact: Fact | None) -> str | None:
-    return fact.value if fact is not None and isinstance(fact.value, str) and fact.value else None
-
-
 def _notices(facts: FactSet, recipe: "Recipe") -> list[Notice]:
     said: dict[str, list[Message]] = {"unknown": [], "unusable": []}
     for item in facts.items("recipe_key"):
-        state, key, other = str(item["state"]), item["key"], item["other"]
-        if state not in said:
-            continue
-        place = item["place"]
+        state, key, other, place = str(item["state"]), item["key"], item["other"], item["place"]
         where = place[0] if isinstance(place, tuple) else place
         text = Message("{}: {} is not known; did you mean {}?", where, key, other)
         if state == "unusable":
             text = Message("{}: {} has no value that can be used: {}", where, key, other)
         elif other is ABSENT:
             text = Message("{}: {} is not known", where, key)
-        said[state].append(text)
+        said.setdefault(state, []).append(text)
     notices = [
         Notice("warning", Message("{} names {}, which {}: what it sets is not known", place, name, why))
         for name, place, why in recipe.missing
     ]
-    for texts in said.values():
+    for texts in (said["unknown"], said["unusable"]):
         notices += [Notice("warning", text) for text in texts[:_MOST_NOTICES]]
         if len(texts) > _MOST_NOTICES:
             left = len(texts) - _MOST_NOTICES

@@ -85,7 +85,6 @@ def _checked(
     from envdoctor.app.check import check
     from envdoctor.app.configuration import Configuration, find_configuration, listed, load_configuration
     from envdoctor.app.facts import Sources, working_directory
-    from envdoctor.judge.policy import Policy
     from envdoctor.matrix.matrix import load_matrix
 
     here = working_directory()
@@ -99,12 +98,7 @@ def _checked(
         configured_in=path.name if path is not None else "configuration",
         assignments=list(settings.items()),
     )
-    policy = Policy(
-        fail_on=fail_on or "error",
-        fail_confidence=known.fail_confidence or "reported",
-        ignores=known.ignores,
-        severities=known.severities,
-    )
+    policy = known.policy(fail_on=fail_on or "error")
     return check(sources, policy=policy, matrix=load_matrix(known.matrix), exit_zero=fail_on is None)
 
 

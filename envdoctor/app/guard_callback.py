@@ -60,7 +60,7 @@ def _of_arguments(args: Any) -> dict[str, object]:
     settings: dict[str, object] = {
         "recipe.train_batch_size": getattr(args, "per_device_train_batch_size", None),
         "recipe.gradient_checkpointing": getattr(args, "activation_checkpointing", checkpointing),
-        "recipe.dtype": "bf16" if getattr(args, "bf16", False) else "fp16" if getattr(args, "fp16", False) else None,
+        "recipe.dtype": next((name for name in ("bf16", "fp16") if getattr(args, name, False)), None),
     }
     return {key: value for key, value in settings.items() if value is not None}
 

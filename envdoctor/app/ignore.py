@@ -19,9 +19,7 @@ from envdoctor.system.nearest import did_you_mean
 
 def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
     """Append the entry to the project's configuration and return its path; a new envdoctor.toml when there is none.
-
-    Everything that stands in the file stays as it is. Raises :class:`UsageProblem` and :class:`JobError`.
-    """
+    Everything that stands in the file stays as it is. Raises :class:`UsageProblem` and :class:`JobError`."""
     project = start / "pyproject.toml"  # although it says nothing of envdoctor yet
     path = config or find_configuration(start) or (project if project.is_file() else start / "envdoctor.toml")
     before = ""
@@ -60,25 +58,22 @@ def demand_match(rule: Rule, key: str, value: str, matrix: Matrix) -> str:
     except FactTypeError as error:
         raise UsageProblem("--where {}={}: {}", key, value, error) from None
     if column is not None and column.values and spelled not in column.values:
-        known = Message("known are {}", ", ".join(column.values))
-        raise UsageProblem(
-            "--where {}={}: no finding has that; {}", key, value, did_you_mean(value, column.values, known)
-        )
+        hint = did_you_mean(value, column.values, Message("known are {}", ", ".join(column.values)))
+        raise UsageProblem("--where {}={}: no finding has that; {}", key, value, hint)
     return spelled
 
 
 def _text(table: str, entry: Ignore) -> str:
-    lines = [f"[[{table}]]", f"id = {_quoted(entry.id)}", f"reason = {_quoted(entry.reason)}"]
-    if entry.until is not None:
-        lines.append(f"until = {entry.until.isoformat()}")
-    if entry.until_fixed:
-        lines.append("until-fixed = true")
-    if entry.where:
-        pairs = ", ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in entry.where.items())
-        lines.append(f"where = {{ {pairs} }}")
-    if entry.path is not None:
-        lines.append(f"path = {_quoted(entry.path)}")
-    return "\n".join(lines) + "\n"
+    pairs = ", ".join(f"{_quoted(key)} = {_quoted(value)}" for key, value in entry.where.items())
+    values = {
+        "id": _quoted(entry.id),
+        "reason": _quoted(entry.reason),
+        "until": entry.until.isoformat() if entry.until is not None else "",
+        "until-fixed": "true" if entry.until_fixed else "",
+        "where": f"{{ {pairs} }}" if pairs else "",
+        "path": _quoted(entry.path) if entry.path is not None else "",
+    }
+    return "\n".join([f"[[{table}]]", *(f"{key} = {value}" for key, value in values.items() if value), ""])
 
 
 def _quoted(text: str) -> str:

@@ -28,10 +28,8 @@ class Complaint(NamedTuple):
 
 def lint(matrix: Matrix, files: Sequence[Path] = (), *, today: date) -> Iterator[Complaint]:
     """Yield every complaint, file by file; of ``files`` alone when some are given, which may be private rules too. The
-    shipped rules of an installed envdoctor were linted before.
-
-    Raises :class:`UsageProblem` without the library that reads the schemas, and for a file that is none of a matrix.
-    """
+    shipped rules of an installed envdoctor were linted before. Raises :class:`UsageProblem` without the library that
+    reads the schemas, and for a file that is none of a matrix."""
     try:
         schemas = Schemas(matrix.home / "schema")
     except ImportError:
@@ -78,19 +76,14 @@ def _tried(rule: Rule, matrix: Matrix, literals: Literals) -> Iterator[str]:
     if not failed:  # they would only repeat the failure
         yield from check_coverage(rule, cases, matrix)
         yield from check_mutations(rule, cases, matrix)
-        yield from _check_messages(rule, cases, matrix)
+        for case in (case for case in cases if case.got == "match"):  # a placeholder stays, or its value is unknown
+            for message in problems_of(rule, case.facts, matrix).values():
+                left = {key for text in message if text for key in placeholders(text) if matrix.registry.find(key)}
+                # What a change was before may itself be called unknown.
+                if left or ("unknown" in message.en and rule.each != "change"):
+                    yield f"test {case.number}: the message is not filled: {message.en}"
         yield from check_fixes(rule, cases, matrix)
         yield from check_first_fix(rule, cases, matrix)
-
-
-def _check_messages(rule: Rule, cases: Iterable[RuleCase], matrix: Matrix) -> Iterator[str]:
-    """Yield messages that are not filled: a placeholder stays, or its value is unknown."""
-    for case in cases:
-        for message in problems_of(rule, case.facts, matrix).values() if case.got == "match" else ():
-            left = {key for text in message if text for key in placeholders(text) if matrix.registry.find(key)}
-            # What a change was before may itself be called unknown.
-            if left or ("unknown" in message.en and rule.each != "change"):
-                yield f"test {case.number}: the message is not filled: {message.en}"
 
 
 def test_rules(rules: Iterable[Rule], matrix: Matrix) -> Iterator[tuple[str, RuleCase]]:

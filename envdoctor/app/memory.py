@@ -1,8 +1,8 @@
 """``envdoctor memory``: will it fit, and if not, what is the cheapest change that makes it fit?"""
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources, collect_facts
@@ -30,43 +30,6 @@ from envdoctor.report.report import Notice, Report
 from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message, joined, said_by
 from envdoctor.system.target import Place, scratch_folder
-
-# ``envdoctor memory --data``: the lengths of the training data, and the longest sample as the recipe cuts it.
-
-
-def _lengths_of(
-    data: str, tokenizer: str | None, facts: FactSet, *, sources: Sources, matrix: Matrix, place: Place
-) -> tuple[DataSection, list[Fact]]:
-    """Return the section of the report, and the facts that it changes: ``recipe.max_length``. ``tokenizer`` names a
-    folder or a repository, None the model's.
-
-    Raises :class:`UsageProblem` and :class:`JobError`.
-    """
-    folder = _tokenizer_folder(tokenizer, facts, sources, matrix)
-    shown = tokenizer or str(facts.value("model.name"))
-    asked = facts.number("recipe.max_length")
-    cutoff = int(asked) if asked is not None and asked >= 1 else None
-    batch = batch_of(facts, training=True)
-    with told_as(JobError, DataError):
-        path = os.path.join(sources.folder(), data)
-        section = measure(path, folder, place, data=data, tokenizer=shown, cutoff=cutoff, batch=batch)
-    length = fed_length(section, facts.value("recipe.packing") is True)
-    return section, [] if length is None else [Fact("recipe.max_length", length, f"--data {data}", "given")]
-
-
-def _tokenizer_folder(tokenizer: str | None, facts: FactSet, sources: Sources, matrix: Matrix) -> str:
-    if tokenizer is None:
-        folder = facts.text("model.path")
-        if folder is None:
-            raise UsageProblem("--data is counted with a tokenizer: give --tokenizer DIR, or --model DIR that has one")
-        return os.path.join(sources.folder(), folder)
-    aliases = matrix.part("families", "organisations")
-    with told_as(UsageProblem, ObservationError):
-        found = resolve(tokenizer, cwd=sources.folder(), environ=sources.environ, aliases=aliases, option="--tokenizer")
-    if found.folder is None:
-        raise JobError("--tokenizer {}: {}", tokenizer, found.missing)
-    return found.folder
-
 
 #: How much less or more everything may take where a part of the name is unknown, and where the name is a number of
 #: parameters alone. Choices, and wide: models of seven billion parameters differ by a fifth.
@@ -102,9 +65,7 @@ def memory(
     section: MemorySection | None = None
     unjudged: Notice | None = None
     seen: DataSection | None = None
-    notices = list(gathered.notices)
-    facts = gathered.facts
-    python = gathered.interpreter
+    notices, facts, python = list(gathered.notices), gathered.facts, gathered.interpreter
     if data is not None:
         gathered.needed_interpreter(Message("tokens are counted"))
     say = progress or (lambda text: None)
@@ -113,12 +74,13 @@ def memory(
         alone = data is not None and facts.text("model.name") is None
         if data is not None:
             say("counting tokens")
-            seen, told = _lengths_of(data, tokenizer, facts, sources=sources, matrix=matrix, place=place)
+            folder = _tokenizer_folder(tokenizer, facts, sources, matrix)
+            seen, length = _lengths_of(data, tokenizer, folder, facts, place)
+            told = [Fact("recipe.max_length", length, f"--data {data}", "given")] if length is not None else []
             facts = facts if alone else with_facts(facts, told, matrix)
         if alone:
-            notices.append(
-                Notice("warning", Message("memory was not predicted because no model was given; give --model DIR"))
-            )
+            text = Message("memory was not predicted because no model was given; give --model DIR")
+            notices.append(Notice("warning", text))
         else:
             say("tracing the model")
             try:
@@ -140,6 +102,32 @@ def memory(
         data=seen,
         memory=section,
     )
+
+
+def _lengths_of(
+    data: str, tokenizer: str | None, folder: str, facts: FactSet, place: Place
+) -> tuple[DataSection, int | None]:
+    """Return the section about the training data, and the length of its longest sample as the recipe cuts it."""
+    asked = facts.number("recipe.max_length")
+    cutoff = int(asked) if asked is not None and asked >= 1 else None
+    shown, batch = tokenizer or str(facts.value("model.name")), batch_of(facts, training=True)
+    with told_as(JobError, DataError):
+        path = os.path.join(place.cwd, data)
+        section = measure(path, folder, place, data=data, tokenizer=shown, cutoff=cutoff, batch=batch)
+    return section, fed_length(section, facts.value("recipe.packing") is True)
+
+
+def _tokenizer_folder(tokenizer: str | None, facts: FactSet, sources: Sources, matrix: Matrix) -> str:
+    if tokenizer is None:
+        if facts.text("model.path") is None:
+            raise UsageProblem("--data is counted with a tokenizer: give --tokenizer DIR, or --model DIR that has one")
+        return _folder(facts, sources)
+    aliases = matrix.part("families", "organisations")
+    with told_as(UsageProblem, ObservationError):
+        found = resolve(tokenizer, cwd=sources.folder(), environ=sources.environ, aliases=aliases, option="--tokenizer")
+    if found.folder is None:
+        raise JobError("--tokenizer {}: {}", tokenizer, found.missing)
+    return found.folder
 
 
 def known_memory(
@@ -168,9 +156,7 @@ def predictor(known: FactSet, sources: Sources, matrix: Matrix) -> Callable[[Fac
         if memory is None:
             memory = tuple(known_memory(facts, sources, matrix)[0].below("memory."))
             told.append((asked, memory))
-        changed = facts.copy()
-        changed.update(memory)
-        return changed
+        return facts.copy([*facts, *memory])
 
     return predict
 
@@ -187,23 +173,28 @@ def _predicted(
     """Return the section of the report, and why it has no verdict; ``usual`` is the length if none was given.
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
-    facts, spread = _spread(_trained_as_loaded(facts))
+    facts, spread = _trained_as_loaded(facts), []
+    divided = facts.number("recipe.zero_stage") is not None or facts.value("recipe.fsdp") is True
+    gpus = facts.records("gpu")
+    is_open = facts.number("recipe.world_size") is None and gpus is not None and not gpus.incomplete
+    if divided and is_open and gpus is not None and len(gpus) > 1:
+        spread = [Message("the number of processes was not given: one on each of {} GPUs", len(gpus))]
+        facts = facts.copy([*facts, Fact("recipe.world_size", len(gpus), spread[0], "derived")])
     config = _config(facts, sources)
     shape = _shape(facts, matrix) if config is None else None
+    framework = str(facts.value("recipe.framework"))
     model = model_of(
         shape.config if shape is not None else config or {},
         matrix.rows("native-types"),
         facts.words("model.code_methods") or (),
-        str(facts.value("recipe.framework")),
+        framework,
         repo="" if shape is None else str(facts.value("model.repo")),
         trainer=facts.value("model.run_by") == "trainer",
     )
     facts = _quantized(facts, shape, config or {})
-    model = model._replace(config={key: value for key, value in model.config.items() if key != "quantization_config"})
-    if shape is not None:
-        said, loose = _said(shape)
-        model = model._replace(said=(said,), loose=loose)
-    model = model._replace(said=(*model.said, *spread))
+    settings = {key: value for key, value in model.config.items() if key != "quantization_config"}
+    said, loose = ((model.said, model.loose)) if shape is None else _said(shape)
+    model = model._replace(config=settings, said=(*said, *spread), loose=loose)
     keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
     versions = {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
     cache = cache_home(sources.environ) if sources.cache else None
@@ -214,7 +205,7 @@ def _predicted(
     quantization = facts.text("recipe.quantization")
     # No form is about training on weights that are quantised otherwise.
     packed = quantization not in (None, "bnb-4bit", "torchao-4bit")
-    elsewhere = packed or bool(model.trainer) or facts.value("recipe.framework") in terms["code"]
+    elsewhere = packed or bool(model.trainer) or framework in terms["code"]
     version = None if own else versions["transformers"] or "unknown"
     shipped: TraceSource = Shipped(matrix.table("memory-forms"), terms, version, elsewhere)
     if shape is None and (parameters := stored_parameters(_folder(facts, sources))) is not None:
@@ -227,40 +218,38 @@ def _predicted(
         row: Mapping[str, Any] = next((row for row in terms["weight"] if row["key"] == quantization), {"bytes": 1.0})
         source = Packed(source, float(row["bytes"]), "head" in row)
     known, serves = matrix.table("memory-frameworks"), engine_of(settings_of(facts)) is not None
-    section, unjudged = _of_sizes(
-        {
-            size: predict_serving(one, model, source, known) if serves else predict(one, model, source, known, usual)
-            for size, one in _sizes(facts, matrix)
-        }
-    )
-    section["changes"] = _offered(section, facts, matrix)
+    sections: dict[_Size | None, MemorySection] = {}
+    for size, one in _sizes(facts, matrix):
+        args = (one, model, source, known)
+        sections[size] = predict_serving(*args) if serves else predict(*args, usual)
+    section, unjudged = _of_sizes(sections)
+    changes, free = section["changes"], section["free_gib"]
+    if section["verdict"] is None:  # those of the usual length, without another length, and none where that fits
+        fits = free is not None and section["process_gib"][1] <= free
+        changes = [] if fits else [change for change in changes if "recipe.max_length" not in change["set"]]
+    section["changes"] = [_in_own_keys(change, facts, matrix) for change in changes]
     if unjudged is not None:
         section["verdict"] = None
     elif section["verdict"] is None:
-        unjudged = _without(section["gpu"], section["tokens"], facts)
+        unjudged = _without(section, facts)
     return section, unjudged
 
 
-def _without(gpu: str | None, tokens: int, facts: FactSet) -> Notice:
+def _without(section: MemorySection, facts: FactSet) -> Notice:
     """Return what is missing for a verdict: the length, the size of a GPU, or one at all."""
-    if gpu is not None:
+    if section["gpu"] is not None:
         text = "the length is not known, so whether it fits was not judged: give --set recipe.max_length={}"
-        return Notice("warning", Message(text, tokens))
+        return Notice("warning", Message(text, section["tokens"]))
     if facts.records("gpu"):
+        name = next(facts.each("gpu")).text("name") or Message("the GPU")
         text = "how much memory {} has is not known, so whether it fits was not judged: give --set gpu.memory_gib=24"
-        name = next(facts.each("gpu")).text("name")
-        return Notice("error", Message(text, name or Message("the GPU")))
+        return Notice("error", Message(text, name))
     text = "no GPU is known, so whether it fits was not judged: give --gpu NAME or --gpu-memory GIB"
     return Notice("warning", Message(text))
 
 
-class _Size(NamedTuple):
-    """A size in GB that the GPU of a name is sold with."""
-
-    gpu: str
-    size: int
-
-
+#: The name of a GPU, and a size in GB that it is sold with.
+_Size: TypeAlias = tuple[str, int]
 #: From the best to the worst, and what is said of a size in GB.
 _VERDICTS = {"fits": "it fits {} GB", "tight": "it is tight on {} GB", "does-not-fit": "it does not fit {} GB"}
 
@@ -273,23 +262,14 @@ def _of_sizes(sections: Mapping[_Size | None, MemorySection]) -> tuple[MemorySec
     sizes = [size for size in sections if size is not None]
     if len(sizes) < 2 or worst["verdict"] is None:
         return worst, None
-    each = joined(Message(_VERDICTS[verdict], size.size) for size, verdict in zip(sizes, verdicts, strict=True))
-    said = Message("{} is sold in several sizes: {}", sizes[0].gpu, each)
+    each = joined(Message(_VERDICTS[verdict], size) for (_, size), verdict in zip(sizes, verdicts, strict=True))
+    gpu, largest = sizes[-1]
+    said = Message("{} is sold in several sizes: {}", gpu, each)
     worst["assumed"].insert(0, said)
     if verdicts.count("does-not-fit") in (0, len(verdicts)):
         return worst, None
     text = "{}; name the one that is meant, such as {}"
-    return worst, Notice("error", Message(text, said, f"{sizes[0].gpu}-{sizes[-1].size}GB"))
-
-
-def _offered(section: MemorySection, facts: FactSet, matrix: Matrix) -> list[MemorySaving]:
-    """Return the changes in keys of the recipe. Where the length is not known, they are those of the usual one: no
-    length among them, and none where that fits."""
-    changes, free = section["changes"], section["free_gib"]
-    if section["verdict"] is None:
-        fits = free is not None and section["process_gib"][1] <= free
-        changes = [] if fits else [change for change in changes if "recipe.max_length" not in change["set"]]
-    return [_in_own_keys(change, facts, matrix) for change in changes]
+    return worst, Notice("error", Message(text, said, f"{gpu}-{largest}GB"))
 
 
 def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> MemorySaving:
@@ -325,10 +305,9 @@ def _sizes(facts: FactSet, matrix: Matrix) -> Iterator[tuple[_Size | None, FactS
     sold = [_sold(item, gpu, matrix) for item, gpu in zip(gpus, facts.each("gpu"), strict=True)]
     for place in range(max(map(len, sold))):
         sizes, items = zip(*(choices[min(place, len(choices) - 1)] for choices in sold), strict=True)
-        changed = facts.copy()
         origin = Message("the GPUs that were found, table gpus")
-        changed.update([Fact("gpu", Records(items, gpus.incomplete), origin, "derived")])
-        yield next(filter(None, sizes), None), changed
+        gpu = Fact("gpu", Records(items, gpus.incomplete), origin, "derived")
+        yield next(filter(None, sizes), None), facts.copy([*facts, gpu])
 
 
 def _sold(item: Mapping[str, Value], gpu: View, matrix: Matrix) -> list[tuple[_Size | None, Mapping[str, Value]]]:
@@ -338,27 +317,10 @@ def _sold(item: Mapping[str, Value], gpu: View, matrix: Matrix) -> list[tuple[_S
         return [(None, item)]
     usable = dict(zip(known.row.get("memory_gb", ()), known.row.get("usable_gib", ()), strict=False))
     if isinstance(memory, Range):
-        return [
-            (
-                _Size(known.name, int(size)),
-                {**item, "name": f"{known.name} {size}GB", "memory_gib": usable.get(size, size)},
-            )
-            for size in memory.releases
-        ]
+        named = {size: f"{known.name} {size}GB" for size in memory.releases}
+        items = [{**item, "name": named[size], "memory_gib": usable.get(size, size)} for size in named]
+        return [((known.name, int(size)), sized) for size, sized in zip(named, items, strict=True)]
     return [(None, {**item, "memory_gib": usable[memory]} if memory in usable else item)]
-
-
-def _spread(facts: FactSet) -> tuple[FactSet, list[Message]]:
-    """Return the facts, with one process on each of several GPUs if the run divides its model and their number is
-    unknown, and what is said of that."""
-    divided = facts.number("recipe.zero_stage") is not None or facts.value("recipe.fsdp") is True
-    gpus = facts.records("gpu")
-    if not divided or gpus is None or len(gpus) < 2 or gpus.incomplete or facts.number("recipe.world_size") is not None:
-        return facts, []
-    note = Message("the number of processes was not given: one on each of {} GPUs", len(gpus))
-    changed = facts.copy()
-    changed.update([Fact("recipe.world_size", len(gpus), note, "derived")])
-    return changed, [note]
 
 
 def _trained_as_loaded(facts: FactSet) -> FactSet:
@@ -369,9 +331,7 @@ def _trained_as_loaded(facts: FactSet) -> FactSet:
     apart = not loaded.origin or loaded.source == "given" or facts.get("recipe.dtype").origin != loaded.origin
     if switched or apart or facts.value("recipe.framework") == "ms-swift":
         return facts
-    changed = facts.copy()
-    changed.update([loaded._replace(key="recipe.dtype", value=ABSENT)])
-    return changed
+    return facts.copy([*facts, loaded._replace(key="recipe.dtype", value=ABSENT)])
 
 
 def _shape(facts: FactSet, matrix: Matrix) -> Shape:
@@ -384,22 +344,22 @@ def _shape(facts: FactSet, matrix: Matrix) -> Shape:
     return shape
 
 
-def _said(shape: Shape) -> tuple[Message, float]:
+def _said(shape: Shape) -> tuple[Sequence[Message], float]:
     """Return what an answer by a model's name rests on, and how much less or more everything may take for it."""
     if shape.bare:
         text = "only a number of parameters was given; the shape of {} is assumed ({} less or more)"
-        return Message(text, shape.like, f"{_LOOSEST:.0%}"), _LOOSEST
+        return [Message(text, shape.like, f"{_LOOSEST:.0%}")], _LOOSEST
     if shape.quantized == "":
+        loose = _LOOSE if shape.bits else _BITS_UNKNOWN
         text = (
             "by its name the model has the shape of {}, quantised and not told how: {} bits a weight were taken, "
             "{} less or more"
         )
-        loose = _LOOSE if shape.bits else _BITS_UNKNOWN
-        return Message(text, shape.like, shape.bits or 8, f"{loose:.0%}"), loose
+        return [Message(text, shape.like, shape.bits or 8, f"{loose:.0%}")], loose
     if shape.unknown:
         text = "by its name the model has the shape of {}, {} less or more: unknown is {}"
-        return Message(text, shape.like, f"{_LOOSE:.0%}", ", ".join(shape.unknown)), _LOOSE
-    return Message("no file of the model is here: by its name it has the shape of {}", shape.like), 0.0
+        return [Message(text, shape.like, f"{_LOOSE:.0%}", ", ".join(shape.unknown))], _LOOSE
+    return [Message("no file of the model is here: by its name it has the shape of {}", shape.like)], 0.0
 
 
 def _quantized(facts: FactSet, shape: Shape | None, config: Mapping[str, Any]) -> FactSet:
@@ -411,13 +371,12 @@ def _quantized(facts: FactSet, shape: Shape | None, config: Mapping[str, Any]) -
     if not told:  # as GPTQ has as many bits
         told = "gptq" if shape is not None and shape.bits == 4 else "gptq-8bit"
     settings, name = config.get("quantization_config"), str(facts.value("model.repo")).lower()
-    bits = settings.get("bits") if isinstance(settings, dict) else 8 if "int8" in name or "8bit" in name else None
-    eight = bits == 8 or (isinstance(settings, dict) and settings.get("load_in_8bit") is True)
+    eight = "int8" in name or "8bit" in name
+    if isinstance(settings, dict):
+        eight = settings.get("bits") == 8 or settings.get("load_in_8bit") is True
     told = told if told != "bitsandbytes" else "bnb" if eight else "bnb-4bit"
-    changed = facts.copy()
     method = f"{told}-8bit" if eight and not told.endswith("-8bit") else told
-    changed.update([Fact("recipe.quantization", method, Message("the model's name"), "derived")])
-    return changed
+    return facts.copy([*facts, Fact("recipe.quantization", method, Message("the model's name"), "derived")])
 
 
 def _folder(facts: FactSet, sources: Sources) -> str:
@@ -428,8 +387,9 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any] | None:
     """Return the model's config.json, or None if it is not here. Raises :class:`UsageProblem`, :class:`JobError`."""
     name = facts.text("model.name")
     if name is None:
-        text = Message("give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model")
-        raise UsageProblem(text)
+        raise UsageProblem(
+            "give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model"
+        )
     if facts.text("model.path") is None:
         return None
     with told_as(JobError, ObservationError):

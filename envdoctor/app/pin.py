@@ -8,7 +8,6 @@ from typing import NamedTuple
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources
 from envdoctor.matrix.matrix import load_matrix
-from envdoctor.revision.hub.online import Access
 from envdoctor.revision.hub.opening import open_snapshot
 from envdoctor.revision.hub.pins import PINS, Pin, PinError, find_pins, pin_of, pins_text, read_pins
 from envdoctor.revision.hub.snapshot import SnapshotError
@@ -31,16 +30,12 @@ def pin(
     timeout: float = 60.0,
     progress: Callable[[str], None] | None = None,
 ) -> _Pinned:
-    """Return the text of the working directory's file of pins with this model in it; write nothing.
-
-    One request lists the oids. Raises :class:`UsageProblem` and :class:`JobError`, the latter also when a file of the
-    snapshot has none: a pin with holes would later call a change unchanged.
-    """
+    """Return the text of the working directory's file of pins with this model in it; write nothing. One request lists
+    the oids. Raises :class:`UsageProblem` and :class:`JobError`, the latter also when a file of the snapshot has none:
+    a pin with holes would later call a change unchanged."""
     sources = sources or Sources()
-    cwd = sources.folder()
-    path = find_pins(cwd) or os.path.join(cwd, PINS)
-    aliases = load_matrix().part("families", "organisations")
-    access = Access(cwd, sources.environ, aliases, offline, timeout, hash=sources.hash, notice=progress)
+    path = find_pins(sources.folder()) or os.path.join(sources.folder(), PINS)
+    access = sources.access(load_matrix(), offline=offline, timeout=timeout, notice=progress)
     with told_as(UsageProblem, PinError), told_as(None, SnapshotError):
         pins = read_pins(path)
         snapshot = open_snapshot(repo, revision, access)

@@ -4,23 +4,20 @@ import os
 from collections.abc import Iterable, Mapping
 
 from envdoctor.app.errors import UsageProblem, told_as
-from envdoctor.app.no_pin import PIN_KEYS
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.observe.model.names import spellings
 from envdoctor.report.report import Notice
 from envdoctor.revision.hub.online import Access
 from envdoctor.revision.hub.opening import open_snapshot
-from envdoctor.revision.hub.pins import PINS, Pin, PinError, PinState, compare_with_pin, read_pins
+from envdoctor.revision.hub.pins import PINS, Pin, PinError, compare_with_pin, read_pins
 from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError
 from envdoctor.system.message import Message, listed, said_by
 
 
 def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -> Pin | None:
     """Return what a file pins for a model under any of these names; without a name, its pin if it is the only one.
-
-    Raises :class:`UsageProblem`.
-    """
+    Raises :class:`UsageProblem`."""
     if path is None:
         return None
     with told_as(UsageProblem, PinError):
@@ -42,21 +39,18 @@ def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
         values = (pin.revision or ABSENT, unknown, unknown)
     else:
         state = compare_with_pin(pin, snapshot)
-        values = (pin.revision or ABSENT, state.state or Unknown(_unsure(state)), tuple(state.differing))
-    return [Fact(key, value, PINS, "pin") for key, value in zip(PIN_KEYS, values, strict=True)]
+        known: Value = state.state or ABSENT
+        if not state.state:
+            files, why = listed((part.path for part in state.unsure), 1), state.unsure[0].reason
+            known = Unknown(Message("{} could not be compared with the pin: {}", files, why))
+        values = (pin.revision or ABSENT, known, tuple(state.differing))
+    named = zip(("revision", "state", "files"), values, strict=True)
+    return [Fact(f"pin.{name}", value, PINS, "pin") for name, value in named]
 
 
-def _unsure(found: PinState) -> Message:
-    files = listed((part.path for part in found.unsure), 1)
-    text = "{} could not be compared with the pin: {}"
-    return Message(text, files, found.unsure[0].reason)
-
-
-def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | None:
-    """Add ``pin.*`` of the model asked for as ``model``; return a notice if its files are not here to compare.
-
-    Raises :class:`UsageProblem`.
-    """
+def add_pin(facts: FactSet, path: str, model: str, access: Access) -> list[Notice]:
+    """Add ``pin.*`` of the model asked for as ``model``; return a notice if its files are not here to compare. Raises
+    :class:`UsageProblem`."""
     repo, folder = facts.text("model.repo"), facts.text("model.path")
     aliases = access.aliases
     if repo is not None:
@@ -72,5 +66,5 @@ def add_pin(facts: FactSet, path: str, model: str, access: Access) -> Notice | N
             why = said_by(error)
     facts.update(pin_facts(pin, snapshot))
     if pin is None:
-        return Notice("warning", Message("{} pins other models, not {}: its files were not compared", PINS, model))
-    return None if snapshot else Notice("note", Message("{} pins {}, and {}", PINS, pin.repo, why))
+        return [Notice("warning", Message("{} pins other models, not {}: its files were not compared", PINS, model))]
+    return [] if snapshot else [Notice("note", Message("{} pins {}, and {}", PINS, pin.repo, why))]

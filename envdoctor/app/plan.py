@@ -6,9 +6,9 @@ resolved is judged as ``check --lock`` judges it, what ends its errors becomes a
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from envdoctor.app.check import check
 from envdoctor.app.errors import JobError, UsageProblem, told_as
@@ -49,11 +49,8 @@ class Planned(NamedTuple):
         return "".join(f"{clean(line, None)}\n" for line in (*(f"# {note}" for note in self.remarks), *self.lines))
 
 
-class _Torch(NamedTuple):
-    version: str
-    build: Build
-    newest: bool
-    objection: str
+#: A release of torch and its build, and why a newer one was not taken (None: there is no newer one).
+_Torch: TypeAlias = tuple[str, Build, str | None]
 
 
 def plan(
@@ -77,7 +74,7 @@ def plan(
     stated = _stated(sources, matrix)
     with tempfile.TemporaryDirectory(prefix="envdoctor-plan-") as folder:
         judged = stated._replace(lock=os.path.join(folder, "requirements.txt"))
-        return _New(judged, asked, matrix, progress or (lambda text: None), page).found()
+        return _New(judged, matrix, page).found(asked, progress or (lambda text: None))
 
 
 def _changes(report: Report, page: Page) -> Planned:
@@ -91,25 +88,25 @@ def _changes(report: Report, page: Page) -> Planned:
     left = [_told(error, page) for error in errors if error.fingerprint in found.leaves]
     ended = [_told(error, page) for error in errors if error.fingerprint in found.clears]
     gone = [page.say("also: uninstall {name}", name=name) for name in found.uninstall]
+    gone += _settings({**found.set, **found.env}, page)
     installs = [page.say("install: {command}", command=line) for line in found.commands]
-    return Planned(
-        found.constraints, (*ended, *gone, *_settings({**found.set, **found.env}, page), *installs), "; ".join(left)
-    )
+    return Planned(found.constraints, (*ended, *gone, *installs), "; ".join(left))
 
 
 class _New:
     """The turns for a new environment. ``_bounds`` are what the rules added to what is asked, with their reasons;
     ``_newest`` is the bound that keeps uv from a torch that this machine has no build of."""
 
-    def __init__(
-        self, judged: Sources, asked: Sequence[str], matrix: Matrix, progress: Callable[[str], None], page: Page
-    ) -> None:
-        self._judged, self._asked, self._matrix, self._progress, self._page = judged, asked, matrix, progress, page
+    def __init__(self, judged: Sources, matrix: Matrix, page: Page) -> None:
+        self._judged, self._matrix, self._page = judged, matrix, page
         self._bounds: dict[str, str] = {}
         self._newest: dict[str, str] = {}
         self._settings: dict[str, str] = {}
 
-    def found(self) -> Planned:
+    def _assign(self, settings: Iterable[tuple[str, object]]) -> None:
+        self._judged = self._judged._replace(assignments=(*self._judged.assignments, *settings))
+
+    def found(self, asked: Sequence[str], progress: Callable[[str], None]) -> Planned:
         """Return the set that has no error, or why there is no such set."""
         path = Path(str(self._judged.lock))
         nothing = path.with_name("facts.json")
@@ -117,22 +114,20 @@ class _New:
         facts = collect_facts(self._judged._replace(lock=None, facts=str(nothing)), self._matrix).facts
         needs = list(needs_of(facts, self._matrix))
         built = [name for row in needs if row.get("built") for name in row["asks"]]
-        self._judged = self._judged._replace(
-            assignments=(*self._judged.assignments, *((f"pkg.{name}", "installed") for name in built))
-        )
-        lines = [name for row in needs if not row.get("built") for name in row["asks"]] + list(self._asked)
+        self._assign((f"pkg.{name}", "installed") for name in built)
+        lines = [name for row in needs if not row.get("built") for name in row["asks"]] + list(asked)
         lines += [line for row in needs for line in others_asked(row, facts)]
         ways: list[dict[str, str]] = [{}]
         because = ""
         for turn in range(1, _TURNS + 1):
-            self._progress(self._page.say("resolving, turn {turn}", turn=turn))
+            progress(self._page.say("resolving, turn {turn}", turn=turn))
             for bounds in ways:
                 torch = self._torch(facts, [*lines, *bounds])
                 if isinstance(torch, str):
                     because = torch
                     continue
-                limited = torch.build.tag is None and not torch.newest
-                newest = {f"torch<={torch.version}": torch.objection} if limited else {}
+                version, build, objection = torch
+                newest = {f"torch<={version}": objection} if build.tag is None and objection is not None else {}
                 wanted = [*lines, *bounds, *newest]
                 found, index = self._resolved(wanted, torch, facts)
                 if not isinstance(found, str):
@@ -164,40 +159,35 @@ class _New:
         for version, build in [(v, b[0]) for v, b in builds] + [(v, one) for v, b in builds for one in b[1:]]:
             if build.forbidden is not None or build.cuda is None:
                 continue
-            changed = (
-                Fact("pkg.torch", version, "the plan", "given"),
-                Fact("torch.cuda", build.cuda, "the plan", "given"),
-            )
-            after = try_remedy(Remedy(facts=changed), now)
+            changed = {"pkg.torch": version, "torch.cuda": build.cuda}
+            facts_of = tuple(Fact(key, value, "the plan", "given") for key, value in changed.items())
+            after = try_remedy(Remedy(facts=facts_of), now)
             new = next(iter(after.new(now)), None)
             if new is None:
-                return _Torch(version, build, version == fitting[0], objections[0] if objections else "")
+                why = objections[0] if objections else ""
+                return version, build, None if version == fitting[0] else why
             message = after.errors[new].in_language(page.lang)
             objections.append(page.labelled(new.rule_id, message))
         wanted = ", ".join(asked) or page.say("any")
-        return (
-            objections[0] if objections else page.say("no release of torch for it is known ({wanted})", wanted=wanted)
-        )
+        return (*objections, page.say("no release of torch for it is known ({wanted})", wanted=wanted))[0]
 
     def _resolved(
         self, lines: Sequence[str], torch: _Torch, facts: FactSet
     ) -> tuple[tuple[str, ...] | str, str | None]:
         """Return what uv answers, and the index of torch's build unless it is the user's own."""
-        python, system, machine, libc = (
-            str(facts.value(key)) for key in ("python.minor", "os.platform", "os.arch", "os.libc_version")
-        )
-        known = libc if facts.text("os.libc_version") is not None else None
-        wanted = Wanted(lines, python, system, machine, known)
-        environ, folder, tag = self._judged.environ, self._judged.folder(), torch.build.tag
+        python, system, machine = (str(facts.value(key)) for key in ("python.minor", "os.platform", "os.arch"))
+        wanted = Wanted(lines, python, system, machine, facts.text("os.libc_version"))
+        version, build, _ = torch
+        environ, folder, tag = self._judged.environ, self._judged.folder(), build.tag
         with told_as(JobError, NoResolver):
             if tag is None:
                 return resolve(wanted, environ, folder), None
             # A mirror of the user's may have this build: then no other index is needed.
-            resolved = resolve(wanted._replace(lines=[*lines, f"torch=={torch.version}+{tag}"]), environ, folder)
+            resolved = resolve(wanted._replace(lines=[*lines, f"torch=={version}+{tag}"]), environ, folder)
             if not isinstance(resolved, str):
                 return resolved, None
             row = next(row for row in self._matrix.rows("packages", "package") if row["name"] == "torch")
-            wanted = wanted._replace(lines=[*lines, f"torch=={torch.version}"], backend=tag)
+            wanted = wanted._replace(lines=[*lines, f"torch=={version}"], backend=tag)
             return resolve(wanted, environ, folder), str(row["wheel_index"]).replace("{tag}", tag)
 
     def _ways(self, report: Report, errors: Sequence[Finding]) -> list[dict[str, str]]:
@@ -215,7 +205,7 @@ class _New:
         if settings.items() <= self._settings.items():
             return new
         self._settings.update(settings)
-        self._judged = self._judged._replace(assignments=(*self._judged.assignments, *settings.items()))
+        self._assign(settings.items())
         return new or [dict(self._bounds)]
 
     def _bounded(self, changes: Sequence[tuple[Sequence[str], str]], facts: FactSet) -> dict[str, str]:
@@ -240,14 +230,10 @@ class _New:
         ids = [finding.id for finding in report.shown() if finding.severity == "warning"]
         warnings = page.separated(ids or [page.say("none")])
         what = [judged.model or page.say("no model"), *(f"{name} {text}" for name, text in target.items())]
-        origin = page.say("resolved by uv, for {what}", what=page.separated(what))
-        rules = report.rules_checked
-        remarks = [
-            page.labelled(_GENERATED, origin),
-            page.say("{n} rules judged it: no error; warnings: {warnings}", rules, warnings=warnings),
-        ]
-        added = {**self._newest, **self._bounds}
-        remarks += [page.labelled(bound, why) for bound, why in added.items()]
+        remarks = [page.labelled(_GENERATED, page.say("resolved by uv, for {what}", what=page.separated(what)))]
+        text = "{n} rules judged it: no error; warnings: {warnings}"
+        remarks.append(page.say(text, report.rules_checked, warnings=warnings))
+        remarks += [page.labelled(bound, why) for bound, why in {**self._newest, **self._bounds}.items()]
         remarks += _settings(self._settings, page)
         best = " --index-strategy unsafe-best-match" if index else ""
         remarks.append(page.say("install: uv pip install{options} -r FILE, or: pip install -r FILE", options=best))

@@ -13,16 +13,8 @@ from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.app.reporting import Judging
 from envdoctor.app.unjudged import unknown_model
-from envdoctor.experiments.probe.catalogue import (
-    CARD,
-    FIRST,
-    PAYLOAD,
-    SUITES,
-    CatalogueError,
-    Probe,
-    choose,
-    find_probes,
-)
+from envdoctor.experiments.probe import catalogue as experiments
+from envdoctor.experiments.probe.catalogue import choose, find_probes
 from envdoctor.experiments.probe.courtesy import Permission, ask, ask_local
 from envdoctor.experiments.probe.recording import RecordingError, read_recording, write_head, write_outcome
 from envdoctor.experiments.probe.released import ALL_RUN, ReleasedResults, released
@@ -64,7 +56,7 @@ class ProbeRequest:
     replay: Path | None = None
     sources: Sources = field(default_factory=Sources)
     workers: int | None = None
-    payload: Path = PAYLOAD
+    payload: Path = experiments.PAYLOAD
     seed: int | None = None
     here: "Launched | None" = None
     wait: float = 300.0
@@ -97,10 +89,9 @@ def probe(
         if no_model := unknown_model(gathered.facts, request.sources.model):
             raise JobError(no_model)  # before anything is started: an answer about other models is none
         results, said = run_probes(gathered, request, matrix, probes, progress)
-    facts = with_facts(gathered.facts, results.facts, matrix)
+    facts, model = with_facts(gathered.facts, results.facts, matrix), request.sources.model
     judgement = run.judged(facts, matrix.of_scopes("probe"))
     open_ends = [results.failed] if results.failed else [*_unanswered(judgement, results.section), *results.unmeasured]
-    model = request.sources.model
     if model is not None and facts.text("model.path") is None:
         text = "no files of {} are at hand: it was not measured, only tiny models of other families"
         open_ends.append(Message(text, model))
@@ -108,9 +99,9 @@ def probe(
     return run.report("probe", gathered.target, judgement, notices, incomplete=bool(open_ends), probe=results.section)
 
 
-def catalogue(payload: Path = PAYLOAD) -> dict[str, Probe]:
+def catalogue(payload: Path = experiments.PAYLOAD) -> dict[str, experiments.Probe]:
     """Return every probe by name. Raises :class:`JobError`."""
-    with told_as(JobError, CatalogueError):
+    with told_as(JobError, experiments.CatalogueError):
         return find_probes(payload)
 
 
@@ -118,13 +109,11 @@ def run_probes(
     gathered: Gathered,
     request: ProbeRequest,
     matrix: Matrix,
-    probes: Mapping[str, Probe],
+    probes: Mapping[str, experiments.Probe],
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Results, list[Notice]]:
-    """Run what the request names in the environment that was gathered: what it gave, and what to say of the run.
-
-    Raises :class:`UsageProblem` and :class:`JobError`.
-    """
+    """Run what the request names in the environment that was gathered: what it gave, and what to say of the run. Raises
+    :class:`UsageProblem` and :class:`JobError`."""
     wishes, known = _wishes(gathered, request, probes, matrix)
     notices: list[Notice] = []
     python = gathered.needed_interpreter(Message("the experiments run"))
@@ -135,7 +124,8 @@ def run_probes(
         if here is not None:
             permission = ask_local(gpus, environ, here.local, force=request.force)
         else:
-            permission = ask(gpus, environ, all_gpus=request.all_gpus or request.suite == CARD, force=request.force)
+            every = request.all_gpus or request.suite == experiments.CARD
+            permission = ask(gpus, environ, all_gpus=every, force=request.force)
         if permission.refused is not None and not (here is not None and here.rank):
             raise JobError(permission.refused)
         notices += [Notice("note", text) for text in permission.notes]
@@ -149,9 +139,8 @@ def run_probes(
         tell = progress or (lambda text: None)
         session = session_of(())
         if permission.refused is None:
-            session = run_session(
-                probes[FIRST], wishes, place, cpu_for_sure=sure, workers=request.workers, tell=tell, keep=keep
-            )
+            first, workers = probes[experiments.FIRST], request.workers
+            session = run_session(first, wishes, place, cpu_for_sure=sure, workers=workers, tell=tell, keep=keep)
         results = _judged(session, gathered.facts, request, probes, known)
         if here is None:
             return results._replace(unmeasured=[*results.unmeasured, *permission.left_out]), notices
@@ -168,18 +157,19 @@ def run_probes(
 
 
 def _judged(
-    session: Session, facts: FactSet, request: ProbeRequest, probes: Mapping[str, Probe], known: ReleasedResults
+    session: Session,
+    facts: FactSet,
+    request: ProbeRequest,
+    probes: Mapping[str, experiments.Probe],
+    known: ReleasedResults,
 ) -> Results:
     using = in_use(session, facts.value("gpu"), facts.value("machine.accelerators"))
     return results_of(session, probes, suite=request.suite, asked=request.only, using=using, known=known)
 
 
 def _unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Message]:
-    """Return a sentence for each result that leaves right or wrong open.
-
-    An error of a rule about it is an answer (a crash); a warning that says what to do (out of memory) is none. Neither
-    is a failure on a device of which nobody knows whether training uses it: no rule judges that.
-    """
+    """Return a sentence for each result that leaves right or wrong open: an error that no rule tells as one, or a
+    failure on a device of which it is unknown whether training uses it, which no rule judges."""
     columns = ("name", "device", "dtype", "backend", "signature", "ranks")
     answered = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
     sentences = []
@@ -192,41 +182,44 @@ def _unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Messag
         what = " ".join(word for word in (*identity[:4], *where) if word)
         text = Message("no answer from {}: {}: {}", what, group.verdict, group.why)
         if group.verdict == "fail":
-            text = Message(
-                "{}: {}: {}; whether training uses this device is not known", what, group.signature, group.why
-            )
+            failed = "{}: {}: {}; whether training uses this device is not known"
+            text = Message(failed, what, group.signature, group.why)
         sentences.append(text)
     return sentences
 
 
 def _wishes(
-    gathered: Gathered, request: ProbeRequest, probes: Mapping[str, Probe], matrix: Matrix
+    gathered: Gathered, request: ProbeRequest, probes: Mapping[str, experiments.Probe], matrix: Matrix
 ) -> tuple[Wishes, ReleasedResults]:
     """Return what to run, and what is known without it: the results of released code, unless a name, a longer suite or
     a model asks for more."""
+    from envdoctor.matrix.entry_statements import entries
+
     facts, known = gathered.facts, ALL_RUN
-    if FIRST not in probes:
-        raise JobError("the probe {} is missing from this installation of envdoctor", FIRST)
+    if experiments.FIRST not in probes:
+        raise JobError("the probe {} is missing from this installation of envdoctor", experiments.FIRST)
     try:
         chosen = choose(probes, request.only) if request.only else list(probes.values())
-    except CatalogueError as error:
+    except experiments.CatalogueError as error:
         raise UsageProblem("--only: {}", error) from None
-    if request.suite == CARD:
+    if request.suite == experiments.CARD:
         chosen = [replace(one, speeds=matrix.rows("gpu-speeds")) for one in chosen]
     if request.here is not None:
         from envdoctor.app.probe_ranks import for_ranks
 
         chosen = for_ranks(chosen, probes)
     model = facts.text("model.path")
-    if not request.only and request.suite == SUITES[0] and model is None:
+    if not request.only and request.suite == experiments.SUITES[0] and model is None:
         known = released(facts, matrix.rows, gathered.layout, request.payload)
         chosen = [one for one in chosen if one.name not in known.clean]
     given = (fact for fact in facts.below("recipe.") if not isinstance(fact.value, (Unknown, Records, Absent)))
     recipe = {fact.key.removeprefix("recipe."): plain(fact.value) for fact in given}
     folder = os.path.join(request.sources.folder(), model) if model is not None else None
-    entries, seed = _entries(facts, request, matrix), _drawn(request.here) if request.seed is None else request.seed
-    wishes = Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe, entries, seed)
-    return wishes, known
+    seed = _drawn(request.here) if request.seed is None else request.seed
+    installed = {fact.key[4:]: fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)}
+    bare = request.device == "cpu" or _no_accelerator(facts)
+    imports = tuple(entry.statement for entry in entries(matrix.rows, installed) if not (entry.needs_gpu and bare))
+    return Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe, imports, seed), known
 
 
 def _drawn(here: "Launched | None") -> int:
@@ -236,20 +229,8 @@ def _drawn(here: "Launched | None") -> int:
     return zlib.crc32(repr((here.address, here.port, here.world, here.attempt)).encode()) >> 1
 
 
-def _entries(facts: FactSet, request: ProbeRequest, matrix: Matrix) -> tuple[str, ...]:
-    """Return import statements of what is installed; the ones that need an accelerator only if one may be used."""
-    from envdoctor.matrix.entry_statements import entries
-
-    installed = {
-        fact.key.removeprefix("pkg."): fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)
-    }
-    bare = request.device == "cpu" or _no_accelerator(facts)
-    return tuple(entry.statement for entry in entries(matrix.rows, installed) if not (entry.needs_gpu and bare))
-
-
 def _no_accelerator(facts: FactSet) -> bool:
-    gpus = facts.value("gpu")
-    return facts.value("machine.accelerators") == () and gpus == Records(())
+    return facts.value("machine.accelerators") == () and facts.value("gpu") == Records(())
 
 
 @contextmanager
@@ -272,7 +253,7 @@ def _recorder(
         yield lambda outcome: write_outcome(file, outcome, folders)
 
 
-def _replay(request: ProbeRequest, matrix: Matrix, probes: Mapping[str, Probe]) -> tuple[Gathered, Results]:
+def _replay(request: ProbeRequest, matrix: Matrix, probes: Mapping[str, experiments.Probe]) -> tuple[Gathered, Results]:
     from envdoctor.observe.documents.facts_file import FactsFileError, facts_of_document
 
     assert request.replay is not None

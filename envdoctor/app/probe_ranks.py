@@ -59,16 +59,19 @@ def meet(
     matrix: Matrix,
 ) -> Met:
     """Send what the experiments gave here, take part in the comparison, and on rank 0 bring what the others sent.
-
-    ``refused`` is why nothing ran here. Raises :class:`JobError` where the other processes were not reached.
-    """
+    ``refused`` is why nothing ran here. Raises :class:`JobError` where the other processes were not reached."""
     from envdoctor.report.facts_json import document
 
     refused = refused or results.failed
     facts = FactSet([Fact("probe", Records(tuple(_wrong(results))), "", "")])
     given = document(facts, matrix.registry)["facts"]
     device = session.device or "cpu"
-    job = {**here._asdict(), "seconds": seconds, "device": device, "own": _own(session, refused)}
+    # What this rank says of itself beside its document, in short.
+    seen = (seen for outcome in session.outcomes for seen in outcome.observations if seen.get("case") == "contents")
+    contents = next(seen, {})
+    own: dict[str, Any] = {"name": str(contents.get("name", ""))[:60], "alike": str(contents.get("alike", ""))[:100]}
+    own |= {"results": contents.get("results", {}), "refused": refused is not None}
+    job = {**here._asdict(), "seconds": seconds, "device": device, "own": own}
     job.update(packed({"facts": given, "complete": [], "refused": refused or ""}))
     task = Task(f"probes/{NAME}.py", job, ("torch",), 2 * seconds + START_SECONDS + _REDUCE_SECONDS, 3000)
     (answer,) = run_in_target([task], place)
@@ -88,21 +91,13 @@ def _wrong(results: Results) -> Sequence[_Item]:
     return [item for item in items if item["verdict"] not in ("pass", "skip")]
 
 
-def _own(session: Session, refused: Message | None) -> Mapping[str, Any]:
-    """Return what this rank says of itself beside its document, in short."""
-    seen = (seen for outcome in session.outcomes for seen in outcome.observations if seen.get("case") == "contents")
-    contents = next(seen, {})
-    own = {"name": str(contents.get("name", ""))[:60], "alike": str(contents.get("alike", ""))[:100]}
-    return {**own, "results": contents.get("results", {}), "refused": refused is not None}
-
-
 def _read(here: Launched, seconds: float, records: Sequence[Mapping[str, Any]], matrix: Matrix) -> Met:
     came = read(records)
     elsewhere = []
     refused: dict[str, list[str]] = {}
     unread: list[int] = []
-    for (host, digest), numbers in came.members.items():
-        items = _items(came.documents.get(digest), matrix)
+    for host, numbers, document in came.sent:
+        items = _items(document, matrix)
         if isinstance(items, str):
             refused.setdefault(items, []).append(on_host(host, numbers))
         elif items is None:
@@ -113,12 +108,10 @@ def _read(here: Launched, seconds: float, records: Sequence[Mapping[str, Any]], 
     machines = len({host for host, _, _ in elsewhere})
     problems = []
     if came.missing:
-        problems.append(
-            Message("of {} ranks these did not come in {} s: {}", here.world, f"{seconds:g}", ranges(came.missing))
-        )
-    problems += [
-        Message("nothing ran on {}: {}", _listed(names), text) for text, names in list(refused.items())[:_MOST_MACHINES]
-    ]
+        text = "of {} ranks these did not come in {} s: {}"
+        problems.append(Message(text, here.world, f"{seconds:g}", ranges(came.missing)))
+    for why, names in list(refused.items())[:_MOST_MACHINES]:
+        problems.append(Message("nothing ran on {}: {}", _listed(names), why))
     if unread:
         problems.append(Message("the results of the ranks {} are too many or cannot be read", ranges(unread)))
     note = Message("{} of {} ranks ran the experiments, on {} machine(s)", count, here.world, machines)
@@ -127,10 +120,9 @@ def _read(here: Launched, seconds: float, records: Sequence[Mapping[str, Any]], 
 
 def _items(document: Mapping[str, Any] | None, matrix: Matrix) -> Sequence[_Item] | str | None:
     """Return what was wrong there; or why nothing ran; None if that cannot be read."""
-    if document is None or not isinstance(document.get("refused"), str):
-        return None
-    if document["refused"]:
-        return str(document["refused"])[:500]
+    refused = document["refused"] if document is not None and "refused" in document else None
+    if document is None or not isinstance(refused, str) or refused:
+        return refused[:500] if isinstance(refused, str) else None
     try:
         facts = facts_of_document({"schema": SCHEMA, "facts": document["facts"]}, "rank", matrix.registry)
     except FactsFileError:
@@ -152,24 +144,18 @@ def with_the_others(results: Results, met: Met) -> Results:
     for identity, (_, where) in results_by.items():
         everywhere = sum(map(len, where.values())) == met.answered
         ranks[identity] = "" if everywhere else _listed([on_host(*one) for one in where.items()])
-    section = results.section
-    own = {_identity(group._asdict()): group for group in section["groups"]}
+    own = {_identity(group._asdict()): group for group in results.section["groups"]}
     groups = [group._replace(ranks=ranks.get(key) or None) for key, group in own.items()]
     groups += [result_of(item, ranks[key]) for key, (item, _) in results_by.items() if key not in own]
-    facts = [_among(fact, results_by, ranks) if fact.key == "probe" else fact for fact in results.facts]
+    facts = list(results.facts)
+    for place, fact in enumerate(facts):
+        if fact.key == "probe" and isinstance(fact.value, Records):
+            here = {_identity(item) for item in fact.value}
+            every = [*fact.value, *(item for key, (item, _) in results_by.items() if key not in here)]
+            named = tuple({**item, "ranks": ranks.get(_identity(item)) or ABSENT} for item in every)
+            facts[place] = fact._replace(value=Records(named, fact.value.incomplete))
     unmeasured = [*results.unmeasured, *met.problems]
-    return results._replace(facts=facts, section={**section, "groups": groups}, unmeasured=unmeasured)
-
-
-def _among(
-    fact: Fact, found: Mapping[tuple[object, ...], tuple[_Item, object]], told: Mapping[tuple[object, ...], str]
-) -> Fact:
-    """Return the fact ``probe`` with the results of the others, each with its ranks."""
-    assert isinstance(fact.value, Records)
-    here = {_identity(item) for item in fact.value.items}
-    items = [*fact.value.items, *(item for key, (item, _) in found.items() if key not in here)]
-    named = tuple({**item, "ranks": told.get(_identity(item)) or ABSENT} for item in items)
-    return fact._replace(value=Records(named, fact.value.incomplete))
+    return results._replace(facts=facts, section={**results.section, "groups": groups}, unmeasured=unmeasured)
 
 
 def _identity(item: Mapping[str, Any]) -> tuple[object, ...]:

@@ -56,11 +56,11 @@ class Others(NamedTuple):
     problems: Sequence[Message]
 
 
-class _Came(NamedTuple):
-    """What the child handed over: numbers by host and digest, documents by digest, who did not come."""
+class Came(NamedTuple):
+    """What the child handed over: hosts with the numbers of their ranks and what they sent (None: cannot be read), and
+    who did not come."""
 
-    members: Mapping[tuple[str, str], list[int]]
-    documents: Mapping[str, Mapping[str, Any] | None]
+    sent: Sequence[tuple[str, list[int], Mapping[str, Any] | None]]
     missing: Sequence[Any]
 
 
@@ -74,7 +74,9 @@ def launched(environ: Mapping[str, str]) -> Launched:
     rank, world = _number(environ, rank_name, _MOST_RANKS), _number(environ, world_name, _MOST_RANKS)
     if not rank < world:
         raise UsageProblem("--all-ranks: {}={} is not below {}={}", rank_name, rank, world_name, world)
-    address = environ.get("MASTER_ADDR") or _first_host(environ.get("SLURM_STEP_NODELIST", ""))
+    # Of Slurm's list the first host: ``node003`` of ``node[003-010,12],login1``.
+    nodes = re.sub(r"\[([^][,-]*)(?:[,-][^][]*)?\]", r"\1", environ.get("SLURM_STEP_NODELIST", ""))
+    address = environ.get("MASTER_ADDR") or nodes.partition(",")[0]
     if not address and environ.get(here_name) == environ[world_name]:
         address = "127.0.0.1"
     if not address:
@@ -97,16 +99,9 @@ def _number(environ: Mapping[str, str], name: str, most: int) -> int:
     return int(text)
 
 
-def _first_host(listed: str) -> str:
-    """Return the first host of Slurm's list: ``node003`` of ``node[003-010,12],login1``."""
-    return re.sub(r"\[([^][,-]*)(?:[,-][^][]*)?\]", r"\1", listed).partition(",")[0]
-
-
 def all_ranks(sources: Sources, matrix: Matrix, seconds: float) -> Callable[[Gathered], Others] | None:
     """Return a function that brings rank 0 the facts of the others; on the others, send the facts and return None.
-
-    Raises :class:`UsageProblem` and :class:`JobError`.
-    """
+    Raises :class:`UsageProblem` and :class:`JobError`."""
     here = launched(sources.environ)
     if here.rank == 0:
         return lambda gathered: _gather_ranks(here, gathered, sources, matrix, seconds)
@@ -115,13 +110,11 @@ def all_ranks(sources: Sources, matrix: Matrix, seconds: float) -> Callable[[Gat
 
 
 def _gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float) -> Others:
-    """Return the facts that rank 0 gets, its own included, after at most ``seconds``. Ranks of one machine with the
-    same facts are one entry. Raises :class:`UsageProblem` and :class:`JobError`."""
+    """Return the facts that rank 0 gets, its own included; ranks of one machine with the same facts are one entry."""
     came = read(_exchange(here, gathered, sources, matrix, seconds))
     named, ranks = {}, {}
     unread: list[int] = []
-    for (host, digest), numbers in came.members.items():
-        document = came.documents.get(digest)
+    for host, numbers, document in came.sent:
         if document is None:
             unread += numbers
         else:
@@ -129,9 +122,8 @@ def _gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: 
             named[name], ranks[name] = document, len(numbers)
     problems = []
     if came.missing:
-        problems.append(
-            Message("of {} ranks these sent no facts in {} s: {}", here.world, f"{seconds:g}", ranges(came.missing))
-        )
+        text = "of {} ranks these sent no facts in {} s: {}"
+        problems.append(Message(text, here.world, f"{seconds:g}", ranges(came.missing)))
     if unread:
         problems.append(Message("the facts of the ranks {} are too many or too long to be compared", ranges(unread)))
     return Others(named, ranks, problems)
@@ -160,7 +152,8 @@ def packed(document: Mapping[str, Any]) -> dict[str, str]:
     return {"digest": hashlib.sha256(data).hexdigest(), "document": text}
 
 
-def read(records: Iterable[Mapping[str, Any]]) -> _Came:
+def read(records: Iterable[Mapping[str, Any]]) -> Came:
+    """Return what the records of the child say."""
     members: dict[tuple[str, str], list[int]] = {}
     pieces: dict[str, list[str]] = {}
     missing: list[Any] = []
@@ -170,7 +163,8 @@ def read(records: Iterable[Mapping[str, Any]]) -> _Came:
         if "document" in record:
             pieces.setdefault(record["digest"], []).extend(record["document"])
         missing += record.get("missing", ())
-    return _Came(members, {digest: _unpacked("".join(parts)) for digest, parts in pieces.items()}, missing)
+    documents = {digest: _unpacked("".join(parts)) for digest, parts in pieces.items()}
+    return Came([(host, numbers, documents.get(digest)) for (host, digest), numbers in members.items()], missing)
 
 
 def _unpacked(text: str) -> Mapping[str, Any] | None:
@@ -201,9 +195,8 @@ def ranges(numbers: Iterable[int], most: int = 8) -> str:
     """Return numbers as ranges: ``0-3, 6``; at most ``most`` of them."""
     rows: list[list[int]] = []
     for number in sorted(numbers):
-        if rows and number == rows[-1][1] + 1:
-            rows[-1][1] = number
-        else:
+        if not rows or number != rows[-1][1] + 1:
             rows.append([number, number])
+        rows[-1][1] = number
     texts = [str(first) if first == last else f"{first}-{last}" for first, last in rows]
     return ", ".join(texts[:most]) + (", ..." if len(texts) > most else "")

@@ -1,12 +1,11 @@
 """``check`` for several machines in one run: each target is judged by itself, and the answers become one report."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 
 from envdoctor.app.errors import UsageProblem
-from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Unknown
-from envdoctor.judge.finding import Finding
+from envdoctor.judge.finding import SEVERITIES, Finding
 from envdoctor.report.report import Notice, Report, TargetOutcome
 from envdoctor.system.message import Message
 
@@ -19,10 +18,8 @@ _WORSE = (0, 1, 3, 2)
 
 
 def targets_of(typed: Mapping[str, Sequence[str]]) -> list[Target]:
-    """Return every combination of the values of each option that was given.
-
-    Raises :class:`UsageProblem` for more than anybody would read.
-    """
+    """Return every combination of the values of each option that was given. Raises :class:`UsageProblem` for more than
+    anybody would read."""
     given = {name: list(dict.fromkeys(values)) for name, values in typed.items() if values}
     targets: list[Target] = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
     if len(targets) > _MOST:
@@ -31,39 +28,44 @@ def targets_of(typed: Mapping[str, Sequence[str]]) -> list[Target]:
 
 
 def check_targets(targets: Sequence[Target], judged: Callable[[Target], Report]) -> Report:
-    """Return one report for all targets: what holds for some has their names; the exit code is the worst.
-
-    ``judged`` gives the report of one target. What a program reads as facts are those that all targets share.
-    """
+    """Return one report for all targets: what holds for some has their names; the exit code is the worst. ``judged``
+    gives the report of one target. What a program reads as facts are those that all targets share."""
     reports = [judged(target) for target in targets]
     if len(reports) == 1:
         return reports[0]
-    names = [_told_apart(target, targets) for target in targets]
-    findings, outcomes = _findings(reports, targets, names), []
+    differing = [name for name in targets[0] if len({target[name] for target in targets}) > 1]
+    names = [", ".join(f"{name} {target[name]}" for name in differing) for target in targets]
+    outcomes = []
     for name, report in zip(names, reports, strict=True):
         shown = [finding.severity for finding in report.shown()]
         outcomes.append(TargetOutcome(name, shown.count("error"), shown.count("warning"), report.exit_code))
     first = reports[0]
+    names_of: dict[Notice, list[str]] = {}
+    for name, report in zip(names, reports, strict=True):
+        for notice in report.notices:
+            names_of.setdefault(notice, []).append(name)
+    notices = [
+        notice if len(where) == len(reports) else notice._replace(text=Message("{}: {}", "; ".join(where), notice.text))
+        for notice, where in names_of.items()
+    ]
+    shared = first.facts.copy()
+    for fact in first.facts:
+        if any(report.facts.value(fact.key) != fact.value for report in reports):
+            shared.add(fact._replace(value=Unknown(Message("it differs between the targets"))))
     not_checked = {entry.id: entry for report in reports for entry in report.not_checked}
     return first.changed(
-        facts=_shared([report.facts for report in reports]),
-        findings=findings,
+        facts=shared,
+        findings=_findings(reports, targets, names),
         not_checked=tuple(not_checked.values()),
         rules_checked=min(report.rules_checked for report in reports),
         exit_code=max((report.exit_code for report in reports), key=_WORSE.index),
-        notices=tuple(_notices(reports, names)),
+        notices=tuple(notices),
         passed=tuple(name for name in first.passed if all(name in report.passed for report in reports)),
         plan=first.plan if all(report.plan == first.plan for report in reports) else None,
         unjudged=tuple(dict.fromkeys(text for report in reports for text in report.unjudged)),
         targets=tuple(outcomes),
         elapsed_seconds=sum(report.elapsed_seconds for report in reports),
     )
-
-
-def _told_apart(target: Target, targets: Sequence[Target]) -> str:
-    """Return the values in which this target differs from the others: ``python 3.12, gpu A100``."""
-    differs = [name for name in target if len({other[name] for other in targets}) > 1]
-    return ", ".join(f"{name} {target[name]}" for name in differs)
 
 
 def _findings(reports: Sequence[Report], targets: Sequence[Target], names: Sequence[str]) -> tuple[Finding, ...]:
@@ -77,8 +79,7 @@ def _findings(reports: Sequence[Report], targets: Sequence[Target], names: Seque
     one_each = [
         same[0][1]._replace(targets=_holding({number for number, _ in same}, targets, names)) for same in alike.values()
     ]
-    severities = ("error", "warning", "note")
-    return tuple(sorted(one_each, key=lambda finding: severities.index(finding.severity)))
+    return tuple(sorted(one_each, key=lambda finding: -SEVERITIES.index(finding.severity)))
 
 
 def _holding(numbers: set[int], targets: Sequence[Target], names: Sequence[str]) -> tuple[str, ...]:
@@ -90,22 +91,3 @@ def _holding(numbers: set[int], targets: Sequence[Target], names: Sequence[str])
             if numbers == {number for number, target in enumerate(targets) if target[option] == value}:
                 return (f"{option} {value}",)
     return tuple(names[number] for number in sorted(numbers))
-
-
-def _notices(reports: Sequence[Report], names: Sequence[str]) -> Iterable[Notice]:
-    names_of: dict[Notice, list[str]] = {}
-    for name, report in zip(names, reports, strict=True):
-        for notice in report.notices:
-            names_of.setdefault(notice, []).append(name)
-    for notice, where in names_of.items():
-        everywhere = len(where) == len(reports)
-        yield notice if everywhere else notice._replace(text=Message("{}: {}", "; ".join(where), notice.text))
-
-
-def _shared(sets: Sequence[FactSet]) -> FactSet:
-    """Return the facts of the first set; where the others differ, the fact is unknown."""
-    shared = sets[0].copy()
-    for fact in sets[0]:
-        if any(other.value(fact.key) != fact.value for other in sets[1:]):
-            shared.add(fact._replace(value=Unknown(Message("it differs between the targets"))))
-    return shared

@@ -29,11 +29,8 @@ def unjudged(
     typed: bool = True,
 ) -> tuple[Unjudged, ...]:
     """Return what was not judged of the environment, and of the model and the code that were asked for. Of a facts file
-    nothing is missed: its reader knows it.
-
-    ``cut_short`` says why the environment was not looked at to the end: an error may stand in what was left; ``typed``
-    that the user named the model, which a recipe names otherwise.
-    """
+    nothing is missed: its reader knows it. ``cut_short`` says why the environment was not looked at to the end: an
+    error may stand in what was left; ``typed`` that the user named the model, which a recipe names otherwise."""
     gaps = [Unjudged(cut_short, asked=True)] if cut_short else []
     if target.kind not in (*DOCUMENTS, "none"):
         dists = facts.records("dist")
@@ -58,18 +55,15 @@ def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
     """Yield the installed files that could not be read: what they hold may be anything."""
     if "package_damage" not in facts:
         return
-    items = (item for item in facts.items("package_damage") if item.get("kind") == "unread")
-    texts = [Message("{}: {}", item.get("package"), item.get("file")) for item in items]
-    for item in facts.items("metadata_problem"):
-        if item.get("kind") == "no-access":
-            texts.append(as_message(str(item.get("detail"))))
+    unread = [item for item in facts.items("package_damage") if item.get("kind") == "unread"]
+    closed = [item for item in facts.items("metadata_problem") if item.get("kind") == "no-access"]
+    active = [(item.get("name"), item.get("requires")) for item in facts.items("dist") if item.get("active") is True]
+    texts = [Message("{}: {}", item.get("package"), item.get("file")) for item in unread]
+    texts += [as_message(str(item.get("detail"))) for item in closed]
     damage = facts.unknown("package_damage")
     if damage is not None and facts.records("dist") is not None:
         texts.append(Message("the installed files: {}", damage.reason))
-    for item in facts.items("dist"):
-        asked = item.get("requires")
-        if isinstance(asked, Unknown) and item.get("active") is True:
-            texts.append(Message("what {} requires: {}", item.get("name"), asked.reason))
+    texts += [Message("what {} requires: {}", name, why.reason) for name, why in active if isinstance(why, Unknown)]
     yield from (Unjudged(text, asked=True) for text in texts[:_MOST_UNREAD])
     if len(texts) > _MOST_UNREAD:
         yield Unjudged(Message("{} more packages could not be read", len(texts) - _MOST_UNREAD), asked=True)
@@ -88,8 +82,7 @@ def _unread_code(facts: FactSet, code: Sequence[str]) -> Iterator[Unjudged]:
     if isinstance(read, Unknown):
         yield Unjudged(Message("{}: {}", ", ".join(code), read.reason), asked=True)
     for item in items[:_MOST_UNREAD]:
-        yield Unjudged(
-            Message("{}: {}", item.get("place"), item.get("reason")), asked=not read or item.get("named") is True
-        )
+        text = Message("{}: {}", item.get("place"), item.get("reason"))
+        yield Unjudged(text, asked=not read or item.get("named") is True)
     if len(items) > _MOST_UNREAD:
         yield Unjudged(Message("{} more files of the code could not be read", len(items) - _MOST_UNREAD), asked=False)

@@ -14,7 +14,12 @@ def write_whole(path: Path, text: str) -> None:
 
     try:
         if path.exists() and not path.is_file():
-            _write_into(path, text)
+            # Without O_NONBLOCK the open of a pipe that nobody reads would wait; the writing may.
+            descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
+            with os.fdopen(descriptor, "wb") as file:
+                if hasattr(os, "set_blocking"):
+                    os.set_blocking(descriptor, True)
+                file.write(text.encode("utf-8"))
             return
         path = Path(os.path.realpath(path))
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -30,12 +35,3 @@ def write_whole(path: Path, text: str) -> None:
             raise
     except OSError as error:
         raise JobError("{}: cannot be written: {}", path, because_of(error)) from None
-
-
-def _write_into(path: Path, text: str) -> None:
-    # Without O_NONBLOCK the open of a pipe that nobody reads would wait; the writing may.
-    descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
-    with os.fdopen(descriptor, "wb") as file:
-        if hasattr(os, "set_blocking"):
-            os.set_blocking(descriptor, True)
-        file.write(text.encode("utf-8"))

@@ -44,12 +44,9 @@ _BELOW = ("bin/python", "etc/os-release", "usr/lib")
 
 
 def meant(word: str, cwd: str, takes: Iterable[str]) -> Sequence[str]:
-    """Return the keywords of the options that a word stands for, of those that a command ``takes``.
-
-    An existing file or folder is what its name and its beginning say, ``KEY=VALUE`` a fact, ``ORG/NAME`` and ``7B`` a
-    model. Raises :class:`~envdoctor.app.errors.UsageProblem` for a word that is none of it, or nothing that the
-    command takes.
-    """
+    """Return the keywords of the options that a word stands for, of those that a command ``takes``. An existing file or
+    folder is what its name and its beginning say, ``KEY=VALUE`` a fact, ``ORG/NAME`` and ``7B`` a model. Raises
+    :class:`~envdoctor.app.errors.UsageProblem` for a word that is none of it, or nothing that the command takes."""
     path, files = os.path.join(cwd, word) if word else "", Files()
     if os.path.isdir(path):
         below = [name for name in _BELOW if os.path.exists(os.path.join(path, name))]
@@ -59,8 +56,13 @@ def meant(word: str, cwd: str, takes: Iterable[str]) -> Sequence[str]:
         kinds = _of_file(path, files)
     elif re.match(r"[a-z_]+\.[\w.]+=", word):
         kinds = "assignments"
+    elif "/" in word or re.search(r"(?i)\d{1,4}b(?![a-z])", word[:200]):
+        with told_as(UsageProblem, NameProblem):
+            parse_name(word, cwd, os.environ)
+        kinds = "model"
     else:
-        kinds = _of_name(word, cwd, files)
+        hint = did_you_mean(word, files.names_or_none(cwd)[:_MOST_NAMES], Message("give a file, a folder or ORG/NAME"))
+        raise UsageProblem("{}: no such file or folder, and no name of a model; {}", printable(word), hint)
     fitting = [kind for kind in kinds.split() if kind in takes]
     if not fitting:
         shown = " ".join(f"--{kind}" for kind in kinds.split())
@@ -76,9 +78,9 @@ def _of_file(path: str, files: Files) -> str:
     name = os.path.basename(path)
     if re.match(r"(?:python|pypy)[\d.]*(?:\.exe)?\Z", name):
         return "python"
-    by_name = next((kinds for globs, kinds in _NAMES if _any_fits([name], globs)), None)
-    if by_name is not None or is_lock_name(name):
-        return by_name or "lock"
+    by_name = next((kinds for globs, kinds in _NAMES if _any_fits([name], globs)), "lock" if is_lock_name(name) else "")
+    if by_name:
+        return by_name
     try:
         head = files.text(path, _HEAD)
     except OSError:
@@ -89,12 +91,3 @@ def _of_file(path: str, files: Files) -> str:
     elif all(map(_LISTED.match, filter(None, map(str.strip, head.splitlines()[:400])))):
         otherwise = "lock"
     return next((kinds for pattern, kinds in _CONTENTS if re.search(pattern, head)), otherwise)
-
-
-def _of_name(word: str, cwd: str, files: Files) -> str:
-    if "/" in word or re.search(r"(?i)\d{1,4}b(?![a-z])", word[:200]):
-        with told_as(UsageProblem, NameProblem):
-            parse_name(word, cwd, os.environ)
-        return "model"
-    hint = did_you_mean(word, files.names_or_none(cwd)[:_MOST_NAMES], Message("give a file, a folder or ORG/NAME"))
-    raise UsageProblem("{}: no such file or folder, and no name of a model; {}", printable(word), hint)

@@ -6,10 +6,8 @@ import sys
 
 
 def _clean_path() -> None:
-    """Leave PYTHONPATH and the working directory: they may belong to what is judged, and hold a click.py.
-
-    The folder that holds envdoctor itself stays, wherever it is.
-    """
+    """Leave PYTHONPATH and the working directory: they may belong to what is judged, and hold a click.py. The folder
+    that holds envdoctor itself stays, wherever it is."""
     named = [] if sys.flags.ignore_environment else os.environ.get("PYTHONPATH", "").split(os.pathsep)
     try:
         foreign = {os.path.abspath(entry) for entry in ("", *named)}

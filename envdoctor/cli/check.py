@@ -2,30 +2,18 @@
 
 from typing import Any
 
-from envdoctor.cli.options import (
-    Option,
-    Options,
-    code_option,
-    configuration_options,
-    hash_option,
-    recipe_option,
-    seconds_option,
-    source_options,
-    stated_targets,
-    target_options,
-    words_argument,
-)
-from envdoctor.cli.reporting import CommandRun, report_options
+from envdoctor.cli import options as shared
+from envdoctor.cli.options import Option, Options
 
 OPTIONS = Options(
-    words_argument,
-    source_options,
-    target_options,
-    recipe_option,
-    code_option,
-    hash_option,
-    configuration_options,
-    report_options,
+    shared.words_argument,
+    shared.source_options,
+    shared.target_options,
+    shared.recipe_option,
+    shared.code_option,
+    shared.hash_option,
+    shared.configuration_options,
+    shared.report_options,
     Option("--probe", "Run the experiments that findings name (with the target's torch).", kind="flag"),
     Option(
         "--require",
@@ -34,7 +22,7 @@ OPTIONS = Options(
         multiple=True,
     ),
     Option("--all-ranks", "Under torchrun, srun or mpirun: compare all processes; rank 0 reports.", kind="flag"),
-    seconds_option("--wait", 120, "How long other ranks are waited for."),
+    shared.seconds_option._replace(flag="--wait", default=120.0, help="How long other ranks are waited for."),
 )
 
 
@@ -55,7 +43,7 @@ def run(**options: Any) -> int:
     from envdoctor.app.targets import check_targets
     from envdoctor.cli.output import progress_line
 
-    judging = CommandRun(options)
+    judging = shared.CommandRun(options)
     sources, others = judging.sources(), None
     if options["all_ranks"]:
         from envdoctor.app.ranks import all_ranks
@@ -66,7 +54,7 @@ def run(**options: Any) -> int:
     named = [name.strip() for text in (*judging.configuration.require, *options["require"]) for name in text.split(",")]
     with progress_line(options["quiet"] > 0 or not options["probe"]) as progress:
         report = check_targets(
-            stated_targets(options),
+            shared.stated_targets(options),
             lambda target: check(
                 sources._replace(target=target),
                 **judging.judging,

@@ -2,22 +2,17 @@
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from envdoctor.app.errors import UsageProblem
-from envdoctor.cli.options import (
-    CommandOptions,
-    Option,
-    Options,
-    configuration_options,
-    environment_options,
-    lang_option,
-)
-
-if TYPE_CHECKING:
-    from envdoctor.app.explain_error import Explained
+from envdoctor.app.explaining import Explained, explain, explain_error, rules_with, text_of_option
+from envdoctor.cli import options as shared
+from envdoctor.cli.output import say_notices, write_stdout
+from envdoctor.report.color import choose_width
+from envdoctor.report.explanation import names_and_titles, render
+from envdoctor.report.page import Page
 
 #: Letters of a word that is too short to be looked for in the rules ("is").
 _LEAST = 2
@@ -27,11 +22,13 @@ _LEAST = 2
 @click.argument("words", metavar="[ID|TEXT]...", nargs=-1)
 @click.option("--error", metavar="TEXT|-", help="An error message, or a whole traceback; - is standard input.")
 @click.option("--log", metavar="FILE|-", help="The log of a run, or the traceback at its end; - is standard input.")
-@environment_options
+@shared.environment_options
 @click.option("--no-environment", is_flag=True, help="With --error: answer for no versions in particular.")
-@configuration_options
-@Options(Option("--format", "Of --error and --log.", choices=("text", "json"), default="text", name="format_"))
-@lang_option
+@shared.configuration_options
+@shared.Options(
+    shared.Option("--format", "Of --error and --log.", choices=("text", "json"), default="text", name="format_")
+)
+@shared.lang_option
 @click.pass_context
 def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, log: str | None, **options: Any) -> int:
     """Print everything known about a rule, or about an error message. Of other words: the rules that have them.
@@ -55,25 +52,19 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
     given = {"error": error, "log": log, **options}
     waiting = [f"--{name} -" for name in ("error", "log", "facts", "report") if given.get(name) == "-"]
     if len(waiting) > 1:
-        raise click.UsageError(
-            f"{' and '.join(waiting)}: standard input is read once, give a file for one of them", ctx
-        )
-    asked = CommandOptions(options)
+        text = f"{' and '.join(waiting)}: standard input is read once, give a file for one of them"
+        raise click.UsageError(text, ctx)
+    asked = shared.CommandOptions(options)
     if error is not None or log is not None:
-        from envdoctor.app.explain_error import explain_error, text_of_option
         from envdoctor.observe.sources import SOURCES
 
-        file = error if log is None else log
-        text = file if log is None and file != "-" else text_of_option("--error" if log is None else "--log", str(file))
+        option, text = ("--error", str(error)) if log is None else ("--log", log)
+        if log is not None or error == "-":
+            text = text_of_option(option, text)
         here = log is None or any(options.get(name) for name in (*SOURCES, "assignments"))
         in_general = options["no_environment"] or not here
-        explained = explain_error(str(text), asked.matrix, None if in_general else asked.sources())
+        explained = explain_error(text, asked.matrix, None if in_general else asked.sources())
         return _answer(explained, asked, as_json=options["format_"] == "json")
-    from envdoctor.app.explain_error import explain_error
-    from envdoctor.app.rule_names import explain, rules_with
-    from envdoctor.cli.output import write_stdout
-    from envdoctor.report.explanation import names_and_titles, render
-
     text = " ".join(words)
     try:
         rule, texts, renamed_from = explain(text, asked.matrix)
@@ -92,22 +83,15 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
     return 0
 
 
-def _answer(explained: "Explained", asked: CommandOptions, *, as_json: bool) -> int:
-    from envdoctor.cli.output import write_stdout
-    from envdoctor.report.color import choose_width
-    from envdoctor.report.page import Page
+def _answer(explained: Explained, asked: shared.CommandOptions, *, as_json: bool) -> int:
+    from envdoctor.report import error_text
 
     gathered = explained.gathered
-    target = gathered.target if gathered is not None else None
+    target, facts = (gathered.target, gathered.facts) if gathered is not None else (None, None)
     if as_json:
-        from envdoctor.report.error_json import render as render_json
-
-        write_stdout(render_json(explained.answer, target))
+        write_stdout(error_text.render_json(explained.answer, target))
     else:
-        from envdoctor.report.error_text import render
-
         page = Page(asked.matrix.registry, asked.lang, choose_width(os.environ, sys.stdout.isatty()))
-        write_stdout(render(explained.answer, page, target, gathered.facts if gathered is not None else None))
-    for notice in gathered.notices if gathered is not None else ():
-        click.echo(f"{notice.level}: {notice.text}", err=True)
-    return explained.exit_code
+        write_stdout(error_text.render(explained.answer, page, target, facts))
+    say_notices(gathered.notices if gathered is not None else ())
+    return 0 if explained.answer.known else 3

@@ -1,7 +1,4 @@
-"""The command line as click has it: help, completion, and what is wrong with an argument.
-
-Sub-commands are found by their files.
-"""
+"""The command line as click has it: help, completion, and what is wrong with an argument."""
 
 import sys
 from collections.abc import Sequence
@@ -9,7 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from envdoctor import __version__
-from envdoctor.cli.endings import failed
+from envdoctor.cli.output import failed
 
 try:
     import click
@@ -22,8 +19,9 @@ except ModuleNotFoundError as missing:
         )
     finally:
         raise SystemExit(3) from None
-#: Sub-commands in the order of the help text; ``diff-revision`` is ``diff_revision.py``.
+#: Sub-commands in the order of the help text, and those that have a module of their own.
 _NAMES = ["check", "probe", "memory", "plan", "diff-revision", "pin", "facts", "compare", "explain", "ignore", "matrix"]
+_APART = ("check", "probe", "explain", "matrix")
 #: Options of former releases, and what does their work now.
 _RETIRED = {
     "--image": "--image was removed: docker export $(docker create IMAGE) | tar -x -C DIR, then --root DIR",
@@ -41,7 +39,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _NAMES:
             return None
-        command: click.Command = import_module(f"envdoctor.cli.{cmd_name.replace('-', '_')}").command
+        module = import_module(f"envdoctor.cli.{cmd_name if cmd_name in _APART else 'commands'}")
+        command: click.Command = getattr(module, "command" if cmd_name in _APART else cmd_name.replace("-", "_"))
         return command
 
     def resolve_command(

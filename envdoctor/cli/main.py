@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from envdoctor.cli.endings import ended_by, failed
+from envdoctor.cli.output import ended_by, failed
 
 
 def run() -> NoReturn:
@@ -72,10 +72,8 @@ def _result(words: Sequence[str]) -> Any:
 
 @contextmanager
 def _ended_in_order() -> Iterator[None]:
-    """Make SIGTERM, and SIGHUP of a closed terminal, raise KeyboardInterrupt as Ctrl-C does.
-
-    What is ignored stays so: nohup means that a closed terminal ends nothing.
-    """
+    """Make SIGTERM, and SIGHUP of a closed terminal, raise KeyboardInterrupt as Ctrl-C does. What is ignored stays so:
+    nohup means that a closed terminal ends nothing."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -83,9 +81,8 @@ def _ended_in_order() -> Iterator[None]:
     numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
     if threading.current_thread() is not threading.main_thread():  # nobody else may listen
         numbers = []
-    before = {
-        number: signal.signal(number, interrupt) for number in numbers if signal.getsignal(number) != signal.SIG_IGN
-    }
+    heard = [number for number in numbers if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield
     finally:

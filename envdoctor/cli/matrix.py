@@ -12,9 +12,8 @@ from envdoctor.cli.options import matrix_option
 from envdoctor.cli.output import write_stdout
 from envdoctor.matrix.matrix import load_matrix
 from envdoctor.system.clean import clean
-from envdoctor.system.message import Message
 
-_matrix = matrix_option("Folder of private rules.")
+_matrix = matrix_option.about("Folder of private rules.")
 
 
 @click.group("matrix")
@@ -32,21 +31,17 @@ def list_(matrix: tuple[Path, ...], format_: str, words: tuple[str, ...]) -> int
     \b
     envdoctor matrix list glm error
     """
-    from envdoctor.app.rule_names import rules_with
+    from envdoctor.app.explaining import rules_with
     from envdoctor.report.explanation import names_and_titles
 
     loaded = load_matrix(matrix)
     rules = list(rules_with(words, loaded))
     if format_ == "json":
-        rows = [
-            {
-                **{name: getattr(rule, name) for name in ("id", "status", "severity", "confidence", "effect")},
-                "title": title,
-                "message": loaded.texts(rule)["message"]["en"],
-                "origin": rule.origin,
-            }
-            for rule, title in rules
-        ]
+        rows = []
+        for rule, title in rules:
+            row = {name: getattr(rule, name) for name in ("id", "status", "severity", "confidence", "effect")}
+            said = {"title": title, "message": loaded.texts(rule)["message"]["en"], "origin": rule.origin}
+            rows.append(row | said)
         write_stdout(json.dumps({"version": loaded.version, "source": loaded.source, "rules": rows}, indent=1))
         return 0
     last = f"{len(rules)} rules, matrix {clean(f'{loaded.version} ({loaded.source})')}"
@@ -86,8 +81,8 @@ def facts() -> int:
 @click.argument("ids", nargs=-1)
 def test(matrix: tuple[Path, ...], ids: tuple[str, ...]) -> int:
     """Run the tests inside the rules (all, or of the given ids)."""
+    from envdoctor.app.explaining import rule_named
     from envdoctor.app.matrix import test_rules
-    from envdoctor.app.rule_names import rule_named
 
     loaded = load_matrix(matrix)
     named = [rule_named(rule_id, loaded) for rule_id in ids]
@@ -116,17 +111,12 @@ def new(matrix: Path | None, name: str) -> int:
     loaded = load_matrix()
     subject, _, rule_id = name.rpartition("/")
     if matrix is None and (loaded.compiled or not subject):
-        raise UsageProblem(
-            Message("SUBJECT/ID is expected, a folder of matrices/rules and the id")
-            if not loaded.compiled
-            else Message(
-                "--matrix DIR is expected: this envdoctor is installed, and its own rules are not written here"
-            )
-        )
+        installed = "--matrix DIR is expected: this envdoctor is installed, and its own rules are not written here"
+        text = "SUBJECT/ID is expected, a folder of matrices/rules and the id"
+        raise UsageProblem(installed if loaded.compiled else text)
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule_id) or (matrix is not None and not rule_id.startswith("x-")):
-        raise UsageProblem(
-            "{}: lower-case words joined by dashes are expected, x- first for a private rule", repr(rule_id)
-        )
+        wrong = "{}: lower-case words joined by dashes are expected, x- first for a private rule"
+        raise UsageProblem(wrong, repr(rule_id))
     folder = matrix or loaded.home / "rules" / subject
     told = "" if folder.is_dir() else ", in a new folder"
     path = new_rule(rule_id, folder, loaded, today=date.today())
@@ -148,10 +138,7 @@ def lint(matrix: tuple[Path, ...], stale: int | None, files: tuple[Path, ...]) -
     found = judged.stale(loaded, today=today, days=stale) if stale else judged.lint(loaded, files, today=today)
     complaints = [f"{complaint.origin}: {complaint.text}" for complaint in found]
     seen = len(files) or len(loaded.rules) + len(loaded.broken)
-    summary = f"{_counted(seen, 'file' if files else 'rule')}, {_counted(len(complaints), 'complaint')}"
-    write_stdout("\n".join([*(clean(line) for line in complaints), summary]))
+    counts = {"file" if files else "rule": seen, "complaint": len(complaints)}
+    summary = ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for word, number in counts.items())
+    write_stdout("\n".join([*map(clean, complaints), summary]))
     return 1 if complaints else 0
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}{'' if number == 1 else 's'}"

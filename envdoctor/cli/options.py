@@ -1,18 +1,25 @@
-"""Options that several commands share, and how they become sources and settings.
+"""Options that several commands share, and how they become sources, settings, a gate, and a report that is written.
 
 An option is a row. click shows it, completes it and says what is wrong with it; what is right is read without click,
 whose import costs a sixth of a short run.
 """
+
+from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from envdoctor.app.configuration import Configuration
+from envdoctor.report.report import names
 from envdoctor.system.message import Message
+
+if TYPE_CHECKING:
+    from envdoctor.judge.policy import Known, Policy
+    from envdoctor.report.report import Report
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _SECONDS = (1, 3600)
@@ -21,13 +28,13 @@ _WORDS = "words"
 
 class Option(NamedTuple):
     """``flag`` is ``--set`` or ``-v, --verbose``, or the keyword of words without one; ``kind`` is text, flag, count,
-    path, seconds or words. ``name`` is that of the keyword argument, ``variable`` an environment variable that gives it
-    too."""
+    path, seconds, words, or a type of click's for what click alone reads. ``name`` is that of the keyword argument,
+    ``variable`` an environment variable that gives it too."""
 
     flag: str
     help: str = ""
     metavar: str | None = None
-    kind: str = "text"
+    kind: Any = "text"
     choices: tuple[str, ...] = ()
     multiple: bool = False
     default: Any = None
@@ -39,6 +46,10 @@ class Option(NamedTuple):
         """Return the keyword argument of the command."""
         return self.name or self.flag.rpartition("--")[2].replace("-", "_")
 
+    def about(self, text: str) -> Options:
+        """Return the option for a command that has this to say of it."""
+        return Options(self._replace(help=text))
+
     def shown(self, function: Function) -> Function:
         """Decorate a click command with the option."""
         import click
@@ -47,12 +58,10 @@ class Option(NamedTuple):
             argued: Function = click.argument(self.flag, metavar=self.metavar, nargs=-1)(function)
             return argued
         flags = [*self.flag.split(", "), *([self.name] if self.name else [])]
-        kinds = {"path": click.Path(path_type=Path), "seconds": click.FloatRange(*_SECONDS)}
-        kind: Any = click.Choice(self.choices) if self.choices else kinds.get(self.kind)
-        more: dict[str, Any] = (
-            {"is_flag": True} if self.kind == "flag" else {"count": True} if self.kind == "count" else {}
-        )
-        if not more:
+        kinds: Any = {"text": None, "path": click.Path(path_type=Path), "seconds": click.FloatRange(*_SECONDS)}
+        more: dict[str, Any] = {"is_flag": True} if self.kind == "flag" else {"count": True}
+        if self.kind not in ("flag", "count"):
+            kind = click.Choice(self.choices) if self.choices else kinds.get(self.kind, self.kind)
             more = {"type": kind, "multiple": self.multiple, "show_default": self.default is not None}
             more |= {"default": self.default} if self.default is not None else {}
         decorated: Function = click.option(
@@ -71,11 +80,17 @@ class Option(NamedTuple):
             return seconds
         return Path(text) if self.kind == "path" else text
 
+    def value_of(self, given: list[Any]) -> Any:
+        """Return the keyword argument for what was given, in its order."""
+        if self.kind in ("flag", "count"):
+            return len(given) if self.kind == "count" else bool(given)
+        return tuple(given) if self.multiple else given[-1] if given else self.default
+
 
 class Options:
     """Options of a command, in the order in which the help lists them."""
 
-    def __init__(self, *parts: "Option | Options") -> None:
+    def __init__(self, *parts: Option | Options) -> None:
         self.all: list[Option] = [one for part in parts for one in (part.all if isinstance(part, Options) else (part,))]
 
     def __call__(self, function: Function) -> Function:
@@ -93,15 +108,13 @@ class Options:
             for flag, value in _pairs(words, by_flag):
                 option = by_flag[flag]
                 given.setdefault(option.keyword, []).append(True if value is None else option.read(value))
-            heard = [variable for variable in variables if variable.keyword not in given]
+            heard = [option for option in variables if option.keyword not in given]
             for option in heard:
                 given[option.keyword] = [option.read(environ[option.variable or ""])]
         except (KeyError, ValueError):
             return None
-        return {
-            **{option.keyword: _value(option, given.get(option.keyword, [])) for option in self.all},
-            "from_environment": {option.keyword for option in heard},
-        }
+        values = {option.keyword: option.value_of(given.get(option.keyword, [])) for option in self.all}
+        return {**values, "from_environment": {option.keyword for option in heard}}
 
 
 def _pairs(words: Sequence[str], by_flag: Mapping[str, Option]) -> Iterator[tuple[str, str | None]]:
@@ -124,31 +137,13 @@ def _pairs(words: Sequence[str], by_flag: Mapping[str, Option]) -> Iterator[tupl
             yield flag, text
 
 
-def _value(option: Option, given: list[Any]) -> Any:
-    if option.kind in ("flag", "count"):
-        return len(given) if option.kind == "count" else bool(given)
-    return tuple(given) if option.multiple else given[-1] if given else option.default
-
-
-def python_option(text: str) -> Options:
-    """Return the option for the interpreter; ``text`` says what for."""
-    return Options(Option("--python", text, "PATH", variable="ENVDOCTOR_PYTHON"))
-
-
-def model_option(text: str) -> Options:
-    """Return the option for the model; ``text`` says what for."""
-    return Options(Option("--model", text, "REPO|DIR", variable="ENVDOCTOR_MODEL"))
-
-
-def set_option(text: str) -> Options:
-    """Return the option for facts as they are typed; ``text`` has an example."""
-    return Options(Option("--set", text, "KEY=VALUE", multiple=True, name="assignments"))
-
-
-def seconds_option(flag: str, seconds: float, text: str) -> Options:
-    """Return the option for how long something may take, ``seconds`` unless it is given."""
-    return Options(Option(flag, text, "SECONDS", "seconds", default=float(seconds)))
-
+#: Options of which each command says what for.
+python_option = Option("--python", metavar="PATH", variable="ENVDOCTOR_PYTHON")
+model_option = Option("--model", metavar="REPO|DIR", variable="ENVDOCTOR_MODEL")
+set_option = Option("--set", metavar="KEY=VALUE", multiple=True, name="assignments")
+matrix_option = Option("--matrix", metavar="DIR", kind="path", multiple=True)
+#: How long something may take.
+seconds_option = Option("", metavar="SECONDS", kind="seconds")
 
 no_gpu_option = Options(Option("--no-gpu", "Do not ask the driver about GPUs.", kind="flag"))
 
@@ -157,36 +152,30 @@ words_argument = Options(Option(_WORDS, metavar="[FILE|DIR|MODEL]...", kind="wor
 
 #: Which environment.
 environment_options = Options(
-    python_option("Interpreter (or virtual environment) to judge."),
+    python_option.about("Interpreter (or virtual environment) to judge."),
     Option("--path", "Folder of installed packages (pip install --target).", "DIR"),
     Option("--root", "Root file system of an image or container.", "DIR"),
     Option("--lock", "Lock or requirements, before they are installed; FILE[NAME,...] chooses extras.", "FILE"),
     Option("--sbom", "Bill of materials: CycloneDX or SPDX in JSON.", "FILE"),
     Option("--facts", "Facts file, written by `envdoctor facts`; - is standard input.", "FILE"),
     Option("--report", "Pasted report: env commands, pip list, issues; - is standard input.", "FILE"),
-    set_option("A fact, e.g. recipe.batch_size=2 (repeatable; the last one wins)."),
+    set_option.about("A fact, e.g. recipe.batch_size=2 (repeatable; the last one wins)."),
     no_gpu_option,
-    Option(
-        "--no-cache",
-        "Neither read nor write envdoctor's cache (what compiled files ask for).",
-        kind="flag",
-    ),
+    Option("--no-cache", "Neither read nor write envdoctor's cache (what compiled files ask for).", kind="flag"),
 )
 
 #: Which environment and which model.
-source_options = Options(environment_options, model_option("Model: ORG/NAME or a folder."))
-
-
-def _target_option(name: str, metavar: str, text: str) -> Options:
-    return Options(Option(f"--target-{name}", text, metavar, multiple=True))
+source_options = Options(environment_options, model_option.about("Model: ORG/NAME or a folder."))
 
 
 #: For which machines: what nobody can read from a lock. Each option may name several.
 target_options = Options(
-    _target_option("python", "VERSION", "Judge for this Python: 3.11. (repeatable, or 'A,B': judges each)"),
-    _target_option("platform", "SYSTEM-ARCH", "Judge for this system: linux-x86_64."),
-    _target_option("gpu", "NAME", "Judge for this GPU: A100; none: for the CPU."),
-    _target_option("driver", "VERSION", "Judge for this NVIDIA driver: 535."),
+    Option(
+        "--target-python", "Judge for this Python: 3.11. (repeatable, or 'A,B': judges each)", "VERSION", multiple=True
+    ),
+    Option("--target-platform", "Judge for this system: linux-x86_64.", "SYSTEM-ARCH", multiple=True),
+    Option("--target-gpu", "Judge for this GPU: A100; none: for the CPU.", "NAME", multiple=True),
+    Option("--target-driver", "Judge for this NVIDIA driver: 535.", "VERSION", multiple=True),
     Option("--resolve", "Ask uv, which uses the network, what the list of --lock takes.", kind="flag"),
     Option("--as-of", "Day on which the list of --lock is installed: 2024-05-01.", "DATE"),
 )
@@ -214,7 +203,7 @@ hash_option = Options(
 #: How far the Hub may be asked.
 hub_options = Options(
     Option("--offline", "Only the local cache and folders.", kind="flag"),
-    seconds_option("--timeout", 60, "For everything that is asked of the Hub."),
+    seconds_option._replace(flag="--timeout", default=60.0, help="For everything that is asked of the Hub."),
 )
 
 lang_option = Options(
@@ -222,18 +211,38 @@ lang_option = Options(
 )
 
 
-def matrix_option(text: str) -> Options:
-    """Return the option for private rules."""
-    return Options(Option("--matrix", text, "DIR", "path", multiple=True))
-
-
 #: Which configuration and which private rules.
 configuration_options = Options(
-    matrix_option("Folder of private rules (ids start with x-)."),
-    Option(
-        "--config", "Configuration file instead of the project's.", "FILE", kind="path", variable="ENVDOCTOR_CONFIG"
-    ),
+    matrix_option.about("Folder of private rules (ids start with x-)."),
+    Option("--config", "Configuration file instead of the project's.", "FILE", "path", variable="ENVDOCTOR_CONFIG"),
     Option("--no-config", "Read no configuration file.", kind="flag"),
+)
+
+
+#: The gate, and how the report is written.
+report_options = Options(
+    Option(
+        "--fail-on",
+        "Lowest severity that fails the run.  [error]",
+        choices=("error", "warning", "note"),
+        variable="ENVDOCTOR_FAIL_ON",
+    ),
+    Option(
+        "--fail-confidence",
+        "Lowest confidence that fails the run.  [reported]",
+        choices=("reproduced", "upstream", "reported", "inferred"),
+        variable="ENVDOCTOR_FAIL_CONFIDENCE",
+    ),
+    Option("--exit-zero", "Exit 0 although there are findings.", kind="flag"),
+    Option("--baseline", "Findings that are known do not fail the run.", "FILE", kind="path"),
+    Option("--write-baseline", "Accept what is found; beside --baseline only drop what is gone.", "FILE", kind="path"),
+    Option("--only-new", "Show only what is not in the baseline.", kind="flag"),
+    Option("--format", choices=tuple(names()), default="terminal", name="format_"),
+    Option("--output", "Write a report to a file as well.", "FORMAT=FILE", multiple=True, name="outputs"),
+    Option("--color", choices=("auto", "always", "never"), default="auto"),
+    lang_option,
+    Option("-v, --verbose", "Also facts with their origin, and rules that were not checked.", kind="count"),
+    Option("-q, --quiet", "Only findings; twice: nothing but the exit code.", kind="count"),
 )
 
 
@@ -246,12 +255,11 @@ class CommandOptions:
         from envdoctor.app.configuration import find_configuration, load_configuration
         from envdoctor.app.facts import working_directory
 
-        self._options, self.configuration = options, Configuration()
+        self._options = options
         self.taken = tuple(_put_in_place(options, word) for word in options.pop(_WORDS, ()))
-        if not options["no_config"]:
-            here = working_directory()
-            path = options["config"] or (find_configuration(here) if here else None)
-            self.configuration = load_configuration(path) if path else Configuration()
+        here = working_directory()
+        path = options["config"] or (find_configuration(here) if here and not options["no_config"] else None)
+        self.configuration = load_configuration(path) if path and not options["no_config"] else Configuration()
 
     @cached_property
     def matrix(self) -> Any:
@@ -338,3 +346,79 @@ def _near(path: Path) -> str:
 
     here = working_directory()
     return str(path.relative_to(here)) if here is not None and path.is_relative_to(here) else str(path)
+
+
+class CommandRun(CommandOptions):
+    """What every command that judges does with its options: a wrong one is said before the work, not after it.
+    ``judging`` is what commands of :mod:`envdoctor.app` take. Raises :class:`~envdoctor.app.errors.UsageProblem`."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        from envdoctor.app.errors import UsageProblem
+
+        self._outputs = []
+        for value in options["outputs"]:
+            name, _, file = value.partition("=")
+            if not file or name not in names():
+                known = ", ".join(names())
+                raise UsageProblem("--output {}: FORMAT=FILE is expected, with FORMAT one of {}", value, known)
+            self._outputs.append((name, Path(file)))
+        super().__init__(options)
+        self._policy = self._gate()
+        self.judging = {"policy": self._policy, "matrix": self.matrix, "exit_zero": options["exit_zero"]}
+
+    def _gate(self) -> Policy:
+        """Return the gate and what the project accepts: command line over environment variables over configuration."""
+        from envdoctor.app.errors import UsageProblem
+
+        options, baseline = self._options, None
+        if options["baseline"] is not None:
+            from envdoctor.app.baseline import read_baseline
+
+            baseline = read_baseline(options["baseline"])
+        elif options["only_new"]:
+            raise UsageProblem("--only-new needs --baseline FILE, which says what is old")
+        stated = {name: options[name] for name in ("fail_on", "fail_confidence")}
+        return self.configuration.policy(**stated, baseline=baseline)
+
+    def present(self, report: Report, *, detail: str = "usual") -> int:
+        """Write the report's files, then the report itself; the exit code of the run."""
+        from envdoctor.cli.output import write_stdout
+        from envdoctor.report.report import Notice
+
+        options, lang = self._options, self.lang
+        verbosity = options["verbose"] - options["quiet"]
+        if self.taken:
+            report = report.changed(notices=(*(Notice("note", text) for text in self.taken), *report.notices))
+        if verbosity > 0:
+            report = report.changed(all_facts=True)
+        if options["write_baseline"] is not None:
+            report = _accepted(report, self._policy.baseline, options["write_baseline"])
+        if options["only_new"]:
+            shown = tuple(finding for finding in report.findings if finding.baseline != "unchanged" or finding.gate)
+            report = report.changed(findings=shown)
+        for name, path in self._outputs:
+            from envdoctor.app.whole_file import write_whole
+
+            write_whole(path, report.written(name, lang))
+        if options["format_"] != "terminal":
+            write_stdout(report.written(options["format_"], lang))
+        elif verbosity > -2:
+            from envdoctor.report.color import choose_width, decide, in_notebook
+            from envdoctor.report.terminal_report import render
+
+            isatty, notebook = sys.stdout.isatty(), in_notebook(sys.modules)
+            color = decide(options["color"], os.environ, isatty, notebook=notebook)
+            width = choose_width(os.environ, isatty, notebook=notebook)
+            write_stdout(render(report, lang, color=color, width=width, verbosity=verbosity, detail=detail))
+        return report.exit_code
+
+
+def _accepted(report: Report, before: tuple[Known, ...] | None, path: Path) -> Report:
+    """Return the report after its findings were written as a baseline; they no longer fail this run."""
+    from envdoctor.app.baseline import accepted, write_baseline
+
+    known = write_baseline(path, report, before)
+    shown = len(known) if before is not None else min(len(known), len(list(report.shown())))
+    behind = f", and {len(known) - shown} that they stand for" if shown < len(known) else ""
+    print(f"{path}: {shown} finding(s) accepted{behind}", file=sys.stderr)
+    return report if before is not None else accepted(report, known)

@@ -1,13 +1,11 @@
-"""Writing reports: to standard output, and to files that appear only when they are complete."""
+"""What is written: reports, notices, and what is being done; a run without a report ends with one sentence on standard
+error and an exit code."""
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-
-from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.system.files import because_of
+from itertools import pairwise
 
 _WIDTH = 78
 
@@ -31,22 +29,9 @@ def progress_line(quiet: bool) -> Iterator[Callable[[str], None]]:
         sys.stderr.flush()
 
 
-def parse_outputs(values: tuple[str, ...], formats: tuple[str, ...]) -> list[tuple[str, Path]]:
-    """Return ``json=report.json`` texts as pairs. Raises :class:`UsageProblem`."""
-    outputs = []
-    for value in values:
-        name, equals, file = value.partition("=")
-        if not equals or not file or name not in formats:
-            raise UsageProblem("--output {}: FORMAT=FILE is expected, with FORMAT one of {}", value, ", ".join(formats))
-        outputs.append((name, Path(file)))
-    return outputs
-
-
 def write_stdout(text: str) -> None:
-    """Write a report to standard output, with exactly one line end. Raises :class:`JobError`.
-
-    A reader that went away (``| head``) is no fault, and does not change the exit code.
-    """
+    """Write a report to standard output, with exactly one line end. Raises :class:`~envdoctor.app.errors.JobError`. A
+    reader that went away (``| head``) is no fault, and does not change the exit code."""
     try:
         sys.stdout.write(text.rstrip("\n") + "\n")
         sys.stdout.flush()
@@ -54,4 +39,44 @@ def write_stdout(text: str) -> None:
         # What is still buffered would fail again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         if not isinstance(error, BrokenPipeError):
+            from envdoctor.app.errors import JobError
+            from envdoctor.system.files import because_of
+
             raise JobError("standard output cannot be written: {}", because_of(error)) from None
+
+
+def say_notices(notices: Iterable[tuple[str, str]]) -> None:
+    """Write notices, as level and text, to standard error."""
+    for level, text in notices:
+        print(f"{level}: {text}", file=sys.stderr)
+
+
+def ended_by(error: Exception, arguments: Sequence[str]) -> int:
+    """Say what an exception means, in the language of the command line, and return the exit code."""
+    from envdoctor.app.errors import JobError, UsageProblem
+    from envdoctor.matrix.matrix import MatrixError
+    from envdoctor.report.color import choose_lang
+
+    given = [two for one, two in pairwise(arguments) if one == "--lang"]
+    given += [argument.partition("=")[2] for argument in arguments if argument.startswith("--lang=")]
+    option = given[-1] if given else os.environ.get("ENVDOCTOR_LANG", "auto")
+    lang = choose_lang(option, os.environ, sys.stderr.encoding)
+    if isinstance(error, (UsageProblem, MatrixError, JobError)):
+        return failed(error.message, 3 if isinstance(error, JobError) else 2, lang=lang)
+    if os.environ.get("ENVDOCTOR_DEBUG"):
+        raise error
+    hint = "Please report it; ENVDOCTOR_DEBUG=1 shows where it happened."
+    return failed(f"envdoctor itself failed ({type(error).__name__}: {error}). {hint}", 3)
+
+
+def failed(message: str, code: int, *, usage: str = "", lang: str = "en") -> int:
+    """Say why, and return the exit code."""
+    from envdoctor.system.clean import clean
+    from envdoctor.system.language import sentence
+
+    lines = [f"envdoctor: {clean(sentence(lang, message))}", *([clean(usage)] if usage else [])]
+    try:
+        print("\n".join(lines), file=sys.stderr)
+    except (OSError, ValueError):  # a full disk, or closed: the exit code still answers
+        pass
+    return code

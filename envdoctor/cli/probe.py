@@ -6,48 +6,37 @@ from typing import Any
 
 import click
 
-from envdoctor.cli.options import (
-    configuration_options,
-    model_option,
-    no_gpu_option,
-    python_option,
-    recipe_option,
-    seconds_option,
-    set_option,
-)
-from envdoctor.cli.reporting import CommandRun, report_options
+from envdoctor.cli import options as shared
+from envdoctor.cli.options import CommandRun, Option, Options
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
+#: Options that say what to run, which a replay does not.
+_LIVE = ("python", "record", "only", "model", "recipe", "all_gpus", "all_ranks", "force", "seed")
+_SUITES = "quick: default backend, bf16; full: every backend and dtype, minutes; card: all GPUs, a minute."
 
 
 @click.command("probe")
-@click.option(
-    "--suite",
-    type=click.Choice(["quick", "full", "long", "card"]),
-    default="quick",
-    show_default=True,
-    help="quick: default backend, bf16; full: every backend and dtype, minutes; card: all GPUs, a minute.",
+@Options(
+    Option("--suite", _SUITES, choices=("quick", "full", "long", "card"), default="quick"),
+    Option("--only", "These experiments, in whatever suite they are.", "NAME,...", multiple=True),
+    Option("--list", "Name the experiments, and what each finds out.", kind="flag", name="list_"),
+    shared.python_option.about("Interpreter to run them in."),
+    shared.model_option.about("Build the tiny model from this one's config."),
+    shared.recipe_option,
+    shared.set_option.about("A fact, e.g. recipe.dtype=bf16 (repeatable)."),
+    Option("--device", choices=("auto", "cpu", "cuda"), default="auto"),
+    Option("--all-gpus", "Show every GPU to the experiments, not one.", kind="flag"),
+    Option("--all-ranks", "Under torchrun, srun or mpirun: on every rank, one GPU each; rank 0 reports.", kind="flag"),
+    shared.seconds_option._replace(flag="--wait", default=300.0, help="How long other ranks are waited for."),
+    Option("--force", "Also on a GPU that others use, or that is nearly full.", kind="flag"),
+    shared.no_gpu_option,
+    Option("--seed", "Draw the inputs of that run again.", "N", click.IntRange(0, 2147483647)),
+    Option("--record", "Write every observation, to judge it again anywhere.", "FILE", _FILE),
+    Option("--replay", "Judge a recording; nothing is run.", "FILE", _FILE),
+    Option("--reproducer", "Write a script that shows the worst failure alone.", "FILE", _FILE),
+    shared.configuration_options,
+    shared.report_options,
 )
-@click.option("--only", metavar="NAME,...", multiple=True, help="These experiments, in whatever suite they are.")
-@click.option("--list", "list_", is_flag=True, help="Name the experiments, and what each finds out.")
-@python_option("Interpreter to run them in.")
-@model_option("Build the tiny model from this one's config.")
-@recipe_option
-@set_option("A fact, e.g. recipe.dtype=bf16 (repeatable).")
-@click.option("--device", type=click.Choice(["auto", "cpu", "cuda"]), default="auto", show_default=True)
-@click.option("--all-gpus", is_flag=True, help="Show every GPU to the experiments, not one.")
-@click.option(
-    "--all-ranks", is_flag=True, help="Under torchrun, srun or mpirun: on every rank, one GPU each; rank 0 reports."
-)
-@seconds_option("--wait", 300, "How long other ranks are waited for.")
-@click.option("--force", is_flag=True, help="Also on a GPU that others use, or that is nearly full.")
-@no_gpu_option
-@click.option("--seed", metavar="N", type=click.IntRange(0, 2147483647), help="Draw the inputs of that run again.")
-@click.option("--record", metavar="FILE", type=_FILE, help="Write every observation, to judge it again anywhere.")
-@click.option("--replay", metavar="FILE", type=_FILE, help="Judge a recording; nothing is run.")
-@click.option("--reproducer", metavar="FILE", type=_FILE, help="Write a script that shows the worst failure alone.")
-@configuration_options
-@report_options
 def command(**options: Any) -> int:
     """Run tiny numeric experiments with the installed torch: does this machine compute right numbers?
 
@@ -71,8 +60,7 @@ def command(**options: Any) -> int:
         write_stdout(catalogue_text(catalogue().values()))
         return 0
     source_of, typed = click.get_current_context().get_parameter_source, click.core.ParameterSource.COMMANDLINE
-    live_options = ("python", "record", "only", "model", "recipe", "all_gpus", "all_ranks", "force", "seed")
-    live = [f"--{name}" for name in live_options if source_of(name) is typed]
+    live = [f"--{name}" for name in _LIVE if source_of(name) is typed]
     if options["replay"] and live:
         raise UsageProblem("--replay runs nothing: {} has no effect on it", ", ".join(live).replace("_", "-"))
     if options["reproducer"] is not None and options["reproducer"].exists():

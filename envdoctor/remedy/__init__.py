@@ -10,15 +10,14 @@ __all__, __getattr__ = door(
     __name__,
     {
         "answer": "Answer Asker Home Moved Suspect Way",
-        "answering": "answer_to",
+        "answering": "answer_to suspects_in",
         "candidates": "Build Candidates builds_of no_build",
         "checking": "check_first_fix check_fixes",
         "commands": "Before Remedy before install_commands place_of try_remedy",
         "fixes": "with_fixes",
         "needs": "asked_by_model needs_of others_asked",
         "plan": "with_plan",
+        "question": "Situation",
         "resolver": "NoResolver Wanted resolve",
-        "situation": "Situation",
-        "suspects": "suspects_in",
     },
 )

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from envdoctor.judge.finding import Text
 from envdoctor.observe.documents.tracebacks import Reading
 from envdoctor.system.message import Message
+from envdoctor.versions.releases import Releases
 
 
 class Home(NamedTuple):
@@ -15,7 +16,7 @@ class Home(NamedTuple):
     that are known, several spans joined by `` or ``), None when none is known to have it. ``first`` and ``last`` are
     the ends of what was looked through, empty when that is not known. ``doubt`` says why other releases may have it
     too. ``installed`` is the version of the judged environment ("" when it is not known), ``there`` whether that one
-    has it, None when that cannot be told.
+    has it, None when that cannot be told. ``having`` is what the ledger read of it (None: by a table), for no reader.
     """
 
     package: str
@@ -27,6 +28,7 @@ class Home(NamedTuple):
     doubt: str = ""
     installed: str = ""
     there: bool | None = None
+    having: Releases | None = None
 
 
 class Moved(NamedTuple):
@@ -104,5 +106,5 @@ class Answer(NamedTuple):
 
     @property
     def known(self) -> bool:
-        """Whether there is anything to say beyond the message."""
+        """Return whether there is anything to say beyond the message."""
         return bool(self.suspects or self.homes or self.moved or self.ways or self.rules or self.notes)

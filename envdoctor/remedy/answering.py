@@ -1,239 +1,43 @@
-"""From the error that was read to the answer: each kind of failure asks the ledger and the table its own question."""
+"""From the error that was read to the answer: each kind of failure asks the ledger and the table its own question.
+
+The rules whose symptom stands in a log are suspects: the facts say which of them may be the cause.
+"""
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import islice, pairwise
+from operator import or_
 from typing import Any
 
 from envdoctor.facts.values import Unknown
 from envdoctor.judge.evaluate import evaluate
-from envdoctor.judge.messages import title_of
+from envdoctor.judge.messages import text_of, title_of
 from envdoctor.matrix.ledger import Released
-from envdoctor.matrix.lookup import Asked, modules_with, name_moves
+from envdoctor.matrix.ledger_taking import allows
+from envdoctor.matrix.lookup import lacks, modules_with, name_moves, provider_of, read_taken
+from envdoctor.matrix.rules import SEVERITIES
+from envdoctor.matrix.symptoms import Log, Seen, seen_in
 from envdoctor.observe.documents.tracebacks import Reading, imported_in, module_of
-from envdoctor.remedy.answer import Answer, Home, Moved, Named, Way
-from envdoctor.remedy.homes import (
-    FoundHomes,
-    anybodys,
-    called_of,
-    changed_keyword,
-    changed_member,
-    found_by_table,
-    home_of,
-    keyword_homes,
-    keyword_of_any,
-    member_homes,
-    moved_by,
-    moves_of,
-    offering,
-    passing_homes,
-    taken_beside,
-    usable_releases,
-)
-from envdoctor.remedy.question import Question, asker_of, caller, distinct, package_answer, with_ways
-from envdoctor.remedy.situation import Situation
+from envdoctor.remedy import homes
+from envdoctor.remedy.answer import Answer, Asker, Home, Moved, Named, Suspect, Way
+from envdoctor.remedy.question import Question, Situation
 from envdoctor.versions.releases import Releases
 from envdoctor.versions.requirement import NotARequirement, normalise, read_requirement, valid_name
 
-# Modules, names and attributes of modules that are not there, and packages that are not installed.
-
 #: A name that is shorter may be anybody's.
 _LONG_ENOUGH = 12
-#: A name that so many modules have is one that modules import from each other, and says nothing about where it lives.
-_MODULES = 6
-#: How many names of a module are looked for elsewhere, and which part of them another module must have.
-_SAMPLE, _PART = 12, 0.5
 _FILE = re.compile(r"(?:.*[/\\])?(\w{1,100})(?:[/\\]__init__)?\.py\Z")
-
-
-def place_answer(question: Question) -> Answer:
-    """A module, a name, an attribute of a module."""
-    failure, situation = question.failure, question.situation
-    shadow = shadow_of(situation, question.reading)
-    if shadow is not None:
-        kind, what = shadow
-        package = situation.ledger.owner(failure.module)
-        hidden = home_of(situation, package, failure.module, failure.name) if package else None
-        homes = (hidden.home,) if hidden is not None and hidden.home.releases is not None else ()
-        hides = kind != "no-files"
-        way = Way("rename", what=what) if hides else question.again(situation.ledger.owner(what) or what)
-        return Answer(question.reading, homes, ways=(way,), notes=(shadow,))
-    if failure.kind == "name" and not failure.module:
-        failure = failure._replace(module=_only_module_with(situation, failure.name))
-    module, name = failure.module, failure.name
-    package = situation.ledger.owner(module) if module else None
-    if package is None:
-        package = next((move.package for move in name_moves(situation.matrix, module, name)), None) if module else None
-    if package is None:
-        return _required(question, normalise(module)) if failure.kind == "module" else Answer(question.reading)
-    if failure.kind == "module" and "." not in module and not list(name_moves(situation.matrix, module)):
-        return _whole_package(question, package)
-    found = home_of(situation, package, module, name)
-    moved = moved_of(situation, package, module, name)
-    if failure.kind == "attribute" and is_submodule(situation, package, module, name):
-        moved = [Moved(f"import {module}.{name}", package)]
-    having = found.having if found is not None else None
-    is_vague = having is not None and 2 * having.unsure.bit_count() >= len(having.read)  # of most it cannot be told
-    if found is None or (found.home.releases is None and not moved and is_vague):
-        return Answer(question.reading)
-    asker = None
-    if question.asking and question.asking != package:
-        asked = f"{module}:{name}" if name else module
-        asker = asker_of(situation, question.asking, question.asking_in, found.home, asked)
-    return with_ways(question, [found], moved, asker)
-
-
-def _only_module_with(situation: Situation, name: str) -> str:
-    """The one package that offers a name at its top, for messages that do not say where it was looked for; of a name
-    that is no everyday word the one package that has it anywhere, or that the table knows it of."""
-    found = []
-    for released in situation.all_by_names():
-        found += [module for module in released.modules if released.having("offers", module, item=name).yes]
-    if not found and len(name) >= _LONG_ENOUGH and "_" in name.strip("_"):
-        found = list(modules_with(situation.matrix, name))
-        for released in situation.all_by_names():
-            found += sorted(released.subjects_with("offers", name), key=lambda module: module.count("."))[:1]
-    return found[0] if len({situation.ledger.owner(module) for module in found}) == 1 else ""
-
-
-def _required(question: Question, name: str) -> Answer:
-    """A module that no package of the ledger has: what the asking package requires under that name."""
-    if not question.asking or valid_name(name) is None or "." in question.failure.module:
-        return Answer(question.reading)
-    specifier = question.situation.required_by(question.asking, name)
-    if specifier is None:
-        return Answer(question.reading)
-    home = Home(name, "package", question.failure.module, specifier)
-    way = question.install(name, (), specifier) or Way("install", (name + specifier,))
-    return Answer(question.reading, (home,), asker=caller(question), ways=(way,))
-
-
-def _whole_package(question: Question, package: str) -> Answer:
-    situation, asking = question.situation, question.asking
-    installed = situation.version(package)
-    specifier = situation.required_by(asking, package) if asking not in ("", package) else None
-    there = True if installed else False if situation.facts.absent(f"pkg.{package}") else None
-    module = question.failure.module
-    return package_answer(question, Home(package, "package", module, specifier or "", installed=installed, there=there))
-
-
-def moved_of(situation: Situation, package: str, module: str, name: str = "") -> list[Moved]:
-    """What to use instead: by the table, else by what the ledger's harvest saw, else where the newest or the installed
-    release has the same names."""
-    told = moved_by(name_moves(situation.matrix, module, name))
-    if told:
-        return told
-    released = situation.by_names(package) or situation.ledger.changes(package)
-    if released is None:
-        return []
-    version = _judged(released, situation.version(package))
-    if (released.offers(module, name, version) if name else released.exists(module, version)) is True:
-        return []
-    places = released.items("moved", f"{module}:{name}", version) if name else ()
-    found = [] if isinstance(places, Unknown) else list(places)
-    other_places = _other_modules(released, module, name, version) if name else _other_homes(released, module, version)
-    homes = [place.partition(":")[::2] for place in (found or list(other_places))[:2]]
-    return [Moved(Asked(*home).dotted, released.name, offering(released, *home).specifier or "") for home in homes]
-
-
-def is_submodule(situation: Situation, package: str, module: str, name: str) -> bool:
-    """Whether what is no attribute of a module is a module below it, which an import of its own makes one."""
-    released = situation.by_names(package) or situation.ledger.changes(package)
-    if released is None:
-        return False
-    version = _judged(released, situation.version(package))
-    bound = released.has("offers", module, name, version) is True
-    return not bound and released.listed("offers", f"{module}.{name}", version) is True
-
-
-def _judged(released: Released, installed: str) -> str:
-    """The release in which a new place is looked for: the installed one where the ledger can judge it."""
-    return installed if released.covers(installed) else released.read[-1]
-
-
-def _other_modules(released: Released, module: str, name: str, version: str) -> Iterator[str]:
-    """The modules that have the name in this release; none when it is one of those that many modules import."""
-    others = _having(released, name, module, version)
-    public = [other for other in others if not any(part.startswith("_") for part in other.split("."))]
-    if public and len(public) <= _MODULES:
-        yield f"{min(public, key=lambda other: (-_alike(other, module), other.count('.'), other))}:{name}"
-
-
-def _having(released: Released, name: str, module: str, version: str) -> list[str]:
-    """The other modules that have a name in this release."""
-    others = (other for other in released.subjects_with("offers", name) if other not in (module, "*"))
-    return [other for other in others if released.has("offers", other, name, version) is True]
-
-
-def _other_homes(released: Released, module: str, version: str) -> Iterator[str]:
-    """The module that has most of what this one had in its last release."""
-    versions = offering(released, module).versions
-    had = released.items("offers", module, versions[-1]) if versions else ()
-    if isinstance(had, Unknown):
-        return
-    if not had:
-        yield from _namesakes(released, module, version)
-        return
-    counts: Counter[str] = Counter()
-    names = sorted((name for name in had if not name.startswith("_")), key=lambda name: (-len(name), name))[:_SAMPLE]
-    for name in names:
-        counts.update(_having(released, name, module, version))
-    fitting = [other for other, count in counts.items() if count >= _PART * len(names)]
-    if fitting:
-        yield min(fitting, key=lambda other: (-counts[other], -_alike(other, module), other.count("."), other))
-
-
-def _namesakes(released: Released, module: str, version: str) -> Iterator[str]:
-    """The one module that is called the same and lies elsewhere, for a module that was gone before the first release
-    that was read."""
-    last = f".{module.rpartition('.')[2]}"
-    same = [other for other in released.subjects("offers") if other.endswith(last)]
-    there = [other for other in same if released.listed("offers", other, version) is True]
-    yield from there if len(there) == 1 else ()
-
-
-def _alike(one: str, other: str) -> int:
-    """How many parts two dotted names share."""
-    return len(set(one.split(".")) & set(other.split(".")))
-
-
-def shadow_of(situation: Situation, reading: Reading) -> tuple[str, str] | None:
-    """What the text shows: ``shadow`` and the file that should be renamed, ``not-a-package`` and the module that
-    another file of its name hides, ``no-files`` and the folder's package of which no file was found."""
-    failure = reading.failure
-    if failure is None or failure.kind not in ("module", "name", "attribute"):
-        return None
-    top = failure.module.partition(".")[0]
-    if failure.place == "unknown location" and situation.ledger.owner(top) and "." not in failure.module:
-        return "no-files", top
-    if failure.place and not module_of(failure.place) and _stem(failure.place) == top:
-        single = not re.search(r"__init__\.py\Z", failure.place)
-        if failure.shadowed or failure.circular or (single and situation.ledger.owner(top)):
-            return "shadow", failure.place
-    for before, frame in zip(reading.frames, reading.frames[1:], strict=False):
-        asked = imported_in(before.code).partition(".")[0]
-        in_library = module_of(before.path) or re.search(r"[/\\]python3?(?:\.\d+)?[/\\]", before.path)
-        if in_library and asked and asked == _stem(frame.path) and not module_of(frame.path):
-            return "shadow", frame.path
-    if failure.not_a_package and failure.module.count(".") == 1 and situation.ledger.owner(top):
-        return "not-a-package", top
-    return None
-
-
-def _stem(path: str) -> str:
-    found = _FILE.match(path)
-    return found[1] if found else ""
-
-
 #: A word that is shorter says too little, and so does one that people use of other things ("tokenizer").
 _SHORTEST = 5
 _TELLING = re.compile(r"[_.A-Z\d]")
-_MOST = 3
-_SAID = ("message", "why", "details", "title")
+#: Rules and homes that are told; releases of the asker that are tried, and those of them that are named.
+_MOST_RULES, _MOST_HOMES, _ASKERS, _NAMED = 3, 2, 12, 3
 
 
 def answer_to(reading: Reading, situation: Situation) -> Answer:
-    """What is known about an error."""
+    """Return what is known about an error."""
     failure = reading.failure
     if failure is None:
         return Answer(reading)
@@ -246,8 +50,7 @@ def answer_to(reading: Reading, situation: Situation) -> Answer:
 
 
 def _rules_about(situation: Situation, words: Iterable[str], packages: Iterable[str]) -> tuple[Named, ...]:
-    """The rules in whose texts one of the words stands, that rest on one of the packages; those that the facts rule out
-    are left away."""
+    """Return the rules that rest on one of the packages, say one of the words, and are not ruled out by the facts."""
     words = [word for word in words if len(word) >= _SHORTEST and _TELLING.search(word, 1)]
     packages = {f"pkg.{package}" for package in packages}
     if not words:
@@ -258,139 +61,363 @@ def _rules_about(situation: Situation, words: Iterable[str], packages: Iterable[
         if rule.scope != "environment" or not packages.intersection(rule.keys()):
             continue
         texts = situation.matrix.texts(rule)
-        if not any(pattern.search(text) for text in _texts(texts)):
-            continue
-        outcome = evaluate(rule, situation.facts, situation.matrix.registry)
-        if outcome.holds is not False:
-            found.append(Named(rule.id, title_of(texts), outcome.holds))
+        if any(map(pattern.search, _texts(texts))):
+            outcome = evaluate(rule, situation.facts, situation.matrix.registry)
+            found += [Named(rule.id, title_of(texts), outcome.holds)] if outcome.holds is not False else []
     found.sort(key=lambda one: one.applies is not True)
-    return tuple(found[:_MOST])
+    return tuple(found[:_MOST_RULES])
 
 
 def _texts(texts: Mapping[str, Any]) -> Iterator[str]:
-    for part in _SAID:
-        said = texts[part]
+    for said in (*map(texts.get, ("message", "why", "details", "title")), *(fix["summary"] for fix in texts["fix"])):
         yield said if isinstance(said, str) else (said or {}).get("en", "")
-    for fix in texts["fix"]:
-        yield (fix["summary"] or {}).get("en", "")
-    for entry in texts["evidence"]:
-        yield entry["shows"]
+    yield from (entry["shows"] for entry in texts["evidence"])
+
+
+# --- what answers have in common: who asks, and what to do ------------------------------------------------------------
+
+
+def _with_ways(question: Question, found: Sequence[Home], moved: Sequence[Moved], asker: Asker | None) -> Answer:
+    """Return the answer with what to do: another release of who asks, of who is asked, or of who has it now."""
+    failure = question.failure
+    notes: list[tuple[str, str]] = [("circular", failure.module)] if failure.circular else []
+    ways: list[Way | None] = []
+    for home in found:
+        if home.there is True:
+            notes.append(("elsewhere", f"{home.package} {home.installed}"))
+            continue
+        if question.asking == home.package and failure.kind in ("module", "name"):
+            notes.append(("mixed", home.package))
+            ways.append(question.again(home.package))
+        if asker is not None and asker.fits:
+            ways.append(question.install(asker.package, asker.fits, f"=={asker.fits[0]}"))
+        if home.releases is not None:
+            ways.append(question.install(home.package, homes.usable(question, home), home.releases))
+    packages = {home.package for home in found}
+    for new in moved:
+        if new.package and new.package not in packages and not question.version(new.package):
+            ways.append(question.install(new.package, (), new.releases))
+    offered = tuple(dict.fromkeys(filter(None, ways)))
+    return Answer(question.reading, tuple(found), tuple(moved), asker, offered, notes=tuple(notes))
+
+
+def _package_answer(question: Question, home: Home) -> Answer:
+    """Return the answer about a package: it is there, and was looked for elsewhere, or a release is to be installed."""
+    package, specifier = home.package, home.releases or ""
+    answer = Answer(question.reading, (home,), asker=_caller(question, package))
+    if home.there:
+        return answer._replace(notes=(("elsewhere", f"{package} {home.installed}"),))
+    newest_first = reversed(getattr(question.ledger.package(package), "releases", ()))
+    allowed = [one.version for one in newest_first if not one.yanked and allows(specifier, one.version)]
+    way = question.install(package, allowed, specifier)
+    return answer._replace(ways=(way,) if way else ())
+
+
+def _caller(question: Question, of: str = "") -> Asker | None:
+    """Return the package that asks, unless it is the one that is asked for something ``of`` its own."""
+    asking = question.asking
+    return None if asking in ("", of) else Asker(asking, question.asking_in, question.version(asking))
+
+
+def _distinct(found: Iterable[Home]) -> list[Home]:
+    """Return one of each package and thing, the ones that are installed first."""
+    unique = {(home.package, home.thing): home for home in found}
+    return sorted(unique.values(), key=lambda home: not home.installed)[:_MOST_HOMES]
+
+
+def _asker_of(question: Question, home: Home, asked: str) -> Asker:
+    """Return what is known of the asker about ``asked`` (``transformers:HybridCache``) of the package of ``home``."""
+    package = question.asking
+    asker = Asker(package, question.asking_in, question.version(package))
+    released = question.by_names(package)
+    if released is None:
+        return asker
+    # The releases that take it, by any of their public names, where the condition they put is not known to fail.
+    lines = list(released.beginning("takes", f"{asked} "))
+    having = (released.having("takes", one, item=item) for one, item in lines if _counts(question, item))
+    taking = reduce(or_, having, Releases(released.read, 0))
+    if not taking.yes:
+        return asker
+    without = (one for one in question.usable(package, ~taking) if one != asker.version)
+    if home.installed and home.there is False:
+        subjects = {subject for subject, _ in lines} | set(released.modules)
+        without = (one for one in islice(without, _ASKERS) if _fits(question, released, one, home, subjects))
+    beside = f"{home.package} {home.installed}" if home.installed else ""
+    return asker._replace(asks=taking.specifier, fits=tuple(islice(without, _NAMED)), beside=beside)
+
+
+def _counts(situation: Situation, item: str) -> bool:
+    """Return whether a line of [takes] counts here: ``transformers:X @peft.y if transformers>=4.45``."""
+    _, _, condition = item.partition(" if ")
+    return not condition or situation.meets(condition) is not False
+
+
+def _fits(situation: Situation, released: Released, version: str, home: Home, subjects: Iterable[str]) -> bool:
+    """Return whether the installed release has all that a release of the asker takes at its import, and is allowed."""
+    other, installed = situation.ledger.package(home.package), home.installed
+    wanted = [one.specifiers for one in released.requires(version) if one.name == home.package and not one.marker]
+    if other is None or not all(allows(specifiers, installed) for specifiers in wanted):
+        return False
+    for subject in subjects:
+        items = released.items("takes", subject, version)
+        for item in () if isinstance(items, Unknown) else items:
+            take = read_taken(subject, item)
+            is_taken = provider_of(situation.ledger, take) is other and _counts(situation, item)
+            if is_taken and lacks(other, take, installed):
+                return False
+    return True
+
+
+# --- modules, names and attributes of modules that are not there, and packages that are not installed -----------------
+
+
+def _place(question: Question) -> Answer:
+    failure, owner = question.failure, question.ledger.owner
+    shadow = _shadow_of(question)
+    if shadow is not None:
+        kind, what = shadow
+        package = owner(failure.module)
+        hidden = homes.home_of(question, package, failure.module, failure.name) if package else None
+        told = (hidden,) if hidden is not None and hidden.releases is not None else ()
+        way = question.again(owner(what) or what) if kind == "no-files" else Way("rename", what=what)
+        return Answer(question.reading, told, ways=(way,), notes=(shadow,))
+    module, name = failure.module, failure.name
+    if failure.kind == "name" and not module:
+        module = _only_module_with(question, name)
+    package = owner(module) if module else None
+    if package is None and module:
+        package = next((move.package for move in name_moves(question.matrix, module, name)), None)
+    if package is None:
+        return _required(question, normalise(module)) if failure.kind == "module" else question.nothing
+    if failure.kind == "module" and "." not in module and not list(name_moves(question.matrix, module)):
+        return _whole_package(question, package)
+    home = homes.home_of(question, package, module, name)
+    moved = homes.moved_of(question, package, module, name)
+    if failure.kind == "attribute" and homes.is_submodule(question, package, module, name):
+        moved = [Moved(f"import {module}.{name}", package)]
+    having = home.having if home is not None else None
+    is_vague = having is not None and 2 * having.unsure.bit_count() >= len(having.read)  # of most it cannot be told
+    if home is None or (home.releases is None and not moved and is_vague):
+        return question.nothing
+    asks = question.asking not in ("", package)
+    asker = _asker_of(question, home, f"{module}:{name}" if name else module) if asks else None
+    return _with_ways(question, [home], moved, asker)
+
+
+def _only_module_with(question: Question, name: str) -> str:
+    """Return the one module that offers a name at the top of its package, for messages that do not say where it was
+    looked for; of a name that is no everyday word the only one anywhere, or by the table."""
+    found = []
+    for released in question.all_by_names():
+        found += [module for module in released.modules if released.having("offers", module, item=name).yes]
+    if not found and len(name) >= _LONG_ENOUGH and "_" in name.strip("_"):
+        found = list(modules_with(question.matrix, name))
+        for released in question.all_by_names():
+            found += sorted(released.subjects_with("offers", name), key=lambda module: module.count("."))[:1]
+    return found[0] if len({question.ledger.owner(module) for module in found}) == 1 else ""
+
+
+def _required(question: Question, name: str) -> Answer:
+    """Answer about a module that no package of the ledger has: what the asking package requires under that name."""
+    asks = question.asking and valid_name(name) is not None and "." not in question.failure.module
+    specifier = question.required_by(question.asking, name) if asks else None
+    if specifier is None:
+        return question.nothing
+    home = Home(name, "package", question.failure.module, specifier)
+    way = question.install(name, (), specifier) or Way("install", (name + specifier,))
+    return Answer(question.reading, (home,), asker=_caller(question), ways=(way,))
+
+
+def _whole_package(question: Question, package: str) -> Answer:
+    asking, installed = question.asking, question.version(package)
+    specifier = question.required_by(asking, package) if asking not in ("", package) else None
+    there = True if installed else False if question.facts.absent(f"pkg.{package}") else None
+    module = question.failure.module
+    home = Home(package, "package", module, specifier or "", installed=installed, there=there)
+    return _package_answer(question, home)
+
+
+def _shadow_of(question: Question) -> tuple[str, str] | None:
+    """Return what the text shows: ``shadow`` and the file that should be renamed, ``not-a-package`` and the module that
+    another file of its name hides, ``no-files`` and the folder's package of which no file was found."""
+    failure, frames = question.failure, question.reading.frames
+    top, _, below = failure.module.partition(".")
+    owner = question.ledger.owner(top)
+    if failure.place == "unknown location" and owner and not below:
+        return "no-files", top
+    if failure.place and not module_of(failure.place) and _stem(failure.place) == top:
+        single = not re.search(r"__init__\.py\Z", failure.place)
+        if failure.shadowed or failure.circular or (single and owner):
+            return "shadow", failure.place
+    for before, frame in pairwise(frames):
+        asked = imported_in(before.code).partition(".")[0]
+        in_library = module_of(before.path) or re.search(r"[/\\]python3?(?:\.\d+)?[/\\]", before.path)
+        if in_library and asked and asked == _stem(frame.path) and not module_of(frame.path):
+            return "shadow", frame.path
+    return ("not-a-package", top) if failure.not_a_package and failure.module.count(".") == 1 and owner else None
+
+
+def _stem(path: str) -> str:
+    found = _FILE.match(path)
+    return found[1] if found else ""
+
+
+# --- keywords, arguments and members ----------------------------------------------------------------------------------
 
 
 def _keyword(question: Question) -> Answer:
-    situation, failure = question.situation, question.failure
-    called = called_of(situation, failure.callee, question.likely)
-    moves = moves_of(situation, "keyword", failure.callee, called, failure.name)
+    callee, name = question.failure.callee, question.failure.name
+    called = homes.called_of(question, callee)
+    moves = homes.moves_of(question, "keyword", called)
     found = [
         home
         for one in called
-        for home in keyword_homes(situation, one, failure.name, moves)
-        if home.home.releases is not None or not anybodys(situation, one, question.likely)
+        for home in homes.keyword_homes(question, one, name, moves)
+        if home.releases is not None or not homes.anybodys(question, one)
     ]
-    taking = [one for one in found if one.home.releases is not None]
-    if not taking and not failure.callee.endswith(("__init__", "__new__")):
-        owners = called_of(situation, failure.callee.rpartition(".")[0], question.likely)
+    taking = [home for home in found if home.releases is not None]
+    if not taking and not callee.endswith(("__init__", "__new__")):
+        owners = homes.called_of(question, callee.rpartition(".")[0])
         among = {place for one in owners for _, place in one.places} if called else None
-        passing = list(passing_homes(situation, failure.callee, f"{failure.name}=", among))
-        if passing:
-            return _accepting(question, passing)
+        passing = _accepting(question, f"{name}=", among)
+        if passing.homes:
+            return passing
     if not taking and not moves:
-        callees = (failure.callee, *question.calling) if failure.callee else ()
-        taking = changed_keyword(situation, callees, failure.name, question.likely)
-        taking = taking or ([] if failure.callee else keyword_of_any(situation, failure.name, question.likely))
+        taking = homes.changed_keyword(question, (callee, *question.calling) if callee else (), name)
+        taking = taking or ([] if callee else homes.keyword_of_any(question, name))
     if not taking and moves:
-        thing = f"{failure.callee.removesuffix('.__init__')}({failure.name}=)"
-        taking = [found_by_table(situation, moves[0], "keyword", thing)]
-    moved = moved_by(moves, "keyword")
+        thing = f"{callee.removesuffix('.__init__')}({name}=)"
+        taking = [homes.home_by_table(question, moves[0], "keyword", thing)]
+    moved = homes.moved_by(moves, "keyword")
     if not taking and not moved:
-        moved = list(taken_beside(situation, called, failure.name))[:1]
-    return with_ways(question, distinct(taking or found), moved, caller(question))
+        moved = list(homes.taken_beside(question, called, name))[:1]
+    return _with_ways(question, _distinct(taking or found), moved, _caller(question))
 
 
-def _arguments(question: Question) -> Answer:
-    given = int(question.failure.name) - 1  # the message counts self
-    return _accepting(question, passing_homes(question.situation, question.failure.callee, str(given)))
-
-
-def _accepting(question: Question, found: Iterable[FoundHomes]) -> Answer:
-    """A method of the user's own that is called in another way than it can take."""
-    homes = tuple(one.home for one in distinct(found))
-    return Answer(question.reading, homes, ways=(Way("accept", what=question.failure.name),) if homes else ())
+def _accepting(question: Question, passes: str, among: Collection[str] | None = None) -> Answer:
+    """Answer about a method of the user's own that is called in another way than it can take."""
+    told = tuple(_distinct(homes.passing_homes(question, question.failure.callee, passes, among)))
+    return Answer(question.reading, told, ways=(Way("accept", what=question.failure.name),) if told else ())
 
 
 def _missing(question: Question) -> Answer:
-    """An argument that was not given: the code was written for the releases that do not ask for it."""
-    situation, failure = question.situation, question.failure
-    callee = failure.callee.removesuffix(".__init__")
-    called = [one for one in called_of(situation, callee, question.likely) if one.name == callee]
-    moves = moves_of(situation, "keyword", callee, called, failure.name)
-    found = [home for one in called for home in keyword_homes(situation, one, failure.name, moves)]
-    released = situation.by_names(moves[0].package) if moves and not found else None
+    """Answer about an argument that was not given: the code was written for the releases that do not ask for it."""
+    callee, name = question.failure.callee.removesuffix(".__init__"), question.failure.name
+    called = [one for one in homes.called_of(question, callee) if one.name == callee]
+    moves = homes.moves_of(question, "keyword", called)
+    found = [home for one in called for home in homes.keyword_homes(question, one, name, moves)]
+    released = question.by_names(moves[0].package) if moves and not found else None
     if released is not None:
-        told = "asks", f"{callee}({failure.name}=)"
-        found = [FoundHomes.read(situation, released.name, Releases(released.read, 0), told, moves)]
-    found = found or changed_keyword(situation, (callee,), failure.name, question.likely, required=True)
-    homes: list[Home] = []
+        told = "asks", f"{callee}({name}=)"
+        found = [homes.read_home(question, released.name, Releases(released.read, 0), told, moves)]
+    asked: list[Home] = []
     ways: list[Way | None] = []
-    for one in distinct(found):
-        without = ~one.having if one.having is not None else None
-        if without is not None and without.yes and one.home.releases is not None:
-            usable = usable_releases(situation, one.home.package, without)
-            homes.append(one.home._replace(kind="asks"))
-            ways.append(question.install(one.home.package, usable, without.specifier or ""))
-    return Answer(question.reading, tuple(homes), asker=caller(question), ways=tuple(filter(None, ways)))
+    for home in _distinct(found or homes.changed_keyword(question, (callee,), name, required=True)):
+        without = ~home.having if home.having is not None else None
+        if without is not None and without.yes and home.releases is not None:
+            asked.append(home._replace(kind="asks"))
+            usable = question.usable(home.package, without)
+            ways.append(question.install(home.package, usable, without.specifier or ""))
+    return Answer(question.reading, tuple(asked), asker=_caller(question), ways=tuple(filter(None, ways)))
 
 
 def _member(question: Question) -> Answer:
-    situation, failure = question.situation, question.failure
-    called = called_of(situation, failure.callee, question.likely)
-    found = list(member_homes(situation, failure.callee, failure.name, question.likely))
-    moves = moves_of(situation, "member", failure.callee, called, failure.name)
+    callee, name = question.failure.callee, question.failure.name
+    called = homes.called_of(question, callee)
+    found = list(homes.member_homes(question, callee, name, called))
+    moves = homes.moves_of(question, "member", called)
     if not found and moves:
-        found = [found_by_table(situation, moves[0], "member", f"{failure.callee}.{failure.name}")]
-    if not any(one.home.releases is not None for one in found):
-        defined = {one.package for one in called}
-        found = changed_member(situation, failure.callee, failure.name, question.likely, defined) or found
-    return with_ways(question, distinct(found), moved_by(moves), caller(question))
+        found = [homes.home_by_table(question, moves[0], "member", f"{callee}.{name}")]
+    if not any(home.releases is not None for home in found):
+        found = homes.changed_member(question, callee, name, {one.package for one in called}) or found
+    return _with_ways(question, _distinct(found), homes.moved_by(moves), _caller(question))
+
+
+# --- requirements that are not met, and what a lazy package hides -----------------------------------------------------
 
 
 def _demand(question: Question) -> Answer:
-    situation, failure = question.situation, question.failure
+    failure = question.failure
     try:
         wanted = read_requirement(failure.requirement)
     except NotARequirement:
-        return Answer(question.reading)
-    if situation.ledger.package(wanted.name) is None:
-        return Answer(question.reading)
-    installed = situation.version(wanted.name) or failure.found
-    there = situation.meets(failure.requirement)
+        return question.nothing
+    if question.ledger.package(wanted.name) is None:
+        return question.nothing
+    installed, there = question.version(wanted.name) or failure.found, question.meets(failure.requirement)
     home = Home(wanted.name, "package", wanted.name, wanted.specifiers, installed=installed, there=there)
-    return package_answer(question, home)
+    return _package_answer(question, home)
 
 
 def _lazy(question: Question) -> Answer:
-    """A lazy package says that something failed; what failed stands in an error that the text does not hold."""
-    situation, failure = question.situation, question.failure
-    module = failure.module or "transformers"
-    package = situation.ledger.owner(module)
-    if package is None:
-        return Answer(question.reading)
-    found = home_of(situation, package, module, failure.name)
-    if found is None or found.home.releases is None:
-        return Answer(question.reading)
-    if found.home.there is False:
-        return with_ways(question, [found], moved_of(situation, package, module, failure.name), None)
-    return Answer(question.reading, (found.home,), notes=(("lazy", found.home.thing),))
+    """Answer to a lazy package: what failed stands in an error that the text does not hold."""
+    module, name = question.failure.module or "transformers", question.failure.name
+    package = question.ledger.owner(module)
+    home = homes.home_of(question, package, module, name) if package is not None else None
+    if package is None or home is None or home.releases is None:
+        return question.nothing
+    if home.there is False:
+        return _with_ways(question, [home], homes.moved_of(question, package, module, name), None)
+    return Answer(question.reading, (home,), notes=(("lazy", home.thing),))
 
 
 _KINDS: Mapping[str, Callable[[Question], Answer]] = {
-    "module": place_answer,
-    "name": place_answer,
-    "attribute": place_answer,
+    **dict.fromkeys(("module", "name", "attribute"), _place),
     "member": _member,
     "keyword": _keyword,
-    "arguments": _arguments,
+    # The message counts self.
+    "arguments": lambda question: _accepting(question, str(int(question.failure.name) - 1)),
     "missing": _missing,
     "demand": _demand,
     "lazy": _lazy,
 }
+
+
+_MOST_SUSPECTS = 5
+
+
+def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple[Suspect, ...]:
+    """Return the rules of which a symptom stands in the lines and that the facts do not rule out, and known errors.
+
+    Those that the facts confirm come first, then those whose symptom says most. Of several with one symptom (a loss of
+    NaN) it says nothing for those about models of which the log does not speak: they are left away. ``first`` is the
+    number of the first line.
+    """
+    log, facts, matrix = Log.of(lines), situation.facts, situation.matrix
+    found: list[tuple[tuple[object, ...], Seen | None, Suspect]] = []
+    sharing: Counter[Seen | None] = Counter()
+    for rule in matrix.rules:
+        texts = matrix.texts(rule)
+        seen = seen_in(log, texts.get("symptom", ()))
+        outcome = evaluate(rule, facts, matrix.registry) if seen is not None else None
+        if seen is None or outcome is None or outcome.holds is False:
+            continue
+        missing = tuple(sorted(key for key in set(rule.keys()) if facts.unknown(key)))
+        sharing[seen] += 1
+        of_model = {key for key in missing if key.startswith("model.")}
+        is_open = outcome.holds is None and all(any(one[0] in of_model for one in clause) for clause in rule.affects)
+        fix = next(iter(texts["fix"]), None)
+        suspect = Suspect(
+            id=rule.id,
+            title=title_of(texts),
+            applies=outcome.holds,
+            line=first + seen.place,
+            said=lines[seen.place].strip(),
+            why=text_of(texts["why"]),
+            fix=text_of(fix["summary"]) if fix else None,
+            source=next((one["url"] for one in texts["evidence"] if one["url"].startswith("https://")), ""),
+            missing=missing,
+        )
+        severity = -SEVERITIES.index(rule.severity)
+        order = (outcome.holds is not True, -seen.letters, severity, len(missing), -seen.place, rule.id)
+        found.append((order, seen if is_open else None, suspect))
+    for row in matrix.rows("known-errors", "error"):  # whose kind of cause is known, and which no facts decide
+        seen = seen_in(log, row["symptom"])
+        if seen is not None:
+            sharing[seen] += 1
+            title, why, fix = (text_of(row[part]) for part in ("title", "why", "fix"))
+            said = lines[seen.place].strip()
+            known = Suspect(row["id"], title, None, first + seen.place, said, why, fix, row["source"], rule=False)
+            found.append(((True, -seen.letters, 1, 0, -seen.place, row["id"]), None, known))
+    told = [(order, suspect) for order, of_a_model, suspect in found if sharing[of_a_model] < 2]
+    return tuple(suspect for _, suspect in sorted(told, key=lambda one: one[0])[:_MOST_SUSPECTS])

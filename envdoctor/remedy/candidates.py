@@ -17,8 +17,6 @@ from envdoctor.versions.pep440 import NotASpecifier, base_release, dotted, is_na
 from envdoctor.versions.releases import Releases
 from envdoctor.versions.requirement import normalise
 
-# Which build of a release would be installed here, and whether none is known for this Python, system, CUDA, GPU.
-
 
 class Build(NamedTuple):
     """A build of torch. ``cuda`` is absent for a CPU build and None when it is not known; ``tag`` is the local tag to
@@ -31,22 +29,21 @@ class Build(NamedTuple):
 
 
 def torch_row(version: str, matrix: Matrix) -> Mapping[str, Any] | None:
-    """The row of the table torch-builds for a version."""
+    """Return the row of the table torch-builds for a version."""
     return next((row for row in matrix.rows("torch-builds") if is_named_by(version, row["key"])), None)
 
 
 def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> Message | None:
-    """Why this release cannot be installed for the judged Python and system, None when nothing says so. For which torch
-    it was compiled is not asked: installers bring along what it requires."""
+    """Return why this release cannot be installed for the judged Python and system, None when nothing says so. For
+    which torch it was compiled is not asked: installers bring along what it requires."""
     python = facts.text("python.version")
     base = base_release(python) if python is not None else None
     release = release_named(matrix, name, version)
-    asked = [release.requires_python] if release is not None else []
-    row = torch_row(version, matrix) if name == "torch" else None
-    if row is not None:
-        column = "python_aarch64" if facts.value("os.arch") == "aarch64" else "python"
-        asked += [row.get(column) or row["python"]] if row.get("python") else []
-    for specifier in asked:
+    row = (torch_row(version, matrix) if name == "torch" else None) or {}
+    column = "python_aarch64" if facts.value("os.arch") == "aarch64" else "python"
+    pythons = row.get(column) or row.get("python")
+    asked = [release.requires_python if release is not None else "", pythons]
+    for specifier in filter(None, asked):
         if base is not None and not satisfies(base, specifier):
             return Message("{} {} has no build for Python {} ({})", name, version, python, specifier)
     wanted = wanted_here(facts.value)
@@ -55,8 +52,8 @@ def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> Message
 
 
 def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
-    """The build of torch ``version`` to take in place of the installed one: for the same CUDA when there is one, else
-    for the newest that the driver and every GPU can use."""
+    """Return the build of torch ``version`` to take in place of the installed one: for the same CUDA when there is one,
+    else for the newest that the driver and every GPU can use."""
     current = facts.value("torch.cuda")
     if facts.get("torch.cuda").source == "assumed":
         return Build()  # PyPI's, as that of the new release will be
@@ -75,30 +72,28 @@ def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
     limit = _numbers(driver if driver is not None and dotted(driver) else current)[0]
     fitting = [cuda for cuda in map(str, row.get("cuda", [])) if _numbers(cuda)[0] <= limit]
     for cuda in sorted(fitting, key=lambda cuda: (cuda == current, _numbers(cuda)), reverse=True):
-        unsupported = _gpu_forbids(version, cuda, facts, matrix)
-        if unsupported is None:
-            return Build(cuda, None if _default(row, facts) == cuda else "cu" + cuda.replace(".", ""))
-        reasons.append(unsupported)
+        build = torch_build_for(version, cuda, facts, matrix)
+        if build.forbidden is None:
+            return build._replace(tag=None) if _default(row, facts) == cuda else build
+        reasons.append(build.forbidden)
     if not reasons and "cuda" in row.get("open", []):
         return Build()  # the table does not know every build of this release
     return Build(forbidden=reasons[0] if reasons else Message("torch {} has no build for CUDA {}", version, current))
 
 
 def torch_build_for(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> Build:
-    """The build of torch ``version`` for CUDA ``cuda``, by its tag: the same release may be installed as another build,
-    which a bare version would keep."""
-    row = torch_row(version, matrix)
-    if row is None or cuda not in [str(build) for build in row.get("cuda", [])]:
-        return Build(forbidden=Message("torch {} has no build for CUDA {}", version, cuda))
-    unsupported = _gpu_forbids(version, cuda, facts, matrix)
-    if unsupported is not None:
-        return Build(forbidden=unsupported)
-    return Build(cuda, "cu" + cuda.replace(".", ""))
+    """Return the build of torch ``version`` for CUDA ``cuda``, by its tag: the same release may be installed as another
+    build, which a bare version would keep."""
+    row = torch_row(version, matrix) or {}
+    forbidden = _gpu_forbids(version, cuda, facts, matrix)
+    if cuda not in [str(build) for build in row.get("cuda", [])]:
+        forbidden = Message("torch {} has no build for CUDA {}", version, cuda)
+    return Build(forbidden=forbidden) if forbidden is not None else Build(cuda, "cu" + cuda.replace(".", ""))
 
 
 def builds_of(version: str, facts: FactSet, matrix: Matrix) -> Iterator[Build]:
-    """The builds of a release for a new environment: PyPI's, which every mirror has, then those of the wheel index, the
-    newest CUDA first. A machine that is known to have no GPU takes the one for the CPU."""
+    """Yield the builds of a release for a new environment: PyPI's, which every mirror has, then those of the wheel
+    index, the newest CUDA first. A machine that is known to have no GPU takes the one for the CPU."""
     row, gpus = torch_row(version, matrix) or {}, facts.records("gpu")
     usual = _default(row, facts)
     bare = facts.absent("gpu") or (gpus is not None and not gpus.items and gpus.incomplete is None)
@@ -112,7 +107,7 @@ def builds_of(version: str, facts: FactSet, matrix: Matrix) -> Iterator[Build]:
 
 
 def _default(row: Mapping[str, Any], facts: FactSet) -> Value:
-    """CUDA of the build that PyPI gives on this platform; Linux on x86_64 when nothing else is known."""
+    """Return the CUDA of the build that PyPI gives on this platform; Linux on x86_64 when nothing else is known."""
     if facts.value("os.platform") in ("windows", "darwin"):
         return ABSENT
     column = "pypi_cuda_aarch64" if facts.value("os.arch") == "aarch64" else "pypi_cuda"
@@ -149,7 +144,7 @@ _TRIES = 6
 
 
 def is_about_a_record(fix: Mapping[str, Any]) -> bool:
-    """Whether what a fix changes is read from the record that its rule applied to."""
+    """Return whether what a fix changes is read from the record that its rule applied to."""
     return any(re.search(_COLUMN, text) for text in (*fix["constraints"], *fix["uninstall"]))
 
 
@@ -160,40 +155,32 @@ class Candidates(NamedTuple):
     matrix: Matrix
 
     def of_fix(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | Message]:
-        """The changes in order of preference; a text says why one is none. Nothing for a fix that cannot be judged:
-        advice, a command, a setting in words ("0.8 or lower")."""
+        """Yield the changes in order of preference; a text says why one is none. Nothing for a fix that cannot be
+        judged: advice, a command, a setting in words ("0.8 or lower")."""
         if fix["kind"] == "uninstall":
-            yield self._without(fix["uninstall"], problem)
+            filled = [self._filled(name, problem) for name in fix["uninstall"]]
+            gone = tuple(normalise(name) for name in filled if name)
+            facts = tuple(_given(f"pkg.{name}", ABSENT) for name in gone)
+            yield Remedy(removed=gone, facts=facts) if all(filled) else Message("what it is about is not known")
         elif fix["kind"] == "constraint":
             yield from self._constraint(fix, problem)
         elif fix["kind"] in ("set", "env"):
             yield from self._setting(fix)
 
     def of_range(self, name: str, versions: Sequence[str]) -> Iterator[Remedy | Message]:
-        """Each of these releases of a package, with what belongs to it."""
+        """Yield each of these releases of a package, with what belongs to it."""
         for version in versions:
             yield self._remedy(self._with_companions([(name, f"=={version}")]))
 
     def _setting(self, fix: Mapping[str, Any]) -> Iterator[Remedy]:
-        variables = {name: written(value) for name, value in fix["env"].items()}
-        changes = {f"env.{name}": value for name, value in variables.items()} if variables else fix["set"]
-        facts: list[Fact] = []
-        for key, raw in changes.items():
-            spec = self.matrix.registry.find(key)
-            try:
-                if spec is not None:
-                    facts.append(_given(key, parse_value(spec, raw)))
-            except FactTypeError:
-                return
-        settings = {key: written(value) for key, value in fix["set"].items()}
+        variables, settings = ({key: written(value) for key, value in fix[kind].items()} for kind in ("env", "set"))
+        changes = {f"env.{name}": value for name, value in variables.items()} or fix["set"]
+        known = ((key, self.matrix.registry.find(key), raw) for key, raw in changes.items())
+        try:
+            facts = [_given(key, parse_value(spec, raw)) for key, spec, raw in known if spec is not None]
+        except FactTypeError:
+            return
         yield Remedy(variables=variables, settings=settings, facts=tuple(facts))
-
-    def _without(self, names: Sequence[str], problem: Problem) -> Remedy | Message:
-        filled = [self._filled(name, problem) for name in names]
-        if not all(filled):
-            return Message("what it is about is not known")
-        gone = tuple(normalise(name) for name in filled if name)
-        return Remedy(removed=gone, facts=tuple(_given(f"pkg.{name}", ABSENT) for name in gone))
 
     def _constraint(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | Message]:
         filled = [self._filled(text, problem) for text in fix["constraints"]]
@@ -205,33 +192,32 @@ class Candidates(NamedTuple):
         if len(wanted) < len(parsed):
             yield Message("its constraints cannot be read")
         elif fix.get("cuda"):
-            yield from self._other_builds(fix["cuda"], wanted[0])
+            # The releases nearest to the installed one with such a build, in the order of the CUDA versions.
+            for version, cuda in product(self.versions(*wanted[0]), fix["cuda"]):
+                build = torch_build_for(version, cuda, self.facts, self.matrix)
+                yield self._remedy(self._with_companions([("torch", f"=={version}")]), build)
         elif len(wanted) == 1 and (tagged := re.match(_TAG, wanted[0][1])):
             yield self._companion(wanted[0][0], tagged[1], tagged[2])
         else:
             yield from map(self._remedy, self._pins(wanted))
 
     def _filled(self, text: str, problem: Problem) -> str | None:
-        """The text with the columns of the problem's record; those of another list are read from its record of the same
-        package. None when one is not known."""
+        """Return the text with the columns of the problem's record, or one of the same package; None if unknown."""
         item = dict(problem.item)
-
-        def value(match: re.Match[str]) -> str:
-            for record in self.facts.items(match[1]):
+        for placeholder in list(re.finditer(_COLUMN, text)):
+            for record in self.facts.items(placeholder[1]):
                 known = {column: spell(cell) for column, cell in record.items() if isinstance(cell, str)}
                 agree = [known[column] == item[column] for column in item if column in known]
-                if agree and all(agree) and match[2] in known:
-                    return known[match[2]]
-            raise KeyError(match[0])
-
-        try:
-            return re.sub(_COLUMN, value, text)
-        except KeyError:
-            return None
+                if agree and all(agree) and placeholder[2] in known:
+                    text = text.replace(placeholder[0], known[placeholder[2]])
+                    break
+            else:
+                return None
+        return text
 
     def _companion(self, name: str, release: str, tag: str) -> Remedy | Message:
-        """A release of a package of torch's own for the build ``tag``, which is left out where that is what the package
-        index gives by itself, and another release than the installed one is taken anyway."""
+        """Return a release of a package of torch's own for the build ``tag``, which is left out where the index gives
+        that by itself, and another release than the installed one is taken anyway."""
         rows = [row for row in self.matrix.rows("torch-builds") if row.get(name) == release]
         # A release that several releases of torch share was built beside the first of them.
         tags = {"cu" + str(cuda).replace(".", "") for row in rows[:1] for cuda in row.get("cuda", [])}
@@ -244,16 +230,8 @@ class Candidates(NamedTuple):
         keep = None if default or self.facts.value("os.platform") == "darwin" else tag
         return Remedy({name: f"=={release}"}, cuda_tag=keep, facts=(_given(f"pkg.{name}", f"{release}+{tag}"),))
 
-    def _other_builds(self, cudas: Sequence[str], wanted: Pin) -> Iterator[Remedy | Message]:
-        """The releases of torch nearest to the installed one that have a build for one of the CUDA versions (in their
-        order) which this Python, driver and every GPU can use, with what belongs to them."""
-        for version in self.versions(*wanted):
-            for cuda in cudas:
-                build = torch_build_for(version, cuda, self.facts, self.matrix)
-                yield self._remedy(self._with_companions([("torch", f"=={version}")]), build)
-
     def _pins(self, wanted: Sequence[Pin]) -> Iterator[list[Pin]]:
-        """Exact versions to try; a range of a package whose releases are not known stays what it is."""
+        """Yield exact versions to try; a range of a package whose releases are not known stays what it is."""
         ranges = [self.versions(name, specifier) for name, specifier in wanted]
         if len(wanted) == 1:
             ((name, specifier),), (fitting,) = wanted, ranges
@@ -269,8 +247,8 @@ class Candidates(NamedTuple):
                 yield self._with_companions(pins)
 
     def versions(self, name: str, specifier: str) -> list[str]:
-        """The releases of a package that satisfy a specifier and can be installed here (where none can, all of them),
-        the nearest to the installed one first. Of a package whose releases are not known: the one that an exact
+        """Return the releases of a package that satisfy a specifier and can be installed here (where none can, all of
+        them), the nearest to the installed one first. Of a package whose releases are not known: the one that an exact
         specifier names."""
         if specifier.startswith("==") and "," not in specifier and "*" not in specifier:
             return [specifier[2:]]
@@ -278,9 +256,8 @@ class Candidates(NamedTuple):
         try:
             fitting = [version for version in released if satisfies(version, specifier)]
             package = self.matrix.ledger.package(name) if not fitting else None
-            if known := [one.version for one in (package.releases if package is not None else ()) if not one.yanked]:
-                released = known
-                fitting = [version for version in released if satisfies(version, specifier)]
+            if known := [one.version for one in getattr(package, "releases", ()) if not one.yanked]:
+                released, fitting = known, [version for version in known if satisfies(version, specifier)]
         except NotASpecifier:
             return []
         if released and not fitting:
@@ -295,18 +272,13 @@ class Candidates(NamedTuple):
         torch = next((specifier[2:] for name, specifier in pins if name == "torch"), None)
         if torch is None:
             return pins
-        row = torch_row(torch, self.matrix) or {}
-        named = {name for name, _ in pins}
+        row, named = torch_row(torch, self.matrix) or {}, {name for name, _ in pins}
         companions = [entry["name"] for entry in self.matrix.rows("torch-companions", "package")]
-        return pins + [
-            (name, f"=={row[name]}")
-            for name in companions
-            if isinstance(row.get(name), str) and name not in named and self.facts.text(f"pkg.{name}") is not None
-        ]
+        open_ = [name for name in companions if name not in named and isinstance(row.get(name), str)]
+        return pins + [(name, f"=={row[name]}") for name in open_ if self.facts.text(f"pkg.{name}") is not None]
 
     def _remedy(self, pins: Sequence[Pin], build: Build | None = None) -> Remedy | Message:
-        """The change, or why a table forbids it. ``build`` is the one of torch; None keeps the CUDA that is installed,
-        where that is possible."""
+        """Return the change, or why a table forbids it. ``build`` is that of torch; None keeps the installed CUDA."""
         facts: list[Fact] = []
         tag: str | None = None
         for name, specifier in pins:

@@ -36,11 +36,11 @@ def check_first_fix(rule: Rule, cases: Iterable[RuleCase], matrix: Matrix) -> It
     if rule.status != "active" or not fixes or fixes[0]["kind"] != "constraint":
         return
     reasons = []
-    for case in cases:
-        reason = _not_cured(rule, case.test, matrix) if case.got == "match" else ""
+    for case in (case for case in cases if case.got == "match"):
+        reason = _not_cured(rule, case.test, matrix)
         if reason is None:
             return
-        reasons += [f"test {case.number}: {reason}"] if reason else []
+        reasons.append(f"test {case.number}: {reason}")
     yield f"fix 1 never cures: {'; '.join(reasons)}"
 
 

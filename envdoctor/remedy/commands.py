@@ -29,10 +29,8 @@ Pin = tuple[str, str]
 
 class InstallPlace(NamedTuple):
     """The environment that a command changes: its installer (``pip``, ``uv``, ``conda``), interpreter and folder.
-
     Without an ``interpreter`` the facts came from elsewhere, and ``python`` stands for that of whoever runs the command
-    there. With ``target`` the folder is a bare one (``pip install --target``).
-    """
+    there. With ``target`` the folder is a bare one (``pip install --target``)."""
 
     installer: str = "pip"
     interpreter: str | None = None
@@ -41,41 +39,37 @@ class InstallPlace(NamedTuple):
 
     @property
     def python(self) -> str:
-        """What to type for the interpreter."""
+        """Return what to type for the interpreter."""
         return self.interpreter or "python"
 
     @property
     def is_plain(self) -> bool:
-        """Whether its paths can be shown as they are: what the terminal would not print is printed otherwise."""
+        """Return whether its paths can be shown as they are: what the terminal would not print is printed otherwise."""
         return f"{self.interpreter}{self.folder}".isprintable()
 
 
 def place_of(facts: FactSet) -> InstallPlace:
-    """The place of the judged environment; what a facts file says about files of another machine is not used."""
-    python, path = (
-        facts.text(key) if facts.get(key).source == "environment" else None
-        for key in ("python.executable", "environment.path")
-    )
-    return InstallPlace(
-        facts.text("environment.installer") or "pip", python, path, facts.value("environment.kind") == "path"
-    )
+    """Return the place of the judged environment; what a facts file says about files of another machine is not used."""
+    own = [facts.get(key).source == "environment" for key in ("python.executable", "environment.path")]
+    python = facts.text("python.executable") if own[0] else None
+    folder = facts.text("environment.path") if own[1] else None
+    bare = facts.value("environment.kind") == "path"
+    return InstallPlace(facts.text("environment.installer") or "pip", python, folder, bare)
 
 
 def install_commands(
     pins: Sequence[Pin], place: InstallPlace, cuda_tag: str | None, packages: Iterable[Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """Shell commands for the pins; empty when a name, specifier or path is not plain enough to be put into a shell.
-
-    ``packages`` are the rows of the table of that name. ``cuda_tag`` is the local tag of the CUDA build to keep
-    (``cu118``, ``cpu``), None when the default build is right.
-    """
+    """Return shell commands for the pins; empty when a name, specifier or path is not plain enough to be put into a
+    shell. ``packages`` are the rows of the table of that name. ``cuda_tag`` is the local tag of the CUDA build to keep
+    (``cu118``, ``cpu``), None when the default build is right."""
     plain = all(re.match(_NAME, name) and re.match(_SPECIFIER, specifier) for name, specifier in pins)
     if not pins or not plain or not place.is_plain:
         return ()
     table = {entry["name"]: entry for entry in packages}
-    if place.installer == "conda" and not _missing(table, [name for name, _ in pins]):
-        names = [table.get(name, {}).get("conda", name) + specifier for name, specifier in pins]
-        return (_joined([*_conda("install", place), "-c", "conda-forge", *names]),)
+    if names := _of_conda(table, [name for name, _ in pins], place):
+        pinned = [name + specifier for name, (_, specifier) in zip(names, pins, strict=True)]
+        return (_joined([*_conda("install", place), "-c", "conda-forge", *pinned]),)
     built = {name for name, row in table.items() if cuda_tag and "wheel_index" in row}
     tagged = [name for name, specifier in pins if name in built and specifier.startswith("==")]
     words = _words("install", place)
@@ -92,19 +86,19 @@ def install_commands(
 def uninstall_commands(
     names: Sequence[str], place: InstallPlace, packages: Iterable[Mapping[str, Any]]
 ) -> tuple[str, ...]:
-    """Shell commands that remove packages; none for a bare folder, from which pip cannot uninstall."""
+    """Return shell commands that remove packages; none for a bare folder, from which pip cannot uninstall."""
     plain = place.is_plain and all(re.match(_NAME, name) for name in names)
     if not names or not plain or (place.target and place.installer != "uv"):
         return ()
     table = {entry["name"]: entry for entry in packages}
-    if place.installer == "conda" and not _missing(table, names):
-        return (_joined([*_conda("remove", place), *(table.get(name, {}).get("conda", name) for name in names)]),)
+    if known := _of_conda(table, names, place):
+        return (_joined([*_conda("remove", place), *known]),)
     yes = [] if place.installer == "uv" else ["-y"]
     return (_joined([*_words("uninstall", place), *yes, *names]),)
 
 
 def for_place(command: str, place: InstallPlace) -> str:
-    """A rule's own command; one of pip's is written for the installer and interpreter of the environment."""
+    """Return a rule's own command; one of pip's is written for the installer and interpreter of the environment."""
     pip, _, rest = command.partition(" ")
     if pip != "pip" or not place.is_plain:
         return command
@@ -131,13 +125,14 @@ def _conda(verb: str, place: InstallPlace) -> list[str]:
     return ["conda", verb, *(["-p", place.folder] if place.folder else [])]
 
 
-def _missing(table: Mapping[str, Any], names: Iterable[str]) -> bool:
-    """Whether conda-forge lacks one of the packages."""
-    return any(table.get(name, {}).get("conda_forge") is False for name in names)
+def _of_conda(table: Mapping[str, Any], names: Iterable[str], place: InstallPlace) -> list[str]:
+    """Return conda's names of the packages; none for another installer, and if conda-forge lacks one of them."""
+    rows = [(table.get(name, {}), name) for name in names]
+    lacks = place.installer != "conda" or any(row.get("conda_forge") is False for row, _ in rows)
+    return [] if lacks else [row.get("conda", name) for row, name in rows]
 
 
-# What a fix changes in an environment, as packages, settings and facts, several changes being one; tried on facts, the
-# errors that would be there then, and the requirements that it would break.
+# --- what a fix changes in an environment, and what it would lead to --------------------------------------------------
 
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*\Z"
 
@@ -155,7 +150,7 @@ class Remedy(NamedTuple):
     facts: tuple[Fact, ...] = ()
 
     def __add__(self, other: object) -> "Remedy":
-        """Both, one after the other: the later one decides about a package that both change."""
+        """Return both, one after the other: the later one decides about a package that both change."""
         if not isinstance(other, Remedy):
             return NotImplemented
         facts = {fact.key: fact for fact in (*self.facts, *other.facts)}
@@ -172,30 +167,29 @@ class Remedy(NamedTuple):
 
     @property
     def parts(self) -> frozenset[tuple[str, str]]:
-        """What tells two changes apart: what each does to which package or setting."""
+        """Return what tells two changes apart: what each does to which package or setting."""
         settings = {**self.variables, **self.settings}
         return frozenset((*self.pins.items(), *((name, "absent") for name in self.removed), *settings.items()))
 
     def commands(self, place: InstallPlace, packages: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-        """Shell commands in the order in which they are run."""
-        rows = list(packages)
-        pins: list[Pin] = list(self.pins.items())
+        """Return shell commands in the order in which they are run."""
         from shlex import quote
 
+        rows = list(packages)
+        exported = {name: value for name, value in self.variables.items() if re.match(_VARIABLE, name)}
         exports = [
             f"unset {name}" if value == "absent" else f"export {name}={quote(value)}"
-            for name, value in self.variables.items()
-            if re.match(_VARIABLE, name)
+            for name, value in exported.items()
         ]
         removing = uninstall_commands(self.removed, place, rows)
-        return (*removing, *install_commands(pins, place, self.cuda_tag, rows), *exports)
+        return (*removing, *install_commands(list(self.pins.items()), place, self.cuda_tag, rows), *exports)
 
 
 NOTHING = Remedy()
 
 
 def written(value: Any) -> str:
-    """A value of a fix as text: ``absent``, ``true``, ``1``, ``a,b``."""
+    """Return a value of a fix as text: ``absent``, ``true``, ``1``, ``a,b``."""
     if isinstance(value, list):
         return ",".join(str(item) for item in value)
     return spell(value) if isinstance(value, (bool, float)) else str(value)
@@ -226,24 +220,24 @@ class After(NamedTuple):
     broken: Message | None
 
     def new(self, now: Before) -> list[Problem]:
-        """The errors that were not there, not even folded into another, which the change ended."""
+        """Return the errors that were not there, not even folded into another, which the change ended."""
         return [problem for problem in self.errors if problem not in now.told]
 
     def objection(self, now: Before) -> Message | None:
-        """What speaks against the change: a new error, or an unmet requirement that it would bring."""
+        """Return what speaks against the change: a new error, or an unmet requirement that it would bring."""
         for new in self.new(now):
             return Message("it would bring {}: {}", new.rule_id, self.errors[new])
         return self.broken
 
 
 def before(facts: FactSet, matrix: Matrix, predict: Predict | None = None) -> Before:
-    """What a change is compared with. ``facts`` are derived ones."""
+    """Return what a change is compared with. ``facts`` are derived ones."""
     return Before(facts, matrix, *errors_of(facts, matrix), _unmet(facts), predict)
 
 
 def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
-    """The facts as the change would leave them. What a package asks for of which it takes another release, and what the
-    change leaves alone, the installer moves along: to a release that is not known, of those that are asked for."""
+    """Return the facts as the change would leave them. What a changed package asks for, and the change leaves alone,
+    the installer moves along: to a release that is not known, of those that are asked for."""
     after = with_facts(facts, remedy.facts, matrix)
     changed = {name for name in remedy.pins if facts.value(f"pkg.{name}") is not ABSENT}
     new, moved = _unmet(after) - _unmet(facts), []
@@ -262,9 +256,10 @@ def try_remedy(remedy: Remedy, now: Before) -> After:
     after = apply(remedy, now.facts, now.matrix)
     after = after if now.predict is None else now.predict(after)
     new = sorted(_unmet(after) - now.unmet)
-    broken = Message("it would break a requirement: {} asks for another {}", new[0][1], new[0][0]) if new else None
+    text = "it would break a requirement: {} asks for another {}"
     if new and new[0][0] in remedy.removed:
-        broken = Message("it would break a requirement: {} asks for {}", new[0][1], new[0][0])
+        text = "it would break a requirement: {} asks for {}"
+    broken = Message(text, new[0][1], new[0][0]) if new else None
     errors = dict(errors_of(after, now.matrix)[0])
     for problem, said in now.errors.items():
         rule = now.matrix.find(problem.rule_id)
@@ -274,11 +269,9 @@ def try_remedy(remedy: Remedy, now: Before) -> After:
 
 
 def is_lost(rule: Rule, now: Before, after: FactSet) -> bool:
-    """Whether a change leaves it open if the rule applies, which was known before: then it counts as if it did."""
+    """Return whether a change leaves open if the rule applies, which was known before: it counts as if it did."""
     outcome = evaluate(rule, after, now.matrix.registry) if rule.each is None else None
-    if outcome is None or outcome.holds is not None:
-        return False
-    return any(not now.facts.unknown(key) for key in outcome.missing)
+    return outcome is not None and outcome.holds is None and any(not now.facts.unknown(key) for key in outcome.missing)
 
 
 def _unmet(facts: FactSet) -> frozenset[tuple[str, str]]:

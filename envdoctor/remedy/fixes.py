@@ -9,37 +9,23 @@ from envdoctor.judge.judging import Judgement, Problem, problem_of, problems_of
 from envdoctor.judge.messages import text_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
+from envdoctor.remedy import commands as changes
 from envdoctor.remedy.candidates import Candidates, is_about_a_record
-from envdoctor.remedy.commands import (
-    After,
-    Before,
-    InstallPlace,
-    Predict,
-    Remedy,
-    before,
-    for_place,
-    is_lost,
-    place_of,
-    try_remedy,
-    written,
-)
 from envdoctor.remedy.own_keys import own_keys
 from envdoctor.system.message import Message
 
-#: How many changes are judged before a fix is given up.
-_TRIES = 12
-#: How many records of one rule get fixes of their own: each is judged.
-_RECORDS = 20
+#: How many changes are judged before a fix is given up; how many records of one rule get fixes of their own.
+_TRIES, _RECORDS = 12, 20
 #: What a build of torch must fit: a fix that changes the build may leave no error that rests on one of these.
 _FITS = frozenset(("driver.fits", "driver.version", "gpu.gap", "gpu.kernels", "torch.cuda"))
 
 
-def with_fixes(judgement: Judgement, matrix: Matrix, predict: Predict | None = None) -> Judgement:
-    """The judgement with what to do about each finding: judged once for all records of a rule, unless the fixes are
-    about the records. ``predict`` gives the facts after a fix with the memory that is predicted of them."""
+def with_fixes(judgement: Judgement, matrix: Matrix, predict: changes.Predict | None = None) -> Judgement:
+    """Return the judgement with what to do about each finding: judged once for all records of a rule, unless the fixes
+    are about the records. ``predict`` gives the facts after a fix with the memory that is predicted of them."""
     if not judgement.findings:
         return judgement
-    trial = _Trial(before(judgement.facts, matrix, predict), place_of(judgement.facts))
+    trial = _Trial(changes.before(judgement.facts, matrix, predict), changes.place_of(judgement.facts))
     offered: dict[object, tuple[OfferedFix, ...]] = {}
     findings: list[Finding] = []
     counts: dict[str, int] = {}
@@ -57,27 +43,25 @@ def with_fixes(judgement: Judgement, matrix: Matrix, predict: Predict | None = N
 
 
 def offer_alone(rule: Rule, facts: FactSet, matrix: Matrix) -> tuple[OfferedFix, ...]:
-    """The fixes of a rule, judged by this rule and no other on derived facts to which it applies."""
-    trial = _Trial(Before(facts, matrix.only(lambda _: False), {}, {}, frozenset()), InstallPlace())
+    """Return the fixes of a rule, judged by this rule and no other on derived facts to which it applies."""
+    trial = _Trial(changes.Before(facts, matrix.only(lambda _: False), {}, {}, frozenset()), changes.InstallPlace())
     return trial.offer_all(rule, next(iter(problems_of(rule, facts, matrix)), Problem(rule.id)))
 
 
 class _Trial(NamedTuple):
     """What changes are tried on, and the environment that commands are written for."""
 
-    now: Before
-    place: InstallPlace
+    now: changes.Before
+    place: changes.InstallPlace
 
     def offer_all(self, rule: Rule, problem: Problem) -> tuple[OfferedFix, ...]:
-        """The fixes of a rule in their order; those that would not help or would break something carry ``withheld``.
-
-        A problem without a record stands for everything that the rule applies to.
-        """
+        """Return the fixes of a rule in their order; those that would not help or would break something carry
+        ``withheld``. A problem without a record stands for everything that the rule applies to."""
         return tuple(self._offer(fix, rule, problem) for fix in self.now.matrix.texts(rule)["fix"])
 
     def _offer(self, fix: Mapping[str, Any], rule: Rule, problem: Problem) -> OfferedFix:
         if fix["kind"] in ("advice", "command"):
-            return _offered(fix, commands=(for_place(fix["command"], self.place),) if fix["command"] else ())
+            return _offered(fix, commands=(changes.for_place(fix["command"], self.place),) if fix["command"] else ())
         if is_about_a_record(fix) and rule.each and not problem.item:
             return _offered(fix)
         objection: Message | None = None
@@ -86,7 +70,7 @@ class _Trial(NamedTuple):
             if isinstance(candidate, Message):
                 objection = objection or candidate
                 continue
-            after = try_remedy(candidate, self.now)
+            after = changes.try_remedy(candidate, self.now)
             reason = self._objection(after, rule, problem, fix)
             if reason is None:
                 commands = candidate.commands(self.place, self.now.matrix.rows("packages", "package"))
@@ -100,19 +84,17 @@ class _Trial(NamedTuple):
             tried += 1
             if tried >= _TRIES:
                 break
-        if objection is None:
-            words = fix["kind"] in ("set", "env")  # "0.8 or lower" is for a person, and cannot be judged
-            return _offered(fix, withheld=None if words else Message("no release that satisfies it is known"))
+        if objection is None and fix["kind"] not in ("set", "env"):  # "0.8 or lower" is for a person
+            objection = Message("no release that satisfies it is known")
         return _offered(fix, withheld=objection)
 
-    def _objection(self, after: After, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> Message | None:
-        """Why a change is not offered; one of torch's build may leave no error about what a build must fit, and one
-        against too little memory no run that is predicted not to fit."""
+    def _objection(self, after: changes.After, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> Message | None:
+        """Return why a change is not offered; one of torch's build must fit, and one against too little memory too."""
         matrix = self.now.matrix
         left = problems_of(rule, after.facts, matrix)
         if problem in left if problem.item else left:
             return Message("it would not be enough here")
-        if is_lost(rule, self.now, after.facts):
+        if changes.is_lost(rule, self.now, after.facts):
             return Message("whether it would be enough cannot be told")
         for standing, message in after.errors.items() if fix.get("cuda") else ():
             other = matrix.find(standing.rule_id)
@@ -141,7 +123,7 @@ def _predicted(now: FactSet, after: FactSet) -> Message | None:
 
 def _offered(
     fix: Mapping[str, Any],
-    remedy: Remedy | None = None,
+    remedy: changes.Remedy | None = None,
     commands: tuple[str, ...] = (),
     *,
     withheld: Message | None = None,
@@ -154,8 +136,8 @@ def _offered(
         summary=text_of(fix["summary"]),
         constraints=pins if about else tuple(fix["constraints"]),
         uninstall=(remedy.removed if remedy is not None else ()) if about else tuple(fix["uninstall"]),
-        set={key: written(value) for key, value in fix["set"].items()},
-        env={key: written(value) for key, value in fix["env"].items()},
+        set={key: changes.written(value) for key, value in fix["set"].items()},
+        env={key: changes.written(value) for key, value in fix["env"].items()},
         commands=() if withheld else commands,
         withheld=withheld,
     )

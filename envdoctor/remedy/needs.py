@@ -13,7 +13,7 @@ from envdoctor.versions.requirement import read_requirement
 
 
 def needs_of(facts: FactSet, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
-    """The rows whose conditions all hold; one that cannot be decided counts as not asked for."""
+    """Yield the rows whose conditions all hold; one that cannot be decided counts as not asked for."""
     for row in matrix.rows("run-needs"):
         conditions = [parse_condition(matrix.registry, key, text) for key, text in row.get("when", {}).items()]
         if all(answer(one.type, one.alternatives, facts.value(one.key)).holds for one in conditions):
@@ -21,14 +21,20 @@ def needs_of(facts: FactSet, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
 
 
 def others_asked(row: Mapping[str, Any], facts: FactSet) -> Iterator[str]:
-    """What a row asks of serving engines and trainers, of those that are there and of the recipe's."""
+    """Return what a row asks of serving engines and trainers, of those that are there and of the recipe's."""
     return (line for line in row.get("others", ()) if _is_used(read_requirement(line).name, facts))
 
 
 def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
-    """One sentence: what the model itself asks for, and whether the environment has it; empty when nothing is known."""
-    key = "model.registered_since"
-    since = _since(facts, matrix) if facts.unknown(key) else facts.text(key)
+    """Say what the model itself asks for, and whether the environment has it; None when nothing is known."""
+    since = facts.text("model.registered_since")
+    if facts.unknown("model.registered_since"):  # the first release for the family, if it is the same for all its types
+        from envdoctor.matrix.model_types import ModelTypes
+
+        types, family = ModelTypes(matrix), facts.value("model.family")
+        kinds = next((row["types"] for row in matrix.rows("families", "family") if row["id"] == family), ())
+        firsts = {types.since(kind) for kind in kinds}
+        since = firsts.pop() if len(firsts) == 1 and not types.is_never(next(iter(kinds))) else None
     rows = [row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {}))]
     asked = [line for row in rows for line in row["asks"] if "[" not in line]
     if since is not None and not any(read_requirement(line).name == "transformers" for line in asked):
@@ -42,15 +48,14 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
     asked = [package + ",".join(texts) for package, texts in bounds.items()]
     there = {line: _is_there(line, facts) for line in asked}
     missing, unknown = ([line for line in asked if there[line] is state] for state in (False, None))
-    name, needs = facts.value("model.name"), ", ".join(asked)
-    gone, open_ = ", ".join(missing), ", ".join(unknown)
-    if missing and unknown:
-        return Message("{} asks for {}; not here: {}; not known here: {}", name, needs, gone, open_)
-    if missing:
-        return Message("{} asks for {}; not here: {}", name, needs, gone)
-    if unknown:
-        return Message("{} asks for {}; not known here: {}", name, needs, open_)
-    return Message("{} asks for {}; all of it is here", name, needs)
+    texts = {
+        (True, True): "{} asks for {}; not here: {}; not known here: {}",
+        (True, False): "{} asks for {}; not here: {}",
+        (False, True): "{} asks for {}; not known here: {}",
+        (False, False): "{} asks for {}; all of it is here",
+    }
+    told = [", ".join(lines) for lines in (asked, missing, unknown) if lines]
+    return Message(texts[bool(missing), bool(unknown)], facts.value("model.name"), *told)
 
 
 def _is_used(framework: str, facts: FactSet) -> bool:
@@ -58,7 +63,7 @@ def _is_used(framework: str, facts: FactSet) -> bool:
 
 
 def _of_frameworks(facts: FactSet, matrix: Matrix, stated: list[str]) -> Iterator[str]:
-    """What the model asks of the serving engines and trainers that are used: as stated of it, else of its family."""
+    """Yield what the model asks of engines and trainers that are used: as stated of it, else of its family."""
     from envdoctor.matrix.model_types import asked_release
 
     yield from stated
@@ -70,16 +75,6 @@ def _of_frameworks(facts: FactSet, matrix: Matrix, stated: list[str]) -> Iterato
         if framework not in named and _is_used(framework, facts) and matrix.part("framework-models", framework):
             line = asked_release(matrix, framework, family, facts.text(f"pkg.{framework}"))
             yield from (line,) if line else ()
-
-
-def _since(facts: FactSet, matrix: Matrix) -> str | None:
-    """The first release of transformers for the types of the model's family, where it is the same for all of them."""
-    from envdoctor.matrix.model_types import ModelTypes
-
-    types, family = ModelTypes(matrix), facts.value("model.family")
-    kinds = next((row["types"] for row in matrix.rows("families", "family") if row["id"] == family), ())
-    since = {types.since(kind) for kind in kinds}
-    return since.pop() if len(since) == 1 and not types.is_never(next(iter(kinds))) else None
 
 
 def _is_there(line: str, facts: FactSet) -> bool | None:

@@ -26,15 +26,13 @@ class _Key(NamedTuple):
 
     @property
     def dotted(self) -> str:
-        """The key as a file of sections has it: ``training_args.gradient_checkpointing``."""
+        """Return the key as a file of sections has it: ``training_args.gradient_checkpointing``."""
         return f"{self.section}.{self.name}" if self.section else self.name
 
 
 def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dict[str, str]:
-    """Return how the recipe writes each setting for which one of its formats has a key.
-
-    A key that the recipe uses comes first, then those of its framework.
-    """
+    """Return how the recipe writes each setting for which one of its formats has a key. A key that the recipe uses
+    comes first, then those of its framework."""
     records = [View.of(item) for item in facts.items("recipe_key")] if settings else []
     if not records:
         return {}
@@ -54,34 +52,25 @@ def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dic
     ]
     written: dict[str, str] = {}
     for fact, value in settings.items():
-        fitting = [
-            (key, word)
-            for key in keys
-            if (word := _written_for(key.meaning, fact.partition(".")[2], value)) is not None
-        ]
+        words = ((key, _written_for(key.meaning, fact.partition(".")[2], value)) for key in keys)
+        fitting = [(key, word) for key, word in words if word is not None]
         for key, word in sorted(fitting, key=lambda one: one[0].name.rpartition(".")[2] not in used)[:1]:
             record = used.get(key.name.rpartition(".")[2])
-            written[fact] = _line_for(key if record is None else _as_used(key, record), word)
+            if (
+                record is not None
+            ):  # where the recipe has it and as it is written there: in its section, with its dashes
+                name = f"{key.name.rpartition('.')[0]}.{record.text('key')}".lstrip(".")
+                key = key._replace(section="", name=name, place=(record.words("place") or ("",))[0])
+            written[fact] = _line_for(key, word)
     if settings.keys() - written.keys() >= {"recipe.max_length"}:
-        parts = [_of_field(field, keys, used) for field in ("prompt_length", "answer_length")]
+        parts = []
+        for field in ("prompt_length", "answer_length"):
+            given = [key for key in keys if key.name in used and _written_for(key.meaning, field, "1") is not None]
+            parts.append(given[0].name if given else "")
         if all(parts):
             extra = next((int(forms[name].get("length_extra", 0)) for name in own), 0)
-            written["recipe.max_length"] = (
-                f"{' + '.join(map(str, parts))} = {int(settings['recipe.max_length']) - extra}"
-            )
+            written["recipe.max_length"] = f"{' + '.join(parts)} = {int(settings['recipe.max_length']) - extra}"
     return written
-
-
-def _of_field(field: str, keys: list[_Key], used: Mapping[str, View]) -> str | None:
-    """Return the key of the recipe that gives a field as it is written, None where it has none."""
-    named = (key.name for key in keys if key.name in used and _written_for(key.meaning, field, "1") is not None)
-    return next(named, None)
-
-
-def _as_used(key: _Key, record: View) -> _Key:
-    """Return the key where the recipe has it and as it is written there: in its section, with its dashes."""
-    name = f"{key.name.rpartition('.')[0]}.{record.text('key')}".lstrip(".")
-    return key._replace(section="", name=name, place=(record.words("place") or ("",))[0])
 
 
 def _keys(name: str, forms: Mapping[str, Any], facts: FactSet, section: str = "", depth: int = 0) -> Iterator[_Key]:
@@ -111,12 +100,11 @@ def _written_for(meaning: Any, field: str, value: str) -> str | None:
 
 
 def _is_script(place: str) -> bool:
-    file: str = getattr(place, "path", place)
-    return file.endswith((".py", ".ipynb"))
+    return str(getattr(place, "path", place)).endswith((".py", ".ipynb"))
 
 
 def _line_for(key: _Key, word: str) -> str:
-    file: str = getattr(key.place, "path", key.place)
+    file = str(getattr(key.place, "path", key.place))
     bare = word in ("true", "false") or re.fullmatch(r"-?[0-9.]+(?:e-?[0-9]+)?", word) is not None
     if file.endswith((".yaml", ".yml")):
         return f"{key.dotted}: {word}"

@@ -43,14 +43,11 @@ class _Node(NamedTuple):
 
 
 def with_plan(judgement: Judgement, matrix: Matrix, predict: Predict | None = None) -> Judgement:
-    """The judgement with the plan for its errors; without one where no error is shown, or none can be ended by what may
-    be installed, uninstalled or set. ``predict`` is that of :func:`~envdoctor.remedy.fixes.with_fixes`."""
-    wanted = {
-        problem_of(finding): finding
-        for finding in judgement.findings
-        if finding.severity == "error" and finding.status == "active"
-        if finding.ignored is None and finding.superseded_by is None
-    }
+    """Return the judgement with the plan for its errors; without one where no error is shown, or none can be ended by
+    what may be installed, uninstalled or set. ``predict`` is that of :func:`~envdoctor.remedy.fixes.with_fixes`."""
+    shown = [finding for finding in judgement.findings if finding.ignored is None and finding.superseded_by is None]
+    errors = [finding for finding in shown if finding.severity == "error" and finding.status == "active"]
+    wanted = {problem_of(finding): finding for finding in errors}
     if all(_of_code(finding, matrix) for finding in wanted.values()):
         return judgement
     now = before(judgement.facts, matrix, predict)
@@ -62,7 +59,7 @@ def with_plan(judgement: Judgement, matrix: Matrix, predict: Predict | None = No
     found = search.completed(search.run(), aims, lambda problem, after: problem in after.errors)
     if found.remedy == NOTHING:
         return judgement
-    asked = _requirements(judgement, matrix)
+    asked = _requirements(shown, judgement.facts, matrix)
     found = search.completed(found, asked, lambda problem, after: _stands(problem, after.facts), but="torch")
     met = [problem for problem in asked if not _stands(problem, found.after.facts)]
     cleared = [problem for problem in wanted if problem not in found.after.errors]
@@ -88,23 +85,21 @@ def with_plan(judgement: Judgement, matrix: Matrix, predict: Predict | None = No
 
 
 def _of_code(finding: Finding, matrix: Matrix) -> bool:
-    """Whether it is about the user's own code, which is to be changed rather than the environment."""
+    """Return whether it is about the user's own code, which is to be changed rather than the environment."""
     rule = matrix.find(finding.id)
     advised = next((fix.kind == "advice" for fix in finding.fixes), True)
     return rule is not None and rule.each == "broken_use" and advised
 
 
-def _requirements(judgement: Judgement, matrix: Matrix) -> dict[Problem, Finding]:
-    """The warnings about unmet requirements of the packages whose imports the table import-needs knows to depend on
-    requirements: whether one more import will fail for want of these was not tried, and they are met on the way."""
+def _requirements(shown: Iterable[Finding], facts: FactSet, matrix: Matrix) -> dict[Problem, Finding]:
+    """Return the warnings about unmet requirements of packages whose imports may fail for them, by the table
+    import-needs: they are met on the way."""
     needing = {row["name"] for row in matrix.rows("import-needs")}
     found: dict[Problem, Finding] = {}
-    for finding in judgement.findings:
-        if finding.ignored is not None or finding.superseded_by is not None or finding.severity != "warning":
-            continue
+    for finding in shown:
         problem, rule = problem_of(finding), matrix.find(finding.id)
-        if rule is not None and rule.each == "conflict":
-            record = _stands(problem, judgement.facts)
+        if finding.severity == "warning" and rule is not None and rule.each == "conflict":
+            record = _stands(problem, facts)
             askers = record.get("required_by") if record else None
             if isinstance(askers, tuple) and needing.intersection(asker.partition(" ")[0] for asker in askers):
                 found[problem] = finding
@@ -112,7 +107,7 @@ def _requirements(judgement: Judgement, matrix: Matrix) -> dict[Problem, Finding
 
 
 def _stands(problem: Problem, facts: FactSet) -> Mapping[str, Value] | None:
-    """The record of the unmet requirement that the problem is about, when it is there."""
+    """Return the record of the unmet requirement that the problem is about, when it is there."""
     package = dict(problem.item).get("package")
     return next((item for item in facts.items("conflict") if item.get("package") == package), None)
 
@@ -127,7 +122,7 @@ class _Search:
         self._order = count()
 
     def run(self) -> _Node:
-        """The best set of changes; nothing changed when none helps."""
+        """Return the best set of changes; nothing changed when none helps."""
         start = _Node(NOTHING, After(self._now.facts, self._now.errors, None))
         waiting = [(0.0, next(self._order), start)]
         best = start
@@ -164,8 +159,8 @@ class _Search:
     def completed(
         self, node: _Node, problems: Iterable[Problem], stands: Callable[[Problem, After], object], but: str = ""
     ) -> _Node:
-        """The same changes with those that end each of these problems that ``stands``, where that brings no error,
-        breaks no other requirement and leaves the package ``but`` as it is."""
+        """Return the same changes with those that end each of these problems that ``stands``, where that brings no
+        error, breaks no other requirement and leaves the package ``but`` as it is."""
         for problem in problems:
             choices = self._candidates(problem, node.after.facts) if stands(problem, node.after) else ()
             tried = (self._harmless(node.remedy + remedy, node) for remedy in choices if but not in remedy.pins)
@@ -173,14 +168,13 @@ class _Search:
         return node
 
     def _harmless(self, remedy: Remedy, node: _Node) -> _Node | None:
-        """Another set of changes in place of a node's; None where it breaks a requirement, or brings an error."""
+        """Return other changes in place of a node's; None where they break a requirement or bring an error."""
         after = try_remedy(remedy, self._now)
         is_worse = after.broken is not None or not set(after.errors) <= set(node.after.errors)
         return None if is_worse else _Node(remedy, after, node.given_up)
 
     def _judged(self, remedy: Remedy) -> _Node | None:
-        """The set of changes judged as a whole; None when it breaks a requirement, was judged before, or the budget is
-        spent."""
+        """Judge changes as a whole; None if they break a requirement, were judged before, or the budget is spent."""
         if remedy.parts in self._seen or self._budget <= 0:
             return None
         self._seen.add(remedy.parts)
@@ -189,7 +183,7 @@ class _Search:
         return None if after.broken else _Node(remedy, after)
 
     def _worth(self, node: _Node) -> tuple[int, float]:
-        """What is left, then the size of the remedy: less is better."""
+        """Return what is left, then the size of the remedy: less is better."""
         return sum(problem in node.after.errors for problem in self._aims), self._size(node.remedy)
 
     def _size(self, remedy: Remedy) -> float:
@@ -197,7 +191,7 @@ class _Search:
         return packages + _REMOVED * len(remedy.removed) + len(remedy.variables) + _SETTING * len(remedy.settings)
 
     def _without_needless(self, node: _Node) -> _Node:
-        """The same without what a later change of the search made needless."""
+        """Return the same without what a later change of the search made needless."""
         for name in node.remedy.pins if len(node.remedy.pins) > 1 else ():
             pins = {other: pin for other, pin in node.remedy.pins.items() if other != name}
             if name == "torch" or not pins:
@@ -208,36 +202,29 @@ class _Search:
         return node
 
     def _candidates(self, problem: Problem, facts: FactSet) -> Iterator[Remedy]:
-        """What may end an error: the fixes of its rule, then other releases of the packages that it names."""
+        """Yield what may end an error: the fixes of its rule, then other releases of the packages that it names."""
         rule = self._now.matrix.find(problem.rule_id)
         assert rule is not None
         choices = Candidates(facts, self._now.matrix)
         for fix in self._now.matrix.texts(rule)["fix"]:
             changes = [remedy for remedy in choices.of_fix(fix, problem) if isinstance(remedy, Remedy)]
             yield from [*changes[: _OF_A_FIX - 1], *changes[_OF_A_FIX - 1 :][-1:]]
-        for name in _packages(rule, facts):
-            versions = list(_releases(rule, name, choices))
+        named = dict.fromkeys(key[4:] for key in rule.keys() if key.startswith("pkg."))  # noqa: SIM118
+        installed = [name for name in named if rule.each is None and facts.text(f"pkg.{name}") is not None]
+        for name in sorted(installed, key=lambda name: name == "torch"):
+            versions = _releases(rule, name, choices)
             chosen = dict.fromkeys([*versions[: _OF_A_FIX - 1], *versions[-1:]])
             yield from (remedy for remedy in choices.of_range(name, list(chosen)) if isinstance(remedy, Remedy))
 
 
-def _packages(rule: Rule, facts: FactSet) -> list[str]:
-    """The installed packages that the conditions of a rule without records name; torch last."""
-    named = dict.fromkeys(key[4:] for key in rule.keys() if key.startswith("pkg."))  # noqa: SIM118
-    installed = [name for name in named if rule.each is None and facts.text(f"pkg.{name}") is not None]
-    return sorted(installed, key=lambda name: name == "torch")
+def _releases(rule: Rule, name: str, choices: Candidates) -> list[str]:
+    """Return the releases of a package with which the rule no longer applies, nearest first, the newest one last."""
 
+    def is_ended(version: str) -> bool:
+        facts = choices.facts.copy([*choices.facts, Fact(f"pkg.{name}", version, "", "")])
+        return evaluate(rule, facts, choices.matrix.registry).holds is False
 
-def _releases(rule: Rule, name: str, choices: Candidates) -> Iterator[str]:
-    """The releases of a package with which the rule no longer applies, nearest first, the newest one last."""
-    fitting: list[str] = []
-    for version in choices.versions(name, ">=0"):
-        facts = choices.facts.copy()
-        facts.add(Fact(f"pkg.{name}", version, "", ""))
-        if evaluate(rule, facts, choices.matrix.registry).holds is False:
-            fitting.append(version)
+    fitting = list(filter(is_ended, choices.versions(name, ">=0")))
     released: list[str] = choices.matrix.part("releases", "releases").get(name, [])
     newest = next((version for version in reversed(released) if version in fitting), None)
-    yield from (version for version in fitting if version != newest)
-    if newest is not None:
-        yield newest
+    return sorted(fitting, key=lambda version: version == newest)

@@ -42,7 +42,7 @@ class Wanted(NamedTuple):
 
 
 def resolve(wanted: Wanted, environ: Mapping[str, str], cwd: str) -> tuple[str, ...] | Message:
-    """Exact pins, one a package, or why there is no such set, in uv's words. Raises :class:`NoResolver`."""
+    """Return exact pins, one a package, or why there is no such set, in uv's words. Raises :class:`NoResolver`."""
     from shutil import which
 
     beside = os.path.dirname(sys.executable)
@@ -67,7 +67,7 @@ def resolve(wanted: Wanted, environ: Mapping[str, str], cwd: str) -> tuple[str, 
 
 
 def _platform(wanted: Wanted) -> str:
-    """The machine in uv's words."""
+    """Return the machine in uv's words."""
     machine = _MACHINES.get(wanted.machine, wanted.machine)
     if wanted.system != "linux":
         return f"{machine}-{_SYSTEMS.get(wanted.system, wanted.system)}"

@@ -11,10 +11,9 @@ __all__, __getattr__ = door(
     {
         "color": "choose_lang choose_width decide harden_stdout in_notebook",
         "facts_json": "document",
-        "formats": "UnknownFormatError load names",
         "page": "Page display_width",
         "probe_section": "catalogue_text",
-        "report": "Notice Report TargetOutcome",
+        "report": "Notice Report TargetOutcome UnknownFormatError load names",
         "revision_section": "Cost Introduced Mended MovedCommits RevisionSection Side",
         "terminal_report": "render",
     },

@@ -37,10 +37,8 @@ class CleanFacts(FactSet):
 
 
 def cleaned(value: Value, longest: int | None = _LONGEST) -> Value:
-    """Return the same value with every string in it cleaned, keys included; classes stay as they are.
-
-    The indentation of a line of code is kept. ``longest`` caps the strings, in characters.
-    """
+    """Return the same value with every string in it cleaned, keys included; classes stay as they are. The indentation
+    of a line of code is kept. ``longest`` caps the strings, in characters."""
     new: Any = value
     match new:
         case Message():

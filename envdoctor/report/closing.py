@@ -11,16 +11,11 @@ from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.system.message import Message
 
-#: How many facts one advice names.
-_NAMED_KEYS = 2
 #: How findings of a severity are counted.
 _COUNTED = {"error": "{n} error(s)", "warning": "{n} warning(s)", "note": "{n} note(s)"}
-#: How many reasons why rules could not be checked are told.
-_MOST_REASONS = 2
-#: How many things that are not known for one reason are named.
-_MOST_NAMED = 6
-#: How many things that the matrix does not know are named.
-_MOST_BEYOND = 6
+#: How many are told: facts that an advice names, reasons why rules could not be checked, things that are not known for
+#: one reason, and things that the matrix does not know.
+_NAMED_KEYS, _MOST_REASONS, _MOST_NAMED, _MOST_BEYOND = 2, 2, 6, 6
 
 
 def unjudged(report: Report, page: Page) -> list[tuple[str, str]]:
@@ -35,39 +30,32 @@ def left_open(report: Report, page: Page) -> Iterator[tuple[str, str]]:
     if report.revision is not None:
         from envdoctor.report.revision_section import not_judged, not_read
 
-        parts = {page.say("Not read"): not_read, page.say("Not judged"): not_judged}
-        for label, lines_of in parts.items():
-            if lines := lines_of(report.revision, page):
+        for label, of in ((page.say("Not read"), not_read), (page.say("Not judged"), not_judged)):
+            if lines := of(report.revision, page):
                 yield label, "\n".join(lines)
 
 
 def beyond(report: Report, page: Page) -> list[tuple[str, str]]:
     """Return what is newer than the matrix, and what it does not know: the packages that a reader asks for first, the
     machine and the run by name, others by their number beside these."""
-    known, first = report.registry.find("beyond"), report.registry.first("pkg")
-    asked_for = {*first, *(known.columns["what"].values if known is not None else ())}
+    known = report.registry.find("beyond")
+    asked_for = {*report.registry.first("pkg"), *(known.columns["what"].values if known is not None else ())}
     day = report.matrix_version.replace(".", "-")
-    labels = {
-        page.say("Newer than this matrix ({day})", day=day): True,
-        page.say("Not known to this matrix ({day})", day=day): False,
-    }
     said = []
-    for label, newer in labels.items():
+    for newer in (True, False):
+        label = page.say("Newer than this matrix ({day})" if newer else "Not known to this matrix ({day})", day=day)
         items = [item for item in beyond_of(report) if isinstance(item["known_to"], str) is newer]
         named = [item for item in items if item["what"] in asked_for][:_MOST_BEYOND]
-        texts = [_thing(item, page) for item in named]
+        texts = []
+        for item in named:  # as ``torch 2.15.0 (it knows up to 2.14)``
+            name = page.value("beyond.what", str(item["what"]))
+            text = page.say("{name} {value}", name=name, value=item["value"])
+            if newer:
+                text = page.say("{thing} (it knows up to {version})", thing=text, version=item["known_to"])
+            texts.append(text)
         texts += [page.say("{n} more", len(items) - len(named))] if len(named) < len(items) else []
         said += [(label, page.separated(texts))] if named else []
     return said
-
-
-def _thing(item: Mapping[str, Value], page: Page) -> str:
-    """Return the name and version of a thing, as ``torch 2.15.0 (it knows up to 2.14)``."""
-    name = page.value("beyond.what", str(item["what"]))
-    text = page.say("{name} {value}", name=name, value=item["value"])
-    if isinstance(item["known_to"], str):
-        text = page.say("{thing} (it knows up to {version})", thing=text, version=item["known_to"])
-    return text
 
 
 def banners(said: Iterable[tuple[str, str]], page: Page) -> Section:
@@ -83,9 +71,10 @@ def beyond_of(report: Report) -> list[Mapping[str, Value]]:
 
 def notices(report: Report, page: Page) -> list[Banner]:
     """Return the notices about the run itself; an incomplete run always has one."""
-    undecided = page.say("Incomplete: no rule could be decided.")
-    unfinished = page.say("Incomplete: the check could not be finished.")
-    said = [] if report.status == "complete" else [Banner("", unfinished if report.rules_checked else undecided)]
+    unfinished, undecided = "Incomplete: the check could not be finished.", "Incomplete: no rule could be decided."
+    said = (
+        [] if report.status == "complete" else [Banner("", page.say(unfinished if report.rules_checked else undecided))]
+    )
     shown = [notice for notice in report.notices if page.verbosity >= 0 or notice.level == "error"]
     return said + [Banner(level, f"{level}: {page.sentence(text)}", level) for level, text in shown]
 
@@ -119,11 +108,9 @@ def matrix_words(report: Report, page: Page) -> str:
 
 
 def help_steps(not_checked: tuple[NotChecked, ...]) -> list[tuple[tuple[str, ...], int]]:
-    """Return which help makes how many more rules decidable: ``[(("model",), 12), (("recipe",), 20)]``.
-
-    Each step counts what is gained on top of the steps before it, so that the counts never overlap; the cheapest step
-    (fewest kinds of help, then most rules) comes first. Rules that no help would decide are not counted.
-    """
+    """Return which help makes how many more rules decidable: ``[(("model",), 12), (("recipe",), 20)]``. Each step
+    counts what is gained on top of the steps before it, so that the counts never overlap; the cheapest step (fewest
+    kinds of help, then most rules) comes first. Rules that no help would decide are not counted."""
     open_needs = Counter(frozenset(entry.help) for entry in not_checked if entry.help and entry.reason is None)
     steps: list[tuple[tuple[str, ...], int]] = []
     given: set[str] = set()
@@ -141,9 +128,12 @@ def help_steps(not_checked: tuple[NotChecked, ...]) -> list[tuple[tuple[str, ...
 def not_shown(report: Report, page: Page) -> list[Section]:
     """Return the rules that could not be checked with the reason of each, the ignored and the superseded findings."""
     missed = [(entry.severity, entry.id, page.say("; ").join(_why_not([entry], page))) for entry in report.not_checked]
-    others = [(f, f.ignored, f.superseded_by) for f in report.findings]
-    ignored = [(f.severity, f.id, page.message(f), reason) for f, reason, _ in others if reason is not None]
-    twins = [(f.severity, f.id, page.message(f), twin) for f, reason, twin in others if twin and reason is None]
+    ignored, twins = [], []
+    for one in report.findings:
+        if one.ignored is not None:
+            ignored.append((one.severity, one.id, page.message(one), one.ignored))
+        elif one.superseded_by:
+            twins.append((one.severity, one.id, page.message(one), one.superseded_by))
     titled: dict[str, Sequence[Sequence[str]]]
     titled = {"Not checked": missed, "Ignored": ignored, "Same cause as another finding": twins}
     head = (page.say("severity"), page.say("rule"), "", "")
@@ -158,7 +148,7 @@ def first_line(report: Report, page: Page) -> list[str]:
     """Return the verdict of a comparison of two revisions, which stands before counts; nothing of other commands."""
     if report.revision is None:
         return []
-    from envdoctor.report.revision_verdict import verdict
+    from envdoctor.report.revision_section import verdict
 
     return [verdict(report.revision, report.shown(), page)]
 
@@ -194,10 +184,14 @@ def _counts(report: Report, page: Page) -> list[str]:
 
 
 def advices(report: Report, page: Page) -> list[str]:
-    """Return which help would make how many unchecked rules decidable, the most helpful first."""
+    """Return which help would make how many unchecked rules decidable, the most helpful first; help that was taken
+    already would send the reader in a circle."""
+    taken = {"environment"} if report.target.kind not in (*DOCUMENTS, "none") else set()
+    for name, entry in report.registry.help_texts.items():
+        if report.command in entry.get("part_of", ()) or report.facts.known(entry.get("given_with", "")):
+            taken.add(name)
     texts: list[str] = []
     helped = 0
-    taken = _taken(report)
     for names, count in help_steps(tuple(entry for entry in report.not_checked if not taken.intersection(entry.help))):
         helped += count
         advice = page.say("; and ").join(_advice(report, name, page) for name in names)
@@ -205,29 +199,17 @@ def advices(report: Report, page: Page) -> list[str]:
     rest = len(report.not_checked) - helped
     others = [entry for entry in report.not_checked if entry.reason or not entry.help or taken.intersection(entry.help)]
     if report.revision is not None and report.revision.unread:  # the cause is said above
-        others = [
-            other._replace(
-                missing={
-                    key: Message("") if key.partition(".")[0] == "change" else why for key, why in other.missing.items()
-                }
-            )
-            for other in others
-        ]
+        for place, other in enumerate(others):
+            said = {
+                key: Message("") if key.partition(".")[0] == "change" else why for key, why in other.missing.items()
+            }
+            others[place] = other._replace(missing=said)
     reasons = _why_not(others, page) if rest else []
     more = len(reasons) - _MOST_REASONS
     reasons[_MOST_REASONS:] = [page.say("{n} more: -v lists them", n=more)] if more > 0 else []
-    said = page.say("; ").join(reasons)
     text = "{n} rule(s) for other reasons: {reasons}" if texts else "{n} rule(s): {reasons}"
-    return [*texts, page.say(text, rest, reasons=said)] if said else texts
-
-
-def _taken(report: Report) -> set[str]:
-    """Return the help that was taken already: advising it again would send the reader in a circle."""
-    taken = {"environment"} if report.target.kind not in (*DOCUMENTS, "none") else set()
-    for name, entry in report.registry.help_texts.items():
-        if report.command in entry.get("part_of", ()) or report.facts.known(entry.get("given_with", "")):
-            taken.add(name)
-    return taken
+    told = page.say("; ").join(reasons)
+    return [*texts, page.say(text, rest, reasons=told)] if told else texts
 
 
 def _advice(report: Report, name: str, page: Page) -> str:
@@ -239,8 +221,7 @@ def _advice(report: Report, name: str, page: Page) -> str:
     text = str(texts.get(page.lang) or texts.get("en") or name)
     known = [spec for key in texts.get("keys", ()) if (spec := report.registry.find(key)) is not None]
     open_ = [spec for spec in known if not is_given(report, spec.key)]
-    named = [f"--set {spec.key}={spec.example}" for spec in open_][:_NAMED_KEYS]
-    return page.labelled(text, " ".join(named)) if named else text
+    return page.labelled(text, " ".join(f"--set {spec.key}={spec.example}" for spec in open_[:_NAMED_KEYS]))
 
 
 def is_given(report: Report, key: str) -> bool:
@@ -253,8 +234,8 @@ def is_given(report: Report, key: str) -> bool:
 
 
 def _why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:
-    """Return why rules could not be checked, the commonest first: what is not known, by reason. A list of things stands
-    for its columns, and what depends on another fact that is not known needs no words."""
+    """Return why rules could not be checked, the commonest first: what is not known, by reason. A list stands for its
+    columns; what depends on another fact that is not known needs no words."""
     counts: Counter[str] = Counter()
     names: dict[str, dict[str, None]] = {}
     for entry in entries:
@@ -264,16 +245,11 @@ def _why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:
         for key in first or missing:
             records = page.registry.records_of(key)
             names.setdefault(missing[key], {})[page.name(records.key if records is not None else key)] = None
-        counts.update(
-            dict.fromkeys(missing[key] for key in first or missing).keys() if missing else [entry.reason or ""]
-        )
-    ordered = [reason for reason, _ in counts.most_common()]
-    return [
-        page.not_known(_some(list(names[reason]), page), reason) if reason in names else page.sentence(reason)
-        for reason in ordered
-    ]
-
-
-def _some(names: Sequence[str], page: Page) -> str:
-    more = len(names) - _MOST_NAMED
-    return page.separated([*names[:_MOST_NAMED], *([page.say("{n} more", more)] if more > 0 else [])])
+        counts.update({missing[key]: 1 for key in first or missing} if missing else [entry.reason or ""])
+    texts = []
+    for reason, _ in counts.most_common():
+        things = list(names.get(reason, ()))
+        more = [page.say("{n} more", len(things) - _MOST_NAMED)] if len(things) > _MOST_NAMED else []
+        told = page.separated([*things[:_MOST_NAMED], *more])
+        texts.append(page.not_known(told, reason) if things else page.sentence(reason))
+    return texts

@@ -12,29 +12,21 @@ _STYLES = {"error": "31", "warning": "33", "note": "32", "bold": "1", "-": "31",
 
 
 def decide(option: str, environ: Mapping[str, str], isatty: bool, *, notebook: bool = False) -> bool:
-    """Return whether to colour. ``option`` is auto, always or never.
-
-    With auto: NO_COLOR (https://no-color.org) beats FORCE_COLOR and CLICOLOR_FORCE, these beat CLICOLOR=0 and a dumb
-    terminal, then the terminal itself counts. Inside a notebook kernel nothing is coloured unless forced.
-    """
-    if option != "auto":
+    """Return whether to colour. ``option`` is auto, always or never. With auto: NO_COLOR (https://no-color.org) beats
+    FORCE_COLOR and CLICOLOR_FORCE, these beat CLICOLOR=0 and a dumb terminal, then the terminal itself counts. Inside a
+    notebook kernel nothing is coloured unless forced."""
+    if option != "auto" or environ.get("NO_COLOR"):
         return option == "always"
-    if environ.get("NO_COLOR"):
-        return False
-    if environ.get("FORCE_COLOR", "0") not in ("", "0") or environ.get("CLICOLOR_FORCE", "0") not in ("", "0"):
+    if any(environ.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
         return True
-    if environ.get("CLICOLOR") == "0" or environ.get("TERM") == "dumb":
-        return False
-    return isatty and not notebook
+    return isatty and not notebook and environ.get("CLICOLOR") != "0" and environ.get("TERM") != "dumb"
 
 
 def choose_width(
     environ: Mapping[str, str], isatty: bool, *, notebook: bool = False, descriptor: int = 1
 ) -> int | None:
-    """Return the columns to wrap at, or None for a pipe or file, whose lines are left whole.
-
-    COLUMNS when it is set; else 80, or less on a narrower terminal; 80 inside a notebook.
-    """
+    """Return the columns to wrap at, or None for a pipe or file, whose lines are left whole. COLUMNS when it is set;
+    else 80, or less on a narrower terminal; 80 inside a notebook."""
     columns = environ.get("COLUMNS", "")
     if columns.isascii() and columns.isdigit() and int(columns[:6]) > 0:
         return max(int(columns[:6]), _NARROWEST)
@@ -50,10 +42,8 @@ def choose_width(
 
 
 def choose_lang(option: str, environ: Mapping[str, str], encoding: str | None = None) -> str:
-    """Return ``en`` or ``zh``. ``auto`` follows LC_ALL, LC_MESSAGES and LANG, and LANGUAGE as gettext does.
-
-    Auto stays with English when ``encoding`` (of the output) cannot show Chinese.
-    """
+    """Return ``en`` or ``zh``. ``auto`` follows LC_ALL, LC_MESSAGES and LANG, and LANGUAGE as gettext does. Auto stays
+    with English when ``encoding`` (of the output) cannot show Chinese."""
     if option != "auto":
         return "zh" if option.startswith("zh") else "en"
     locale = environ.get("LC_ALL") or environ.get("LC_MESSAGES") or environ.get("LANG") or ""
@@ -74,17 +64,14 @@ def in_notebook(modules: Container[str]) -> bool:
 
 
 def harden_stdout(*streams: Any) -> None:
-    """Let characters that a stream's encoding lacks (GBK consoles, ASCII pipes) come out as ``\\uXXXX``.
-
-    Without arguments for standard output and error. Streams that cannot be reconfigured (a notebook's) are left alone.
-    """
+    """Let characters that a stream's encoding lacks (GBK consoles, ASCII pipes) come out as ``\\uXXXX``. Without
+    arguments for standard output and error. Streams that cannot be reconfigured (a notebook's) are left alone."""
     for stream in streams or (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            try:
-                reconfigure(errors="backslashreplace")
-            except (OSError, ValueError):
-                continue
+        try:
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(errors="backslashreplace")
+        except (OSError, ValueError):
+            continue
 
 
 def paint(text: str, style: str, color: bool) -> str:

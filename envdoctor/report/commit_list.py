@@ -1,4 +1,4 @@
-"""The commits of a repository to choose from, as lines or as JSON; :mod:`envdoctor.app.commit_list` collects them."""
+"""The commits of a repository to choose from, as lines or as JSON; :mod:`envdoctor.app.diff_revision` collects them."""
 
 import json
 from typing import Any
@@ -37,13 +37,11 @@ def render(listed: Any, lang: str = "en") -> str:
 def render_json(listed: Any) -> str:
     """Return the same as JSON, with the changed files by kind; what is not known is null."""
     found = cleaned(listed)
-    commits = [
-        {
-            **{"id": row.id, "day": row.day or None, "title": row.title, "cached": row.cached},
-            "files": None if row.unread and not found.offline else dict(row.files),
-        }
-        for row in found.rows
-    ]
+    commits = []
+    for row in found.rows:
+        files = None if row.unread and not found.offline else dict(row.files)
+        about = {"id": row.id, "day": row.day or None, "title": row.title, "cached": row.cached}
+        commits.append({**about, "files": files})
     document = {"schema": "envdoctor.commits/1", "repo": found.repo, "commits": commits, "next": found.following}
     return json.dumps(document, indent=1)
 

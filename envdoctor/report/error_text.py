@@ -1,13 +1,17 @@
-"""The answer to an error message as text for people."""
+"""The answer to an error message, as text and as JSON: versioned, always English (``schemas/error.schema.json``)."""
 
+import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
+from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
 from envdoctor.observe.request import Target
-from envdoctor.remedy.answer import Answer, Asker, Home, Moved, Suspect, Way
+from envdoctor.remedy.answer import Answer, Home, Suspect
 from envdoctor.report.blocks import Block, Commands, Content, Field, Paragraph, Section
 from envdoctor.report.cleaned import cleaned
 from envdoctor.report.header import target_fields
+from envdoctor.report.json_report import json_data
 from envdoctor.report.page import Page, shortened
 from envdoctor.report.terminal_report import text_of
 
@@ -59,9 +63,8 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
 
 
 def _suspect(suspect: Suspect, page: Page) -> Iterator[Block]:
-    title = suspect.title.in_language(page.lang)
     name = f"rule[{suspect.id}]" if suspect.rule else page.say("known error")
-    yield Paragraph(page.labelled(name, title), "")
+    yield Paragraph(page.labelled(name, suspect.title.in_language(page.lang)), "")
     said = page.labelled(page.say("line {n}", suspect.line), shortened(suspect.said, 200))
     yield _field(page.say("seen"), said)
     yield _field(page.say("why"), suspect.why.in_language(page.lang))
@@ -84,36 +87,37 @@ def _fields(answer: Answer, page: Page) -> Iterator[Field]:
     for code, what in answer.notes:
         yield _field(page.say("cause"), page.say(_NOTES[code], what=what))
     if answer.asker is not None:
-        yield _field(page.say("asked by"), _asker(answer.asker, page))
+        asker = answer.asker
+        text = page.bracket(
+            f"{asker.package} {asker.version}".rstrip(), asker.module if asker.module != asker.package else ""
+        )
+        if asker.asks:
+            text = page.say("{text}; its releases {releases} ask for it", text=text, releases=asker.asks)
+        yield _field(page.say("asked by"), text)
     for home in answer.homes:
         yield _field(page.say("releases"), _home(home, page))
     for moved in answer.moved:
-        yield _field(page.say("instead"), _moved(moved, page))
+        text = page.bracket(moved.new, f"{moved.package} {moved.releases}".rstrip()) if moved.new else ""
+        write = moved.write.in_language(page.lang) if moved.write is not None else ""
+        yield _field(page.say("instead"), page.labelled(text, write))
     if answer.asker is not None and answer.asker.fits:
-        yield _field(page.say("fits"), _fits(answer.asker, page))
+        named = f"{answer.asker.package} {', '.join(answer.asker.fits)}"
+        beside = page.say("beside {package}", package=answer.asker.beside) if answer.asker.beside else ""
+        yield _field(page.say("fits"), page.bracket(named, beside))
     for number, way in enumerate(way for way in answer.ways if not way.withheld):
-        yield _way(way, page, page.say("do") if number == 0 else "   " + page.say("or"))
-    for way in answer.ways:
-        if way.withheld:
-            reason = page.sentence(way.withheld)
-            text = page.say("not offered: {fix}: {reason}", fix=page.separated(list(way.pins)), reason=reason)
-            yield Field("", [text])
+        label = page.say("do") if number == 0 else "   " + page.say("or")
+        content: Content = Commands(way.commands or [page.say("install {pins}", pins=page.separated(list(way.pins)))])
+        if way.kind == "rename":
+            content = page.say("rename {what}, and the folder __pycache__ beside it", what=way.what)
+        elif way.kind == "accept":
+            content = page.say("let your method take {what} too, or any: *args, **kwargs", what=way.what)
+        yield _field(label, content)
+    for way in (way for way in answer.ways if way.withheld):
+        pins, reason = page.separated(list(way.pins)), page.sentence(way.withheld or "")
+        yield Field("", [page.say("not offered: {fix}: {reason}", fix=pins, reason=reason)])
     for rule in answer.rules:
-        title = rule.title.in_language(page.lang)
-        text = page.labelled(rule.id, title)
-        yield _field(page.say("rule"), text)
-    for moved in answer.moved:
-        if moved.source:
-            yield _field(page.say("proof"), moved.source)
-
-
-def _asker(asker: Asker, page: Page) -> str:
-    named = f"{asker.package} {asker.version}".rstrip()
-    where = asker.module if asker.module != asker.package else ""
-    text = page.bracket(named, where)
-    if asker.asks:
-        text = page.say("{text}; its releases {releases} ask for it", text=text, releases=asker.asks)
-    return text
+        yield _field(page.say("rule"), page.labelled(rule.id, rule.title.in_language(page.lang)))
+    yield from (_field(page.say("proof"), moved.source) for moved in answer.moved if moved.source)
 
 
 def _home(home: Home, page: Page) -> str:
@@ -133,22 +137,38 @@ def _home(home: Home, page: Page) -> str:
     return text
 
 
-def _moved(moved: Moved, page: Page) -> str:
-    where = f"{moved.package} {moved.releases}".rstrip()
-    text = page.bracket(moved.new, where) if moved.new else ""
-    write = moved.write.in_language(page.lang) if moved.write is not None else ""
-    return page.labelled(text, write) if text and write else text or write
+SCHEMA_NAME = "envdoctor.error"
+#: Within a major version fields are only added.
+SCHEMA_VERSION = "1.0"
 
 
-def _fits(asker: Asker, page: Page) -> str:
-    named = f"{asker.package} {', '.join(asker.fits)}"
-    return page.bracket(named, page.say("beside {package}", package=asker.beside)) if asker.beside else named
+def render_json(answer: Answer, target: Target | None = None) -> str:
+    """Return the answer as ASCII-only JSON with a final newline."""
+    return json.dumps(document(answer, target), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
 
 
-def _way(way: Way, page: Page, label: str) -> Field:
-    if way.kind == "rename":
-        return _field(label, page.say("rename {what}, and the folder __pycache__ beside it", what=way.what))
-    if way.kind == "accept":
-        return _field(label, page.say("let your method take {what} too, or any: *args, **kwargs", what=way.what))
-    install = page.say("install {pins}", pins=page.separated(list(way.pins)))
-    return _field(label, Commands(way.commands or [install]))
+def document(answer: Answer, target: Target | None = None) -> dict[str, Any]:
+    """Return the answer as JSON data; ``target`` is the environment that it is for. Leave out what is unknown."""
+    answer = cleaned(answer)
+    failure = answer.reading.failure
+    return {
+        "schema": {"name": SCHEMA_NAME, "version": SCHEMA_VERSION},
+        "tool": {"name": "envdoctor", "version": __version__},
+        "known": answer.known,
+        "error": _without_empty({"name": answer.reading.error, "message": answer.reading.message}),
+        **({"asked": _without_empty(failure._replace(message=""))} if failure is not None else {}),
+        "homes": [_without_empty(home._replace(having=None)) | {"releases": home.releases} for home in answer.homes],
+        "moved": [_without_empty(moved) for moved in answer.moved],
+        **({"asker": _without_empty(answer.asker)} if answer.asker is not None else {}),
+        "ways": [_without_empty(way) for way in answer.ways],
+        "suspects": [_without_empty(suspect) for suspect in answer.suspects],
+        "rules": [_without_empty(rule) for rule in answer.rules],
+        "notes": [{"code": code, "about": about} for code, about in answer.notes],
+        **({"target": cleaned(target)._asdict()} if target is not None else {}),
+    }
+
+
+def _without_empty(value: Any) -> dict[str, Any]:
+    """Return the value's fields without empty and false ones; a false ``there`` or ``applies`` stays as an answer."""
+    answers = ("there", "applies")
+    return {name: item for name, item in json_data(value).items() if item or (name in answers and item is False)}

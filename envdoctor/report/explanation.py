@@ -1,5 +1,6 @@
 """One rule as text for ``envdoctor explain``: its claim, conditions, fixes, evidence, history and tests."""
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,45 +22,47 @@ def render(
     """Return the text, at most 80 columns wide where words allow it. Placeholders stay as ``{pkg.torch}``."""
     page = Page(registry, lang, _WIDTH)
     lines = [f"{rule.severity}[{rule.id}]"]
-    if renamed_from:
-        lines += page.lines(page.say("(formerly {id})", id=renamed_from))
-    lines += _paragraph(text_of(texts["message"]).in_language(lang), page)
-    lines += ["", *_paragraph(text_of(texts["why"]).in_language(lang), page)]
-    for paragraph in filter(None, text_of(texts["details"]).in_language(lang).split("\n\n")):
-        lines += ["", *_paragraph(" ".join(paragraph.split()), page)]
-    lines.append("")
+    lines += page.lines(page.say("(formerly {id})", id=renamed_from)) if renamed_from else []
+    message, why, details = (text_of(texts[part]).in_language(lang) for part in ("message", "why", "details"))
+    paragraphs = [" ".join(text.split()) for text in details.split("\n\n") if text]
+    lines += page.lines(message, "  ", "  ")
+    lines += [line for text in (why, *paragraphs) for line in ("", *page.lines(text, "  ", "  "))]
     never = page.say("{status}: it never fails a run", status=rule.status) if rule.status != "active" else ""
-    for label, word in (
-        (page.say("severity"), rule.severity),
-        (page.say("confidence"), rule.confidence),
-        (page.say("effect"), rule.effect),
-        (page.say("status"), never),
-        (page.say("probe"), rule.probe),
-    ):
-        lines += [pad(label, _LABEL) + word] if word else []
+    words = {
+        page.say("severity"): rule.severity,
+        page.say("confidence"): rule.confidence,
+        page.say("effect"): rule.effect,
+        page.say("status"): never,
+        page.say("probe"): rule.probe,
+    }
+    lines += ["", *(pad(label, _LABEL) + word for label, word in words.items() if word)]
     lines += ["", page.say("applies when"), *_clauses(rule.affects, rule.each, page)]
     if rule.unless:
         lines += [page.say("unless"), *_clauses(rule.unless, rule.each, page)]
     for key, value, because, default in rule.assume:
         kind = page.say("default") if default else page.say("guess: lowers the confidence")
         text = page.say("{key} not given: {value} is assumed ({kind})", key=key, value=value, kind=kind)
-        reason = text_of(because).in_language(lang)
-        lines += page.lines(page.labelled(text, reason))
-    lines += ["", page.say("fixes"), *_fixes(texts["fix"], page)]
-    lines += ["", page.say("evidence"), *_evidence(texts["evidence"], page)]
+        lines += page.lines(page.labelled(text, text_of(because).in_language(lang)))
+    lines += ["", page.say("fixes"), *([] if texts["fix"] else ["  " + page.say("none is known")])]
+    for fix in texts["fix"]:
+        lines += page.lines(page.bracket(text_of(fix["summary"]).in_language(lang), fix["safety"]), "  - ", "    ")
+        parts = [*fix["constraints"], *(f"{key} = {value}" for key, value in {**fix["set"], **fix["env"]}.items())]
+        lines += [f"      {part}" for part in ([*parts, fix["command"]] if fix["command"] else parts)]
+    lines += ["", page.say("evidence")]
+    for entry in texts["evidence"]:
+        checked = page.say("checked {date}", date=entry["checked"])
+        lines += [
+            f"  {entry['kind']}: {entry['url']}",
+            *page.lines(page.bracket(entry["shows"], checked), "    ", "    "),
+        ]
     lines += ["", page.say("history"), *_history(rule, texts, page)]
-    tests = texts["test"]
-    counts = {word: sum(1 for test in tests if test["expect"] == word) for word in ("match", "no", "unknown")}
-    spelled = ", ".join(f"{number} {word}" for word, number in counts.items() if number)
+    counts = Counter(test["expect"] for test in texts["test"])
+    spelled = ", ".join(f"{counts[word]} {word}" for word in ("match", "no", "unknown") if counts[word])
     command = f"envdoctor matrix test {rule.id}"
-    said = page.say("{n} ({which}); run them: {command}", n=len(tests), which=spelled, command=command)
-    lines += ["", pad(page.say("tests"), _LABEL) + said]
-    lines.append(pad(page.say("rule file"), _LABEL) + ("" if rule.id.startswith("x-") else "matrices/") + rule.origin)
+    said = page.say("{n} ({which}); run them: {command}", n=len(texts["test"]), which=spelled, command=command)
+    file = ("" if rule.id.startswith("x-") else "matrices/") + rule.origin
+    lines += ["", pad(page.say("tests"), _LABEL) + said, pad(page.say("rule file"), _LABEL) + file]
     return "\n".join(cleaned(lines, None))
-
-
-def _paragraph(text: str, page: Page) -> list[str]:
-    return page.lines(text, "  ", "  ")
 
 
 def _clauses(clauses: Sequence[Sequence[Condition]], each: str | None, page: Page) -> Iterator[str]:
@@ -75,35 +78,14 @@ def _clauses(clauses: Sequence[Sequence[Condition]], each: str | None, page: Pag
             yield from page.lines(f"{key}  {operand}", lead, "        ")
 
 
-def _fixes(fixes: Sequence[Mapping[str, Any]], page: Page) -> Iterator[str]:
-    if not fixes:
-        yield "  " + page.say("none is known")
-    for fix in fixes:
-        yield from page.lines(
-            page.bracket(text_of(fix["summary"]).in_language(page.lang), fix["safety"]), "  - ", "    "
-        )
-        parts = [*fix["constraints"], *(f"{key} = {value}" for key, value in {**fix["set"], **fix["env"]}.items())]
-        for part in [*parts, fix["command"]] if fix["command"] else parts:
-            yield f"      {part}"
-
-
-def _evidence(evidence: Sequence[Mapping[str, str]], page: Page) -> Iterator[str]:
-    for entry in evidence:
-        yield f"  {entry['kind']}: {entry['url']}"
-        checked = page.say("checked {date}", date=entry["checked"])
-        yield from page.lines(page.bracket(entry["shows"], checked), "    ", "    ")
-
-
 def _history(rule: Rule, texts: Mapping[str, Any], page: Page) -> Iterator[str]:
     added, modified, bound = texts["added"], texts["modified"], texts["bound"]
     said = [page.say("added {added}, last change of its meaning {modified}", added=added, modified=modified)]
     for key, version in (bound.get("fixed_in") or {}).items():
         said.append(page.say("fixed in {name} {version}", name=key.removeprefix("pkg."), version=version))
     for key, version in (bound.get("last_seen") or {}).items():
-        name = key.removeprefix("pkg.")
-        said.append(
-            page.say("last seen in {name} {version}; later releases were not tried", name=name, version=version)
-        )
+        text = "last seen in {name} {version}; later releases were not tried"
+        said.append(page.say(text, name=key.removeprefix("pkg."), version=version))
     if bound.get("open_ended"):
         said.append(page.say("no release without it is known"))
     if rule.supersedes:

@@ -1,7 +1,7 @@
 """Facts as a file of the published format ``envdoctor.facts/1``, which ``--facts`` reads back on any machine."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from envdoctor import __version__
@@ -16,10 +16,8 @@ SCHEMA = "envdoctor.facts/1"
 
 
 def render(facts: FactSet, registry: Registry, *, public: bool = False) -> str:
-    """Return the facts file as ASCII-only JSON with a final newline; the same facts give the same bytes.
-
-    ``public`` leaves out what identifies this machine or its user (see :mod:`envdoctor.facts.privacy`).
-    """
+    """Return the facts file as ASCII-only JSON with a final newline; the same facts give the same bytes. ``public``
+    leaves out what identifies this machine or its user (see :mod:`envdoctor.facts.privacy`)."""
     return json.dumps(document(facts, registry, public=public), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
 
 
@@ -65,19 +63,16 @@ def _given(facts: FactSet, registry: Registry) -> FactSet:
         spec = registry.find(fact.key)
         if spec is None or fact.is_computed:
             continue
-        if isinstance(fact.value, Records):
-            items = tuple(_cells(spec, item) for item in fact.value)
-            fact = fact._replace(value=Records(items, fact.value.incomplete))
+        value = fact.value
+        if isinstance(value, Records):
+            named = ({name: cell for name, cell in item.items() if name in spec.columns} for item in value)
+            items = ({name: _accepted(spec.columns[name], cell) for name, cell in item.items()} for item in named)
+            kept.add(fact._replace(value=Records(tuple(items), value.incomplete)))
         else:
-            fact = fact._replace(value=_accepted(spec, fact.value))
-        kept.add(fact)
+            kept.add(fact._replace(value=_accepted(spec, value)))
     for prefix in facts.complete_prefixes():
         kept.declare_complete(prefix, "")
     return kept
-
-
-def _cells(spec: FactSpec, item: Mapping[str, Value]) -> dict[str, Value]:
-    return {name: _accepted(spec.columns[name], cell) for name, cell in item.items() if name in spec.columns}
 
 
 def _accepted(spec: FactSpec, value: Value) -> Value:
@@ -94,12 +89,8 @@ def _accepted(spec: FactSpec, value: Value) -> Value:
 
 
 class _FactData(NamedTuple):
-    """Facts split by what is known of them; every mapping is by key, in order.
-
-    ``known`` holds JSON values (null = known to be absent) and ``origins`` where each comes from; ``incomplete`` says
-    why a list of records may lack items; ``unknown`` gives the reason where one is known. A key in none of them was
-    simply not given.
-    """
+    """Facts by what is known of them, by key: ``known`` JSON values (null = known to be absent) and their ``origins``;
+    why a list of records is ``incomplete``; why a value is ``unknown``. A key in none of them was simply not given."""
 
     known: dict[str, object]
     origins: dict[str, str]
@@ -116,18 +107,14 @@ def fact_data(facts: FactSet) -> _FactData:
         elif not _finite(value):
             data.unknown[key] = "the value is not a finite number"
         else:
-            data.known[key] = plain(_finite_records(value) if isinstance(value, Records) else value)
-            if origin:
-                data.origins[key] = origin
-            if isinstance(value, Records) and value.incomplete is not None:
-                data.incomplete[key] = value.incomplete
+            if isinstance(value, Records):
+                data.incomplete.update({key: value.incomplete} if value.incomplete is not None else {})
+                items = ({name: cell for name, cell in item.items() if _finite(cell)} for item in value)
+                value = Records(tuple(items), value.incomplete)
+            data.known[key] = plain(value)
+            data.origins.update({key: origin} if origin else {})
     return data
 
 
 def _finite(value: Value) -> bool:
     return not isinstance(value, float) or value - value == 0
-
-
-def _finite_records(records: Records) -> Records:
-    items = tuple({column: cell for column, cell in item.items() if _finite(cell)} for item in records)
-    return Records(items, records.incomplete)

@@ -1,31 +1,30 @@
-"""Facts as aligned text, grouped by prefix: key, value, origin; unknown ones with the reason."""
+"""Facts as aligned text, grouped by prefix: key, value, origin; and the block to paste into a bug report: versions,
+torch build, GPUs, driver, system and model, nothing private."""
 
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.privacy import public_facts
-from envdoctor.facts.values import ABSENT, NOT_GIVEN, Fact, Range, Records, Unknown, spell
+from envdoctor.facts.registry import Registry
+from envdoctor.facts.values import ABSENT, NOT_GIVEN, Absent, Fact, Range, Records, Unknown, spell
 from envdoctor.observe.request import Target
+from envdoctor.report.blocks import block_lines, fenced
 from envdoctor.report.cleaned import CleanFacts, cleaned
-from envdoctor.report.header import target_fields
-from envdoctor.report.lines import block_lines
-from envdoctor.report.page import Page, display_width, pad
+from envdoctor.report.header import gpu_groups, python_words, system_words, target_fields, torch_words
+from envdoctor.report.page import Page, display_width, pad, shortened
 
 #: Widest columns for keys and values; what is longer gets lines of its own.
-_KEY_WIDTH = 30
-_VALUE_WIDTH = 22
-#: Longer lists (distributions, imported names) are only counted unless asked for.
-_ITEMS = 12
-#: More absent keys than this in a group (environment variables) share a line.
-_ABSENT = 4
+_KEY_WIDTH, _VALUE_WIDTH = 30, 22
+#: Longer lists (distributions, imported names) are only counted unless asked for; more absent keys than this in a group
+#: (environment variables) share a line.
+_ITEMS, _ABSENT = 12, 4
 
 
 def render(facts: FactSet, page: Page, target: Target | None = None, *, public: bool = False) -> str:
     """Return all facts as text, below their environment. A ``verbosity`` of 1 also lists the items of long lists.
-
-    ``public`` leaves out what identifies this machine or its user.
-    """
+    ``public`` leaves out what identifies this machine or its user."""
     facts = CleanFacts(public_facts(facts, page.registry) if public else facts)
     lines: list[str] = []
     if target is not None and not public:
@@ -38,10 +37,8 @@ def render(facts: FactSet, page: Page, target: Target | None = None, *, public: 
 def fact_lines(
     facts: FactSet, page: Page, *, wanted: Callable[[str], bool] = lambda key: True, unknown: bool = True
 ) -> list[str]:
-    """Return lines of the known facts whose key is ``wanted``, a blank line between groups; the facts are clean.
-
-    With ``unknown``, the keys that are unknown follow, together where they share a reason.
-    """
+    """Return lines of the known facts whose key is ``wanted``, a blank line between groups; the facts are clean. With
+    ``unknown``, the keys that are unknown follow, together where they share a reason."""
     groups: dict[str, list[Fact]] = {}
     for spec in page.registry:  # the registry's order is the reader's order
         groups.setdefault(spec.key.partition(".")[0], [])
@@ -102,9 +99,8 @@ class _Table(NamedTuple):
         if page.width is None or display_width(row) <= page.width:
             return [row]
         margin = " " * (self.key_column + 2)
-        return page.lines(text, f"{key}  ", margin) + (
-            page.lines(origin, f"{margin}  ", f"{margin}  ") if origin else []
-        )
+        last = page.lines(origin, f"{margin}  ", f"{margin}  ") if origin else []
+        return page.lines(text, f"{key}  ", margin) + last
 
     def _records(self, fact: Fact, records: Records) -> list[str]:
         page, counted = self.page, self._counted(len(records))
@@ -131,3 +127,47 @@ def _value(fact: Fact, page: Page) -> str:
 
 def _column(texts: Iterable[str], widest: int) -> int:
     return max((width for width in map(display_width, texts) if width <= widest), default=0)
+
+
+_OF_TORCH = ("torch.cxx11_abi", "torch.cudnn")
+_OTHERS = ("driver.version", "driver.max_cuda", "cuda.toolkit", "model.repo", "model.revision", "model.type")
+#: Shown even when it is not installed or not known; the others only when there is something to say.
+_ALWAYS_SHOWN = ("pkg.torch", "pkg.transformers", "driver.version")
+
+
+def render_issue(facts: FactSet, registry: Registry) -> str:
+    """Return a folded Markdown block (``<details>``) with a fence that no value can close; always English."""
+    facts, page = CleanFacts(public_facts(facts, registry)), Page(registry)
+    rows: list[tuple[str, str]] = []
+    for name in registry.first("pkg"):
+        text = _issue_value(facts.get(f"pkg.{name}"), "not installed")
+        if text:
+            rows.append((name, page.bracket(text, torch_words(facts, page) if name == "torch" else "")))
+    rows += _named(_OF_TORCH, facts, page)
+    gpus = facts.value("gpu")
+    doubt = gpus.reason if isinstance(gpus, Unknown) else getattr(gpus, "incomplete", None)
+    is_open = doubt or isinstance(gpus, Unknown)
+    none = f"not known ({doubt})" if doubt else "not known" if is_open else "none"
+    rows += [("GPU", group) for group in gpu_groups(facts) or [none]]
+    rows += _named(_OTHERS, facts, page)
+    rows.append(("python", python_words(facts, page).removeprefix("python ") or "not known"))
+    rows.append(("system", ", ".join(system_words(facts)) or "not known"))
+    column = max(len(label) for label, _ in rows)
+    body = [f"{pad(label, column)}  {shortened(text, 200)}".rstrip() for label, text in rows]
+    summary = f"<details><summary>Environment (envdoctor {__version__})</summary>"
+    return "\n".join([summary, "", fenced(body, "text"), "", "</details>", ""])
+
+
+def _named(keys: Iterable[str], facts: FactSet, page: Page) -> list[tuple[str, str]]:
+    """Return the facts of these keys, by their names, without the ones that there is nothing to say of."""
+    values = ((key, _issue_value(facts.get(key), "none")) for key in keys)
+    return [(page.name(key), page.value(key, text)) for key, text in values if text]
+
+
+def _issue_value(fact: Fact, absent: str) -> str:
+    match fact.value:
+        case Unknown():
+            return "not known" if fact.key in _ALWAYS_SHOWN else ""
+        case Absent():
+            return absent if fact.key in _ALWAYS_SHOWN else ""
+    return spell(fact.value)

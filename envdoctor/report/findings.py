@@ -1,16 +1,18 @@
 """Findings as cards: what is wrong, where to edit, what was found, why, the fix to copy, and the proof; and the plan.
 
-Findings of one cause are one card: what they have in common is said once, below what each of them says.
+Findings of one cause are one card: what they have in common is said once, below what each of them says. Services for
+code review show a finding at a file below the working folder, the first to edit.
 """
 
+import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from shlex import quote
 
 from envdoctor.facts.values import Origin
 from envdoctor.judge.finding import Finding, FoundFact, OfferedFix
-from envdoctor.report.blocks import Banner, Card, Commands, Field, Items, Paragraph, ReportedCase, Section, SourceList
-from envdoctor.report.lines import part_lines
+from envdoctor.report import blocks
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
@@ -27,49 +29,46 @@ def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
     return list(causes.values())
 
 
-def _offered(findings: Sequence[Finding]) -> list[tuple[OfferedFix, list[str]]]:
-    """Return the fixes of one cause that are not withheld, each with the commands for all its findings."""
-    places = [number for number, fix in enumerate(findings[0].fixes) if fix.withheld is None]
-    alike = [[finding.fixes[number] for finding in findings] for number in places]
-    return [(fixes[0], list(dict.fromkeys(command for fix in fixes for command in fix.commands))) for fixes in alike]
-
-
-def cards(report: Report, page: Page) -> list[Card]:
+def cards(report: Report, page: Page) -> list[blocks.Card]:
     """Return a card for each cause of the findings that are shown."""
     causes = of_one_cause(report.shown())
     return [finding_card(cause, page, report.probe_commands.get(cause[0].probe or "")) for cause in causes]
 
 
-def brief(report: Report, page: Page) -> Section:
+def brief(report: Report, page: Page) -> blocks.Section:
     """Return a line for each finding that is shown."""
     labels = [(f"{finding.severity}[{finding.id}]", finding) for finding in report.shown()]
-    return Section("", [Banner(label, f"{label} {page.message(one)}", one.severity) for label, one in labels])
+    return blocks.Section(
+        "", [blocks.Banner(label, f"{label} {page.message(one)}", one.severity) for label, one in labels]
+    )
 
 
-def finding_card(findings: Sequence[Finding], page: Page, probe_command: str | None = None) -> Card:
+def finding_card(findings: Sequence[Finding], page: Page, probe_command: str | None = None) -> blocks.Card:
     """Return the card of one cause. ``probe_command`` runs the experiment that settles it."""
     finding = findings[0]
     cases, common = _cases(findings, page)
     why = finding.why.in_language(page.lang)
-    fields = [Field("found", [Items(common)])] if common else []
-    fields += [Field("why", [why])] if why else []
-    fields += [Field("note", [note]) for note in _notes(finding, page)]
+    fields = [blocks.Field("found", [blocks.Items(common)])] if common else []
+    fields += [blocks.Field("why", [why])] if why else []
+    fields += [blocks.Field("note", [note]) for note in _notes(finding, page)]
     fields += _fixes(findings, page)
-    fields += [Field("proof", [SourceList(finding.confidence, finding.evidence)])] if finding.evidence else []
-    fields += [Field("try", [Commands([probe_command])])] if probe_command else []
+    fields += (
+        [blocks.Field("proof", [blocks.SourceList(finding.confidence, finding.evidence)])] if finding.evidence else []
+    )
+    fields += [blocks.Field("try", [blocks.Commands([probe_command])])] if probe_command else []
     if page.verbosity > 0:
         about = ", ".join((finding.status, finding.confidence, finding.effect))
-        fields.append(Field("rule", [page.bracket(about, finding.origin)]))
+        fields.append(blocks.Field("rule", [page.bracket(about, finding.origin)]))
     marks = [finding.effect, finding.confidence, *([page.say("at the gate")] if finding.gate else [])]
-    return Card(finding.severity, finding.id, len(findings), marks, finding.fingerprint, cases, fields)
+    return blocks.Card(finding.severity, finding.id, len(findings), marks, finding.fingerprint, cases, fields)
 
 
 def finding_text(finding: Finding, page: Page) -> str:
     """Return everything about one finding as lines of plain text; the first line is the message."""
-    return "\n".join(line.removeprefix("  ") for line in part_lines(finding_card([finding], page), page)[1:])
+    return "\n".join(line.removeprefix("  ") for line in blocks.part_lines(finding_card([finding], page), page)[1:])
 
 
-def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[ReportedCase], list[str]]:
+def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[blocks.ReportedCase], list[str]]:
     """Return each message once, with the places to edit and what was found there; and what was found in all cases."""
     messages: dict[str, dict[tuple[str, ...], list[Finding]]] = {}
     for finding in findings:
@@ -84,12 +83,11 @@ def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[ReportedCase],
             _items(members, message, page) + [word for word in words if len(every) == 1 or word not in common]
             for words, members in found.items()
         ]
-        cases.append(ReportedCase(message, list(places), list(filter(None, own))))
+        cases.append(blocks.ReportedCase(message, list(places), list(filter(None, own))))
     if len(every) > 1:
         return cases, common
-    return [case._replace(found=()) for case in cases], [
-        word for case in cases for found in case.found for word in found
-    ]
+    alone = [word for case in cases for found in case.found for word in found]
+    return [case._replace(found=()) for case in cases], alone
 
 
 def _found(finding: Finding, message: str, page: Page) -> list[str]:
@@ -101,12 +99,9 @@ def _found(finding: Finding, message: str, page: Page) -> list[str]:
         # A value that the English message has is said in every language, as a rule by its own text there.
         said = f"{message} {finding.message.en} {finding.why.in_language(page.lang)}"
         known = [fact for fact in known if fact.key not in identity and not _told(fact, said, record, page)]
-    return [_fact(fact, page) for fact in known]
-
-
-def _fact(fact: FoundFact, page: Page) -> str:
-    shown = fact.origin if page.verbosity > 0 or _tells_where(fact.origin) else ""
-    return page.bracket(page.fact(fact.key, fact.value), page.sentence(shown))
+    shown = [fact.origin if page.verbosity > 0 or _tells_where(fact.origin) else "" for fact in known]
+    told = zip(known, map(page.sentence, shown), strict=True)
+    return [page.bracket(page.fact(fact.key, fact.value), origin) for fact, origin in told]
 
 
 def _record(finding: Finding, page: Page) -> str:
@@ -130,8 +125,7 @@ def _names(text: str, value: str) -> bool:
 
 
 def _tells_where(origin: str) -> bool:
-    """Return whether an origin says where to look or what was typed: ``train.yaml:14``, ``--set``, or a release's
-    data."""
+    """Return whether an origin says where to look, what was typed, or a release: ``train.yaml:14``, ``--set``."""
     return origin.startswith(("--", "what an install", "what uv")) or isinstance(origin, Origin)
 
 
@@ -168,17 +162,22 @@ def _notes(finding: Finding, page: Page) -> list[str]:
     return notes
 
 
-def _fixes(findings: Sequence[Finding], page: Page) -> list[Field]:
+def _fixes(findings: Sequence[Finding], page: Page) -> list[blocks.Field]:
     """Return the fixes; if none is offered, the reason of the first, with ``-v`` of each that is withheld."""
-    fields = [Field("fix", [_fix_words(fix, page), Commands(commands)]) for fix, commands in _offered(findings)]
-    fields[1:] = [field._replace(label="   or") for field in fields[1:]]
+    fields: list[blocks.Field] = []
+    for alike in zip(*(finding.fixes for finding in findings), strict=False):
+        if alike[0].withheld is None:
+            commands = list(dict.fromkeys(command for fix in alike for command in fix.commands))
+            fields.append(
+                blocks.Field("   or" if fields else "fix", [_fix_words(alike[0], page), blocks.Commands(commands)])
+            )
     withheld = [fix for fix in findings[0].fixes if fix.withheld is not None]
     for fix in withheld if page.verbosity > 0 else ():
         words, reason = _fix_words(fix, page), page.sentence(fix.withheld or "")
-        fields.append(Field("note", [page.say("not offered: {fix}: {reason}", fix=words, reason=reason)]))
+        fields.append(blocks.Field("note", [page.say("not offered: {fix}: {reason}", fix=words, reason=reason)]))
     if withheld and not fields:
         reason = page.sentence(withheld[0].withheld or "")
-        fields.append(Field("fix", [page.say("none offered here: {reason}", reason=reason)]))
+        fields.append(blocks.Field("fix", [page.say("none offered here: {reason}", reason=reason)]))
     return fields
 
 
@@ -203,11 +202,9 @@ def _setting_words(settings: Mapping[str, str], page: Page) -> list[str]:
 # --- the plan --------------------------------------------------------------------------------------------------------
 
 
-def plan_sections(report: Report, page: Page) -> list[Section]:
-    """Return one set of changes for all errors: what is changed, what it ends, and the commands.
-
-    Empty where it says no more than the fixes of the findings do: one error with a fix of its own needs none.
-    """
+def plan_sections(report: Report, page: Page) -> list[blocks.Section]:
+    """Return one set of changes for all errors: what is changed, what it ends, and the commands. Empty where it says no
+    more than the fixes of the findings do: one error with a fix of its own needs none."""
     plan = report.plan
     if plan is None:
         return []
@@ -215,18 +212,40 @@ def plan_sections(report: Report, page: Page) -> list[Section]:
     alone = any(fix.withheld is None and (fix.commands or fix.set) for finding in cleared for fix in finding.fixes)
     if plan.note is None and len(cleared) <= 1 and alone:
         return []
+    ended, kept = (page.separated(list(dict.fromkeys(one.id for one in findings))) for findings in (cleared, left))
     ends = page.say("Plan: these changes together end {n} finding(s) and bring no error", len(cleared))
-    said = []
-    if plan.note is not None:
-        said = [page.sentence(plan.note)]
-    elif left:
-        said = [page.say("It leaves: {findings}", findings=_ids(left, page))]
+    last = page.say("It leaves: {findings}", findings=kept) if left else ""
+    last = page.sentence(plan.note) if plan.note is not None else last
     words = {key: value for key, value in plan.set.items() if key not in plan.keys}
-    told = [*plan.keys.values(), *_setting_words(words, page)]
-    settings, last = ([Paragraph(text) for text in texts] for texts in (told, said))
-    title = page.labelled(ends, _ids(cleared, page))
-    return [Section(title, [*settings, Commands(plan.commands), *last])]
+    settings = map(blocks.Paragraph, [*plan.keys.values(), *_setting_words(words, page)])
+    said = [blocks.Paragraph(last)] if last else []
+    return [blocks.Section(page.labelled(ends, ended), [*settings, blocks.Commands(plan.commands), *said])]
 
 
-def _ids(findings: list[Finding], page: Page) -> str:
-    return page.separated(list(dict.fromkeys(finding.id for finding in findings)))
+#: Shown where a finding names no file of the project, for consumers that refuse a finding without a place.
+PROJECT = Origin("pyproject.toml", 1)
+
+
+def project_place(finding: Finding) -> Origin | None:
+    """Return the first place to edit that lies in the project, its path with ``/`` and relative to the working folder.
+    A line inside a notebook's cell is no line of the file: the first one stands for it."""
+    for place in finding.locations:
+        path = os.path.normpath(place.path)
+        try:
+            path = os.path.relpath(path) if os.path.isabs(path) else path
+        except (OSError, ValueError):  # no working folder, another drive, a name that no file can have
+            continue
+        if not os.path.isabs(path) and path.split(os.sep)[0] != os.pardir:
+            return Origin(path.replace(os.sep, "/"), place.line if place.cell is None else 1)
+    return None
+
+
+def unique_fingerprints(findings: Iterable[Finding]) -> list[str]:
+    """Return each finding's fingerprint, numbered if several are alike: consumers drop the second of equal ones."""
+    seen: Counter[str] = Counter()
+    names = []
+    for finding in findings:
+        seen[finding.fingerprint] += 1
+        count = seen[finding.fingerprint]
+        names.append(finding.fingerprint if count == 1 else f"{finding.fingerprint}-{count}")
+    return names

@@ -4,11 +4,10 @@ The runner keeps 10 of a type in a step and 4,096 characters of each (actions/ru
 escaped as its own toolkit does (actions/toolkit: command.ts).
 """
 
-from envdoctor.judge.finding import SEVERITIES, Finding
+from envdoctor.judge.finding import SEVERITIES
 from envdoctor.report.closing import counts_line, left_open
-from envdoctor.report.findings import finding_text
+from envdoctor.report.findings import finding_text, project_place
 from envdoctor.report.page import Page, shortened
-from envdoctor.report.places import project_place
 from envdoctor.report.report import Report
 
 _MOST, _LONGEST = 10, 4_096
@@ -28,17 +27,14 @@ def render(report: Report, lang: str = "en") -> str:
         findings = [finding for finding in shown if finding.severity == severity]
         most = room.get(severity, _MOST)
         listed = findings if len(findings) <= most else findings[: most - 1]
-        lines += [_annotation(finding, page) for finding in listed]
+        for finding in listed:
+            place = project_place(finding)
+            properties = {"file": place.path, "line": str(place.line)} if place is not None else {}
+            named = [f"{key}={_property(value)}" for key, value in {**properties, "title": finding.id}.items()]
+            lines.append(f"::{_TYPES[severity]} {','.join(named)}::{_data(finding_text(finding, page))}")
         if len(listed) < len(findings):
             lines.append(f"::{_TYPES[severity]}::" + page.say("{n} more finding(s)", len(findings) - len(listed)))
     return "\n".join([*lines, counts_line(report, page)]) + "\n"
-
-
-def _annotation(finding: Finding, page: Page) -> str:
-    place = project_place(finding)
-    properties = {"file": place.path, "line": str(place.line)} if place is not None else {}
-    named = ",".join(f"{key}={_property(value)}" for key, value in {**properties, "title": finding.id}.items())
-    return f"::{_TYPES[finding.severity]} {named}::{_data(finding_text(finding, page))}"
 
 
 def _data(text: str) -> str:

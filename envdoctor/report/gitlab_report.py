@@ -2,8 +2,8 @@
 
 import json
 
+from envdoctor.report.findings import PROJECT, project_place, unique_fingerprints
 from envdoctor.report.page import Page
-from envdoctor.report.places import PROJECT, project_place, unique_fingerprints
 from envdoctor.report.report import Report
 
 _SEVERITIES = {"error": "critical", "warning": "major", "note": "info"}
@@ -16,13 +16,8 @@ def render(report: Report, lang: str = "en") -> str:
     issues = []
     for finding, fingerprint in zip(shown, unique_fingerprints(shown), strict=True):
         where = project_place(finding) or PROJECT
-        issues.append(
-            {
-                "description": f"{finding.id}: {page.message(finding)}",
-                "check_name": finding.id,
-                "fingerprint": fingerprint,
-                "severity": _SEVERITIES[finding.severity],
-                "location": {"path": where.path, "lines": {"begin": where.line}},
-            }
-        )
+        about = {"description": f"{finding.id}: {page.message(finding)}", "check_name": finding.id}
+        place = {"path": where.path, "lines": {"begin": where.line}}
+        how = {"fingerprint": fingerprint, "severity": _SEVERITIES[finding.severity], "location": place}
+        issues.append({**about, **how})
     return json.dumps(issues, ensure_ascii=True, indent=1) + "\n"

@@ -1,6 +1,7 @@
 """What was judged: environment, packages, GPUs, model and recipe."""
 
 from collections import Counter
+from itertools import zip_longest
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Range, Unknown, spell
@@ -8,11 +9,11 @@ from envdoctor.observe.request import Target
 from envdoctor.observe.sources import SOURCES
 from envdoctor.report.blocks import Field, Items, Section
 from envdoctor.report.page import LABEL, Page, display_width, shortened
-from envdoctor.report.report import Report, TargetOutcome
+from envdoctor.report.report import Report
 
-#: Of the packages that people ask for first: those that are always named, and those that are when they are installed.
-_ALWAYS, _USUALLY = 2, 9
-_SCRIPTS = 3
+#: Of the packages that people ask for first: those that are always named, and those that are when they are installed;
+#: scripts that are named.
+_ALWAYS, _USUALLY, _SCRIPTS = 2, 9, 3
 #: Recipe facts whose value speaks for itself, then those that need their name.
 _BARE = ("framework", "method", "stage", "dtype", "quantization")
 _NAMED = ("batch_size", "max_length", "attn", "zero_stage", "world_size")
@@ -20,15 +21,22 @@ _NAMED = ("batch_size", "max_length", "attn", "zero_stage", "world_size")
 
 def header(report: Report, page: Page) -> Section:
     """Return what was judged, without empty fields."""
-    facts = report.facts
-    blocks = environment(report, page).blocks
+    facts, blocks = report.facts, environment(report, page).blocks
     machine, named = _machine(facts, page), page.say("GPU and driver")
-    outcomes = [_outcome(target, page) for target in report.targets]
     fields = [Field(named, [Items(machine, "   ")], bare=True)] if machine else []
+    outcomes = []
+    for target in report.targets:
+        counts = [page.say("{n} error(s)", target.errors)] if target.errors else []
+        counts += [page.say("{n} warning(s)", target.warnings)] if target.warnings else []
+        told = page.labelled(target.name, page.separated(counts) or page.say("nothing found"))
+        is_open = target.exit_code == 3
+        outcomes.append(page.say("{name}: could not be judged", name=target.name) if is_open else told)
+    files = _texts(facts, "code.files")
+    more = page.say("{n} more", n=len(files) - _SCRIPTS) if len(files) > _SCRIPTS else ""
+    code = page.bracket(page.separated([shortened(name, 100) for name in files[:_SCRIPTS]]), more)
     fields += [Field(page.say("Targets"), outcomes)] if outcomes else []
-    parts = ((page.say("Model"), _model), (page.say("Code"), _code), (page.say("Recipe"), _recipe))
-    fields += [Field(label, [text]) for label, words in parts if (text := words(facts, page))]
-    return Section("", [*blocks, *fields])
+    texts = {"Model": _model(facts, page), "Code": code, "Recipe": _recipe(facts, page)}
+    return Section("", [*blocks, *fields, *(Field(page.say(label), [text]) for label, text in texts.items() if text)])
 
 
 def environment(report: Report, page: Page) -> Section:
@@ -39,15 +47,14 @@ def environment(report: Report, page: Page) -> Section:
 
 def gpu_groups(facts: FactSet) -> list[str]:
     """Return GPUs grouped by kind: ``2 x NVIDIA A100-SXM4-80GB (sm_80)``. Empty if no GPU is known."""
-    kinds: Counter[str] = Counter()
+    # a facts file or --set may give columns as plain values
+    gpus = list(zip_longest(_texts(facts, "gpu.name"), _texts(facts, "gpu.cc")))
     if facts.records("gpu") is not None:
-        for gpu in facts.each("gpu"):
-            kinds[_gpu(gpu.text("name"), gpu.text("cc"))] += 1
-    else:  # a facts file or --set may give columns as plain values
-        names, ccs = (_texts(facts, f"gpu.{column}") for column in ("name", "cc"))
-        for place in range(max(len(names), len(ccs))):
-            name = names[place] if place < len(names) else None
-            kinds[_gpu(name, ccs[place] if place < len(ccs) else None)] += 1
+        gpus = [(gpu.text("name"), gpu.text("cc")) for gpu in facts.each("gpu")]
+    kinds: Counter[str] = Counter()
+    for name, cc in gpus:
+        text = "GPU" if name is None else shortened(name, 100)
+        kinds[text if cc is None else f"{text} (sm_{shortened(cc, 20).replace('.', '')})"] += 1
     return [f"{count} x {kind}" for kind, count in kinds.items()]
 
 
@@ -63,33 +70,21 @@ def python_words(facts: FactSet, page: Page) -> str:
 
 def system_words(facts: FactSet) -> list[str]:
     """Return ``linux x86_64``, ``glibc 2.35``, ``wsl``, ``docker``: what is known of the operating system."""
-    words = [_known(facts, key) for key in ("os.platform", "os.arch")]
-    parts = [" ".join(filter(None, words)), _known(facts, "os.libc")]
-    if parts[1] and _known(facts, "os.libc_version"):
-        parts[1] += " " + _known(facts, "os.libc_version")
-    if facts.value("os.wsl") is True:
-        parts.append("WSL")
-    return [part for part in (*parts, _known(facts, "os.container")) if part]
+    system, arch, libc, version, container = (
+        _known(facts, f"os.{name}") for name in ("platform", "arch", "libc", "libc_version", "container")
+    )
+    parts = [f"{system} {arch}".strip(), libc and f"{libc} {version}".rstrip()]
+    return [part for part in (*parts, "WSL" if facts.value("os.wsl") is True else "", container) if part]
 
 
 def torch_words(facts: FactSet, page: Page) -> str:
     """Return the build of the installed torch (``CUDA 12.8``, ``CPU build``), or "" if its version tells the build."""
-    version = facts.text("pkg.torch")
-    if version is None or "+" in version:
-        return ""
     cuda, hip = _known(facts, "torch.cuda"), _known(facts, "torch.hip")
+    if "+" in (facts.text("pkg.torch") or "+"):
+        return ""
     if cuda or hip:
         return f"CUDA {cuda}" if cuda else f"HIP {hip}"
     return page.say("CPU build") if facts.absent("torch.cuda") and facts.absent("torch.hip") else ""
-
-
-def _outcome(target: TargetOutcome, page: Page) -> str:
-    if target.exit_code == 3:
-        return page.say("{name}: could not be judged", name=target.name)
-    counts = [page.say("{n} error(s)", target.errors)] if target.errors else []
-    counts += [page.say("{n} warning(s)", target.warnings)] if target.warnings else []
-    found = page.separated(counts)
-    return page.labelled(target.name, found or page.say("nothing found"))
 
 
 def target_fields(target: Target, facts: FactSet, page: Page) -> list[Field]:
@@ -124,32 +119,31 @@ def _packages(report: Report, page: Page) -> list[str]:
 
 
 def _machine(facts: FactSet, page: Page) -> list[str]:
-    driver = facts.value("driver.version")
-    groups = gpu_groups(facts)
-    gpu_known = bool(groups) or facts.records("gpu") is not None
-    if not gpu_known and facts.unknown("driver.version"):
-        return [page.not_known(page.say("GPU and driver"), _reason(facts, "gpu"))]
-    words = _gpus(facts, groups, page) if gpu_known else [page.not_known(page.name("gpu"), _reason(facts, "gpu"))]
-    if driver is ABSENT:
-        words.append(page.say("no NVIDIA driver"))
-    elif facts.known("driver.version"):
-        words.append(page.fact("driver.version", spell(driver)))
-    elif groups:
-        words.append(page.not_known(page.name("driver.version"), _reason(facts, "driver.version")))
-    return words
+    def unknown(name: str, key: str) -> str:
+        why = facts.unknown(key)
+        return page.not_known(name, why.reason if why is not None else "")
 
-
-def _gpus(facts: FactSet, groups: list[str], page: Page) -> list[str]:
-    gpus = facts.records("gpu")
+    groups, gpus, no_driver = gpu_groups(facts), facts.records("gpu"), facts.unknown("driver.version")
+    if not groups and gpus is None and no_driver:
+        return [unknown(page.say("GPU and driver"), "gpu")]
     doubt = gpus.incomplete if gpus is not None else None
     if groups:
-        more = page.say("perhaps more GPUs ({reason})", reason=page.sentence(doubt)) if doubt else ""
-        return [*groups, more] if more else groups
-    others = [kind for kind in _texts(facts, "machine.accelerators") if kind != "nvidia"]
-    others = [page.value("machine.accelerators", kind) for kind in others]
-    if doubt:
-        return [page.not_known(page.name("gpu"), doubt), *others]
-    return [page.say("no NVIDIA GPU" if others else "no GPU"), *others]
+        more = [page.say("perhaps more GPUs ({reason})", reason=page.sentence(doubt))] if doubt else []
+        words = [*groups, *more]
+    elif gpus is None:
+        words = [unknown(page.name("gpu"), "gpu")]
+    else:
+        others = [kind for kind in _texts(facts, "machine.accelerators") if kind != "nvidia"]
+        none = page.say("no NVIDIA GPU" if others else "no GPU")
+        words = [page.not_known(page.name("gpu"), doubt) if doubt else none]
+        words += [page.value("machine.accelerators", kind) for kind in others]
+    if facts.absent("driver.version"):
+        words.append(page.say("no NVIDIA driver"))
+    elif facts.known("driver.version"):
+        words.append(page.fact("driver.version", spell(facts.value("driver.version"))))
+    elif groups:
+        words.append(unknown(page.name("driver.version"), "driver.version"))
+    return words
 
 
 def _model(facts: FactSet, page: Page) -> str:
@@ -158,20 +152,14 @@ def _model(facts: FactSet, page: Page) -> str:
     kind, family = _known(facts, "model.type"), _known(facts, "model.family")
     if named is None and not (kind or family):
         tried = next((fact for fact in (repo, path) if fact.origin or fact.key in facts), None)
-        reason = _reason(facts, tried.key) if tried is not None else ""
-        return page.not_known(page.name("model.repo"), reason) if reason else ""
+        why = facts.unknown(tried.key) if tried is not None else None
+        return page.not_known(page.name("model.repo"), why.reason) if why is not None and why.reason else ""
     text = shortened(named or "", 200)
     revision = _known(facts, "model.revision")
     if revision and text:
         text += f" @ {revision[:7]}"
     more = page.say("family {name}", name=family) if family else page.say("type {name}", name=kind) if kind else ""
     return page.bracket(text, more or page.not_known(page.name("model.family")))
-
-
-def _code(facts: FactSet, page: Page) -> str:
-    files = _texts(facts, "code.files")
-    named = page.separated([shortened(name, 100) for name in files[:_SCRIPTS]])
-    return page.bracket(named, page.say("{n} more", n=len(files) - _SCRIPTS) if len(files) > _SCRIPTS else "")
 
 
 def _recipe(facts: FactSet, page: Page) -> str:
@@ -181,25 +169,15 @@ def _recipe(facts: FactSet, page: Page) -> str:
         return ""
     words = [page.value(known[name].key, spell(known[name].value)) for name in _BARE if name in known]
     words += [page.fact(known[name].key, spell(known[name].value)) for name in _NAMED if name in known]
-    rest = [fact for name, fact in known.items() if name not in _BARE and name not in _NAMED]
-    if len(words) < 3:
-        words += [page.fact(fact.key, spell(fact.value)) for fact in rest[:3]]
-        rest = rest[3:]
-    if rest:
-        words.append(page.say("{n} more", n=len(rest)))
-    read = facts.records("recipe_file")
-    if read is not None:
-        named = (str(item["path"]) for item in read)
-    else:
-        named = (getattr(fact.origin, "path", fact.origin) for fact in known.values() if fact.origin)
+    rest = [page.fact(fact.key, spell(fact.value)) for name, fact in known.items() if name not in (*_BARE, *_NAMED)]
+    told = 3 if len(words) < 3 else 0
+    words += [*rest[:told], *([page.say("{n} more", n=len(rest) - told)] if len(rest) > told else [])]
+    named = [getattr(fact.origin, "path", fact.origin) for fact in known.values() if fact.origin]
+    if facts.records("recipe_file") is not None:
+        named = [str(item["path"]) for item in facts.items("recipe_file")]
     origins = list(dict.fromkeys(named))
     text, files = page.separated(words), [origin for origin in origins if not origin.startswith("--")]
     return page.bracket(page.separated(files[:3]), text) if files else page.bracket(text, page.separated(origins[:3]))
-
-
-def _gpu(name: str | None, cc: str | None) -> str:
-    text = "GPU" if name is None else shortened(name, 100)
-    return text if cc is None else f"{text} (sm_{shortened(cc, 20).replace('.', '')})"
 
 
 def _texts(facts: FactSet, key: str) -> tuple[str, ...]:
@@ -209,8 +187,3 @@ def _texts(facts: FactSet, key: str) -> tuple[str, ...]:
 
 def _known(facts: FactSet, key: str) -> str:
     return shortened(spell(facts.value(key)), 100) if facts.known(key) else ""
-
-
-def _reason(facts: FactSet, key: str) -> str:
-    unknown = facts.unknown(key)
-    return unknown.reason if unknown is not None else ""

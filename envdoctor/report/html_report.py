@@ -38,6 +38,19 @@ def render(report: Report, lang: str = "en") -> str:
     tiles = [(shown[level], page.say(_HEADINGS[level]), level) for level in reversed(SEVERITIES)]
     tiles += [(report.rules_checked, page.say("rules checked"), "plain")]
     tiles += [(len(report.not_checked), page.say("not checked"), "plain")]
+    # What is read before the findings: what a reader might miss, and what was judged.
+    warned = [notice for notice in notices(report, page) if notice.level != "note"]
+    first = banners([*unjudged(report, page), *beyond(report, page)], page)
+    compared = about(report, page)[:1] if report.revision is not None else []
+    judged = [header(report, page)] if report.target.kind != "none" else []
+    # What is folded away: rules that could not be checked, accepted findings, findings of the same cause.
+    folded: list[Block] = [*map(Paragraph, advices(report, page))]
+    for section in not_shown(report, page):
+        rows = sum(len(block.rows) for block in section.blocks if isinstance(block, Table))
+        folded.append(Folded(f"{section.title} ({rows})", section.blocks))
+    folded += [notice for notice in notices(report, page) if notice.level == "note"]
+    open_ = page.say("{n} rule(s) could not be checked", len(report.not_checked)) if report.not_checked else ""
+    last = [Section(open_, folded)] if folded else []
     found = cards(report, page)
     causes = [(page.say(_HEADINGS[level]), [card for card in found if card.severity == level]) for level in _HEADINGS]
     foot = (f"envdoctor {__version__}", matrix_words(report, page), page.say("exit code {code}", code=report.exit_code))
@@ -50,10 +63,10 @@ def render(report: Report, lang: str = "en") -> str:
         skip=page.say("Findings"),
         verdict=_verdict(report, page),
         tiles=tiles,
-        first=_first(report, page),
+        first=[Section("", [*first.blocks, *warned]), *compared, *judged],
         causes=[(heading, alike) for heading, alike in causes if alike],
         nothing=page.say("No findings"),
-        last=[*plan_sections(report, page), *sections(report, page, "patch"), *_last(report, page)],
+        last=[*plan_sections(report, page), *sections(report, page, "patch"), *last],
         foot=" · ".join(foot),
         most=_MOST,
         most_rows=_MOST_ROWS,
@@ -71,23 +84,3 @@ def _verdict(report: Report, page: Page) -> tuple[str, str]:
         return "incomplete", page.say("{n} change(s) not judged", len(report.revision.unjudged))
     more = f"--exit-zero; {page.say('{n} at the gate', n=at_gate)}" if at_gate else ""
     return "go", page.bracket(page.say("Nothing stops this run"), more)
-
-
-def _first(report: Report, page: Page) -> list[Section]:
-    """Return what is read before the findings: what a reader might miss, and what was judged."""
-    warned = [notice for notice in notices(report, page) if notice.level != "note"]
-    first = banners([*unjudged(report, page), *beyond(report, page)], page)
-    compared = about(report, page)[:1] if report.revision is not None else []
-    judged = [header(report, page)] if report.target.kind != "none" else []
-    return [Section("", [*first.blocks, *warned]), *compared, *judged]
-
-
-def _last(report: Report, page: Page) -> list[Section]:
-    """Return what is folded away: rules that could not be checked, accepted findings, findings of the same cause."""
-    blocks: list[Block] = [*map(Paragraph, advices(report, page))]
-    for section in not_shown(report, page):
-        rows = sum(len(block.rows) for block in section.blocks if isinstance(block, Table))
-        blocks.append(Folded(f"{section.title} ({rows})", section.blocks))
-    blocks += [notice for notice in notices(report, page) if notice.level == "note"]
-    title = page.say("{n} rule(s) could not be checked", len(report.not_checked))
-    return [Section(title if report.not_checked else "", blocks)] if blocks else []

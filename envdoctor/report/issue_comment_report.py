@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from envdoctor.facts.privacy import public_facts, redact
 from envdoctor.facts.values import Absent, Origin, Records, Unknown, spell
-from envdoctor.report.blocks import Card
 from envdoctor.report.closing import help_steps, is_given
 from envdoctor.report.findings import finding_card, of_one_cause
 from envdoctor.report.header import gpu_groups
@@ -23,15 +22,15 @@ _OF_THE_RECIPE = ("recipe_file", "recipe_key", "recipe.arguments")
 def render(report: Report, lang: str = "en") -> str:
     """Return Markdown, short enough for a comment, in which no text from outside can be a link, mention or heading."""
     page = Page(report.registry, lang)
-    lines = [
-        page.say("What this report says of the environment, as envdoctor reads it:"),
-        "",
-        *_table(report, page),
-        "",
-    ]
+    head = page.say("What this report says of the environment, as envdoctor reads it:")
+    lines = [head, "", *_table(report, page), ""]
     shown = report.shown()
     for findings in of_one_cause(finding for finding in shown if finding.severity != "note"):
-        lines += [*_finding(finding_card(findings, page), page), ""]
+        card = finding_card(findings, page)  # without the facts that were found, which the table says
+        lines += [f"**{card.severity}**: {plain(case.message)} ({_code(card.name)})" for case in card.cases] + [""]
+        fixes = [field for field in card.fields if field.label in ("fix", "   or")][:_FIXES]
+        fields = [one for one in card.fields if one.label in ("why", "note", "proof") or one in fixes]
+        lines += [*(line for field in fields for line in field_lines(field, page)), ""]
     notes = [page.message(findings[0]) for findings in of_one_cause(f for f in shown if f.severity == "note")]
     lines += [*(f"- {plain(note)}" for note in notes), ""] if notes else []
     if not shown:
@@ -56,12 +55,11 @@ def _table(report: Report, page: Page) -> Iterator[str]:
         if fact.source in ("given", "recipe", "preset") and not isinstance(value, Unknown) and not said_twice:
             groups = gpu_groups(facts) if fact.key == "gpu" else []
             words = page.separated(groups) if isinstance(value, Records) else spell(value)
-            absent = page.say("none") if not fact.key.startswith("pkg.") else page.say("not installed")
-            origin = fact.origin
-            line = str(origin.line) if isinstance(origin, Origin) and report.target.kind == "report" else ""
-            rows.append(
-                (place.get(fact.key, len(place)), fact.key, absent if isinstance(value, Absent) else words, line)
-            )
+            if isinstance(value, Absent):
+                words = page.say("not installed" if fact.key.startswith("pkg.") else "none")
+            is_placed = isinstance(fact.origin, Origin) and report.target.kind == "report"
+            line = str(getattr(fact.origin, "line", "")) if is_placed else ""
+            rows.append((place.get(fact.key, len(place)), fact.key, words, line))
     rows.sort()
     yield f"| {page.say('fact')} | {page.say('value')} | {page.say('line')} |"
     yield "|---|---|---|"
@@ -69,17 +67,6 @@ def _table(report: Report, page: Page) -> Iterator[str]:
         yield f"| {plain(page.name(key))} | {_code(words)} | {line} |"
     if len(rows) > _ROWS:
         yield f"| {page.say('{n} more fact(s)', len(rows) - _ROWS)} | | |"
-
-
-def _finding(card: Card, page: Page) -> Iterator[str]:
-    """Yield a finding without the facts that were found, which the table says."""
-    for case in card.cases:
-        yield f"**{card.severity}**: {plain(case.message)} ({_code(card.name)})"
-    yield ""
-    fixes = [field for field in card.fields if field.label in ("fix", "   or")]
-    for field in card.fields:
-        if field.label in ("why", "note", "proof") or field in fixes[:_FIXES]:
-            yield from field_lines(field, page)
 
 
 def _missing(report: Report, page: Page) -> Iterator[str]:

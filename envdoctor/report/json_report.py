@@ -8,7 +8,7 @@ from typing import Any
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Unknown
-from envdoctor.judge.finding import SEVERITIES, Finding, NotChecked, Plan, Text
+from envdoctor.judge.finding import SEVERITIES, Finding, Text
 from envdoctor.report.closing import beyond_of
 from envdoctor.report.facts_json import fact_data
 from envdoctor.report.page import Page
@@ -27,8 +27,15 @@ def render(report: Report, lang: str = "en") -> str:
 
 def document(report: Report) -> dict[str, object]:
     """Return the report as JSON data, without times of the run. Lists are never null; what is absent is left out."""
-    facts = fact_data(report.facts if report.all_facts else _used(report))
+    # Those that findings rest on; `envdoctor facts` gives the others.
+    keys = {fact.key for finding in report.findings for fact in finding.facts}
+    keys |= {spec.key for spec in map(report.registry.records_of, keys) if spec is not None}
+    used = FactSet(fact for fact in report.facts if fact.key in keys or isinstance(fact.value, Unknown))
+    facts = fact_data(report.facts if report.all_facts else used)
     shown = Counter(finding.severity for finding in report.shown())
+    plan, ids = report.plan, {finding.fingerprint: finding.id for finding in report.findings}
+    named = {"clears": plan.clears, "leaves": plan.leaves} if plan is not None else {}
+    changes = {key: [{"id": ids[one], "fingerprint": one} for one in prints] for key, prints in named.items()}
     helps = sorted({name for entry in report.not_checked for name in entry.help})
     texts = report.registry.help_texts
     return {
@@ -50,11 +57,17 @@ def document(report: Report) -> dict[str, object]:
         },
         "findings": [_finding(finding) for finding in report.findings],
         "rules": _rules(report.findings),
-        "not_checked": [_not_checked(entry) for entry in sorted(report.not_checked, key=lambda entry: entry.id)],
+        "not_checked": [
+            {
+                **_without(json_data(entry), *(() if entry.severity else ("severity",))),
+                "missing": [{"key": key, "reason": reason} for key, reason in entry.missing.items()],
+            }
+            for entry in sorted(report.not_checked, key=lambda entry: entry.id)
+        ],
         "help": {name: texts.get(name, {}).get("en", name) for name in helps},
         "notices": json_data(report.notices),
         "unjudged": list(report.unjudged),
-        "beyond": [_beyond(item) for item in beyond_of(report)],
+        "beyond": [{name: cell for name, cell in item.items() if isinstance(cell, str)} for item in beyond_of(report)],
         "facts": {
             key: {
                 "value": value,  # null is known to be absent
@@ -64,7 +77,7 @@ def document(report: Report) -> dict[str, object]:
         },
         "complete": sorted(report.facts.complete_prefixes()),
         "unknown_facts": facts.unknown,
-        **_known(plan=report.plan and _plan(report, report.plan)),
+        **_known(plan=plan and json_data(plan) | changes),
         "sections": _known(
             revision=report.revision and _revision(report, report.revision),
             probe=report.probe
@@ -76,24 +89,13 @@ def document(report: Report) -> dict[str, object]:
     }
 
 
-def _used(report: Report) -> FactSet:
-    """Return the facts that findings rest on; `envdoctor facts` gives the others."""
-    keys = {fact.key for finding in report.findings for fact in finding.facts}
-    lists = {spec.key for spec in map(report.registry.records_of, keys) if spec is not None}
-    return FactSet(fact for fact in report.facts if fact.key in keys | lists or isinstance(fact.value, Unknown))
-
-
 def _finding(finding: Finding) -> dict[str, Any]:
-    guesses = [
-        f"{taken.key} was taken for {taken.value} ({taken.because.en})"
-        for taken in finding.assumed
-        if not taken.default
-    ]
+    taken = [one for one in finding.assumed if not one.default]
+    guesses = [f"{one.key} was taken for {one.value} ({one.because.en})" for one in taken]
+    places = [{"path": one.path, "line": one.line, **_known(cell=one.cell)} for one in finding.locations]
     return {
         **_without(json_data(finding), "title", "title_zh", "origin"),
-        "locations": [
-            {"path": place.path, "line": place.line, **_known(cell=place.cell)} for place in finding.locations
-        ],
+        "locations": places,
         "status": finding.status if finding.superseded_by is None else "superseded",
         "caveats": [*guesses, *finding.caveats],
         "fixes": [json_data(fix) for fix in finding.fixes if fix.withheld is None],
@@ -112,25 +114,8 @@ def _rules(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     return list(rules.values())
 
 
-def _beyond(item: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in item.items() if isinstance(value, str)}
-
-
-def _plan(report: Report, plan: Plan) -> dict[str, Any]:
-    ids = {finding.fingerprint: finding.id for finding in report.findings}
-    named = {
-        name: [{"id": ids[one], "fingerprint": one} for one in getattr(plan, name)] for name in ("clears", "leaves")
-    }
-    return {**json_data(plan), **named}
-
-
-def _not_checked(entry: NotChecked) -> dict[str, Any]:
-    missing = [{"key": key, "reason": reason} for key, reason in entry.missing.items()]
-    return {**_without(json_data(entry), *(() if entry.severity else ("severity",))), "missing": missing}
-
-
 def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
-    from envdoctor.report.revision_verdict import verdict
+    from envdoctor.report.revision_section import verdict
     from envdoctor.revision.comparer import AREAS
 
     areas = [{"area": area, "changes": sum(change.area == area for change in section.changes)} for area in AREAS]
@@ -138,16 +123,11 @@ def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
         json_data(change) | {"state": state, **json_data(_known(effect=section.effect_of(change)))}
         for change, state in section.judged()
     ]
-    amounts = {
-        side: {by: {name: list(amount) for name, amount in named.items()} for by, named in held.items()}
-        for side, held in section.amounts.items()
-    }
     return {
         "verdict": verdict(section, report.shown(), Page(report.registry)),
         "areas": areas,
         **_without(json_data(section), "weights_equal", "unjudged", "effects"),
         "changes": changes,
-        "amounts": amounts,
     }
 
 

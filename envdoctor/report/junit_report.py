@@ -23,7 +23,15 @@ def render(report: Report, lang: str = "en") -> str:
     page = Page(report.registry, lang)
     name = f"envdoctor.{report.command}"
     suite = Element("testsuite", name=name)
-    _run(_case(suite, name, "run"), report, page)
+    said = first_line(report, page)
+    said += [f"{label}: {text}" for label, text in (*unjudged(report, page), *beyond(report, page))]
+    said += [f"{notice.level}: {page.sentence(notice.text)}" for notice in report.notices]
+    case = _case(suite, name, "run")
+    if report.status != "complete":
+        why = page.say("the check could not be finished")
+        SubElement(case, "error", type="incomplete", message=why).text = "\n".join(said)
+    elif said:
+        SubElement(case, "system-out").text = "\n".join(said)
     by_rule: dict[str, list[Finding]] = {}
     for finding in report.findings:
         by_rule.setdefault(finding.id, []).append(finding)
@@ -46,17 +54,6 @@ def _case(suite: Element, classname: str, name: str) -> Element:
     return SubElement(suite, "testcase", classname=classname, name=name)
 
 
-def _run(case: Element, report: Report, page: Page) -> None:
-    said = first_line(report, page)
-    said += [f"{label}: {text}" for label, text in (*unjudged(report, page), *beyond(report, page))]
-    said += [f"{notice.level}: {page.sentence(notice.text)}" for notice in report.notices]
-    text = "\n".join(said)
-    if report.status != "complete":
-        SubElement(case, "error", type="incomplete", message=page.say("the check could not be finished")).text = text
-    elif text:
-        SubElement(case, "system-out").text = text
-
-
 def _judged(case: Element, findings: Sequence[Finding], page: Page) -> None:
     failing = [finding for finding in findings if finding.gate]
     told = [finding for finding in findings if finding.ignored is None and finding.superseded_by is None]
@@ -66,8 +63,8 @@ def _judged(case: Element, findings: Sequence[Finding], page: Page) -> None:
     elif told:
         SubElement(case, "system-out").text = text
     else:
-        first = findings[0]
-        reason = page.say("ignored: {reason}", reason=first.ignored)
-        if not first.ignored:
-            reason = page.say("same cause as {rule}", rule=first.superseded_by)
+        ignored, twin = findings[0].ignored, findings[0].superseded_by
+        reason = (
+            page.say("ignored: {reason}", reason=ignored) if ignored else page.say("same cause as {rule}", rule=twin)
+        )
         SubElement(case, "skipped", message=reason)

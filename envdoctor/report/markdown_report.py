@@ -6,20 +6,16 @@ GitHub drops a job summary of more than 1 MiB altogether (actions/runner: FileCo
 import re
 from collections.abc import Sequence
 
-from envdoctor.judge.finding import Evidence
-from envdoctor.report.blocks import Block, Card, Commands, Content, Diff, Field, Items, Part, Section, SourceList
+from envdoctor.report import blocks as document
 from envdoctor.report.closing import advices, beyond, counts_line, first_line, unjudged
 from envdoctor.report.findings import cards, plan_sections
-from envdoctor.report.lines import block_lines, part_lines
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.report.terminal_report import about, sections
 
-#: Bytes of the whole text.
-_LARGEST = 900 * 1024
-#: Messages and commands of one cause that are listed.
-_MOST = 20
-_MOST_NOTICES = 100
+#: Bytes of the whole text; messages and commands of one cause that are listed; notices.
+_LARGEST, _MOST, _MOST_NOTICES = 900 * 1024, 20, 100
+_ADDRESS = r"https://[^\s<>()]+"
 _SIGNS = {"error": "❌", "warning": "⚠️", "note": "ℹ️"}
 
 
@@ -41,9 +37,8 @@ def render(report: Report, lang: str = "en") -> str:
             break
         blocks.append(block)
     blocks += write([*plan_sections(report, page), *sections(report, page)], page)
-    blocks += [
-        f"{_SIGNS.get(level, '')} {plain(page.sentence(text))}" for level, text in report.notices[:_MOST_NOTICES]
-    ]
+    told = report.notices[:_MOST_NOTICES]
+    blocks += [f"{_SIGNS.get(level, '')} {plain(page.sentence(text))}" for level, text in told]
     if len(report.notices) > _MOST_NOTICES:
         blocks.append(plain(page.say("{n} more", n=len(report.notices) - _MOST_NOTICES)))
     helps = [f"- {plain(text)}" for text in advices(report, page)]
@@ -53,29 +48,25 @@ def render(report: Report, lang: str = "en") -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def write(parts: Sequence[Part], page: Page) -> list[str]:
+def write(parts: Sequence[document.Section], page: Page) -> list[str]:
     """Return the parts as Markdown: columns and bars stand in a fence, as on a terminal."""
-    return [text for part in parts for text in _written(part, page)]
+    texts: list[str] = []
+    for part in parts:
+        if not (part.blocks and isinstance(part.blocks[0], document.Diff) and not part.blocks[0].beside):
+            lines = document.part_lines(part, page)
+            texts += [document.fenced(lines)] if lines else []
+            continue
+        texts.append(f"### {plain(part.title)}")
+        for block in part.blocks:
+            if isinstance(block, document.Diff):
+                texts += [f"**{plain(block.title)}**", document.fenced(block.lines[: block.most], "diff")]
+                texts += [plain(block.hint)] if block.hint else []
+            else:
+                texts += [plain(line.strip()) for line in document.block_lines([block], page)]
+    return texts
 
 
-def _written(part: Part, page: Page) -> list[str]:
-    match part:
-        case Card():
-            return [_card(part, page)]
-        case Section(blocks=[Diff(beside=False), *_]):
-            return [f"### {plain(part.title)}", *(text for block in part.blocks for text in _shown(block, page))]
-    lines = part_lines(part, page)
-    return [fenced(lines)] if lines else []
-
-
-def _shown(block: Block, page: Page) -> list[str]:
-    if not isinstance(block, Diff):
-        return [plain(line.strip()) for line in block_lines([block], page)]
-    last = [plain(block.hint)] if block.hint else []
-    return [f"**{plain(block.title)}**", fenced(block.shown(), "diff"), *last]
-
-
-def _card(card: Card, page: Page) -> str:
+def _card(card: document.Card, page: Page) -> str:
     lines = [f"### {_SIGNS[card.severity]} {card.severity}: `{_code(card.name)}`", ""]
     for case in card.cases[:_MOST]:
         places = ", ".join(f"`{_code(place)}`" for place in case.places)
@@ -86,30 +77,29 @@ def _card(card: Card, page: Page) -> str:
     return "\n".join([*lines, *(line for field in card.fields for line in field_lines(field, page))])
 
 
-def field_lines(field: Field, page: Page) -> list[str]:
+def field_lines(field: document.Field, page: Page) -> list[str]:
     """Return one field of a finding: its first content in the line of the label."""
     first, *others = (_content(content, page) for content in field.contents)
     return [f"- {plain(page.say(field.label.strip()))}: {first}", *filter(None, others)]
 
 
-def _content(content: Content, page: Page) -> str:
+def _content(content: document.Content, page: Page) -> str:
     match content:
-        case Items():
+        case document.Items():
             return plain(page.separated(list(content.texts)))
-        case Commands():
-            return "\n" + fenced(content.lines[:_MOST], "sh") + "\n" if content.lines else ""
-        case SourceList():
-            links = [_link(source) for source in content.evidence if source.url.startswith("https://")]
+        case document.Commands():
+            return "\n" + document.fenced(content.lines[:_MOST], "sh") + "\n" if content.lines else ""
+        case document.SourceList():
+            # A link, or the text alone if Markdown would not take the address whole.
+            links = [
+                f"[{plain(source.kind)}]({source.url})" if re.fullmatch(_ADDRESS, source.url) else plain(source.url)
+                for source in content.evidence
+                if source.url.startswith("https://")
+            ]
             return f"{page.separated(links)} ({content.confidence})" if links else content.confidence
         case str():
             return plain(content)
     return ""
-
-
-def _link(source: Evidence) -> str:
-    """Return a link, or the text alone if Markdown would not take the address whole."""
-    whole = re.fullmatch(r"https://[^\s<>()]+", source.url)
-    return f"[{plain(source.kind)}]({source.url})" if whole else plain(source.url)
 
 
 def plain(text: str) -> str:
@@ -120,10 +110,3 @@ def plain(text: str) -> str:
 
 def _code(text: str) -> str:
     return text.replace("`", "'")
-
-
-def fenced(lines: Sequence[str], language: str = "") -> str:
-    """Return lines as they are, behind a fence that no line can close."""
-    longest = max((len(run) for line in lines for run in re.findall("`+", line)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return "\n".join([fence + language, *lines, fence])

@@ -9,7 +9,7 @@ from envdoctor.report.page import Page
 
 if TYPE_CHECKING:
     from envdoctor.peak.section import MemorySaving, MemorySection
-    from envdoctor.peak.summary import DataSection, Padding
+    from envdoctor.peak.summary import DataSection
 
 #: Parts of the peak that a terminal lists, and the colours that parts have.
 _MOST_TERMS, _COLOURS = 3, 6
@@ -22,14 +22,15 @@ _PHASES = {
     "start": "start of the engine",
     "KV cache": "KV cache",
 }
+_PADDING = (
+    "{batch} a batch, up to {tokens} tokens: {random} padding, {grouped} if grouped by length, {packed} if packed"
+)
 _OTHER = "columns of other names, their texts together"
 
 
 def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Section:
-    """Return what is needed beside what is free, what holds it, and how each change would change it.
-
-    ``brief``: of what fits the details are folded.
-    """
+    """Return what is needed beside what is free, what holds it, and how each change would change it. ``brief``: of what
+    fits the details are folded."""
     low, high = section["process_gib"]
     words = {"low": _gib(low), "high": _gib(high), "size": _gib(section["allocated_gib"])}
     if section["interval"] is not None:
@@ -38,22 +39,23 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
             "about {likely} GiB on the GPU ({low} to {high}), {size} GiB of them tensors", likely=likely, **words
         )
         if section["verdict"] == "does-not-fit" and section["interval"]["mostly"] > low:
-            mostly = page.say(
-                "four of five such processes take {size} GiB or more", size=_gib(section["interval"]["mostly"])
-            )
-            amount = page.say("; ").join([amount, mostly])
+            text, mostly = "four of five such processes take {size} GiB or more", _gib(section["interval"]["mostly"])
+            amount = page.say("; ").join([amount, page.say(text, size=mostly)])
     else:
         amount = page.say("{size} GiB for the engine, up to {high} GiB on the GPU", **words)
     label, verdict = page.say("Memory"), section["verdict"]
-    free = [_free(section, page)] if verdict is not None else []
-    blocks: list[Block] = [Field(label, [amount, *free])]
+    texts = [amount]
+    if verdict is not None:
+        free, total = (_gib(size or 0.0) for size in (section["free_gib"], section["total_gib"]))
+        text = "{free} of {total} GiB are free on {gpu}: {verdict}"
+        named = page.value("memory.verdict", verdict)
+        texts.append(page.say(text, free=free, total=total, gpu=section["gpu"], verdict=named))
+    blocks: list[Block] = [Field(label, texts)]
     details = _details(section, page)
     folded = brief and (verdict == "fits" or (verdict is None and not section["reach"]))
     blocks += [Folded(page.say("Peak"), details)] if folded else details
-    taken = [page.sentence(text) for text in section["assumed"]]
-    taken += [
-        page.say("not followed, can be lower with it: {what}", what=page.sentence(one)) for one in section["savers"]
-    ]
+    taken, text = list(map(page.sentence, section["assumed"])), "not followed, can be lower with it: {what}"
+    taken += [page.say(text, what=page.sentence(one)) for one in section["savers"]]
     blocks += [Field(page.say("Assumed"), taken)] if taken else []
     return Section(label, blocks, bare=True)
 
@@ -64,67 +66,38 @@ def _details(section: MemorySection, page: Page) -> list[Field]:
     names = [f"{page.say(term['name'])} {_gib(term['gib'])}" for term in terms]
     segments = [(term["gib"], f"part{number % _COLOURS}") for number, term in enumerate(terms)]
     parts = Bars([Bar("", segments, page.separated(names))], sum(term["gib"] for term in terms))
-    fields = [Field("", [_needed(section, page)])] if section["verdict"] is not None else []
-    fields.append(Field(page.say("Peak"), [_peak(section, page)]))
+    whole = max(section["process_gib"][1], section["total_gib"] or 0.0)
+    fields = []
+    if (
+        section["verdict"] is not None
+    ):  # two bars of one scale: what is needed, the least and the most, and what is free
+        (low, high), free = section["process_gib"], section["free_gib"] or 0.0
+        needed = Bar(page.say("needed"), [(low, section["verdict"]), (high - low, "more")])
+        taken = Bar(page.say("free"), [(free, "free"), ((section["total_gib"] or 0.0) - free, "taken")])
+        fields.append(Field("", [Bars([needed, taken], whole, drawn=True)]))
+    layers, batch, tokens = section["layers"], section["batch"], f"{section['tokens']:,}"
+    of = page.say("{layers} layers, batch {batch} x {tokens} tokens", layers=layers, batch=batch, tokens=tokens)
+    phase = page.separated([page.say(_PHASES[section["phase"]]), section["operation"]])
+    fields.append(Field(page.say("Peak"), [page.bracket(phase, of)]))
     fields.append(Field(page.say("Largest"), [parts, Items(names, most=_MOST_TERMS, keys=True)]))
     if section["serving"] is not None:
         held, length = (f"{section['serving'][name]:,}" for name in ("cache_tokens", "length"))
         text = page.say("{n} tokens fit into it, a sequence may have {length}", n=held, length=length)
         fields.append(Field(page.say("KV cache"), [text]))
-    changes = [
-        Bar(_change(change, page, section), [(change["gib"], change["verdict"])]) for change in section["changes"]
-    ]
-    most = max([_whole(section), *(change["gib"] for change in section["changes"])])
+    changed = section["changes"]
+    changes = [Bar(_change(change, page, section), [(change["gib"], change["verdict"])]) for change in changed]
+    most = max([whole, *(change["gib"] for change in changed)])
     fields += [Field(page.say("Changes"), [Bars(changes, most)])] if changes else []
-    reach = [
-        page.say("batch {batch} x {tokens} tokens", batch=b["batch"], tokens=f"{b['tokens']:,}")
-        for b in section["reach"]
-    ]
+    sizes = [(one["batch"], f"{one['tokens']:,}") for one in section["reach"]]
+    reach = [page.say("batch {batch} x {tokens} tokens", batch=batch, tokens=tokens) for batch, tokens in sizes]
     return [*fields, Field(page.say("Fits up to"), [Items(reach)])] if reach else fields
-
-
-def _needed(section: MemorySection, page: Page) -> Bars:
-    """Return two bars of one scale: what is needed, the least and the most, and what is free."""
-    low, high = section["process_gib"]
-    free = section["free_gib"] or 0.0
-    needed = Bar(page.say("needed"), [(low, str(section["verdict"])), (high - low, "more")])
-    taken = (section["total_gib"] or 0.0) - free
-    return Bars([needed, Bar(page.say("free"), [(free, "free"), (taken, "taken")])], _whole(section), drawn=True)
-
-
-def _whole(section: MemorySection) -> float:
-    return max(section["process_gib"][1], section["total_gib"] or 0.0)
-
-
-def _free(section: MemorySection, page: Page) -> str:
-    """Return what is free on which GPU, and whether it is enough."""
-    return page.say(
-        "{free} of {total} GiB are free on {gpu}: {verdict}",
-        free=_gib(section["free_gib"] or 0.0),
-        total=_gib(section["total_gib"] or 0.0),
-        gpu=section["gpu"],
-        verdict=page.value("memory.verdict", str(section["verdict"])),
-    )
-
-
-def _peak(section: MemorySection, page: Page) -> str:
-    """Return in which phase and operation the peak is, and of what batch."""
-    what = page.say(
-        "{layers} layers, batch {batch} x {tokens} tokens",
-        layers=section["layers"],
-        batch=section["batch"],
-        tokens=f"{section['tokens']:,}",
-    )
-    return page.bracket(page.separated([page.say(_PHASES[section["phase"]]), section["operation"]]), what)
 
 
 def _change(change: MemorySaving, page: Page, section: MemorySection) -> str:
     """Return a change's settings (by the recipe's keys if it has them), its size, and whether it fits."""
     keys = change.get("keys", {})
-    settings = [
-        keys.get(key) or f"{key}={str(value).lower() if isinstance(value, bool) else value}"
-        for key, value in change["set"].items()
-    ]
+    words = {key: str(value).lower() if isinstance(value, bool) else value for key, value in change["set"].items()}
+    settings = [keys.get(key) or f"{key}={word}" for key, word in words.items()]
     verdict = page.value("memory.verdict", change["verdict"])
     text = "{size} GiB, {verdict}" if section["serving"] is not None else "{size} GiB of tensors, {verdict}"
     size = page.say(text, size=_gib(change["gib"]), verdict=verdict)
@@ -157,20 +130,12 @@ def lengths(section: DataSection, page: Page) -> Section:
         limit = f"{section['cutoff']:,}"
         texts.append(page.say("{n} row(s) ({share}) are cut off at {limit}", section["cut"], share=share, limit=limit))
     if section["padding"] is not None:
-        texts.append(_padding(section["padding"], section["longest_batch"] or 0, page))
-    if section["longest"] is not None and section["template"]:
-        texts.append(page.say("with the chat template of {folder}", folder=section["tokenizer"]))
-    elif section["longest"] is not None:
-        texts.append(page.say("without a chat template: {folder} has none", folder=section["tokenizer"]))
+        padding, longest = section["padding"], f"{section['longest_batch'] or 0:,}"
+        shares = {name: f"{padding[name]:.0%}" for name in ("random", "grouped", "packed")}
+        texts.append(page.say(_PADDING, batch=padding["batch"], tokens=longest, **shares))
+    if section["longest"] is not None:
+        none = "without a chat template: {folder} has none"
+        text = "with the chat template of {folder}" if section["template"] else none
+        texts.append(page.say(text, folder=section["tokenizer"]))
     texts += [page.sentence(note) for note in section["notes"]]
     return Section(page.say("Data"), [Field(page.say("Data"), texts)], bare=True)
-
-
-def _padding(padding: Padding, tokens: int, page: Page) -> str:
-    shares = {name: f"{padding[name]:.0%}" for name in ("random", "grouped", "packed")}
-    return page.say(
-        "{batch} a batch, up to {tokens} tokens: {random} padding, {grouped} if grouped by length, {packed} if packed",
-        batch=padding["batch"],
-        tokens=f"{tokens:,}",
-        **shares,
-    )

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from envdoctor.facts.registry import FactSpec, Registry
+from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import NOT_GIVEN
 from envdoctor.judge.finding import Finding
 from envdoctor.system.language import say, sentence
@@ -52,11 +52,9 @@ class Page(NamedTuple):
         return self.say("{name}: {value}", name=name, value=value) if name and value else name or value
 
     def lines(self, text: str, first: str = "  ", rest: str = "    ") -> list[str]:
-        """Return lines of at most the page's width; the first begins with ``first``, the others with ``rest``.
-
-        Breaks only at blanks and beside wide characters, so that a URL, a path or a version stays whole even when it is
-        too long.
-        """
+        """Return lines of at most the page's width; the first begins with ``first``, the others with ``rest``. Breaks
+        only at blanks and beside wide characters, so that a URL, a path or a version stays whole even when it is too
+        long."""
         if self.width is None or display_width(first) + display_width(text) <= self.width:
             return [first + text]
         return _fill(_atoms(text), self.width, first, rest)
@@ -64,10 +62,8 @@ class Page(NamedTuple):
     def items(
         self, items: Sequence[str], first: str = "  ", rest: str = "  ", separator: str | None = None
     ) -> list[str]:
-        """Return items in one or more lines, broken between two items, and inside an item only if it is too long.
-
-        Of the separator, what is not blank stays at the end of the broken line.
-        """
+        """Return items in one or more lines, broken between two items, and inside an item only if it is too long. Of
+        the separator, what is not blank stays at the end of the broken line."""
         separator = self.say(", ") if separator is None else separator
         if self.width is None or display_width(first) + display_width(separator.join(items)) <= self.width:
             return [first + separator.join(items)]
@@ -88,7 +84,8 @@ class Page(NamedTuple):
         """
         if self.width is None or self.whole_commands or display_width(first) + display_width(command) <= self.width:
             return [first + command]
-        return _fill([(" ", words) for words in _arguments(command)], self.width, first, rest + "  ", " \\")
+        arguments = _with_values(re.findall(_WORD, command), lambda word: word.startswith("-"))
+        return _fill([(" ", words) for words in arguments], self.width, first, rest + "  ", " \\")
 
     def message(self, finding: Finding) -> str:
         """Return what is wrong, and for which of several targets; sentences that the rule took from facts are in the
@@ -113,11 +110,21 @@ class Page(NamedTuple):
         """Return a value as spelled by :func:`envdoctor.facts.values.spell`, by its name if the registry has one."""
         spec = self.registry.find(key)
         if spec is not None and spec.values:
-            return ", ".join(self._named(spec, part) for part in value.split(", "))
+            named = ((part, spec.values.get(part, {})) for part in value.split(", "))
+            texts = (
+                names.get(self.lang) or names.get("en") or shortened(part, _LONGEST_VALUE) for part, names in named
+            )
+            return ", ".join(texts)
         if spec is not None and spec.type == "boolean" and value in ("true", "false"):
             return self.say("yes" if value == "true" else "no")
         value = self.sentence(value) if " " in value else value
-        return _size(value) if key.endswith("_gib") else shortened(value, _LONGEST_VALUE)
+        if not key.endswith("_gib"):
+            return shortened(value, _LONGEST_VALUE)
+        try:
+            mib = float(value) * 1024
+        except ValueError:
+            mib = 0.0
+        return f"{mib:.0f} MiB" if 0 < mib < 1024 else f"{value} GiB"
 
     def fact(self, key: str, value: str) -> str:
         """Spell the fact: "torch 2.5.0", "flash-attn not installed", "GPU memory 79.1 GiB", "remote code: no"."""
@@ -143,19 +150,6 @@ class Page(NamedTuple):
             return self.say("{name} not known", name=name)
         return self.say("{name} not known ({reason})", name=name, reason=self.sentence(reason))
 
-    def _named(self, spec: FactSpec, value: str) -> str:
-        names = spec.values.get(value, {})
-        return names.get(self.lang) or names.get("en") or shortened(value, _LONGEST_VALUE)
-
-
-def _size(gib: str) -> str:
-    """Return a size in GiB, in MiB below one."""
-    try:
-        mib = float(gib) * 1024
-    except ValueError:
-        return f"{gib} GiB"
-    return f"{mib:.0f} MiB" if 0 < mib < 1024 else f"{gib} GiB"
-
 
 # --- layout by display width ------------------------------------------------------------------------------------------
 
@@ -166,13 +160,7 @@ def display_width(text: str) -> int:
         return len(text)
     from unicodedata import category, east_asian_width
 
-    width = 0
-    for char in text:
-        if east_asian_width(char) in "WF":
-            width += 2
-        elif category(char) not in ("Mn", "Me"):
-            width += 1
-    return width
+    return sum(2 if east_asian_width(char) in "WF" else category(char) not in ("Mn", "Me") for char in text)
 
 
 def pad(text: str, width: int) -> str:
@@ -194,17 +182,15 @@ def _fill(atoms: list[tuple[str, str]], width: int, first: str, rest: str, broke
         if not empty and used + len(gap) + size + len(broken) > width:
             lines.append(line + broken if broken else line.rstrip(" "))
             line, used, empty = rest, display_width(rest), True
-        if empty:
-            gap = ""
-        line += gap + atom
-        used += len(gap) + size
-        empty = False
+        gap = "" if empty else gap
+        line, used, empty = line + gap + atom, used + len(gap) + size, False
     return [*lines, line]
 
 
 def _atoms(text: str) -> list[tuple[str, str]]:
-    """Split the text into pieces that stay whole, each with the blank before it."""
-    words = _words(text)
+    """Split the text into pieces that stay whole, each with the blank before it: words, an option with its value."""
+    parts = filter(None, text.split(" "))
+    words = _with_values(parts, lambda word: word.startswith("--") and word[-1].isalnum())
     if text.isascii():
         return [(" ", word) for word in words]
     from unicodedata import east_asian_width
@@ -222,16 +208,6 @@ def _atoms(text: str) -> list[tuple[str, str]]:
         if word[start:]:
             atoms.append((gap, word[start:]))
     return atoms
-
-
-def _words(text: str) -> list[str]:
-    """Split the text into words; an option stays with its value (``--model DIR``)."""
-    words = filter(None, text.split(" "))
-    return _with_values(words, lambda word: word.startswith("--") and word[-1].isalnum())
-
-
-def _arguments(command: str) -> list[str]:
-    return _with_values(re.findall(_WORD, command), lambda word: word.startswith("-"))
 
 
 def _with_values(words: Iterable[str], is_option: Callable[[str], bool]) -> list[str]:

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from envdoctor.experiments.probe.reproducer import Result
 
 _COUNTED = ("pass", "warn", "fail", "skip", "error", "partial", "garbage")
-#: Groups that are told before "and N more".
-_MOST_GROUPS = 12
-_MOST_VALUES = 8
+#: Groups and values that are told before "and N more".
+_MOST_GROUPS, _MOST_VALUES = 12, 8
 #: Where the bars of measured errors end: a thousand times what rounding must cost.
 _FULL = 3.0
 
@@ -41,10 +40,9 @@ def experiments(section: Mapping[str, Any], page: Page) -> Section:
     if len(groups) > _MOST_GROUPS:
         more = page.say("{n} more", n=len(groups) - _MOST_GROUPS)
         blocks.append(Folded(more, groups[_MOST_GROUPS:], more))
-    notes = [
-        f"{entry['name']}: {_times(entry['cases'], 'skip', page)}: {shortened(entry['why'], 300)}"
-        for entry in (section["skipped"] if page.verbosity > 0 else ())
-    ]
+    notes = []
+    for entry in section["skipped"] if page.verbosity > 0 else ():
+        notes.append(f"{entry['name']}: {_times(entry['cases'], 'skip', page)}: {shortened(entry['why'], 300)}")
     if section["in_use"] is False:
         notes.append(page.say("training would use another device: what ran here does not fail the run"))
     elif section["in_use"] is None:
@@ -112,10 +110,8 @@ def _group(group: Result, page: Page) -> Group:
     verdict, outcome = (page.value(f"probe.{column}", getattr(group, column)) for column in ("verdict", "signature"))
     what = page.say("{verdict} {outcome}", verdict=verdict, outcome=outcome)
     where = " ".join(word for word in words if word)
-    title = page.labelled(f"{what}{times}{of}", where)
     contents: list[Content] = [page.say("only on {ranks}", ranks=group.ranks)] if group.ranks else []
-    evidence = [", ".join(group.tensors)]
-    ratio = group.ratio
+    evidence, ratio = [", ".join(group.tensors)], group.ratio
     if ratio is not None:
         evidence.append(f"{page.name('probe.ratio')} {ratio:.3g}")
         if 0 < ratio < float("inf"):
@@ -133,7 +129,7 @@ def _group(group: Result, page: Page) -> Group:
         contents.append(shortened(page.sentence(group.why), 400))
     if group.example:
         contents.append(page.say("such as {case}", case=shortened(group.example, 300)))
-    return Group(title, contents)
+    return Group(page.labelled(f"{what}{times}{of}", where), contents)
 
 
 def _some(values: Sequence[str]) -> str:

@@ -1,10 +1,12 @@
-"""What a comparison of two revisions says besides its findings: what was compared and what changed, with its lines."""
+"""What a comparison of two revisions says besides its findings: what was compared and what changed, with its lines; and
+its first line: how bad it is, about what, and what was not judged or not read. It calms only where each change has a
+stated reason to have no effect."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from envdoctor.judge.finding import Finding, Text
+from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding, Text
 from envdoctor.report.blocks import Bar, Bars, Block, Content, Diff, Field, Paragraph, Section, Table
 from envdoctor.report.page import Page, shortened
 from envdoctor.revision.comparer import AREAS, Change
@@ -12,11 +14,9 @@ from envdoctor.revision.hub.snapshot import Unread
 
 #: How much of the changes is told: counts, those worth a line, these with every line of code, or every single one.
 DETAILS = ("stat", "usual", "patch", "all")
-#: Changes of an area that are listed before "and N more", unless all are asked for.
-_LISTED = 12
+#: Unless all are asked for: changes of an area before "and N more", functions whose lines are shown, lines of each.
+_LISTED, _FUNCTIONS, _SHOWN = 12, 12, 20
 _LONGEST = 160
-#: Functions whose lines are shown, and lines of each, unless all are asked for.
-_FUNCTIONS, _SHOWN = 12, 20
 #: Areas whose values a page shows side by side.
 _SETTINGS = ("config", "generation", "tokenizer", "preprocessor")
 #: The colours that parts of a bar have.
@@ -134,8 +134,7 @@ def differences(section: RevisionSection, findings: Sequence[Finding], page: Pag
         size = f"{received / 1000:,.1f} kB" if received < 1_000_000 else f"{received / 1e6:,.1f} MB"
         text = "{requests} requests, {size} read, of weights only what --values compares"
         text = text if values is not None else "{requests} requests, {size} read, no weights"
-        cost = page.say(text, requests=requests, size=size)
-        blocks.append(Paragraph(cost, ""))
+        blocks.append(Paragraph(page.say(text, requests=requests, size=size), ""))
     return Section(page.say("Changes"), blocks, bare=True)
 
 
@@ -181,18 +180,14 @@ def amount(hunk: Sequence[str]) -> str:
 
 def _table(section: RevisionSection, lines: list[str], page: Page) -> Table:
     """Return the changes column by column, with what judged them; a terminal shows ``lines`` instead."""
-    rows = [
-        (
-            page.value("change.area", change.area),
-            page.value("change.kind", change.kind),
-            *(shortened(text or "", _LONGEST) for text in (change.path, about(change), change.before, change.after)),
-            _standing(section, change, state, page),
-        )
-        for change, state in section.judged()
-    ]
+    rows = []
+    for change, state in section.judged():
+        named = (page.value("change.area", change.area), page.value("change.kind", change.kind))
+        texts = (change.path, about(change), change.before, change.after)
+        cells = [shortened(text or "", _LONGEST) for text in texts]
+        rows.append((*named, *cells, _standing(section, change, state, page)))
     columns = ("area", "kind", "path", "symbol", "before", "after")
-    head = [*(page.name(f"change.{column}") for column in columns), page.say("effect")]
-    return Table(head, rows, lines)
+    return Table([*(page.name(f"change.{column}") for column in columns), page.say("effect")], rows, lines)
 
 
 def _standing(section: RevisionSection, change: Change, state: str, page: Page) -> str:
@@ -213,11 +208,10 @@ def _changes(section: RevisionSection, told: set[Place], page: Page, *, everythi
             by_area.setdefault((change.area, unjudged), []).append(page.say("; ").join(words))
     lines: list[str] = []
     for (area, unjudged), of_area in by_area.items():
-        listed = of_area if everything else of_area[:_LISTED]
-        lines += listed
-        if len(listed) < len(of_area):
-            more = page.say("{n} more", n=len(of_area) - len(listed))
-            lines.append(page.labelled(page.value("change.area", area), page.bracket(more, unjudged)))
+        lines += of_area if everything else of_area[:_LISTED]
+        if len(of_area) > _LISTED and not everything:
+            more = page.bracket(page.say("{n} more", n=len(of_area) - _LISTED), unjudged)
+            lines.append(page.labelled(page.value("change.area", area), more))
     return lines
 
 
@@ -238,16 +232,15 @@ def _amounts(amounts: Mapping[str, Mapping[str, Mapping[str, Amount]]], page: Pa
     """Return both sides by dtype, ``F16 6.24 G (12.5 GB) -> F32 6.24 G (25 GB)``, with bars of bytes; or by module."""
     if not {"old", "new"} <= amounts.keys():
         return []
-    old, new = amounts["old"][by], amounts["new"][by]
+    old, new, label = amounts["old"][by], amounts["new"][by], page.say("Parameters")
     names = list(dict.fromkeys([*old, *new]))
-    label = page.say("Parameters")
     if by == "dtype":
-        sides = [
-            Bar("", [(side[name][2], f"part{names.index(name) % _COLOURS}") for name in side], _amount(side))
-            for side in (old, new)
-        ]
-        whole = max(sum(size for _, _, size in side.values()) for side in (old, new))
-        return [Field(label, [f"{_amount(old)} -> {_amount(new)}", Bars(sides, whole)])]
+        sides = []
+        for side in (old, new):
+            segments = [(side[name][2], f"part{names.index(name) % _COLOURS}") for name in side]
+            sides.append(Bar("", segments, _amount(side)))
+        whole = max(sum(size for size, _ in bar.segments) for bar in sides)
+        return [Field(label, [f"{sides[0].words} -> {sides[1].words}", Bars(sides, whole)])]
     texts: list[Content] = []
     for name in names:
         before, after = (f"{side[name][1]:,}" if name in side else page.say("none") for side in (old, new))
@@ -265,9 +258,8 @@ def _short(number: int, unit: str) -> str:
 
 def _amount(side: Mapping[str, Amount]) -> str:
     """Return parameters and bytes by dtype: ``F16 6.24 G (12.5 GB)``."""
-    return ", ".join(
-        f"{dtype} {_short(parameters, '')} ({_short(size, 'B')})" for dtype, (_, parameters, size) in side.items()
-    )
+    sizes = [(dtype, _short(parameters, ""), _short(size, "B")) for dtype, (_, parameters, size) in side.items()]
+    return ", ".join(f"{dtype} {parameters} ({size})" for dtype, parameters, size in sizes)
 
 
 def _line(change: Change, page: Page) -> str:
@@ -279,13 +271,115 @@ def _line(change: Change, page: Page) -> str:
     if change.hunk:
         return page.bracket(text, amount(change.hunk))
     before, after = (shortened(side, _LONGEST) if side else side for side in (change.before, change.after))
-    if before is not None and after is not None:
-        text += f": {before} -> {after}"
-    elif before is not None or after is not None:
-        text += f": {before if before is not None else after}"
+    sides = " -> ".join(side for side in (before, after) if side is not None)
+    text += f": {sides}" if before is not None or after is not None else ""
     return page.bracket(text, shortened(page.sentence(change.detail), _LONGEST)) if change.detail else text
 
 
 def about(change: Change) -> str:
     """Return the part of the file that has changed; empty for the file itself."""
     return "" if change.symbol == change.path else change.symbol
+
+
+#: Characters of the line where possible, of a finding, of why a part was not read, of a name; changes that are named.
+_LINE, _LONGEST_MESSAGE, _CAUSE, _NAME, _NAMED = 160, 200, 140, 60, 2
+_WEIGHTS = {
+    "none": "no weight files",
+    "identical": "weights identical",
+    "equal": "weights equal in other files",
+    "changed": "weights changed",
+    "added": "weights added",
+    "removed": "weights removed",
+    "unknown": "weights could not be compared",
+}
+#: What the line goes without where it is too long, one after the other.
+_LEFT_OUT = ("sizes", "second cause", "mended", "names")
+
+
+def verdict(section: RevisionSection, findings: Sequence[Finding], page: Page) -> str:
+    """Return one line of about 160 characters: the worst first, then the weights, the pin, and OLD -> NEW. Findings,
+    parts that could not be read and changes that were not judged are all in it, at least by their number."""
+    # What is known best comes first: a reproduced cause before a reported one.
+    ranked = sorted(findings, key=lambda f: (-SEVERITIES.index(f.severity), -CONFIDENCES.index(f.confidence)))
+    lines = [_verdict_line(section, ranked, page, _LEFT_OUT[:number]) for number in range(len(_LEFT_OUT) + 1)]
+    return next((line for line in lines if len(line) <= _LINE), lines[-1])
+
+
+def _verdict_line(section: RevisionSection, ranked: Sequence[Finding], page: Page, without: Sequence[str]) -> str:
+    worst = list({one.id: one for one in reversed(ranked) if one.severity == ranked[0].severity}.values())[::-1]
+    told = [shortened(page.message(one), _LONGEST_MESSAGE) for one in worst[: 1 if "second cause" in without else 2]]
+    if told:
+        told[0] = page.labelled(page.say(worst[0].severity), told[0])
+        more = len(ranked) - len(told)
+        told += [page.say("{n} more finding(s)", more)] if more else []
+    doubts = [*_unread_words(section, page), *_not_judged(section, page, with_names="names" not in without)]
+    # A note is worth knowing; what was not read or not judged may be worse.
+    parts = [*doubts, *told] if worst and worst[0].severity == "note" else [*told, *doubts]
+    weights = page.say(_WEIGHTS[section.weights])
+    if section.weights == "identical" and "sizes" not in without:
+        weights = page.labelled(weights, page.sentence(section.weights_equal))
+    told = [weights] if section.weights != "none" or not parts else []
+    if not parts:  # all was read and nothing was left unjudged
+        calm = all(section.effect_of(change) is not None for change in section.changes)
+        calmest = page.say("nothing that matters changed" if section.changes else "nothing changed")
+        parts = [calmest if calm else page.say("what changed is ignored or in the baseline")]
+    parts = [*parts, *told]
+    if section.mended and "mended" not in without:
+        parts.append(page.say("going back would be {n} error(s)", len(section.mended)))
+    parts += [page.say("pin {revision}", revision=section.pin[:7])] if section.pin else []
+    # Short names that tell the two revisions apart: what follows the ``@``, or the folder's last name.
+    names = [side.label.rpartition(" @ ")[2] for side in (section.old, section.new)]
+    last = [name.rstrip("/").rpartition("/")[2] for name in names]
+    old, new = (shortened(name, _NAME) for name in (last if last[0] != last[1] and all(last) else names))
+    return page.bracket(page.say("; ").join(parts), page.say("{old} -> {new}", old=old, new=new))
+
+
+def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page) -> Section:
+    """Return the verdict, the two revisions, and which commit brought what was found and what is mended."""
+    blocks: list[Block] = [Paragraph("", "")]
+    for label, side in ((page.say("Old"), section.old), (page.say("New"), section.new)):
+        revision = side.revision if side.revision and side.revision not in side.label else ""
+        blocks.append(Field(label, [page.bracket(side.label, revision)]))
+    if section.moved is not None:
+        blocks.append(Paragraph(page.say("{asked} has moved: it is now {now}", **section.moved._asdict())))
+    commits = dict(section.introduced)
+    since = [f"{finding.id}: {commits[finding.fingerprint]}" for finding in findings if finding.fingerprint in commits]
+    blocks += [Field(page.say("Since"), since)] if since else []
+    for mended in section.mended:  # … (remote-code-checkpointing-does-nothing; since 37fe000 …)
+        text = page.say("going back to OLD would be an error: {message}", message=mended.message.in_language(page.lang))
+        by = [mended.rule, *([page.labelled(page.say("Since"), mended.commit)] if mended.commit else [])]
+        blocks.append(Field(page.say("Mended"), [page.bracket(text, page.say("; ").join(by))]))
+    return Section(verdict(section, findings, page), blocks)
+
+
+def _unread_words(section: RevisionSection, page: Page) -> Iterator[str]:
+    """Yield what was not read, with the first cause, once."""
+    for part in section.unread[:1]:
+        alike = sum(other.reason == part.reason for other in section.unread)
+        others, text = len(section.unread) - alike, shortened(part.path, _NAME)
+        text = page.say("{name} and {n} more", name=text, n=alike - 1) if alike > 1 else text
+        text = page.bracket(text, shortened(page.sentence(part.reason), _CAUSE))
+        text = page.say("{name} and {n} more", name=text, n=others) if others else text
+        yield page.say("not read: {parts}", parts=text)
+
+
+def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> Iterator[str]:
+    """Yield what changed and was not judged: the areas, and in each what it is about."""
+    order = ("code", *AREAS)  # code and weights before settings, and changes with their lines before others
+    changes = sorted(section.unjudged, key=lambda change: (order.index(change.area), not change.hunk))
+    is_told = any(change.area == "weights" for change in section.changes)
+    if not changes and section.weights in ("changed", "added", "removed") and not is_told:
+        yield page.say("changed, not judged: {parts}", parts=page.value("change.area", "weights"))
+    if not changes:
+        return
+    areas: dict[str, list[str]] = {}
+    for change in changes[:_NAMED] if with_names else changes:
+        name = page.bracket(shortened(about(change) or change.path, _NAME), amount(change.hunk))
+        areas.setdefault(page.value("change.area", change.area), []).append(name)
+    texts = [page.say("{n} in {area}", n=len(names), area=area) for area, names in areas.items()]
+    if with_names:
+        texts = [f"{area} {page.separated(names)}" for area, names in areas.items()]
+    told = page.separated(texts)
+    if with_names and len(changes) > _NAMED:
+        told = page.say("{name} and {n} more", name=told, n=len(changes) - _NAMED)
+    yield page.say("changed, not judged: {parts}", parts=told)

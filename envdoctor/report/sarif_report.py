@@ -13,9 +13,8 @@ from urllib.parse import quote
 from envdoctor import __version__
 from envdoctor.judge.finding import Finding
 from envdoctor.report.closing import left_open
-from envdoctor.report.findings import finding_text
+from envdoctor.report.findings import PROJECT, finding_text, project_place, unique_fingerprints
 from envdoctor.report.page import Page, shortened
-from envdoctor.report.places import PROJECT, project_place, unique_fingerprints
 from envdoctor.report.report import Report
 
 _SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -32,32 +31,23 @@ def render(report: Report, lang: str = "en") -> str:
     page = Page(report.registry, lang)
     findings = [finding for finding in report.findings if finding.superseded_by is None]
     rules = list(dict.fromkeys(finding.id for finding in findings))
+    first = {finding.id: finding for finding in reversed(findings)}
+    described = [_rule(first[name], page) for name in rules]
     left_out = len(findings) - _MOST
     notifications = [_notification(level, page.sentence(text)) for level, text in report.notices]
     notifications += [_notification("warning", page.labelled(*part)) for part in left_open(report, page)]
     if left_out > 0:
         notifications.append(_notification("warning", page.say("{n} more finding(s), left out of this file", left_out)))
-    notifications += [
-        {
-            **_notification(
-                "note", "; ".join(entry.missing) or page.sentence(entry.reason or "") or page.say("not checked")
-            ),
-            "associatedRule": {"id": entry.id},
-        }
-        for entry in report.not_checked
-    ]
+    for entry in report.not_checked:
+        why = "; ".join(entry.missing) or page.sentence(entry.reason or "") or page.say("not checked")
+        notifications.append({**_notification("note", why), "associatedRule": {"id": entry.id}})
+    ended = {"executionSuccessful": report.status == "complete", "exitCode": report.exit_code}
     run = {
-        "tool": {"driver": {"name": "envdoctor", "version": __version__, "rules": _rules(findings, rules, page)}},
+        "tool": {"driver": {"name": "envdoctor", "version": __version__, "rules": described}},
         # GitHub: one upload a tool and category; what stands before the last slash is the category
         "automationDetails": {"id": f"envdoctor/{quote(report.command)}/"},
         "columnKind": "unicodeCodePoints",
-        "invocations": [
-            {
-                "executionSuccessful": report.status == "complete",
-                "exitCode": report.exit_code,
-                "toolExecutionNotifications": notifications,
-            }
-        ],
+        "invocations": [{**ended, "toolExecutionNotifications": notifications}],
         "results": _results(findings[:_MOST], rules, page),
     }
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
@@ -66,11 +56,6 @@ def render(report: Report, lang: str = "en") -> str:
 
 def _notification(level: str, text: str) -> dict[str, Any]:
     return {"level": level, "message": {"text": text}}
-
-
-def _rules(findings: Sequence[Finding], rules: Sequence[str], page: Page) -> list[dict[str, Any]]:
-    first = {finding.id: finding for finding in reversed(findings)}
-    return [_rule(first[name], page) for name in rules]
 
 
 def _rule(finding: Finding, page: Page) -> dict[str, Any]:
@@ -99,13 +84,8 @@ def _results(findings: Sequence[Finding], rules: Sequence[str], page: Page) -> l
     for finding, fingerprint in zip(findings, unique_fingerprints(findings), strict=True):
         place = project_place(finding) or PROJECT
         about = [{"fullyQualifiedName": f"{name}:{value}"} for name, value in finding.item.items()]
-        location = {
-            "physicalLocation": {
-                "artifactLocation": {"uri": quote(place.path, errors="replace")},
-                "region": {"startLine": place.line},
-            },
-            **({"logicalLocations": about} if about else {}),
-        }
+        file = {"artifactLocation": {"uri": quote(place.path, errors="replace")}, "region": {"startLine": place.line}}
+        location = {"physicalLocation": file, **({"logicalLocations": about} if about else {})}
         result: dict[str, Any] = {
             "ruleId": finding.id,
             "ruleIndex": index[finding.id],

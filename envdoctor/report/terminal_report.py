@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-from envdoctor.report.blocks import Lines, Part, Section
+from envdoctor.report.blocks import Lines, Part, Section, part_lines
 from envdoctor.report.closing import banners, beyond, closing, not_shown, notices, unjudged
 from envdoctor.report.header import environment, header
-from envdoctor.report.lines import part_lines
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
@@ -55,12 +54,10 @@ def about(report: Report, page: Page) -> list[Section]:
     """Return the sections that say what was judged."""
     if report.revision is None:
         return [header(report, page)]
-    from envdoctor.report.revision_verdict import revisions
+    from envdoctor.report.revision_section import revisions
 
-    return [
-        revisions(report.revision, report.shown(), page),
-        *([environment(report, page)] if report.target.kind != "none" else []),
-    ]
+    judged = [environment(report, page)] if report.target.kind != "none" else []
+    return [revisions(report.revision, report.shown(), page), *judged]
 
 
 def sections(report: Report, page: Page, detail: str = "usual") -> list[Section]:
@@ -93,12 +90,13 @@ def _facts(report: Report, page: Page) -> Section:
     concerned = {fact.key for finding in report.findings for fact in finding.facts}
     concerned.update(f"pkg.{name}" for name in report.registry.first("pkg"))
     others = sum(fact.key.startswith("pkg.") and fact.key not in concerned for fact in report.facts)
-
-    def wanted(key: str) -> bool:
-        return not key.startswith("pkg.") or key in concerned
-
     # as many items of a list as without -v, which asks for the rules here
-    lines = fact_lines(report.facts, page._replace(verbosity=0), wanted=wanted, unknown=False)
+    lines = fact_lines(
+        report.facts,
+        page._replace(verbosity=0),
+        wanted=lambda key: not key.startswith("pkg.") or key in concerned,
+        unknown=False,
+    )
     if others:
         lines.append(page.say("{n} more package(s): envdoctor facts", others))
     return Section(page.say("Facts"), [Lines(lines)])

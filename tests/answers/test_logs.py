@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.app.explain_error import explain_error
+from envdoctor.app.explaining import explain_error
 
 FOLDER = Path(__file__).resolve().parents[2] / "fixtures/logs"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.txt"))

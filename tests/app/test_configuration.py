@@ -70,10 +70,8 @@ def test_the_tools_table_may_stand_in_either_file_and_must_in_pyproject(load, te
 
 
 def test_a_text_may_stand_for_a_list_of_one_and_keys_need_no_quotes(load):
-    text = (
-        'require = "gpu"\n[set]\nrecipe.batch_size = 2\n\n[[ignore]]\nid = "r"\nreason = "x"\nwhere.gpu.name = "T4"\n'
-    )
-    found = load(text)
+    ignore = '[[ignore]]\nid = "r"\nreason = "x"\nwhere.gpu.name = "T4"\n'
+    found = load(f'require = "gpu"\n[set]\nrecipe.batch_size = 2\n\n{ignore}')
     assert (found.require, found.assignments) == (("gpu",), (("recipe.batch_size", 2),))
     assert found.ignores[0].where == {"gpu.name": "T4"}
 
@@ -112,6 +110,8 @@ def test_a_text_may_stand_for_a_list_of_one_and_keys_need_no_quotes(load):
         ("[[ignore]]\nid = 'r'\nreason = 'x'\nwhere = 'T4'", "ignore 1: where: a table such as"),
         ("[[ignore]]\nid = 'r'\nreason = 'x'\nfor = 'ever'", "ignore 1: unknown key 'for'"),
         ("[[ignore]]\nid = 'a'\nreason = 'x'\n[[ignore]]\nid = 'b'", "ignore 2: reason: missing"),
+        *((text, "tool.envdoctor: a table is expected") for text in ("tool = 4", "[tool]\nenvdoctor = 4")),
+        (".".join("a" * 100_000) + " = 1", "200 parts or more"),
     ],
 )
 def test_a_mistake_is_one_sentence_with_file_and_key(load, text, sentence):
@@ -120,16 +120,10 @@ def test_a_mistake_is_one_sentence_with_file_and_key(load, text, sentence):
     assert str(caught.value).count("envdoctor.toml") == 1 and sentence in str(caught.value)
 
 
-@pytest.mark.parametrize("text", ["tool = 4", "[tool]\nenvdoctor = 4", "[[tool]]\nx = 1"])
-def test_a_tool_table_of_another_shape_is_a_mistake(load, text):
-    with pytest.raises(UsageProblem, match=r"tool\.envdoctor: a table is expected"):
-        load(text, "pyproject.toml")
-
-
 def test_tables_in_tables_to_any_depth_are_one_key_but_not_without_end(load):
     assert len(load("[set]\n" + ".".join(["a"] * 100) + " = 1\n").assignments) == 1
-    with pytest.raises(UsageProblem, match="200 parts or more"):
-        load(".".join("a" * 100_000) + " = 1")
+    with pytest.raises(UsageProblem, match=r"tool\.envdoctor: a table is expected"):
+        load("[[tool]]\nx = 1", "pyproject.toml")
     with pytest.raises(UsageProblem, match=r"Exceeds the limit|not TOML"):
         load("a = " + "9" * 5000)
 

@@ -17,10 +17,7 @@ def test_nothing_of_what_is_only_read_is_started(kind: str, started: bool) -> No
     facts = FactSet()
     facts.add(Fact("python.executable", "/there/bin/python", "", "environment"))
     assert Gathered(facts, Target(kind, "there", "")).interpreter == ("/there/bin/python" if started else None)
-
-
-def test_an_interpreter_that_is_not_known_is_none() -> None:
-    assert Gathered(FactSet(), Target("venv", "there", "")).interpreter is None
+    assert Gathered(FactSet(), Target(kind, "there", "")).interpreter is None, "it is not known"
 
 
 @pytest.mark.parametrize(("typed", "checkpointing"), [([], False), (["pkg.trl=0.23.0"], True)])

@@ -35,7 +35,7 @@ def test_without_any_configuration_a_new_file_is_written(tmp_path):
     [
         (
             "pyproject.toml",
-            '# ours\n[project]\nname = "x"   # keep\n\n[tool.envdoctor]\nfail-on = "note"  # a\n',
+            '# ours\n[project]\nname = "x"  # keep\n\n[tool.envdoctor]\nfail-on = "note"  # a\n',
             "note",
         ),
         ("pyproject.toml", '[project]\nname = "x"\n', None),
@@ -52,7 +52,7 @@ def test_it_is_written_into_the_projects_file_and_nothing_else_changes(tmp_path,
     assert found.fail_on == fail_on and found.ignores[0].id == "some-rule"
 
 
-def test_line_ends_and_the_mode_of_the_file_are_kept(tmp_path):
+def test_line_ends_the_mode_of_the_file_and_a_link_are_kept(tmp_path):
     path = tmp_path / "pyproject.toml"
     path.write_bytes(b'[project]\r\nname = "x"\r\n')
     path.chmod(0o640)
@@ -60,9 +60,6 @@ def test_line_ends_and_the_mode_of_the_file_are_kept(tmp_path):
     data = path.read_bytes()
     assert data.startswith(b'[project]\r\nname = "x"\r\n') and data.count(b"\n") == data.count(b"\r\n")
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
-
-
-def test_a_link_stays_a_link(tmp_path):
     (tmp_path / "real.toml").write_text("")
     (tmp_path / "envdoctor.toml").symlink_to("real.toml")
     ignore(tmp_path)
@@ -88,15 +85,12 @@ def test_an_inline_list_and_a_file_that_is_wrong_are_left_to_the_person(tmp_path
     assert (tmp_path / name).read_text() == text and [p.name for p in tmp_path.iterdir()] == [name]
 
 
-def test_a_folder_that_does_not_exist_is_one_sentence(tmp_path):
-    with pytest.raises(JobError, match="cannot be written"):
-        ignore(tmp_path, config=tmp_path / "no" / "such.toml")
-
-
 def test_when_writing_fails_nothing_is_left_behind(tmp_path, monkeypatch):
     def refuse(source: str, target: str) -> None:
         raise OSError(28, "it is full")
 
+    with pytest.raises(JobError, match="cannot be written"):
+        ignore(tmp_path, config=tmp_path / "no" / "such.toml")
     (tmp_path / "envdoctor.toml").write_text("# mine\n")
     monkeypatch.setattr(os, "replace", refuse)
     with pytest.raises(JobError, match="it is full"):

@@ -158,27 +158,24 @@ def test_every_input_comes_of_a_seed_that_is_told_and_can_be_given_again(
     assert run({"seed": seed}).probe["wrong_cases"] == report.probe["wrong_cases"]
 
 
-@pytest.mark.parametrize(("more", "ran"), [({}, False), ({"suite": "full"}, True), ({"only": ["one"]}, True)])
+@pytest.mark.parametrize(
+    ("more", "ran"), [({}, False), ({"suite": "full"}, True), ({"only": ["one"]}, True), ({"model": "model"}, True)]
+)
+@pytest.mark.usefixtures("model")
 def test_what_is_known_of_released_code_is_not_run_and_said(
     run: Callable[..., Report], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, more: dict[str, Any], ran: bool
 ) -> None:
     known = ReleasedResults({"one": 3}, "peft 0.21.2")
     monkeypatch.setattr("envdoctor.app.probe.released", lambda *_: known)
     path = tmp_path / "run.jsonl"
+    if "model" in more:  # runs what is known without it
+        more = {"sources": Sources(python=sys.executable, cwd=tmp_path, **more)}
     report = run({"record": path, **more}, one=PASS, two=PASS)
     assert ("one" in [item["name"] for item in items(report)]) is ran
     text = "not run: one: 3 cases right with peft 0.21.2, and the files are as released (--suite full)"
     for told in (report, run({"replay": path})):
         assert (text in render(told)) is not ran
         assert told.exit_code == 0
-
-
-def test_a_model_that_is_given_runs_what_is_known_without_it(
-    run: Callable[..., Report], monkeypatch: pytest.MonkeyPatch, model: Path
-) -> None:
-    monkeypatch.setattr("envdoctor.app.probe.released", lambda *_: ReleasedResults({"one": 3}, "peft 0.21.2"))
-    report = run({"sources": Sources(python=sys.executable, cwd=model.parent, model="model")}, one=PASS)
-    assert [item["name"] for item in items(report)] == ["one"]
 
 
 def test_all_ranks_of_a_job_draw_the_same_numbers(run: Callable[..., Report]) -> None:

@@ -13,14 +13,8 @@ from envdoctor.matrix import Matrix
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
 INSTALLED = {
-    "os.platform": "linux",
-    "python.version": "3.11.9",
-    "pkg.torch": "2.6.0+cu124",
-    "pkg.transformers": "4.51.3",
-    "pkg.trl": "0.19.1",
-    "pkg.peft": "0.15.2",
-    "pkg.accelerate": "1.6.0",
-    "pkg.deepspeed": "0.16.4",
+    **{"os.platform": "linux", "python.version": "3.11.9", "pkg.torch": "2.6.0+cu124", "pkg.transformers": "4.51.3"},
+    **{"pkg.trl": "0.19.1", "pkg.peft": "0.15.2", "pkg.accelerate": "1.6.0", "pkg.deepspeed": "0.16.4"},
     "pkg.bitsandbytes": "0.45.4",
     "gpu": [{"name": "NVIDIA A100-SXM4-80GB", "cc": "8.0", "memory_gib": 80}],
 }

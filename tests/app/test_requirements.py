@@ -88,15 +88,13 @@ def test_what_no_version_can_satisfy_gets_no_command_and_a_version_that_is_none_
 
 
 def test_one_conflict_can_be_accepted_and_the_other_stays(packages) -> None:
-    folder = packages(
-        a__1_0=["Requires-Dist: protobuf<7", "Requires-Dist: click>=99"], protobuf__7_35_1=[], click__8_5_1=[]
-    )
+    asked = ["Requires-Dist: protobuf<7", "Requires-Dist: click>=99"]
+    folder = packages(a__1_0=asked, protobuf__7_35_1=[], click__8_5_1=[])
     accepted = Ignore("requirement-conflict", "works here", where={"conflict.package": "protobuf"})
     _, told = judged(folder, Policy(ignores=(accepted,)))
     assert {finding.item["package"]: finding.ignored for finding in told} == {"click": None, "protobuf": "works here"}
-    assert "protobuf 7.35.1 is installed, and another version is required by a (<7)" in {
-        finding.message.en for finding in told
-    }
+    said = {finding.message.en for finding in told}
+    assert "protobuf 7.35.1 is installed, and another version is required by a (<7)" in said
 
 
 def test_the_fingerprint_of_a_conflict_is_that_of_its_package(packages) -> None:
@@ -118,12 +116,8 @@ def test_a_release_for_another_python_names_both(tmp_path: Path) -> None:
 
 
 def test_a_given_version_leaves_open_what_depends_on_it(packages) -> None:
-    folder = packages(
-        a__1_0=["Requires-Dist: b<2", "Requires-Dist: c<2"],
-        b__2_0=["Requires-Dist: d"],
-        c__2_0=[],
-        e__1=["Requires-Dist: d"],
-    )
+    asked = ["Requires-Dist: b<2", "Requires-Dist: c<2"]
+    folder = packages(a__1_0=asked, b__2_0=["Requires-Dist: d"], c__2_0=[], e__1=["Requires-Dist: d"])
     sources = Sources(path=folder, gpu=False, assignments=["pkg.b=1.5"], environ={})
     records = collect_facts(sources, load_matrix()).facts.value("conflict")
     assert isinstance(records, Records)
@@ -236,14 +230,12 @@ def test_a_listed_package_whose_requirements_nobody_knows_counts_for_require_kno
     assert "llamagym-of-nobody 0.1.1, so" in report.notices[-1].text
 
 
+_HERE = ("python.minor=3.11", "os.platform=linux")
 _TRL = "transformers==5.17.0\ntrl==0.19.1\n"
 _GPTQ = "transformers==5.17.0\nauto-gptq==0.7.1\n"
 _TRY = "try:\n    import auto_gptq\nexcept ImportError:\n    auto_gptq = None\n"
-_PART, _PACKAGE, _ERROR = (
-    "import-of-a-part-fails",
-    "import-of-an-unneeded-package-fails",
-    "import-takes-what-is-not-there",
-)
+_PART, _PACKAGE = "import-of-a-part-fails", "import-of-an-unneeded-package-fails"
+_ERROR = "import-takes-what-is-not-there"
 
 
 @pytest.mark.parametrize(
@@ -271,7 +263,7 @@ def test_what_the_code_of_a_list_does_without_is_a_warning(
     if code:
         (tmp_path / "scripts").mkdir()
         (tmp_path / "scripts" / "train.py").write_text(code)
-    given = ("python.minor=3.11", "os.platform=linux", *[f"recipe.stage={stage}"] * bool(stage))
+    given = (*_HERE, *[f"recipe.stage={stage}"] * bool(stage))
     report = check(Sources(lock="requirements.txt", cwd=tmp_path, assignments=given, environ={}))
     assert {one.id for one in report.findings if one.id in (_PART, _PACKAGE, _ERROR)} == found
     assert report.exit_code == (_ERROR in found)
@@ -279,7 +271,7 @@ def test_what_the_code_of_a_list_does_without_is_a_warning(
 
 def test_what_an_extra_adds_bounds_what_is_taken(tmp_path: Path) -> None:
     """transformers[torch] asks for torch>=2 from 4.48 on: an install takes an older one, or is refused."""
-    given = Sources(lock="list.txt", cwd=tmp_path, assignments=("python.minor=3.11", "os.platform=linux"), environ={})
+    given = Sources(lock="list.txt", cwd=tmp_path, assignments=_HERE, environ={})
     (tmp_path / "list.txt").write_text("transformers[torch]>=4.28.1,<5\ntorch>=1.13.1,<2\n")
     assert check(given).facts.value("pkg.transformers") == "4.47.1"
     (tmp_path / "list.txt").write_text("transformers[torch]>=4.48\ntorch==1.13.1\n")
@@ -290,8 +282,7 @@ def test_what_a_step_finds_installed_stays_where_pip_leaves_it(tmp_path: Path) -
     """optimum asks for transformers with a bound and for datasets with none: pip 26.3 looks for another datasets."""
     steps = "FROM python:3.11\nRUN pip install transformers==4.36.0\nRUN pip install optimum==1.14.0\n"
     (tmp_path / "Dockerfile").write_text(steps)
-    given = ("python.minor=3.11", "os.platform=linux")
-    facts = check(Sources(lock="Dockerfile", cwd=tmp_path, assignments=given, environ={})).facts
+    facts = check(Sources(lock="Dockerfile", cwd=tmp_path, assignments=_HERE, environ={})).facts
     found = [facts.value(f"pkg.{name}") for name in ("transformers", "huggingface-hub", "datasets")]
     assert found == ["4.36.0", "0.36.2", "5.0.1"]
 
@@ -316,6 +307,5 @@ def test_what_the_code_beside_a_list_needs_and_no_line_brings(
 ) -> None:
     (tmp_path / "requirements.txt").write_text(lines)
     (tmp_path / "train.py").write_text(code)
-    given = ("python.minor=3.11", "os.platform=linux")
-    report = check(Sources(lock="requirements.txt", cwd=tmp_path, assignments=given, environ={}))
+    report = check(Sources(lock="requirements.txt", cwd=tmp_path, assignments=_HERE, environ={}))
     assert ("accelerate-needed-and-not-installed" in {one.id for one in report.findings}) == needed

@@ -68,14 +68,8 @@ ARCHS = {
         {"key": "2.8.0", "cuda": "12.8", "machine": "x86_64", "archs": ["sm_75", "sm_80", "sm_90", "compute_120"]},
     ]
 }
-TABLES = {
-    "packages": PACKAGES,
-    "torch_builds": BUILDS,
-    "releases": RELEASES,
-    "torch_archs": ARCHS,
-    "torch_companions": COMPANIONS,
-    "ledger": LEDGER,
-}
+TABLES = {"packages": PACKAGES, "torch_builds": BUILDS, "releases": RELEASES, "torch_archs": ARCHS, "ledger": LEDGER}
+TABLES |= {"torch_companions": COMPANIONS}
 NOW = {"pkg.torch": "2.5.0+cu118", "python.version": "3.11.9"}
 PIP, NO, ENV, UV = "python -m pip install ", "not offered: ", "/srv/env/bin/python -m pip ", "uv pip "
 BY_TAG, BACKEND = " --extra-index-url https://download.pytorch.org/whl/", "--torch-backend=cu118"
@@ -318,11 +312,8 @@ def commands(pins, place=None, cuda_tag=None):
 @pytest.mark.parametrize("folder", ["/srv/a\nb", "/srv/a\u202eb", "/srv/a\x1b[2Jb"])
 @pytest.mark.parametrize("installer", ["pip", "uv", "conda"])
 def test_no_command_names_a_folder_that_would_be_shown_as_another(folder, installer):
-    place = {
-        "python.executable": f"{folder}/bin/python",
-        "environment.path": folder,
-        "environment.installer": installer,
-    }
+    place = {"python.executable": f"{folder}/bin/python", "environment.path": folder}
+    place["environment.installer"] = installer
     assert commands([TORCH], place) == ()
     facts = FactSet(Fact(key, value, "", "environment") for key, value in place.items())
     assert uninstall_commands(["torch"], place_of(facts), PACKAGES["package"]) == ()

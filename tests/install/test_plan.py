@@ -45,42 +45,59 @@ def ids(judgement, fingerprints):
     return [finding.id for finding in judgement.findings if finding.fingerprint in fingerprints]
 
 
-def test_two_errors_get_one_set_of_changes(planned):
-    judgement = planned(
-        {"pkg.aa": "1.0", "pkg.bb": "1.0"},
+A, B = fix(constraints=["aa>=2"]), fix(constraints=["bb>=2"])
+AA, TWO = {"pkg.aa": "1.0"}, {"pkg.aa": "1.0", "pkg.bb": "1.0"}
+OLD_A, OLD_B = error({"pkg.aa": "<2"}, A), error({"pkg.bb": "<2"}, B)
+#: Installed packages, rules, and what the plan installs.
+PLANS = {
+    "two errors get one set of changes": (TWO, {"first": OLD_A, "second": OLD_B}, ("aa==2.0", "bb==2.0")),
+    # no rule offers it: it is read from their conditions
+    "one change that ends both is preferred to two": (
+        {**TWO, "pkg.cc": "1.0"},
         {
-            "first": error({"pkg.aa": "<2"}, fix(constraints=["aa>=2"])),
-            "second": error({"pkg.bb": "<2"}, fix(constraints=["bb>=2"])),
-        },
-    )
-    plan = judgement.plan
-    assert plan.constraints == ("aa==2.0", "bb==2.0")
-    assert plan.commands == ("python -m pip install aa==2.0 bb==2.0",)
-    assert ids(judgement, plan.clears) == ["first", "second"] and plan.leaves == () and plan.note is None
-
-
-def test_one_change_that_ends_both_is_preferred_to_two(planned):
-    judgement = planned(
-        {"pkg.aa": "1.0", "pkg.bb": "1.0", "pkg.cc": "1.0"},
-        {
-            "first": error({"pkg.aa": "<2", "pkg.bb": "<2"}, fix(constraints=["bb>=2"])),
+            "first": error({"pkg.aa": "<2", "pkg.bb": "<2"}, B),
             "second": error({"pkg.aa": "<2", "pkg.cc": "<2"}, fix(constraints=["cc>=2"])),
         },
-    )
-    assert judgement.plan.constraints == ("aa==2.0",)  # no rule offers it: it is read from their conditions
-
-
-def test_an_error_that_a_fix_would_bring_is_mended_too(planned):
-    judgement = planned(
-        {"pkg.aa": "1.0", "pkg.bb": "1.0"},
+        ("aa==2.0",),
+    ),
+    "uninstalling costs more": (AA, {"r": error({"pkg.aa": "<2"}, fix(uninstall=["aa"]), A)}, ("aa==2.0",)),
+    "an error that a fix would bring is mended too": (
+        TWO,
         {
             "first": error({"pkg.aa": "<2"}, fix(constraints=["aa==2.0"])),
             "second": error({"pkg.aa": ">=2", "pkg.bb": "<3"}, fix(constraints=["bb>=3"])),
         },
-    )
-    (finding,) = judgement.findings
+        ("aa==2.0", "bb==3.0"),
+    ),
+    **{
+        f"what another rule explains, {'gone' if told else 'staying'}": (
+            TWO,
+            {
+                "better": error({"pkg.aa": "<2"}, A, rule={"supersedes": ["told"]}),
+                "told": error({"pkg.bb": "<2", **told}, B),
+            },
+            ends,
+        )
+        for told, ends in (({"pkg.aa": "<2"}, ("aa==2.0",)), ({}, ("aa==2.0", "bb==2.0")))
+    },
+    **{f"a {level} alone": (AA, {"r": {**OLD_A, "rule": {"severity": level}}}, None) for level in ("warning", "note")},
+}
+
+
+@pytest.mark.parametrize(("values", "rules", "pins"), PLANS.values(), ids=PLANS)
+def test_the_plan_is_the_smallest_set_of_changes(planned, values, rules, pins):
+    judgement = planned(values, rules)
+    plan = judgement.plan
+    assert (plan.constraints if plan else None) == pins
+    if plan:
+        assert plan.commands == (f"python -m pip install {' '.join(pins)}",) and plan.note is None
+        assert plan.leaves == () and set(ids(judgement, plan.clears)) <= set(rules)
+
+
+def test_a_fix_that_brings_an_error_is_withheld(planned):
+    values, rules, _ = PLANS["an error that a fix would bring is mended too"]
+    (finding,) = planned(values, rules).findings
     assert "it would bring second" in finding.fixes[0].withheld
-    assert judgement.plan.constraints == ("aa==2.0", "bb==3.0")
 
 
 def test_a_requirement_of_another_package_is_never_broken(planned):
@@ -117,11 +134,6 @@ def test_a_package_that_others_require_is_not_uninstalled(planned):
     )
     assert judgement.findings[0].fixes[0].withheld == "it would break a requirement: cc asks for aa"
     assert judgement.plan is None
-
-
-def test_uninstalling_costs_more_than_another_release(planned):
-    rules = {"r": error({"pkg.aa": "<2"}, fix(uninstall=["aa"]), fix(constraints=["aa>=2"]))}
-    assert planned({"pkg.aa": "1.0"}, rules).plan.constraints == ("aa==2.0",)
 
 
 def test_errors_that_no_set_of_fixes_ends_together_are_named(planned):
@@ -163,24 +175,8 @@ def test_settings_are_part_of_the_plan(planned):
     assert judgement.plan.commands == ("export NCCL_NVLS_ENABLE=0",)
 
 
-@pytest.mark.parametrize(("told", "ends"), [({"pkg.aa": "<2"}, ("aa==2.0",)), ({}, ("aa==2.0", "bb==2.0"))])
-def test_what_another_rule_explains_gets_a_fix_of_its_own_only_where_it_stays(planned, told, ends):
-    rules = {
-        "better": error({"pkg.aa": "<2"}, fix(constraints=["aa>=2"]), rule={"supersedes": ["told"]}),
-        "told": error({"pkg.bb": "<2", **told}, fix(constraints=["bb>=2"])),
-    }
-    assert planned({"pkg.aa": "1.0", "pkg.bb": "1.0"}, rules).plan.constraints == ends
-
-
-def test_what_is_accepted_or_no_error_needs_no_plan(planned):
-    rules = {"r": error({"pkg.aa": "<2"}, fix(constraints=["aa>=2"]))}
-    assert planned({"pkg.aa": "1.0"}, rules, Policy(ignores=(Ignore("r", "on purpose"),))).plan is None
-
-
-@pytest.mark.parametrize("severity", ["warning", "note"])
-def test_a_warning_alone_needs_no_plan(planned, severity):
-    rules = {"r": error({"pkg.aa": "<2"}, fix(constraints=["aa>=2"]), rule={"severity": severity})}
-    assert planned({"pkg.aa": "1.0"}, rules).plan is None
+def test_what_is_accepted_needs_no_plan(planned):
+    assert planned(AA, {"r": OLD_A}, Policy(ignores=(Ignore("r", "on purpose"),))).plan is None
 
 
 def test_what_the_search_had_no_judgements_left_for_gets_its_fix_all_the_same(planned, monkeypatch):

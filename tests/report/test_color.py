@@ -44,25 +44,24 @@ def test_pipes_are_not_wrapped_unless_columns_is_set() -> None:
 
 
 @pytest.mark.parametrize(
-    ("option", "environ", "expected"),
+    ("option", "environ", "encoding", "expected"),
     [
-        ("auto", {}, "en"),
-        ("auto", {"LANG": "zh_CN.UTF-8"}, "zh"),
-        ("auto", {"LANG": "zh_CN.UTF-8", "LC_ALL": "C.UTF-8"}, "en"),
-        ("auto", {"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "en_US.UTF-8"}, "en"),
-        ("auto", {"LANG": "en_US.UTF-8", "LANGUAGE": "zh_CN:en"}, "zh"),
-        ("auto", {"LANG": "C", "LANGUAGE": "zh_CN:en"}, "en"),
-        ("en", {"LANG": "zh_CN.UTF-8"}, "en"),
-        ("zh", {}, "zh"),
+        ("auto", {}, None, "en"),
+        ("auto", {"LANG": "zh_CN.UTF-8"}, None, "zh"),
+        ("auto", {"LANG": "zh_CN.UTF-8", "LC_ALL": "C.UTF-8"}, None, "en"),
+        ("auto", {"LANG": "zh_CN.UTF-8", "LC_MESSAGES": "en_US.UTF-8"}, None, "en"),
+        ("auto", {"LANG": "en_US.UTF-8", "LANGUAGE": "zh_CN:en"}, None, "zh"),
+        ("auto", {"LANG": "C", "LANGUAGE": "zh_CN:en"}, None, "en"),
+        ("en", {"LANG": "zh_CN.UTF-8"}, None, "en"),
+        ("zh", {}, None, "zh"),
+        ("auto", {"LANG": "zh_CN"}, "ascii", "en"),
+        ("auto", {"LANG": "zh_CN"}, "gbk", "zh"),
     ],
 )
-def test_language_follows_the_locale(option: str, environ: dict[str, str], expected: str) -> None:
-    assert choose_lang(option, environ) == expected
-
-
-def test_an_output_that_cannot_show_chinese_gets_english() -> None:
-    assert choose_lang("auto", {"LANG": "zh_CN"}, "ascii") == "en"
-    assert choose_lang("auto", {"LANG": "zh_CN"}, "gbk") == "zh"
+def test_language_follows_the_locale_where_the_output_can_show_it(
+    option: str, environ: dict[str, str], encoding: str | None, expected: str
+) -> None:
+    assert choose_lang(option, environ, encoding) == expected
 
 
 def test_characters_that_an_encoding_lacks_are_escaped() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Records, Registry, Unknown, plain, public_facts
 from envdoctor.observe import Target, read_facts_file
-from envdoctor.report import Page, display_width, facts_json, facts_text, issue_block
+from envdoctor.report import Page, display_width, facts_json, facts_text
 
 Validate = Callable[[str, Any], None]
 Again = Callable[..., FactSet]
@@ -153,25 +153,25 @@ def test_variables_that_name_hosts_and_paths_are_left_out(registry: Registry) ->
 
 
 def test_the_issue_block_has_what_a_maintainer_asks_for(facts: FactSet, registry: Registry) -> None:
-    block = issue_block.render(facts, registry)
+    block = facts_text.render_issue(facts, registry)
     for text in ("2.5.0+cu118", "4.48.0", "8 x NVIDIA A100-SXM4-80GB (sm_80)", "520.61.05", "THUDM/glm-4-9b-chat-hf"):
         assert text in block
     assert "python" in block and "linux x86_64, glibc 2.35" in block
     assert block.isascii() and private(block) == []
     assert block.startswith("<details><summary>") and block.count("```") == 2
-    missing = issue_block.render(known(pkg__torch=ABSENT, gpu=Unknown("--no-gpu was given")), registry)
+    missing = facts_text.render_issue(known(pkg__torch=ABSENT, gpu=Unknown("--no-gpu was given")), registry)
     rows = [line.split(None, 1) for line in missing.splitlines()[3:-3]]
     for row in (["torch", "not installed"], ["GPU", "not known (--no-gpu was given)"], ["driver", "not known"]):
         assert row in rows
     folder = known(model__path="/home/li/glm", model__repo="/home/li/glm")
-    assert "/home/li" not in issue_block.render(folder, registry)
+    assert "/home/li" not in facts_text.render_issue(folder, registry)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.text(max_size=80) | st.text(alphabet="`~<>\n#@!|", max_size=40))
 def test_no_value_can_leave_the_fence(registry: Registry, text: str) -> None:
     facts = FactSet(Fact(key, text, "", "") for key in ("pkg.peft", "model.repo", "os.arch"))
-    lines = issue_block.render(facts, registry).splitlines()
+    lines = facts_text.render_issue(facts, registry).splitlines()
     fence = lines[2].removesuffix("text")
     assert set(fence) == {"`"} and lines[-3] == fence
     assert all(fence not in line and line.isprintable() for line in lines[3:-3])

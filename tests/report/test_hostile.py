@@ -12,7 +12,7 @@ from poisoned_reports import BAD, compared, poisoned
 
 from envdoctor.facts import FactSet, Records, Registry, Unknown
 from envdoctor.observe import Target
-from envdoctor.report import Page, Report, facts_json, facts_text, issue_block, load, names, render
+from envdoctor.report import Page, Report, facts_json, facts_text, load, names, render
 
 hostile = st.text(max_size=30).map(lambda text: BAD + text) | st.text(max_size=60)
 
@@ -89,7 +89,7 @@ def test_a_report_is_clean_however_it_was_made(report: Report, bad: str) -> None
 def test_facts_hold_printable_strings_only(report: Report, registry: Registry, bad: str) -> None:
     facts = poisoned(report, bad, lang_text="").facts
     assert printable(facts_text.render(facts, Page(registry, "zh", 80, 1), Target(bad, bad, bad)))
-    assert printable(issue_block.render(facts, registry))
+    assert printable(facts_text.render_issue(facts, registry))
     for public in (False, True):
         text = facts_json.render(facts, registry, public=public)
         assert text.isascii()

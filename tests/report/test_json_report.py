@@ -75,14 +75,13 @@ def test_a_finding_carries_probe_fixes_and_withheld_fixes_apart(document: Any) -
 
 def test_known_absent_unknown_and_incomplete_facts_differ(report: Report, validate: Validate) -> None:
     gpu = {"name": "T4", "cc": Unknown("?"), "memory_gib": float("inf")}
-    facts = FactSet(
-        [
-            Fact("pkg.torch", ABSENT, "site-packages", "environment"),
-            Fact("cuda.toolkit", Unknown("nvcc did not answer"), "", "machine"),
-            Fact("os.memory_gib", float("nan"), "", "machine"),
-            Fact("gpu", Records((gpu,), "NVML gave up"), "NVML", "machine"),
-        ]
-    )
+    values = {
+        "pkg.torch": (ABSENT, "site-packages"),
+        "cuda.toolkit": (Unknown("nvcc did not answer"), ""),
+        "os.memory_gib": (float("nan"), ""),
+        "gpu": (Records((gpu,), "NVML gave up"), "NVML"),
+    }
+    facts = FactSet(Fact(key, value, origin, "machine") for key, (value, origin) in values.items())
     document = read(report.changed(facts=facts, all_facts=True))
     validate("report", document)
     assert document["facts"] == {
@@ -97,10 +96,9 @@ def test_known_absent_unknown_and_incomplete_facts_differ(report: Report, valida
 
 def test_what_could_not_be_checked_says_what_was_missing_and_what_helps(document: Any) -> None:
     entries = {entry["id"]: entry for entry in document["not_checked"]}
-    assert list(entries) == sorted(entries)
     missing = [{"key": "model.family", "reason": "not given"}]
     rule = {"id": "b-needs-model", "severity": "error", "missing": missing, "help": ["model"]}
-    assert entries["b-needs-model"] == rule
+    assert list(entries) == sorted(entries) and entries["b-needs-model"] == rule
     assert set(document["help"]) == {"model", "recipe"}
 
 

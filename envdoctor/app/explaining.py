@@ -1,0 +1,105 @@
+"""``envdoctor explain``: which rule a person means and what the matrix holds about it, and what is known of an error,
+for given versions or for none."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from envdoctor.app.errors import JobError, UsageProblem
+from envdoctor.app.facts import Gathered, Sources, collect_facts
+from envdoctor.judge.messages import text_of, title_of
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.rules import Rule, with_conditions
+from envdoctor.observe.documents.tracebacks import numbered, read_error
+from envdoctor.remedy.answer import Answer
+from envdoctor.remedy.answering import answer_to, suspects_in
+from envdoctor.remedy.question import Situation
+from envdoctor.system.documents import read_named
+from envdoctor.system.files import because_of
+from envdoctor.system.message import Message
+from envdoctor.system.nearest import did_you_mean
+
+#: A log of a long run on many machines; what is behind it decides anyway.
+_LARGEST = 64 * 1024 * 1024
+
+
+class Explained(NamedTuple):
+    """The answer, and the environment whose versions it is for; ``gathered`` is None when there is none."""
+
+    answer: Answer
+    gathered: Gathered | None
+
+
+def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> Explained:
+    """Answer a message or a traceback. ``sources`` names the environment; None answers for no versions in particular.
+    Without ``sources`` what the text itself says of its environment counts. The model is not looked at. Raises
+    :class:`UsageProblem` for a text without a word, and what :func:`~envdoctor.app.facts.collect_facts` raises."""
+    if not text.strip():
+        raise UsageProblem("there is no text: give the message or the traceback, or - for standard input")
+    reading = read_error(text)
+    first, lines = numbered(text)
+    gathered = collect_facts(sources._replace(model=None), matrix) if sources is not None else None
+    if gathered is not None:
+        facts = gathered.facts
+    else:  # what a log says of the environment that wrote it
+        from envdoctor.judge.derivations import derive
+        from envdoctor.observe.documents.reports.report_file import report_facts
+
+        facts = report_facts(text, matrix, "log").facts
+        if list(facts):
+            derive(facts, matrix, None)
+    situation = Situation(matrix, facts)
+    answer = answer_to(reading, situation)
+    return Explained(answer._replace(suspects=suspects_in(situation, lines, first)), gathered)
+
+
+def text_of_option(option: str, path: str) -> str:
+    """Return the text of a file, or for ``-`` of standard input. Raises :class:`JobError`."""
+    try:
+        data = read_named(Path(path), path, _LARGEST)
+    except (OSError, ValueError) as error:
+        raise JobError("{} {}: cannot be read: {}", option, path, because_of(error)) from None
+    if data is None:
+        limit = _LARGEST // 1024 // 1024
+        raise JobError("{} {}: larger than {} MiB: give its end, where the error stands", option, path, limit)
+    return data.decode("utf-8", "replace")
+
+
+class _NamedRule(NamedTuple):
+    """The rule that was asked for, with its texts, fixes, evidence and tests; ``renamed_from`` is the id that was
+    given, when the rule has another one now."""
+
+    rule: Rule
+    texts: Mapping[str, Any]
+    renamed_from: str | None = None
+
+
+def rule_named(rule_id: str, matrix: Matrix) -> _NamedRule:
+    """Return the rule of that id, present or former. Raises :class:`UsageProblem`."""
+    rule, retired = matrix.find(rule_id), matrix.retired(rule_id)
+    if rule is not None:
+        return _NamedRule(rule, matrix.texts(rule))
+    if retired is not None:
+        if (successor := matrix.find(retired.now or "")) is not None:
+            return _NamedRule(successor, matrix.texts(successor), rule_id)
+        raise UsageProblem("{} was withdrawn on {}: {}", rule_id, retired.date, retired.because)
+    hint = did_you_mean(rule_id, matrix.origins(), Message("`envdoctor matrix list` names them"))
+    raise UsageProblem("there is no rule {}; {}", rule_id, hint)
+
+
+def explain(rule_id: str, matrix: Matrix) -> _NamedRule:
+    """Return everything the matrix holds about a rule, also under a former id. Raises :class:`UsageProblem`."""
+    named = rule_named(rule_id, matrix)
+    return named._replace(rule=with_conditions(named.rule))
+
+
+def rules_with(words: Iterable[str], matrix: Matrix) -> Iterator[tuple[Rule, str]]:
+    """Yield the rules that have all these words in id, title, message, subject or severity, with their titles."""
+    lowered = [word.lower() for word in words]
+    for rule in matrix.rules:
+        texts = matrix.texts(rule)
+        title, message = title_of(texts), text_of(texts["message"])
+        said = (title.en, title.zh or "", message.en, message.zh or "", rule.origin)
+        named = (rule.id, rule.status, rule.severity, rule.confidence, rule.effect)
+        if all(word in " ".join((*named, *said)).lower() for word in lowered):
+            yield rule, title.en

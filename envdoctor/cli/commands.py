@@ -1,0 +1,294 @@
+"""The commands that parse, call a page of :mod:`envdoctor.app`, and write what it gives; those with more to decide have
+modules of their own."""
+
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from envdoctor.cli import options as shared
+from envdoctor.cli.output import progress_line, say_notices, write_stdout
+from envdoctor.system.clean import clean
+
+_FILE = click.Path(path_type=Path)
+#: How much of the changes is told, by option: the first one that was given decides.
+_DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
+
+
+@click.command("memory")
+@shared.words_argument
+@shared.python_option.about("Interpreter to trace the model in.")
+@shared.model_option.about("Model: its name, or its config.json, is enough.")
+@shared.recipe_option
+@shared.Options(
+    shared.Option("--method", "How it is trained or run: full, lora, qlora, peft, infer or serve.", "NAME"),
+    shared.Option("--data", "Training data (JSONL, JSON, CSV): its longest sample is the length.", "FILE"),
+    shared.Option("--tokenizer", "Tokenizer that counts --data, unless it is the model's.", "REPO|DIR"),
+    shared.Option("--gpu", "A GPU by its name, e.g. A6000 or A100-80GB; free as a whole.", "NAME", name="gpu_name"),
+    shared.Option("--gpu-memory", "Free memory of the GPU.", "GIB", click.FloatRange(0, min_open=True)),
+)
+@shared.set_option.about("A fact, e.g. recipe.max_length=4096 (repeatable).")
+@shared.no_gpu_option
+@click.option("--no-cache", is_flag=True, help="Neither read nor write envdoctor's cache of traces.")
+@shared.configuration_options
+@shared.report_options
+def memory(**options: Any) -> int:
+    """Predict the peak of GPU memory with the installed code, before anything runs: will it fit?
+
+    The model is built from its config.json without weights, and one step of the recipe runs on tensors without data, in
+    a child of the target's interpreter. Without torch, or by a model's name alone, coefficients of such steps answer.
+    Code of the model's repository is never run.
+
+    \b
+    envdoctor memory --model Qwen/Qwen2.5-7B-Instruct --gpu 4090 --method qlora
+    envdoctor memory --recipe train.yaml --gpu A100-80GB
+    envdoctor memory --model DIR --gpu A6000 --set recipe.method=lora --set recipe.max_length=4096
+    envdoctor memory --recipe train.yaml --data train.jsonl --gpu A100-80GB
+    """
+    from envdoctor.app.memory import memory as predict
+
+    run = shared.CommandRun(options)
+    stated = {"gpu.name": "gpu_name", "gpu.memory_gib": "gpu_memory", "recipe.method": "method"}
+    typed = [(key, [options[name]]) for key, name in stated.items() if options[name] is not None]
+    data, tokenizer = options["data"], options["tokenizer"]
+    if tokenizer is not None and data is None:
+        raise click.UsageError("--tokenizer counts the tokens of --data: give both")
+    sources = run.sources(assignments=(*typed, *options["assignments"]))
+    with progress_line(options["quiet"] > 0) as progress:
+        return run.present(predict(sources, data=data, tokenizer=tokenizer, **run.judging, progress=progress))
+
+
+@click.command("plan")
+@click.argument("requirements", metavar="[REQUIREMENT]...", nargs=-1)
+@shared.source_options
+@shared.target_options
+@shared.recipe_option
+@shared.configuration_options
+@click.option("--out", metavar="FILE", type=_FILE, help="Write the list there.")
+@shared.lang_option
+def plan(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int:
+    """Which versions to install for a model: resolved by uv, judged by every rule. Nothing is installed.
+
+    \b
+    envdoctor plan --model zai-org/glm-4-9b-chat-hf                # for this machine
+    envdoctor plan --model Qwen/Qwen2.5-7B --target-python 3.11 --target-platform linux-x86_64 \\
+        --target-gpu A100 --target-driver 535 --out requirements.txt
+    envdoctor plan --recipe train.yaml 'datasets<4' wandb          # with more of your own
+    envdoctor plan --model Qwen/Qwen2.5-7B --python .venv/bin/python   # the least change that ends its errors
+
+    Exit code 1: no such set was found, or an error is left, with the reason.
+    """
+    from envdoctor.app.plan import plan as planned
+    from envdoctor.app.whole_file import write_whole
+    from envdoctor.report.page import Page
+
+    asked = shared.CommandOptions(options)
+    page = Page(asked.matrix.registry, asked.lang)
+    with progress_line(False) as progress:
+        found = planned(asked.sources(), requirements, matrix=asked.matrix, progress=progress, lang=page.lang)
+    if found.because:
+        text = page.say("no set of versions without an error was found: {reason}", reason=found.because)
+        click.echo(clean(f"envdoctor: {text}", None), err=True)
+    if found.lines and out is not None:
+        write_whole(out, found.text)
+        for line in (page.say("{file}: {n} line(s)", len(found.lines), file=out), *found.remarks):
+            click.echo(clean(line, None))
+    else:
+        click.echo(found.text, nl=False)
+    return 1 if found.because else 0
+
+
+@click.command("diff-revision")
+@click.argument("repo", metavar="REPO|DIR")
+@click.argument("old", required=False)
+@click.argument("new", required=False)
+@shared.Options(
+    shared.Option("--stat", "A line for each finding, and counts of changes.", kind="flag"),
+    shared.Option("--patch", "Every changed line of code and templates.", kind="flag"),
+    shared.Option("--tensors", "Every change, every tensor pattern.", kind="flag"),
+    shared.Option("--values", "Read weights: which tensors differ, and by how much.", kind="flag"),
+    shared.Option(
+        "--max-values", "How much of them --values may fetch from the Hub.", "GB", click.IntRange(1, 10_000), default=4
+    ),
+    shared.Option("--history", "Name the commit that introduced each finding.", kind="flag"),
+    shared.Option("--pin", "Compare the revision in envdoctor-pins.json with main.", kind="flag"),
+    shared.Option("--list", "List the commits from NEW back to OLD, to choose from.", kind="flag", name="listed"),
+)
+@shared.hub_options
+@shared.hash_option
+@click.option(
+    "--max-header", type=click.IntRange(1, 100), metavar="MB", default=100, help="Largest safetensors header to read."
+)
+@click.option("--no-environment", is_flag=True, help="Do not join the changes with the installed packages.")
+@shared.environment_options
+@shared.configuration_options
+@shared.report_options
+def diff_revision(**options: Any) -> int:
+    """Compare two revisions of a model: what changed, and can it hurt a fine-tune?
+
+    No code of the model is run, and no weight is read unless --values asks for it. OLD and NEW are a branch, tag,
+    commit, refs/pr/N or a date (@2024-01-31); without them the revision in the local cache (what you trained with) is
+    compared with main. With folders, REPO is the old one and OLD the new one.
+
+    \b
+    envdoctor diff-revision THUDM/chatglm3-6b
+    envdoctor diff-revision THUDM/chatglm3-6b --list
+    envdoctor diff-revision THUDM/chatglm3-6b b098244 main --history
+    envdoctor diff-revision ./january ./today
+    """
+    from envdoctor.app.diff_revision import RevisionRequest
+    from envdoctor.app.diff_revision import diff_revision as compared
+
+    run = shared.CommandRun(options)
+    request = RevisionRequest(
+        **{name: options[name] for name in ("repo", "old", "new", "offline", "timeout", "history", "pin", "tensors")},
+        largest_header=options["max_header"] * 1_000_000,
+        values=options["max_values"] * 10**9 if options["values"] else None,
+        environment=not options["no_environment"],
+        sources=run.sources(),
+    )
+    if options["listed"]:
+        return _list(request, run, options)
+    with progress_line(options["quiet"] > 0) as progress:
+        report = compared(request, **run.judging, progress=progress)
+    return run.present(report, detail=next((name for option, name in _DETAILS.items() if options[option]), "usual"))
+
+
+def _list(request: Any, run: shared.CommandRun, options: dict[str, Any]) -> int:
+    """Print a page of commits; return 3 if the changes of some commit are unknown, unless offline."""
+    from envdoctor.app.diff_revision import list_commits
+    from envdoctor.app.errors import UsageProblem
+    from envdoctor.report.commit_list import render, render_json
+
+    if options["format_"] not in ("terminal", "json"):
+        raise UsageProblem("--list has no format {}: terminal or json", options["format_"])
+    with progress_line(options["quiet"] > 0) as progress:
+        commits = list_commits(request, matrix=run.matrix, progress=progress)
+    write_stdout(render_json(commits) if options["format_"] == "json" else render(commits, run.lang))
+    return 3 if not commits.offline and any(row.unread is not None for row in commits.rows) else 0
+
+
+@click.command("pin")
+@click.argument("repo", metavar="REPO|DIR")
+@click.argument("revision", required=False)
+@shared.hub_options
+@shared.hash_option
+@click.option("--no-cache", is_flag=True, hidden=True)
+def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bool, **_: object) -> int:
+    """Write the model's revision and the oid of every file into envdoctor-pins.json.
+
+    `envdoctor check --model REPO` and `envdoctor diff-revision REPO --pin` then say when the files are others.
+    """
+    from envdoctor.app.facts import Sources
+    from envdoctor.app.pin import pin as pinned
+    from envdoctor.app.whole_file import write_whole
+
+    sources = Sources(hash=hash)
+    with progress_line(False) as progress:
+        path, text, entry = pinned(repo, revision, sources=sources, offline=offline, timeout=timeout, progress=progress)
+    write_whole(path, text)
+    plural = "" if len(entry.files) == 1 else "s"
+    revision = f" @ {entry.revision}" if entry.revision else ""
+    click.echo(clean(f"{path}: {entry.repo}{revision}, {len(entry.files)} file{plural}", None))
+    return 0
+
+
+@click.command("facts")
+@shared.words_argument
+@shared.source_options
+@shared.target_options
+@shared.recipe_option
+@shared.code_option
+@shared.configuration_options
+@shared.Options(
+    shared.Option("--format", choices=("text", "json"), default="text", name="format_"),
+    shared.Option("--for-issue", "A redacted Markdown block for a bug report.", kind="flag"),
+    shared.Option("--public", "Leave out paths and host identifiers.", kind="flag"),
+)
+@click.pass_context
+def facts(ctx: click.Context, /, **options: Any) -> int:
+    """Print every fact with its origin.
+
+    \b
+    envdoctor facts
+    envdoctor facts --format json > here.json    # judge it elsewhere: envdoctor check --facts here.json
+    envdoctor facts --for-issue                  # paste it into a bug report
+    """
+    from envdoctor.app.facts import collect_facts
+    from envdoctor.report import facts_json, facts_text
+    from envdoctor.report.page import Page
+
+    if len(shared.stated_targets(options)) > 1:
+        raise click.UsageError("facts are those of one target: give each --target- option once")
+    asked = shared.CommandOptions(options)
+    gathered = collect_facts(asked.sources(), asked.matrix, links=True)
+    known, registry, public = gathered.facts, asked.matrix.registry, options["public"]
+    if options["for_issue"]:
+        write_stdout(facts_text.render_issue(known, registry))
+    elif options["format_"] == "json":
+        write_stdout(facts_json.render(known, registry, public=public))
+    else:
+        write_stdout(facts_text.render(known, Page(registry), gathered.target, public=public))
+    say_notices([*(("note", text) for text in asked.taken), *gathered.notices])
+    return 0
+
+
+@click.command("compare")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@shared.configuration_options
+@shared.report_options
+def compare(files: tuple[str, ...], **options: Any) -> int:
+    """Compare the machines of a job by the facts files that each of them wrote.
+
+    \b
+    envdoctor facts --format json > "$(hostname).json"     # on every machine
+    envdoctor compare node*.json
+    """
+    from envdoctor.app.compare import compare as compared
+
+    run = shared.CommandRun(options)
+    return run.present(compared(files, **run.judging))
+
+
+@click.command("ignore")
+@click.argument("rule_id", metavar="ID")
+@click.option("--reason", required=True, help="Why this finding is accepted in this project.")
+@shared.Options(
+    shared.Option("--until", "Last day on which it holds.", "DATE", click.DateTime(["%Y-%m-%d"])),
+    shared.Option("--where", "Only for this record, e.g. gpu.name=Tesla\\ T4.", "KEY=VALUE", multiple=True),
+    shared.Option("--until-fixed", "It ends when a release without the problem is known.", kind="flag"),
+    shared.Option("--path", "Only where what is to be edited lies there: a folder or pattern.", "PATTERN"),
+    shared.Option("--config", "File to write instead of the project's.", "FILE", "path"),
+)
+def ignore(rule_id: str, reason: str, until: datetime | None, where: tuple[str, ...], **more: Any) -> int:
+    """Accept a finding: write it, with its reason, into the project's configuration."""
+    from envdoctor.app.errors import UsageProblem
+    from envdoctor.app.explaining import rule_named
+    from envdoctor.app.facts import working_directory
+    from envdoctor.app.ignore import demand_match, write_ignore
+    from envdoctor.judge.policy import Ignore
+    from envdoctor.matrix.matrix import load_matrix
+
+    if not reason.strip():
+        raise UsageProblem("--reason is empty: say why the finding is accepted")
+    matrix = load_matrix()
+    named = None if rule_id.startswith("x-") else rule_named(rule_id, matrix).rule
+    rule = rule_id if named is None else named.id
+    pairs: dict[str, str] = {}
+    for text in where:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise UsageProblem("--where {}: key=value is expected", text)
+        pairs[key] = demand_match(named, key, value, matrix) if named is not None else value
+    if fixed := matrix.fixed_in(rule) if more["until_fixed"] else {}:
+        named_fix = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
+        raise UsageProblem("--until-fixed: {} is fixed in {} already", rule, named_fix)
+    last, here = until.date() if until else None, working_directory()
+    if here is None:
+        raise UsageProblem("the working directory has been deleted: there is no project to write into")
+    entry = Ignore(rule, reason, last, pairs, path=more["path"], until_fixed=more["until_fixed"])
+    file = write_ignore(entry, start=here, config=more["config"])
+    formerly = f" ({rule_id} is its former id)" if rule != rule_id else ""
+    click.echo(f"{clean(str(file))}: {rule}{formerly} is accepted" + (f" until {last}" if last else ""))
+    return 0
