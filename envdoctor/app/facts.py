@@ -249,8 +249,8 @@ def _with_recipe(
 
 def _named_by_its_end(path: str, matrix: Matrix) -> str | None:
     """Return the model that the end of a path names (``…/ZhipuAI/glm-4-9b-chat``), if its shape is known by name."""
+    from envdoctor.observe.model.config import shape_of
     from envdoctor.observe.model.names import is_repo_name
-    from envdoctor.observe.model.names import shape_of
 
     cached = re.search(r"models--([^/]+)--([^/]+)", path)
     words = list(cached.groups()) if cached else [word for word in re.split(r"[/\\]", path) if word]
@@ -266,7 +266,7 @@ def _misspelt(repo: str, matrix: Matrix) -> list[Notice]:
     """Say which known model is called nearly so, if no known name is this one. Another number is another model."""
     from difflib import get_close_matches
 
-    from envdoctor.observe.model.names import shape_of
+    from envdoctor.observe.model.config import shape_of
 
     rows = matrix.rows("model-shapes")
     shape = shape_of(repo, rows, matrix.rows("model-shapes", "suffix"))
