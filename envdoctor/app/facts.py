@@ -211,12 +211,34 @@ def _with_recipe(
     facts: FactSet, request: Request, sources: Sources, matrix: Matrix, notices: list[Notice]
 ) -> tuple[FactSet, Sources]:
     """Return the facts with the recipe's and the model's; and the sources with the model that it names, if known."""
-    from envdoctor.observe.recipe.recipe import read_recipe
+    from envdoctor.observe.recipe.files import RecipeFileError
+    from envdoctor.observe.recipe.recipe import Recipe, read_recipe
 
     # Packages by whose release a default is meant.
     installed = facts.copy([*facts, *_given(sources, matrix)]).value
     released, formats = matrix.rows("recipe-defaults", "arguments"), matrix.rows("recipe-formats", "format")
-    recipe = read_recipe(sources.recipe, sources.folder(), formats, matrix.registry, installed, released=released)
+
+    def read(*names: str) -> Recipe:
+        return read_recipe(names, sources.folder(), formats, matrix.registry, installed, released=released)
+
+    def describes_a_run(name: str) -> bool:
+        try:
+            return bool(read(name))
+        except RecipeFileError:
+            return False
+
+    try:
+        recipe = read(*sources.recipe)
+    except RecipeFileError:
+        # A script that was typed without an option may be code alone.
+        code = [name for name in sources.recipe if name in sources.code and not describes_a_run(name)]
+        if not code:
+            raise
+        notices.append(Notice("note", Message("{} describes no run: only its code is judged", ", ".join(code))))
+        sources = sources._replace(recipe=tuple(name for name in sources.recipe if name not in code))
+        if not sources.recipe:
+            return (_with_model(facts, request, sources, matrix) if sources.model else facts), sources
+        recipe = read(*sources.recipe)
     for key in ("recipe.", "recipe_file", "recipe_key"):
         facts.drop(key)
     facts.update(recipe.facts)

@@ -22,8 +22,10 @@ except ModuleNotFoundError as missing:
 #: Sub-commands in the order of the help text, and those that have a module of their own.
 _NAMES = ["check", "probe", "memory", "plan", "diff-revision", "pin", "facts", "compare", "explain", "ignore", "matrix"]
 _APART = ("check", "probe", "explain", "matrix")
-#: Options of former releases, and what does their work now.
+#: Options of former releases or of another command, and what does their work here.
 _RETIRED = {
+    "--gpu": "--gpu is --target-gpu NAME here",
+    "--target-gpu": "--target-gpu is --gpu NAME here",
     "--image": "--image was removed: docker export $(docker create IMAGE) | tar -x -C DIR, then --root DIR",
     "--ray": "--ray was removed: examples/ray_nodes.py asks every node with `envdoctor facts` and `envdoctor compare`",
     "--statistics": "--statistics was removed: --format concise prints a line a finding, to be counted by its rule",

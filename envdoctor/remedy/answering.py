@@ -377,7 +377,8 @@ _MOST_SUSPECTS = 5
 
 
 def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple[Suspect, ...]:
-    """Return the rules of which a symptom stands in the lines and that the facts do not rule out, and known errors.
+    """Return the rules of which a symptom stands in the lines and that the facts do not rule out, and known errors;
+    where there are none, the rules that the facts do rule out.
 
     Those that the facts confirm come first, then those whose symptom says most. Of several with one symptom (a loss of
     NaN) it says nothing for those about models of which the log does not speak: they are left away. ``first`` is the
@@ -385,15 +386,15 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
     """
     log, facts, matrix = Log.of(lines), situation.facts, situation.matrix
     found: list[tuple[tuple[object, ...], Seen | None, Suspect]] = []
+    ruled_out: list[tuple[tuple[object, ...], Suspect]] = []
     sharing: Counter[Seen | None] = Counter()
     for rule in matrix.rules:
         texts = matrix.texts(rule)
         seen = seen_in(log, texts.get("symptom", ()))
-        outcome = evaluate(rule, facts, matrix.registry) if seen is not None else None
-        if seen is None or outcome is None or outcome.holds is False:
+        if seen is None:
             continue
+        outcome = evaluate(rule, facts, matrix.registry)
         missing = tuple(sorted(key for key in set(rule.keys()) if facts.unknown(key)))
-        sharing[seen] += 1
         of_model = {key for key in missing if key.startswith("model.")}
         is_open = outcome.holds is None and all(any(one[0] in of_model for one in clause) for clause in rule.affects)
         fix = next(iter(texts["fix"]), None)
@@ -410,6 +411,10 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         )
         severity = -SEVERITIES.index(rule.severity)
         order = (outcome.holds is not True, -seen.letters, severity, len(missing), -seen.place, rule.id)
+        if outcome.holds is False:
+            ruled_out.append((order, suspect))
+            continue
+        sharing[seen] += 1
         found.append((order, seen if is_open else None, suspect))
     for row in matrix.rows("known-errors", "error"):  # whose kind of cause is known, and which no facts decide
         seen = seen_in(log, row["symptom"])
@@ -419,5 +424,5 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             said = lines[seen.place].strip()
             known = Suspect(row["id"], title, None, first + seen.place, said, why, fix, row["source"], rule=False)
             found.append(((True, -seen.letters, 1, 0, -seen.place, row["id"]), None, known))
-    told = [(order, suspect) for order, of_a_model, suspect in found if sharing[of_a_model] < 2]
+    told = [(order, suspect) for order, of_a_model, suspect in found if sharing[of_a_model] < 2] or ruled_out
     return tuple(suspect for _, suspect in sorted(told, key=lambda one: one[0])[:_MOST_SUSPECTS])

@@ -70,6 +70,8 @@ def _suspect(suspect: Suspect, page: Page) -> Iterator[Block]:
     yield _field(page.say("why"), suspect.why.in_language(page.lang))
     if suspect.applies:
         yield _field(page.say("applies"), page.say("yes, by the facts that are known"))
+    elif suspect.applies is False:
+        yield _field(page.say("applies"), page.say("not in this environment: the error may be from another one"))
     elif suspect.missing:
         names = page.separated([page.name(key) for key in suspect.missing[:_MISSING]])
         yield _field(page.say("applies"), page.say("not known without: {names}", names=names))

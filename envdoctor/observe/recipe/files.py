@@ -260,8 +260,8 @@ def _taken_apart(
     if not parts and not later:
         if missing:
             raise RecipeError("names {}, which {}", missing[0][0], missing[0][2])
-        known = ", ".join(sorted({form.name for form in formats if form.row.get("framework")}))
-        raise RecipeError("is no recipe of a framework that is known: {}", known)
+        known = ", ".join(sorted({form.framework for form in formats if form.framework}))
+        raise RecipeError("describes no run of a framework that is known: {}", known)
     yield RecipeFile(name, parts, tuple(missing))
     yield from later
 
