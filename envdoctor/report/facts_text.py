@@ -63,6 +63,10 @@ def fact_lines(
         if block and prefix in complete:
             block.append(page.say("any other {prefix}.* is absent", prefix=prefix))
         lines += ["", *block] if block and lines else block
+    told = page.sentence(NOT_GIVEN.reason)
+    if unknown and page.verbosity == 0 and (names := reasons.pop(told, None)):
+        text_of_rest = page.say("{n} more fact(s) are not known, and nothing was given that tells them: -v", len(names))
+        lines += ["", *page.lines(text_of_rest)]
     for reason, names in sorted(reasons.items()) if unknown else ():
         lines += ["", *page.items(names, page.say("unknown ({reason}): ", reason=reason), "  ")]
     return lines

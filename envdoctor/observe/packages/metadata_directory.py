@@ -8,7 +8,7 @@ from typing import NamedTuple
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Absent, Unknown
 from envdoctor.system.files import Files, because_of, read_regular
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import is_version
+from envdoctor.versions.pep440 import is_version, same_release
 from envdoctor.versions.requirement import normalise, valid_name
 
 _REQUIRES_LIMIT = 1 << 16
@@ -133,6 +133,13 @@ def read_directory(
         problems.append(invalid_name(name, origin, path))
         return None
     checked = checked_version(version) if version is not None else Unknown(trouble[1] if trouble else NOT_GIVEN.reason)
+    versions: str | Absent = checked if isinstance(checked, str) else ABSENT
+    of_folder = (named_by(entry)[1] if kind == "dist-info" else None) or ""
+    comparable = trouble is None and isinstance(checked, str) and is_version(of_folder)
+    if comparable and not same_release(str(checked), of_folder):
+        # An installer writes both: one of them was changed, and nobody knows which is of the code.
+        trouble = "mismatch", Message("{} says {}, the name of its folder {}", origin, checked, of_folder)
+        versions, checked = f"{checked}, {of_folder}", Unknown(trouble[1])
     found = Distribution(
         name=valid,
         version=checked,
@@ -148,7 +155,7 @@ def read_directory(
     if trouble is None and version is not None and isinstance(checked, Unknown):
         trouble = "invalid-version", Message("{}: {}", origin, checked.reason)
     if trouble is not None:
-        problems.append(MetadataProblem(valid, *trouble, checked if isinstance(checked, str) else ABSENT, path))
+        problems.append(MetadataProblem(valid, *trouble, versions, path))
     return found
 
 

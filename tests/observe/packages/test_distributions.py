@@ -144,6 +144,12 @@ def test_metadata_without_name_or_version_takes_that_of_the_folder_and_says_so(
     assert problems(bare) == [("numpy", "no-version", "2.4.6")]
 
 
+def test_metadata_of_another_version_than_its_folder_tells_none(bare: Path, make_dist) -> None:
+    make_dist(bare, "numpy", "2.4.6", header="Metadata-Version: 2.1\nName: numpy\nVersion: 1.26.4\n\n")
+    assert isinstance(only(bare)["version"], Unknown)
+    assert problems(bare) == [("numpy", "mismatch", "1.26.4, 2.4.6")]
+
+
 def test_metadata_cut_anywhere_never_gives_a_wrong_version(bare: Path, make_dist) -> None:
     path = make_dist(bare, "torch", "2.13.0") / "METADATA"
     for keep in range(60):
