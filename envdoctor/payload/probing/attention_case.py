@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from .inputs import UPSTREAMS, arrange, draw, hand_over, keep, share
+from .inputs import UPSTREAMS, arrange, bias_of, draw, hand_over, keep, share
 from .kit import DTYPES, Emit, Job, failure, seed_of, wanted_dtypes
 from .reference import TENSORS, Expected, expected, measure
 
@@ -86,7 +86,9 @@ def prepare(case: dict[str, Any], dtype: Any, seed: int = 0) -> Prepared:
     else:
         # A padded loss sends nothing into dead rows.
         gradient = gradient.masked_fill(~kept.any(-1, keepdim=True), 0.0)
-    return Prepared(case, (q, k, v), gradient, kept, expected((q, k, v, gradient), kept))
+    return Prepared(
+        case, (q, k, v), gradient, kept, expected((q, k, v, gradient), kept, bias_of(case["mask"], kept, dtype))
+    )
 
 
 def observe(prepared: Prepared, dtype: Any, device: str, kernel: Kernel) -> dict[str, Any]:
