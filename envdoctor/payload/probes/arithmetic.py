@@ -163,7 +163,7 @@ def _operation(device: str, name: str, kinds: dict[str, str], choose: random.Ran
         formula,
         tuple(said),
         gate or only.get("gate", ""),
-        limit=_LIMITS[unit]["fp32" not in (dtype, only.get("limit"))],
+        limit=_LIMITS["element" if only.get("limit") == "element" else unit]["fp32" not in (dtype, only.get("limit"))],
         dtype=dtype,
         spread={place: VALUES["whole"] if whole else value if place == 0 else (1.0, 0.0) for place in range(len(said))},
         params={"operation": name},

@@ -280,7 +280,8 @@ def rms_norm(job: Job, emit: Emit) -> None:
     def exact(x: Any, weight: Any, epsilon: float = 1e-6) -> Any:
         return x * (x.pow(2).mean(-1, keepdim=True) + epsilon).rsqrt() * weight
 
-    axes = {"dtype": each("bf16", "fp16"), "scale": each(1.0, 300.0), "rows": SIZES, "width": (*SIZES, *HIDDEN)}
+    axes: dict[str, Any] = {"dtype": each("bf16", "fp16"), "scale": each(1.0, 300.0), "rows": SIZES}
+    axes["width"] = (*SIZES, *HIDDEN, range(4099, 8198))
     for sizes in drawn(seed_of(job), **axes):
         name, scale, rows, width = sizes.values()
         rows = min(rows, (1 << 17) // width)  # is quick

@@ -86,8 +86,15 @@ def run_rows(job: Job, emit: Emit, rows: Iterable[Case]) -> None:
         said = {name: getattr(row, name) for name in ("kind", "judge", "dtype", "backend", "signature")}
         tensors, limit = ("gate", "limits") if row.judge == "rounding" else ("tensors", "limit")
         said.update({"case": row.name, tensors: row.gate.split(), limit: row.limit, "params": dict(row.params)})
-        measured = found_by(partial(_measured, row, job), job["device"])
+        measured = found_by(partial(_tried, row, job), job["device"])
         emit({**{name: value for name, value in said.items() if value not in (None, "")}, **measured})
+
+
+def _tried(row: Case, job: Job) -> dict[str, Any]:
+    try:
+        return _measured(row, job)
+    except AttributeError as error:
+        raise Unavailable(f"this torch lacks it: {error}"[:300]) from error
 
 
 def _measured(row: Case, job: Job) -> dict[str, Any]:
@@ -101,9 +108,8 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
         how = dict(row.spread).get(place, (1.0, 0.0))
         value = how(normal(shape)) if callable(how) else normal(shape) * how[0] + how[1]
         given.append(value.to(DTYPES[row.dtype]))
-    moved, exact = [value.to(job["device"]) for value in given], [value.double() for value in given]
-    for place, lay in enumerate(row.layouts):
-        moved[place], exact[place] = lay(moved[place]), lay(exact[place]).clone()
+    lays = [*row.layouts, *[_as_it_is] * len(given)]
+    moved = [lay(value.to(job["device"])) for value, lay in zip(given, lays)]
     if row.judge == "rounding":
         seed = generator.get_state()
 
@@ -112,8 +118,12 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
             numbers = normal(shape)
             return numbers.round().clamp(-2, 2) if row.unit in _NUMBERS[1:] else numbers.to(torch.bfloat16)
 
-        got, truth = forward_backward(row.function, moved, upstream), forward_backward(row.formula, exact, upstream)
+        got = forward_backward(row.function, moved, upstream)
+        del moved
+        exact = [lay(value.double()).clone() for value, lay in zip(given, lays)]
+        truth = forward_backward(row.formula, exact, upstream)
         return compare({name: got[name] for name in row.gate.split() or got}, truth, row.unit)
+    exact = [value.double() for value in given]
     said = row.function(*moved)
     wanted = row.formula(*exact) if row.formula else row.function(*moved).values()
     error = relative if row.judge == "change" else difference
@@ -122,6 +132,10 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
     name = "relative" if row.judge == "change" else "difference"
     value: Any = errors[told] if errors[told] == errors[told] else "nan"
     return {name: value, "detail": told.format(f"{errors[told]:.2g}")}
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def seed_of(job: Job) -> int:

@@ -251,7 +251,7 @@ log | rows width | element
     _positive(x).log() ~ _positive(x).log2() * math.log(2)
 log1p | rows width | element
     _positive(x).log1p() ~ (_positive(x) + 1).log()
-expm1 | rows width | rms
+expm1 | rows width | rms | limit: element
     x.expm1() ~ math.e ** x - 1
 sqrt | rows width | element
     _positive(x).sqrt() ~ _positive(x) ** 0.5
@@ -271,23 +271,23 @@ tanh | rows width | element | values: unit far low zeros equal
     x.tanh() ~ 1 - 2 / (1 + math.e ** (2 * x))
 sigmoid | rows width | element | values: unit far zeros equal whole
     x.sigmoid() ~ _sigmoid(x)
-erf | rows width | rms | values: unit wide far zeros equal
+erf | rows width | rms | values: unit wide far zeros equal, limit: element
     x.erf() ~ 2 * _normal_share(x * 2 ** 0.5) - 1
-sin | rows width | rms | values: unit wide far tiny
+sin | rows width | rms | values: unit wide far tiny, limit: element
     x.sin() ~ (math.pi / 2 - x).cos()
-cos | rows width | rms | values: unit wide far tiny
+cos | rows width | rms | values: unit wide far tiny, limit: element
     x.cos() ~ (math.pi / 2 - x).sin()
 silu | rows width | element
     functional.silu(x) ~ x * _sigmoid(x)
-gelu | rows width | rms
+gelu | rows width | rms | limit: element | limit: element
     functional.gelu(x) ~ x * _normal_share(x)
-gelu by tanh | rows width | rms
+gelu by tanh | rows width | rms | limit: element
     functional.gelu(x, approximate='tanh') ~ _gelu(x)
 logsigmoid | rows width | element | values: unit wide low zeros equal
     functional.logsigmoid(x) ~ _log_sigmoid(x)
-softplus | rows width | rms
+softplus | rows width | rms | limit: element
     functional.softplus(x) ~ -_log_sigmoid(-x)
-mish | rows width | rms
+mish | rows width | rms | limit: element
     functional.mish(x) ~ x * torch.tanh(-_log_sigmoid(-x))
 elu | rows width | rms
     functional.elu(x) ~ torch.where(x > 0, x, math.e ** x.clamp(max=0) - 1)
@@ -308,6 +308,8 @@ isfinite | rows width | exact | values: unit inf mixed, sizes: most
     torch.stack((x.isfinite(), x.isinf(), x.isnan())) ~ torch.stack((x.abs() < math.inf, x.abs() == math.inf, x != x))
 nan_to_num | rows width | exact | values: inf unit
     torch.nan_to_num(x, 0.0, 7.0, -7.0) ~ torch.where(x.abs() == math.inf, 7 * x.sign(), x)
+changes in place | rows width | element | values: unit wide zeros equal, half: o
+    _changed(x, lambda z: z.abs_().clamp_min_(0.5).pow_(2).rsqrt_()) ~ x.abs().clamp_min(0.5) ** -1.0
 # Two numbers at a time, of shapes that are stretched and of dtypes that are not the same.
 add | rows width, beside | element | gate: o d0
     x + y ~ x - -y
@@ -346,7 +348,7 @@ logic | rows width | exact | values: unit whole, sizes: most
 whole numbers | rows width | exact | values: whole, sizes: most
     torch.stack((x.long() + 7, x.long() * 3, x.long() // 2, x.long() % 5, x.int() - 2, x.long().clamp(0, 2)))
     ~ torch.stack((x + 7, 3 * x, (x / 2).floor(), x - 5 * (x / 5).floor(), x - 2, x * (x > 0) - (x - 2) * (x > 2)))
-remainder | rows width | rms | values: unit, dtypes: fp32
+remainder | rows width | rms | values: unit, dtypes: fp32, limit: element
     x.remainder(0.75) ~ x - 0.75 * (x / 0.75).floor()
 # Sums, means, spreads and the like of rows, of columns and of all.
 sum of rows | rows width | whole
@@ -399,8 +401,8 @@ any and all | rows width | exact | values: unit equal zeros
     torch.stack(((x > 2).any(-1), (x > -2).all(-1)))
     ~ torch.stack(((x > 2).double().sum(-1) > 0, (x <= -2).double().sum(-1) == 0))
 any and all of all | rows width | exact | values: unit
-    torch.stack(((x > 3.4).any(), (x > -3.4).all()))
-    ~ torch.stack(((x > 3.4).double().sum() > 0, (x <= -3.4).double().sum() == 0))
+    torch.stack(((x > 3.5).any(), (x > -3.5).all()))
+    ~ torch.stack(((x > 3.5).double().sum() > 0, (x <= -3.5).double().sum() == 0))
 prod | rows narrow | rms | values: unit, sizes: one tails tiles hidden middle, dtypes: fp32
     _positive(x).clamp(0.5, 2).prod(-1) ~ _multiplied(_positive(x).clamp(0.5, 2))[..., -1]
 logsumexp | rows width | rms | gate: o, values: unit wide far low
