@@ -46,7 +46,7 @@ _AS_SET = [16.0, 64.0, "parts of sums in half precision"]
 _LIMITS: dict[str, tuple[Any, Any]] = {
     "exact": ([0.0, 0.0, "copies are exact"],) * 2,
     "whole": ([0.0, 0.0, "sums of whole numbers are exact"], [1.0, 2.0, "sums of whole numbers are rounded once"]),
-    "element": ([64.0, 512.0, "one number at a time"], [8.0, 32.0, "one number at a time"]),
+    "element": ([32.0, 256.0, "one number at a time"], [8.0, 32.0, "one number at a time"]),
     "rms": (_SUMS, None),
 }
 #: Kinds of rows and width.
@@ -77,7 +77,12 @@ _BESIDE_THEM: dict[str, Any] = {
     "flat": (range(65537, 300000),),
 }
 _BESIDE = {"same": "rows width", "row": "width", "column": "rows 1", "number": "1"}
-_USUAL = {"dtypes": DTYPES, "layouts": LAYOUTS, "values": [name for name in VALUES if name != "inf"], "sizes": ()}
+_USUAL = {
+    "dtypes": DTYPES,
+    "layouts": LAYOUTS,
+    "values": [name for name in VALUES if name not in ("angles", "inf")],
+    "sizes": (),
+}
 _USUAL["beside"] = _BESIDE
 #: The work of a product is kept below this by fewer columns: it takes milliseconds.
 _WORK = 1 << 22

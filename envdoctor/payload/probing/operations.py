@@ -28,6 +28,7 @@ VALUES: Dict[str, Callable[[Any], Any]] = {  # noqa: UP006
     "far": lambda x: x + 300,
     "low": lambda x: 3 * x - 95,
     "tiny": lambda x: 2e-5 * x,
+    "angles": lambda x: 900 * x,
     "zeros": lambda x: torch.zeros_like(x),
     "equal": lambda x: torch.ones_like(x),
     "mixed": lambda x: x * torch.tensor([1.0, 0.0, 1000.0]).repeat(x.numel() // 3 + 1)[: x.numel()].view(x.shape),
@@ -273,9 +274,9 @@ sigmoid | rows width | element | values: unit far zeros equal whole
     x.sigmoid() ~ _sigmoid(x)
 erf | rows width | rms | values: unit wide far zeros equal, limit: element
     x.erf() ~ 2 * _normal_share(x * 2 ** 0.5) - 1
-sin | rows width | rms | values: unit wide far tiny, limit: element
+sin | rows width | rms | values: unit far tiny angles, limit: element
     x.sin() ~ (math.pi / 2 - x).cos()
-cos | rows width | rms | values: unit wide far tiny, limit: element
+cos | rows width | rms | values: unit far tiny angles, limit: element
     x.cos() ~ (math.pi / 2 - x).sin()
 silu | rows width | element
     functional.silu(x) ~ x * _sigmoid(x)
@@ -407,12 +408,12 @@ prod | rows narrow | rms | values: unit, sizes: one tails tiles hidden middle, d
     _positive(x).clamp(0.5, 2).prod(-1) ~ _multiplied(_positive(x).clamp(0.5, 2))[..., -1]
 logsumexp | rows width | rms | gate: o, values: unit wide far low
     torch.logsumexp(x, -1) ~ _logsumexp(x)[..., 0]
-cumsum | rows width | whole | sizes: empty one tails tiles hidden middle, dtypes: fp32
-    x.cumsum(-1) ~ x @ torch.ones(x.shape[-1], x.shape[-1]).double().triu()
-cumsum of columns | rows width | whole | sizes: empty one tails tiles middle, dtypes: fp32
-    x.cumsum(0) ~ torch.ones(len(x), len(x)).double().tril() @ x
-cumsum of whole numbers | rows width | exact | sizes: empty one tails tiles hidden middle
-    (x > 0).long().cumsum(-1) ~ (x > 0).double() @ torch.ones(x.shape[-1], x.shape[-1]).double().triu()
+cumsum | rows width | whole | sizes: empty one tails tiles hidden middle tall, dtypes: fp32
+    x.cumsum(-1) ~ _running(x)
+cumsum of columns | rows width | whole | sizes: one tails tiles middle wide, dtypes: fp32
+    x.cumsum(0) ~ _running(x.T).T
+cumsum of whole numbers | rows width | exact | sizes: empty one tails tiles hidden middle tall
+    (x > 0).long().cumsum(-1) ~ _running((x > 0).double())
 cumprod | rows narrow | rms | values: unit, dtypes: fp32, gate: o, sizes: one tails tiles hidden middle
     (x.abs() + 0.5).cumprod(-1) ~ _multiplied(x.abs() + 0.5)
 # In order, and the largest.
