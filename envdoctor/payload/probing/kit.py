@@ -106,8 +106,8 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
     given = []
     for place, shape in enumerate(row.shapes):
         how = dict(row.spread).get(place, (1.0, 0.0))
-        value = how(normal(shape)) if callable(how) else normal(shape) * how[0] + how[1]
-        given.append(value.to(DTYPES[row.dtype]))
+        numbers = how(normal(shape)) if callable(how) else normal(shape) * how[0] + how[1]
+        given.append(numbers.to(DTYPES[row.dtype]))
     lays = [*row.layouts, *[_as_it_is] * len(given)]
     moved = [lay(value.to(job["device"])) for value, lay in zip(given, lays)]
     if row.judge == "rounding":
@@ -297,7 +297,8 @@ def _farthest(value: Any, truth: Any, dtype: Any) -> float:
     size, or at that of all where that is more."""
     limits = torch.finfo(dtype)
     size = truth.abs().clamp_min(max(rms(truth), limits.tiny, 1e-30))
-    return round(float(((value - truth).abs() / size).max()) / (8 * limits.eps), 3)
+    worst = float(((value - truth).abs() / size).max())
+    return round(worst / float(8 * limits.eps), 3)
 
 
 def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], dtype: Any, block: int = 64) -> None:
