@@ -32,6 +32,7 @@ VALUES: Dict[str, Callable[[Any], Any]] = {  # noqa: UP006
     "zeros": lambda x: torch.zeros_like(x),
     "equal": lambda x: torch.ones_like(x),
     "mixed": lambda x: x * torch.tensor([1.0, 0.0, 1000.0]).repeat(x.numel() // 3 + 1)[: x.numel()].view(x.shape),
+    "counts": lambda x: (2 * x).round().clamp(-3, 3).abs(),
     "whole": lambda x: (2 * x).round().clamp(-3, 3),
     "inf": lambda x: torch.where(x.abs() < 2, x, x * math.inf),
 }
@@ -302,7 +303,7 @@ abs | rows width | exact
     x.abs() ~ x * x.sign()
 clamp | rows width | exact
     x.clamp(-0.5, 1.5) ~ x * ((x >= -0.5) & (x <= 1.5)) - 0.5 * (x < -0.5) + 1.5 * (x > 1.5)
-floor and round | rows width | exact | sizes: most
+floor and round | rows width | exact | values: unit wide whole equal, sizes: most
     torch.cat((x.floor(), x.ceil(), x.trunc(), x.round()))
     ~ torch.cat((x - x % 1, x + -x % 1, x - x.fmod(1), x - (x + 0.5) % 1 + 0.5 - ((x + 0.5) % 2 == 1) * 1.0))
 isfinite | rows width | exact | values: unit inf mixed, sizes: most
@@ -352,19 +353,19 @@ whole numbers | rows width | exact | values: whole, sizes: most
 remainder | rows width | rms | values: unit, dtypes: fp32, limit: element
     x.remainder(0.75) ~ x - 0.75 * (x / 0.75).floor()
 # Sums, means, spreads and the like of rows, of columns and of all.
-sum of rows | rows width | whole
+sum of rows | rows width | whole | values: counts
     x.sum(-1) ~ x @ x.new_ones(x.shape[-1])
-sum of rows, kept | few rows width | whole
+sum of rows, kept | few rows width | whole | values: counts
     x.sum(-1, keepdim=True) ~ x @ x.new_ones(x.shape[-1], 1)
-sum of columns | rows width | whole
+sum of columns | rows width | whole | values: counts
     x.sum(0) ~ x.new_ones(len(x)) @ x
-sum of matrices | few rows width | whole
+sum of matrices | few rows width | whole | values: counts
     x.sum((0, 1)) ~ x.new_ones(len(x) * x.shape[1]) @ x.reshape(-1, x.shape[-1])
-sum of the middle | few rows width | whole
+sum of the middle | few rows width | whole | values: counts
     x.sum(1) ~ x.new_ones(x.shape[1]) @ x
-sum of all | rows width | whole
+sum of all | rows width | whole | values: counts
     x.sum() ~ x.flatten() @ x.new_ones(x.numel())
-sum in float32 | rows width | whole
+sum in float32 | rows width | whole | values: counts
     x.sum(-1, dtype=torch.float32) ~ x @ x.new_ones(x.shape[-1])
 sum of numbers | rows width | rms | values: unit far
     x.sum(-1) ~ x @ x.new_ones(x.shape[-1])
@@ -727,7 +728,7 @@ def _read(table: str) -> dict[str, Row]:
         name, shapes, unit, *more = head.split(" | ")
         only = dict(option.split(": ") for option in more[0].split(", ")) if more else {}
         if unit == "whole":
-            only["values"] = "whole"
+            only.setdefault("values", "whole")
         only["sizes"] = _SIZES.get(only.get("sizes", ""), only.get("sizes", _SIZES["most"] + " large"))
         inputs = ", ".join("xyz"[: len(shapes.split(", "))])
         texts = " ".join(body.split()).split(" ~ ")
