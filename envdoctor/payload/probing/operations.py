@@ -407,7 +407,7 @@ any and all of all | rows width | exact | values: unit
     ~ torch.stack(((x > 3.5).double().sum() > 0, (x <= -3.5).double().sum() == 0))
 prod | rows narrow | rms | values: unit, sizes: one tails tiles hidden middle, dtypes: fp32
     _positive(x).clamp(0.5, 2).prod(-1) ~ _multiplied(_positive(x).clamp(0.5, 2))[..., -1]
-logsumexp | rows width | rms | gate: o, values: unit wide far low
+logsumexp | rows width | rms | gate: o, values: unit wide far low, sizes: tails tiles hidden wide middle tall
     torch.logsumexp(x, -1) ~ _logsumexp(x)[..., 0]
 cumsum | rows width | whole | sizes: empty one tails tiles hidden middle tall, dtypes: fp32
     x.cumsum(-1) ~ _running(x)
@@ -486,7 +486,7 @@ masked_select | rows width | exact
 masked_scatter | rows width, rows width | exact | values: unit
     x.masked_scatter(_mask(x), y)
     ~ x.flatten().index_put((_mask(x).flatten().nonzero()[:, 0],), y.flatten()[:int(_mask(x).sum())]).view(x.shape)
-where | rows width, beside | exact | values: unit wide tiny
+where | rows width, beside | exact | values: unit wide tiny, gate: o d0
     torch.where(_mask(x), x, y) ~ x * _mask(x) + y * ~_mask(x)
 where of a number | rows width | exact | gate: o, values: unit wide, dtypes: fp32
     torch.where(_mask(x), x, -math.inf).clamp_min(-65000) ~ _filled(x, ~_mask(x), -65000.0).clamp_min(-65000)
@@ -687,11 +687,11 @@ layer_norm without weights | few rows width | rms | values: unit, sizes: square
 group_norm | few 8 rows | rms | values: unit, sizes: tails tiles middle, dtypes: fp32
     functional.group_norm(x, 2) ~ _layer_norm(x.reshape(len(x), 2, -1)).view(x.shape)
 # Losses.
-cross_entropy of rows | rows width | rms | values: unit wide, gate: o, sizes: one tails tiles hidden middle tall
+cross_entropy of rows | rows width | rms | values: unit, gate: o, sizes: one tails tiles hidden middle tall
     functional.cross_entropy(x, _rows_of(x), reduction='none') ~ _losses(x)
 cross_entropy of words | some words | rms | values: unit, gate: o d0
     functional.cross_entropy(x, _rows_of(x), reduction='none') ~ _losses(x)
-cross_entropy | rows width | rms | values: unit wide, gate: d0, sizes: square
+cross_entropy | rows width | rms | values: unit, gate: d0, sizes: square
     functional.cross_entropy(x, _labelled(x), ignore_index=IGNORED) ~ _smoothed(x, 0.0)
 cross_entropy of many | tokens narrow | rms | values: unit, dtypes: fp32
     functional.cross_entropy(x, _labelled(x)) ~ _smoothed(x, 0.0)
@@ -704,7 +704,7 @@ cross_entropy with weights | rows width | rms | values: unit, sizes: square, dty
 cross_entropy of shares | rows width, rows width | rms | values: unit, sizes: tails hidden, dtypes: fp32, gate: o d0
     functional.cross_entropy(x, torch.softmax(y.detach(), -1))
     ~ -(_log_softmax(x) * (y.detach() - _logsumexp(y.detach())).exp()).sum(-1).mean() + 0 * y.sum()
-nll_loss | rows width | rms | values: unit, sizes: square, dtypes: fp32
+nll_loss | rows width | rms | values: unit, sizes: square, dtypes: fp32, gate: d0
     functional.nll_loss(x, _labelled(x)) ~ -(_counted(x)[0] * _counted(x)[1]).sum() / len(_counted(x)[0])
 mse_loss | rows width, rows width | rms | values: unit, sizes: filled, dtypes: fp32
     functional.mse_loss(x, y) ~ (x - y).square().sum() / x.numel()
@@ -714,7 +714,7 @@ l1 and huber losses | rows width, rows width | rms | values: unit, sizes: filled
 binary_cross_entropy | rows width, rows width | rms | values: unit wide, sizes: filled, dtypes: fp32, gate: o d0
     functional.binary_cross_entropy_with_logits(x, (y > 0).to(x.dtype))
     ~ (x.clamp(min=0) - x * (y > 0) + (1 + (-x.abs()).exp()).log()).mean() + 0 * y.sum()
-kl_div | rows width, rows width | rms | values: unit, sizes: square, dtypes: fp32
+kl_div | rows width, rows width | rms | values: unit, sizes: square, dtypes: fp32, gate: d0 d1
     functional.kl_div(x, _positive(y), reduction='batchmean') ~ (_positive(y) * (_positive(y).log() - x)).sum() / len(x)
 cosine_similarity | rows width, rows width | rms | values: unit, sizes: square, dtypes: fp32
     functional.cosine_similarity(x, y) ~ (x * y).sum(-1) / (x.square().sum(-1) * y.square().sum(-1)) ** 0.5
