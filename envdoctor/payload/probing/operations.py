@@ -669,7 +669,7 @@ softmax's gradient | rows width | rms | values: unit, gate: d0, sizes: square
     torch.softmax(x, -1) ~ (x - _logsumexp(x)).exp()
 softmax in float32 | few rows width | rms | values: unit wide far low, dtypes: bf16 fp16, gate: o, limit: fp32
     torch.softmax(x, -1, dtype=torch.float32) ~ (x - _logsumexp(x)).exp()
-softmax of columns | few rows width | rms | sizes: filled, half: o, values: unit
+softmax of columns | few rows width | rms | sizes: square, half: o, values: unit
     torch.softmax(x, 1) ~ (x.transpose(1, 2) - _logsumexp(x.transpose(1, 2))).exp().transpose(1, 2)
 softmax of what is masked | few rows width | rms | values: unit, sizes: square
     torch.softmax(x.masked_fill(~_below(x), -math.inf), -1)
