@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -235,8 +236,9 @@ def optimizer_step(job: Job, emit: Emit) -> None:
             for place, (value, raw) in enumerate(zip(start, gradients))
         ]
 
-    for sizes in drawn(seed_of(job), name=each(*formulas), way=each("loop", "foreach", "fused"), **_TENSORS):
-        name, way, shapes = sizes["name"], sizes["way"], _shapes(sizes)
+    ways = each(*product(formulas, ("loop", "foreach", "fused")))
+    for sizes in drawn(seed_of(job), way=ways, **_TENSORS):  # each way of each optimizer with each kind of sizes
+        (name, way), shapes = sizes["way"], _shapes(sizes)
         told = f"{name} ({way}), {_STEPS} steps of {len(shapes)} tensors up to {sizes['largest']}"
         formula = partial(exact, formula=formulas[name][0])
         scales = [0.1 for _ in shapes] + [_GRADIENTS[place % 6] for place, _ in enumerate(shapes)]
