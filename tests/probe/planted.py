@@ -117,7 +117,9 @@ def planted(python: str, scratch: Path, wanted: Wanted[Name]) -> dict[Name, list
     tasks = []
     for _, fault, job in each:
         task = job.task()
-        tasks.append(task._replace(script="faulty.py", job={**task.job, "script": task.script, "fault": fault}))
+        job_of = {**task.job, "script": task.script, "fault": fault}
+        # What a case of attention must give is kept for all faults: a gigabyte.
+        tasks.append(task._replace(script="faulty.py", job=job_of, memory_mib=task.memory_mib + 1500))
     place = Place(python, os.environ, str(scratch), str(scratch), "", INSIDE)
     found: dict[Name, list[Outcome]] = {}
     for (name, _, job), answer in zip(each, run_in_target(tasks, place), strict=True):

@@ -18,7 +18,7 @@ EXPECTED = {
     "the query gradient of the eighth sample": ("attention", "inaccurate", "H8/2 flag L65"),
     "keys beyond 1,024": ("attention", "inaccurate", "S2100"),
     "rows beyond 1,024": ("attention", "inaccurate", "L1100"),
-    "a vocabulary's tail": ("arithmetic", "inaccurate", "cross entropy"),
+    "a vocabulary's tail": ("arithmetic", "inaccurate", "cross_entropy"),
     "products of a width that eight does not divide": ("arithmetic", "inaccurate", "linear"),
     "the weight gradient of a wide norm": ("rms-norm", "inaccurate", "rows of"),
     "elements beyond 65,536 stay": ("optimizer-step", "step-differs", "AdamW"),

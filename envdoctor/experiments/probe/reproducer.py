@@ -353,7 +353,7 @@ _STRESSES["shift+"] = [
 ]
 
 _KEEP = "keep = torch.ones(B, 1, L, S, dtype=torch.bool)"
-_HOW = ("bool", "inf", "min", "f32")
+_HOW = ("bool", "inf", "min", "f32", "bias")
 _HIDDEN = {
     "left": ["keep[1:, ..., : max(1, S // 3)] = False"],
     "left_dead": ["keep[1:, ..., : max(1, S // 3)] = keep[-1] = False"],
@@ -443,7 +443,7 @@ def _attention(case: JudgedCase) -> list[str]:
         _LAYOUTS[layout],
         _UPSTREAM[dout],
         *_call(params, mask, backend),
-        *_COMPARE,
+        *(line + " + mask.double()" * (how == "bias" and line.startswith("s = ")) for line in _COMPARE),
     ]
 
 
@@ -459,6 +459,9 @@ def _mask_lines(mask: str, how: str, what: str) -> list[str]:
     if how == "bool":
         view = "keep[:, :, :1].contiguous().to(device).expand(keep.shape)" if what == "key" else "keep.to(device)"
         return [*lines, f"mask = {view}"]
+    if how == "bias":
+        drawn = "torch.randn(keep.shape, generator=g.manual_seed(7)).to(device, dtype)"
+        return [*lines, f"mask = {drawn}.masked_fill(~keep.to(device), -torch.inf)"]
     least = "torch.finfo(dtype).min" if how == "min" else "-torch.inf"
     kind = "torch.float32" if how == "f32" else "dtype"
     return [*lines, f"mask = torch.zeros(keep.shape, dtype={kind}).masked_fill(~keep, {least}).to(device)"]

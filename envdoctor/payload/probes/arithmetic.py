@@ -1,14 +1,14 @@
-"""Are the plain operations of a transformer as accurate as their dtype allows?
+"""Are the operations of a training step right: each number of a copy, each sum, each product, forward and backward?
 
-Linear layers, batched products, softmax, losses, activations, layer norm, embeddings, sums (running ones and by index
-too), the largest of a row, roots, sine and cosine, forward and backward, each against a formula of its own in
-float64: a function that is wrong in every dtype is not compared with itself. The sizes are drawn anew for each seed:
-widths and vocabularies as models have them, and sizes that no tile divides, so that each kind of size meets each
-operation, dtype and other kind of size. Healthy half precision is 1.0 to 3 times the error of rounding the exact
-result once, on the CPU in torch 2.4.1 to 2.13.0. Weight gradients of layer norm (45 times), embedding gradients (27)
-and logsumexp gradients (140) are that inaccurate on healthy CPUs: the first two gate in float32, where a mistake is
-worth a million such units, the last does not. On CUDA sums of parts in half precision are switched off for the gate;
-a product of many tiles is then judged with the settings as they are, which training runs with, by a wider limit.
+All operations of :mod:`..probing.operations` in every dtype, each against a formula of its own in float64: a function
+that is wrong in every dtype is not compared with itself. Sizes, layouts in memory and kinds of numbers are drawn anew
+for each seed, so that each meets each operation: no rows and one, numbers that no tile divides, widths as models have
+them, more than 65,536 rows or columns, a million numbers; transposed, strided, expanded, an odd element into its
+storage; far from zero, tiny, all alike, infinite. Copies are exact; whole numbers have exact sums, in which one lost
+number shows; the rest is measured in units of rounding the exact result once: healthy ones have 1.0 to 3 in half
+precision, on the CPU in torch 2.4.1 to 2.13.0. Gradients that healthy CPUs sum less exactly gate in float32 only,
+where a mistake is worth a million such units. On CUDA sums of parts in half precision are switched off for the gate; a
+product of many tiles is then judged with the settings as they are, which training runs with, by a wider limit.
 
 Bugs that it exists for: saturating sums of bf16 (https://github.com/pytorch/pytorch/issues/83863,
 https://github.com/pytorch/pytorch/issues/95125), a convolution of ones
@@ -20,17 +20,20 @@ https://github.com/pytorch/pytorch/issues/95125), a convolution of ones
 from __future__ import annotations
 
 import operator
-from itertools import accumulate
+import random
+from collections.abc import Iterator
+from itertools import cycle
 from typing import Any
 
 import torch
 from torch.nn import functional
 
 from ..probing.kit import DTYPES, Case, Emit, Job, found_by, full_precision, run_rows, seed_of
-from ..probing.shapes import HIDDEN, SIZES, WORDS, drawn, each
+from ..probing.operations import LAYOUTS, OPERATIONS, VALUES
+from ..probing.shapes import HIDDEN, SIZES, WORDS
 
 PROBE = {
-    "title": "linear layers, norms, softmax and losses against float64",
+    "title": "operations of a training step against float64",
     "settles": ["arithmetic", "linear", "losses", "norms"],
 }
 
@@ -39,140 +42,53 @@ _HALVES = ("bf16", "fp16")
 _SUMS = [2000.0, 20000.0, "sums over many rows"]
 #: The same where torch may add parts of a sum in half precision, each of which may cost a rounding.
 _AS_SET = [16.0, 64.0, "parts of sums in half precision"]
-#: What a tensor, and the work of a product, is kept below by fewer rows: an operation takes milliseconds.
-_ELEMENTS, _WORK = 1 << 18, 1 << 24
-#: Of sums by index, where many numbers have one index.
-_BINS = 37
-#: Inputs of a great range, about a great mean, and so small that fp16 has no normal numbers for them.
-_WIDE, _FAR, _TINY = {0: (30.0, 0.0)}, {0: (1.0, 1000.0)}, {0: (2e-5, 0.0)}
-
-
-def _layer_norm(at: Any, x: Any, weight: Any, bias: Any) -> Any:
-    centred = x - x.mean(-1, keepdim=True)
-    return centred / (centred.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * weight + bias
-
-
-def _logsumexp(at: Any, x: Any, times: float = 20.0) -> Any:
-    most = x.amax(-1, keepdim=True)
-    return times * most[..., 0] + (times * (x - most)).exp().sum(-1).log()
-
-
-def _softmax(at: Any, x: Any) -> Any:
-    return (x - _logsumexp(at, x, 1.0)[..., None]).exp()
-
-
-def _losses(at: Any, x: Any) -> Any:
-    return _logsumexp(at, x, 1.0) - x.gather(-1, at[:, None])[:, 0]
-
-
-def _gelu(at: Any, x: Any) -> Any:
-    return x * torch.sigmoid(2 * (2 / torch.pi) ** 0.5 * (x + 0.044715 * x**3))
-
-
-def _mean_loss(at: Any, x: Any) -> Any:
-    return _losses(at % x.shape[-1], x).sum() / len(at)
-
-
-def _log_sigmoid(at: Any, x: Any) -> Any:
-    return x.clamp(max=0) - torch.log1p((-x.abs()).exp())
-
-
-def _running(at: Any, x: Any) -> Any:
-    return torch.stack(list(accumulate(x.unbind(-1))), -1)
-
-
-def _scatter_add(at: Any, x: Any) -> Any:
-    return x.new_zeros(_BINS).scatter_add_(0, at % _BINS, x)
-
-
-def _binned(at: Any, x: Any) -> Any:
-    return (at[None] % _BINS == torch.arange(_BINS)[:, None]).to(x.dtype) @ x
-
-
-def _counted(at: Any, x: Any) -> Any:
-    return (at[None] == torch.arange(int(at.max()) + 1)[:, None]).to(x.dtype) @ x
-
-
-def _index_add(at: Any, x: Any) -> Any:
-    return x.new_zeros(int(at.max()) + 1, x.shape[-1]).index_add_(0, at, x)
-
-
-#: What is tried with more than one kind of inputs, and the same as a formula.
-_LINEAR = (lambda at, x, weight: functional.linear(x, weight), lambda at, x, weight: x @ weight.transpose(0, 1))
-_NORM = (lambda at, x, w, b: functional.layer_norm(x, x.shape[-1:], w, b), _layer_norm)
-_SILU = (lambda at, x: functional.silu(x), lambda at, x: x * torch.sigmoid(x))
-_SOFTMAX = (lambda at, x: torch.softmax(x, -1), _softmax)
-#: By name: what is done with tensors and ``at``, a number for each row; the same as a formula; shapes; what gates in
-#: half precision (nothing: it is not tried there), and what in float32; inputs that are no standard normal ones.
-#: torch's is looked up at each call: who wraps it is tested as well.
-_OPERATIONS: dict[str, tuple[Any, ...]] = {
-    "linear": (*_LINEAR, "rows width, outer width", "o d0 d1", "o d0 d1"),
-    "bmm": (
-        *(lambda at, x, y: torch.bmm(x, y), lambda at, x, y: torch.einsum("brw,bwo->bro", x, y)),
-        *("few rows width, few width outer", "o d0 d1", "o d0 d1"),
+#: By how an operation is judged, of float32 and of half precision (None: the dtype's).
+_LIMITS: dict[str, tuple[Any, Any]] = {
+    "exact": ([0.0, 0.0, "copies are exact"],) * 2,
+    "whole": (
+        [0.0, 0.0, "sums of whole numbers are exact"],
+        [2.0, 8.0, "sums of whole numbers are rounded once or twice"],
     ),
-    "softmax": (*_SOFTMAX, "rows width", "o d0", "o d0"),
-    "cross entropy": (
-        *(lambda at, x: functional.cross_entropy(x, at, reduction="none"), _losses, "rows words", "o d0", "o d0"),
-    ),
-    "silu": (*_SILU, "rows width", "o d0", "o d0"),
-    "gelu": (lambda at, x: functional.gelu(x, approximate="tanh"), _gelu, "rows width", "o d0", "o d0"),
-    "layer norm": (*_NORM, "rows width, width, width", "o d0", "o d0 d1 d2"),
-    "logsumexp": (lambda at, x: torch.logsumexp(20 * x, -1), _logsumexp, "rows width", "o", "o"),
-    "embedding": (lambda at, w: functional.embedding(at, w), lambda at, w: w[at], "words few", "o", "o d0"),
-    "index add": (_index_add, _counted, "rows width", "d0", "o d0"),
-    "linear of tiny numbers": (*_LINEAR, "rows width, outer width", "o", "o", _TINY),
-    "head": (*_LINEAR, "few thin, words thin", "o d0", "o d0 d1"),
-    "baddbmm": (
-        *(lambda at, x, y, z: torch.baddbmm(x, y, z), lambda at, x, y, z: x + torch.einsum("brw,bwo->bro", y, z)),
-        *("few rows outer, few rows narrow, few narrow outer", "o d0 d1 d2", "o d0 d1 d2"),
-    ),
-    "softmax of a wide range": (*_SOFTMAX, "rows width", "o", "o d0", _WIDE),
-    "log softmax of a wide range": (
-        *(lambda at, x: torch.log_softmax(x, -1), lambda at, x: x - _logsumexp(at, x, 1.0)[..., None]),
-        *("rows width", "o", "o d0", _WIDE),
-    ),
-    "mean cross entropy": (
-        *(lambda at, x: functional.cross_entropy(x, at % x.shape[-1]), _mean_loss, "rows narrow", "d0", "d0"),
-    ),
-    "silu of a wide range": (*_SILU, "rows width", "o d0", "o d0", _WIDE),
-    "exact gelu": (
-        *(lambda at, x: functional.gelu(x), lambda at, x: x * (1 + torch.erf(x / 2**0.5)) / 2),
-        *("rows width", "o d0", "o d0"),
-    ),
-    "log sigmoid": (lambda at, x: functional.logsigmoid(x), _log_sigmoid, "rows width", "o d0", "o d0", _WIDE),
-    "layer norm far from zero": (*_NORM, "rows width, width, width", "", "o", _FAR),
-    "sum of rows": (lambda at, x: x.sum(-1), lambda at, x: x @ x.new_ones(x.shape[-1]), "rows width", "o", "o d0"),
-    "sum of columns": (lambda at, x: x.sum(0), lambda at, x: x.new_ones(len(x)) @ x, "rows width", "o", "o d0"),
-    "running sum": (lambda at, x: torch.cumsum(x, -1), _running, "rows width", "o", "o d0"),
-    "norm of many": (
-        *(lambda at, x: torch.linalg.vector_norm(x, dim=-1), lambda at, x: x.pow(2).sum(-1).sqrt()),
-        *("few long", "", "o d0"),
-    ),
-    "largest": (
-        lambda at, x: torch.topk(x, 4).values,
-        lambda at, x: x.sort(-1)[0].flip(-1)[..., :4],
-        "rows width",
-        "o",
-        "o",
-    ),
-    "reciprocal root": (
-        lambda at, x: torch.rsqrt(x.abs() + 1),
-        lambda at, x: (x.abs() + 1) ** -0.5,
-        "rows width",
-        "o",
-        "o",
-    ),
-    "sine and cosine": (
-        *(lambda at, x: torch.cat((torch.sin(x), torch.cos(x)), -1), lambda at, x: torch.cat((x.sin(), x.cos()), -1)),
-        *("rows width", "o", "o", {0: (900.0, 0.0)}),
-    ),
-    "embedding of a transposed table": (
-        *(lambda at, w: functional.embedding(at, w.transpose(0, 1)), lambda at, w: w.transpose(0, 1)[at]),
-        *("few words", "", "o d0"),
-    ),
-    "scatter add": (_scatter_add, _binned, "rows", "", "o d0"),
+    "element": ([32.0, 256.0, "one number at a time"], [8.0, 32.0, "one number at a time"]),
+    "rms": (_SUMS, None),
 }
+#: Kinds of rows and width.
+_TWO: dict[str, tuple[Any, Any]] = {
+    "empty": ((0,), range(1, 9)),
+    "one": ((1, 2, 3), range(1, 9)),
+    "tails": (range(9, 64), range(9, 64)),
+    "tiles": ((16, 32, 64), (64, 128, 256)),
+    "hidden": (range(5, 40), [width for some in HIDDEN for width in some]),
+    "tall": (range(65537, 70000), (1, 2, 3)),
+    "wide": ((1, 2, 3), range(65537, 90000)),
+    "middle": (range(257, 530), range(257, 530)),
+    "large": (range(1025, 1050), range(1025, 1050)),
+}
+#: Shares of the operations that are tried with so many numbers in one run, each in one dtype.
+_SHARES = {"tall": 0.7, "wide": 0.7, "middle": 0.7, "large": 0.25}
+#: What other axes are, and a second input of two that are taken together.
+_BESIDE_THEM: dict[str, Any] = {
+    "outer": SIZES,
+    "words": WORDS,
+    "few": ((2, 3, 4),),
+    "some": ((3, 4, 5, 6, 7),),
+    "many": (range(90, 110),),
+    "narrow": (range(33, 64),),
+    "thin": (range(9, 16),),
+    "tokens": (range(4099, 9000),),
+    "long": ((1027, 2048, 4099),),
+    "flat": (range(65537, 300000),),
+}
+_BESIDE = {"same": "rows width", "row": "width", "column": "rows 1", "number": "1"}
+_USUAL = {
+    "dtypes": DTYPES,
+    "layouts": LAYOUTS,
+    "values": [name for name in VALUES if name not in ("angles", "counts", "inf")],
+    "sizes": (),
+}
+_USUAL["beside"] = _BESIDE
+#: The work of a product is kept below this by fewer columns: it takes milliseconds.
+_WORK = 1 << 22
 
 
 def run(job: Job, emit: Emit) -> None:
@@ -180,15 +96,17 @@ def run(job: Job, emit: Emit) -> None:
     device = job["device"]
     switches = _without_reduced_reductions() if device == "cuda" else {}
     with full_precision():  # TF32, which NVIDIA's containers switch on, is the business of another experiment
-        run_rows(job, emit, [_operation(device, sizes, seed_of(job)) for sizes in _sizes(seed_of(job))])
+        run_rows(job, emit, _rows(device, seed_of(job)))
     run_rows(job, emit, [row for dtype in _HALVES for row in _ones(dtype)])
     case = {"case": "dropout fp32", "judge": "rounding", "dtype": "fp32", "backend": "default", "gate": ["o"]}
     emit({**case, "params": {"operation": "dropout"}, **found_by(lambda: _dropped(device), device)})
     for name, value in switches.items():
         setattr(torch.backends.cuda.matmul, name, value)
     # 128 tiles of 128 x 128, for which libraries take the kernels of training.
-    tiled = {"operation": "linear", "rows": 1024, "width": 1024, "outer": 2048}
-    rows = [_operation(device, {**tiled, "dtype": dtype}, 0) for dtype in _HALVES if switches]
+    kinds = {"size": "tiles", "layouts": "plain", "values": "unit", "beside": "same"}
+    tiled, choose = {"rows": 1024, "width": 1024, "outer": 2048}, random.Random(0)  # noqa: S311
+    halves = [{**kinds, "dtype": dtype} for dtype in _HALVES if switches]
+    rows = [_operation(device, "linear", half, choose, **tiled) for half in halves]
     run_rows(job, emit, [row._replace(name=f"tiled {row.name}", limit=_AS_SET) for row in rows])
 
 
@@ -203,57 +121,65 @@ def _without_reduced_reductions() -> dict[str, Any]:
     return before
 
 
-def _sizes(seed: int) -> Any:
-    """Operations with their dtype and sizes, rows cut to what is quick."""
-    for sizes in drawn(
-        seed,
-        operation=each(*_OPERATIONS),
-        dtype=each(*DTYPES),
-        rows=(*SIZES, range(1030, 2048), range(2051, 4096), range(4099, 9000)),
-        width=(*SIZES, *HIDDEN),
-        outer=SIZES,
-        words=WORDS,
-        few=((1, 2, 3), (4, 6)),
-        narrow=(range(33, 64),),
-        thin=(range(9, 16),),
-        long=(range(65539, 70000),),
-    ):
-        if not _OPERATIONS[sizes["operation"]][3]:
-            sizes["dtype"] = "fp32"
-        beside = {
-            name
-            for shape in _OPERATIONS[sizes["operation"]][2].split(", ")
-            if "rows" in shape
-            for name in shape.split()
-        }
-        longest = max([sizes[name] for name in beside - {"rows", "few"}], default=1)
-        sizes["rows"] = min(sizes["rows"], max(3, _ELEMENTS // longest))
-        sizes["outer"] = min(sizes["outer"], max(9, _WORK // (sizes["rows"] * sizes["width"])))
-        yield sizes
+def _rows(device: str, seed: int) -> Iterator[Case]:
+    """Every operation in each dtype and kind of size that is for it; layouts and kinds of numbers take turns."""
+    choose = random.Random(seed)  # noqa: S311 (sizes are no secret)
+    for name, (shapes, unit, _, _, only) in OPERATIONS.items():
+        some = {axis: only[axis].split() if axis in only else [*usual] for axis, usual in _USUAL.items()}
+        for kinds in some.values():
+            choose.shuffle(kinds)
+        turns = {axis: cycle(some[axis]) for axis in ("layouts", "values", "beside")}
+        drawn = {"rows", "width"} & set(shapes.replace(",", "").split())
+        for size in some["sizes"] if drawn else ["tails"]:
+            # Where there are many numbers, dtypes take turns, and so do operations.
+            share = _SHARES.get(size)
+            if share is not None and choose.random() > share:
+                continue
+            # Where threads share a sum, half precision rounds the sum of each.
+            shared = unit == "whole" and size not in ("empty", "one", "tails", "tiles")
+            dtypes = ["fp32"] if shared and "fp32" in some["dtypes"] else some["dtypes"]
+            for dtype in dtypes if share is None else [choose.choice(dtypes)]:
+                kinds = {axis: next(turn) for axis, turn in turns.items()}
+                yield _operation(device, name, {"size": size, "dtype": dtype, **kinds}, choose)
 
 
-def _operation(device: str, sizes: dict[str, Any], seed: int) -> Case:
-    """The row of an operation of these sizes."""
-    name, dtype = sizes["operation"], sizes["dtype"]
-    function, formula, shapes, half, single, *spread = _OPERATIONS[name]
-    # Of words every second is one of few, which so come again and again; the last one is in no whole tile.
-    below = sizes["words"] if "words" in shapes else 1 + sizes["rows"] // 4
-    generator = torch.Generator().manual_seed(23 + seed)
-    at = torch.randint(0, below, (sizes["rows"],), generator=generator)
-    at[::2] %= 1 + sizes["rows"] // 4
-    at[-1] = below - 1
-    moved = at.to(device)
-    said = [[sizes[axis] for axis in shape.split()] for shape in shapes.split(", ")]
+def _operation(device: str, name: str, kinds: dict[str, str], choose: random.Random, **fixed: int) -> Case:
+    """The row of an operation with numbers of these kinds."""
+    shapes, unit, function, formula, only = OPERATIONS[name]
+    size, dtype = kinds["size"], kinds["dtype"]
+    sizes = {axis: choose.choice(choose.choice(some)) for axis, some in _BESIDE_THEM.items()}
+    sizes.update(zip(("rows", "width"), map(choose.choice, _TWO[size])))
+    if size in _SHARES and "few rows" in shapes:  # as many numbers as without samples
+        sizes["few"], longest = 2, "width" if size == "wide" else "rows"
+        sizes[longest] = sizes[longest] // 2 + 1
+    work = sizes["rows"] * sizes["width"] * (sizes["few"] if "few" in shapes else 1)
+    most = _WORK // max(1, work, 8 * max(sizes["rows"], sizes["width"]))
+    sizes["outer"] = min(sizes["outer"], max(1, most))
+    sizes.update(fixed)
+    said = []
+    for shape in shapes.split(", "):
+        axes = _BESIDE[kinds["beside"]] if shape == "beside" else shape
+        said.append(tuple(sizes[axis] if axis in sizes else int(axis) for axis in axes.split()))
+    places = [*LAYOUTS]
+    at = places.index(kinds["layouts"])
+    # Each input lies otherwise; what has one axis only, or one layout only, cannot.
+    ways = [places[(at + place) % len(places)] if "layouts" not in only else places[at] for place in range(len(said))]
+    ways = [way if len(shape) > 1 else "plain" for way, shape in zip(ways, said)]
+    value = VALUES[kinds["values"]]
+    others = VALUES["whole" if unit == "whole" or kinds["values"] == "whole" else "unit"]
+    gate = only.get("half", "") if dtype != "fp32" else ""
     return Case(
-        f"{name} {', '.join(' x '.join(map(str, shape)) for shape in said)} {dtype}",
-        lambda *tensors: function(moved, *tensors),
-        lambda *tensors: formula(at, *tensors),
-        tuple(map(tuple, said)),
-        single if dtype == "fp32" else half,
-        limit=_SUMS if dtype == "fp32" and name != "cross entropy" else None,
+        f"{name} {', '.join(' x '.join(map(str, shape)) for shape in said)} {kinds['values']} {' '.join(ways)} {dtype}",
+        function,
+        formula,
+        tuple(said),
+        gate or only.get("gate", ""),
+        limit=_LIMITS["element" if only.get("limit") == "element" else unit]["fp32" not in (dtype, only.get("limit"))],
         dtype=dtype,
-        spread=spread[0] if spread else (),
+        spread={place: others if place else value for place in range(len(said))},
         params={"operation": name},
+        unit=unit,
+        layouts=[LAYOUTS[way] for way in ways],
     )
 
 

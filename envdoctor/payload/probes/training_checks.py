@@ -7,6 +7,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from functools import partial
+from itertools import product
 from typing import Any
 
 import torch
@@ -222,17 +223,22 @@ def optimizer_step(job: Job, emit: Emit) -> None:
                 if number == _RESUMED:
                     saved, optimizer = copy.deepcopy(optimizer.state_dict()), make()
                     optimizer.load_state_dict(saved)
-                for weight, gradient in zip(weights, gradients):
-                    weight.grad = gradient * factor
+                for place, (weight, gradient) in enumerate(zip(weights, gradients)):
+                    weight.grad = None if _waits(place, number) else gradient * factor
                 optimizer.step()
         return _told("the change of", [weight.detach() - value for weight, value in zip(weights, start)])
 
     def exact(*values: Any, formula: Any) -> list[Any]:
         start, gradients = _split(values)
-        return [formula(value, [raw * factor for factor in _FACTORS]) - value for value, raw in zip(start, gradients)]
+        return [
+            formula(value, [raw * factor for number, factor in enumerate(_FACTORS) if not _waits(place, number)])
+            - value
+            for place, (value, raw) in enumerate(zip(start, gradients))
+        ]
 
-    for sizes in drawn(seed_of(job), name=each(*formulas), way=each("loop", "foreach", "fused"), **_TENSORS):
-        name, way, shapes = sizes["name"], sizes["way"], _shapes(sizes)
+    ways = each(*product(formulas, ("loop", "foreach", "fused")))
+    for sizes in drawn(seed_of(job), way=ways, **_TENSORS):  # each way of each optimizer with each kind of sizes
+        (name, way), shapes = sizes["way"], _shapes(sizes)
         told = f"{name} ({way}), {_STEPS} steps of {len(shapes)} tensors up to {sizes['largest']}"
         formula = partial(exact, formula=formulas[name][0])
         scales = [0.1 for _ in shapes] + [_GRADIENTS[place % 6] for place, _ in enumerate(shapes)]
@@ -276,7 +282,8 @@ def rms_norm(job: Job, emit: Emit) -> None:
     def exact(x: Any, weight: Any, epsilon: float = 1e-6) -> Any:
         return x * (x.pow(2).mean(-1, keepdim=True) + epsilon).rsqrt() * weight
 
-    axes = {"dtype": each("bf16", "fp16"), "scale": each(1.0, 300.0), "rows": SIZES, "width": (*SIZES, *HIDDEN)}
+    axes: dict[str, Any] = {"dtype": each("bf16", "fp16"), "scale": each(1.0, 300.0), "rows": SIZES}
+    axes["width"] = (*SIZES, *HIDDEN, range(4099, 8198))
     for sizes in drawn(seed_of(job), **axes):
         name, scale, rows, width = sizes.values()
         rows = min(rows, (1 << 17) // width)  # is quick
@@ -311,8 +318,13 @@ def tf32(job: Job, emit: Emit) -> None:
 
 def _shapes(sizes: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
     """Like those of a model: the largest first, then matrices, vectors and single numbers in turn."""
-    small = ((33, 17), (64,), (1,), (5, 3), (9,))
-    return ((sizes["largest"],), *(small[place % 5] for place in range(sizes["tensors"] - 1)))
+    small = ((33, 17), (64,), (1,), (5, 3), (0, 4), (9,))
+    return ((sizes["largest"],), *(small[place % 6] for place in range(sizes["tensors"] - 1)))
+
+
+def _waits(place: int, number: int) -> bool:
+    """Whether a parameter has no gradient at a step, as an expert that no token was sent to."""
+    return number == 1 and place % 3 == 1
 
 
 def _once(*given: Any, part: str) -> dict[str, Any]:

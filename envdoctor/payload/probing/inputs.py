@@ -3,7 +3,8 @@
 **Masks** say which keys a row may see, and how that is handed to a kernel.
 
 A name is ``<how>_<what>``. *How*: ``bool`` (True = keep), ``inf`` (additive in the tested dtype, -inf), ``min``
-(additive, the least number of the dtype, as transformers builds it), ``f32`` (additive float32 while q is half).
+(additive, the least number of the dtype, as transformers builds it), ``f32`` (additive float32 while q is half),
+``bias`` (additive, a normal number for each row and key, as T5 and ALiBi have them).
 *What*, on top of a lower triangle aligned to the lower right corner: ``left`` and ``right`` (a third of the keys is
 padding in all samples but the first), ``left_dead`` (and the last sample is padding alone), ``band`` (a sliding window
 of 32 keys). ``key`` is padding on the right without the triangle, as a view expanded over the rows. ``pack_left`` and
@@ -87,6 +88,13 @@ def keep(mask: str, batch: int, rows: int, keys: int) -> Any:
     return kept
 
 
+def bias_of(mask: str, kept: Any, dtype: Any) -> Any:
+    """What a mask adds to the logits beside hiding some, rounded to the dtype; a zero for all but ``bias``."""
+    if not mask.startswith("bias_"):
+        return torch.zeros((), dtype=dtype)
+    return torch.randn(kept.shape, generator=torch.Generator().manual_seed(7)).to(dtype)
+
+
 def hand_over(mask: str, kept: Any, dtype: Any, device: str) -> tuple[Any, bool]:
     """(attn_mask or None, is_causal) as scaled_dot_product_attention takes them."""
     if mask in ("none", "causal"):
@@ -98,6 +106,8 @@ def hand_over(mask: str, kept: Any, dtype: Any, device: str) -> tuple[Any, bool]
         if what == "key":
             return kept[:, :, :1, :].contiguous().to(device).expand(kept.shape), False
         return kept.to(device), False
+    if how == "bias":
+        return bias_of(mask, kept, dtype).masked_fill(~kept, float("-inf")).to(device), False
     kind = torch.float32 if how == "f32" else dtype
     least = torch.finfo(dtype).min if how == "min" else float("-inf")
     return torch.zeros(kept.shape, dtype=kind).masked_fill(~kept, least).to(device), False

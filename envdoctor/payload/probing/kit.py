@@ -40,6 +40,8 @@ _DECLINED = (
 #: How much further a part of a result may be off than all of it: a head, a sample, a block of rows. Healthy heads reach
 #: 3.3 in bf16 where all are at 1.6 (quick grid, torch 2.13.0, one CPU).
 _PART = 1.5
+#: Units in which each number is judged by itself; of all but the first it must be exact, and gradients are whole.
+_NUMBERS = ("element", "exact", "whole")
 #: Rows of a result from which on its parts are judged: of fewer, a constant offset may cancel all but rounding, and
 #: healthy kernels are 20 times off in one of 64 heads.
 ENOUGH = 16
@@ -54,10 +56,11 @@ class Case(NamedTuple):
 
     ``function`` takes the inputs in ``dtype`` on the device, ``formula`` those numbers in float64 on the CPU (None: the
     function runs again, and must repeat itself). ``spread`` has deviation and mean of each input that is not a standard
-    normal one. The ``judge`` "rounding" takes an output and its gradients, those in ``gate`` against ``limit`` (pass,
-    warn, why; None: those of the dtype). "change" and "exact" take tensors by what is said of each when it is the
-    worst, with {} for its error, as a share of the exact one or the largest difference, against the number ``limit``.
-    ``params``, ``signature`` (the word for a violation) and ``kind`` are those of the observation.
+    normal one, or what makes its numbers of normal ones; ``layouts`` what lays each out in memory. The ``judge``
+    "rounding" takes an output and its gradients, those in ``gate`` (none: all) against ``limit`` (pass, warn, why;
+    None: those of the dtype), by the ``unit`` of :func:`compare`. "change" and "exact" take tensors by what is said of
+    each when it is the worst, with {} for its error, as a share of the exact one or the largest difference, against the
+    number ``limit``. ``params``, ``signature`` (the word for a violation) and ``kind`` are those of the observation.
     """
 
     name: str
@@ -73,6 +76,8 @@ class Case(NamedTuple):
     params: Any = ()
     signature: str = ""
     kind: str = "case"
+    unit: str = "rms"
+    layouts: Any = ()
 
 
 def run_rows(job: Job, emit: Emit, rows: Iterable[Case]) -> None:
@@ -81,8 +86,15 @@ def run_rows(job: Job, emit: Emit, rows: Iterable[Case]) -> None:
         said = {name: getattr(row, name) for name in ("kind", "judge", "dtype", "backend", "signature")}
         tensors, limit = ("gate", "limits") if row.judge == "rounding" else ("tensors", "limit")
         said.update({"case": row.name, tensors: row.gate.split(), limit: row.limit, "params": dict(row.params)})
-        measured = found_by(partial(_measured, row, job), job["device"])
+        measured = found_by(partial(_tried, row, job), job["device"])
         emit({**{name: value for name, value in said.items() if value not in (None, "")}, **measured})
+
+
+def _tried(row: Case, job: Job) -> dict[str, Any]:
+    try:
+        return _measured(row, job)
+    except AttributeError as error:
+        raise Unavailable(f"this torch lacks it: {error}"[:300]) from error
 
 
 def _measured(row: Case, job: Job) -> dict[str, Any]:
@@ -91,19 +103,27 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
     def normal(shape: Any) -> Any:
         return torch.randn(shape, generator=generator, dtype=torch.float32)
 
-    scales = [dict(row.spread).get(place, (1.0, 0.0)) for place in range(len(row.shapes))]
-    given = [
-        (normal(shape) * deviation + mean).to(DTYPES[row.dtype]) for shape, (deviation, mean) in zip(row.shapes, scales)
-    ]
-    moved, exact = [value.to(job["device"]) for value in given], [value.double() for value in given]
+    given = []
+    for place, shape in enumerate(row.shapes):
+        how = dict(row.spread).get(place, (1.0, 0.0))
+        numbers = how(normal(shape)) if callable(how) else normal(shape) * how[0] + how[1]
+        given.append(numbers.to(DTYPES[row.dtype]))
+    lays = [*row.layouts, *[_as_it_is] * len(given)]
+    moved = [lay(value.to(job["device"])) for value, lay in zip(given, lays)]
     if row.judge == "rounding":
         seed = generator.get_state()
 
         def upstream(shape: Any) -> Any:
             generator.set_state(seed)
-            return normal(shape).to(torch.bfloat16)
+            numbers = normal(shape)
+            return numbers.round().clamp(-2, 2) if row.unit in _NUMBERS[1:] else numbers.to(torch.bfloat16)
 
-        return compare(forward_backward(row.function, moved, upstream), forward_backward(row.formula, exact, upstream))
+        got = forward_backward(row.function, moved, upstream)
+        del moved
+        exact = [lay(value.double()).clone() for value, lay in zip(given, lays)]
+        truth = forward_backward(row.formula, exact, upstream)
+        return compare({name: got[name] for name in row.gate.split() or got}, truth, row.unit)
+    exact = [value.double() for value in given]
     said = row.function(*moved)
     wanted = row.formula(*exact) if row.formula else row.function(*moved).values()
     error = relative if row.judge == "change" else difference
@@ -112,6 +132,10 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
     name = "relative" if row.judge == "change" else "difference"
     value: Any = errors[told] if errors[told] == errors[told] else "nan"
     return {name: value, "detail": told.format(f"{errors[told]:.2g}")}
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def seed_of(job: Job) -> int:
@@ -199,8 +223,10 @@ def forward_backward(operation: Any, inputs: Any, upstream: Any = None) -> dict[
     (None: the output is one number), which is cast to its dtype and device."""
     leaves = [value.detach().requires_grad_() for value in inputs]
     out = operation(*leaves)
-    out.backward(None if upstream is None else upstream(out.shape).to(out.device, out.dtype))
-    return {"o": out.detach(), **{f"d{number}": leaf.grad for number, leaf in enumerate(leaves)}}
+    if out.requires_grad:
+        out.backward(None if upstream is None else upstream(out.shape).to(out.device, out.dtype))
+    gradients = {f"d{number}": leaf.grad for number, leaf in enumerate(leaves) if leaf.grad is not None}
+    return {"o": out.detach(), **gradients}
 
 
 def vector(model: Any, of: str = "grad") -> Any:
@@ -227,17 +253,55 @@ def lost(tensor: Any) -> int:
     return int((~torch.isfinite(tensor.detach())).sum())
 
 
-def compare(got: dict[str, Any], exact: dict[str, Any]) -> dict[str, Any]:
+def compare(got: dict[str, Any], exact: dict[str, Any], unit: str = "rms") -> dict[str, Any]:
     """``ratio``, ``nonfinite`` and ``unjudged`` of an observation for the judge ``rounding``, from tensors by name.
 
-    The unit is the rms error of the exact result rounded once.
+    The unit is the rms error of the exact result rounded once, or where each number is judged by itself ("element"; of
+    "exact" and "whole" all tensors, of "element" the output) the step from one number of the dtype to the next.
     """
     found: dict[str, Any] = {"ratio": {}, "nonfinite": {}, "unjudged": []}
     for name, tensor in got.items():
         truth = exact[name].detach().double().cpu()
         value = tensor.detach().double().cpu()
-        note_error(found, name, (value, truth, truth.to(tensor.dtype).double()), tensor.dtype)
+        if value.shape != truth.shape:
+            found["ratio"][name] = float(value.numel() + truth.numel())
+        elif unit in _NUMBERS and (name == "o" or unit != "element"):
+            note_numbers(found, name, value, truth.to(tensor.dtype).double(), tensor.dtype)
+        elif name != "o" and truth.numel() < 2 * ENOUGH and tensor.dtype in (DTYPES["bf16"], DTYPES["fp16"]):
+            found["unjudged"].append(name)  # rounding of few numbers may cancel by chance
+        else:
+            note_error(found, name, (value, truth, truth.to(tensor.dtype).double()), tensor.dtype)
+            if name in found["ratio"]:
+                farthest = _farthest(value, truth, tensor.dtype)
+                # Of few numbers the rounding of the exact result may be next to nothing by chance.
+                few = truth.numel() < 2 * ENOUGH
+                found["ratio"][name] = 8 * farthest if few else max(found["ratio"][name], farthest)
     return found
+
+
+def note_numbers(found: dict[str, Any], name: str, value: Any, truth: Any, dtype: Any) -> None:
+    """Note the largest error of a number in steps of the dtype (1 for whole numbers); infinite ones must be alike."""
+    finite = torch.isfinite(truth)
+    if truth.numel() == 0:
+        found["unjudged"].append(name)
+    elif lost(value[finite]):
+        found["nonfinite"][name] = lost(value[finite])
+    else:
+        step = torch.ones_like(truth)
+        if dtype.is_floating_point:
+            limits = torch.finfo(dtype)
+            step = limits.eps * truth.abs().clamp_min(max(limits.tiny, 1e-30))
+        off = torch.where(finite, (value - truth).abs() / step, (value != truth) * 1e9)
+        found["ratio"][name] = round(float(off.max()), 3)
+
+
+def _farthest(value: Any, truth: Any, dtype: Any) -> float:
+    """The error of the worst number, by which a single lost one shows among many: in units of eight steps at its own
+    size, or at that of all where that is more."""
+    limits = torch.finfo(dtype)
+    size = truth.abs().clamp_min(max(rms(truth), limits.tiny, 1e-30))
+    worst = float(((value - truth).abs() / size).max())
+    return round(worst / float(8 * limits.eps), 3)
 
 
 def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], dtype: Any, block: int = 64) -> None:

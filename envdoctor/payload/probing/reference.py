@@ -18,6 +18,7 @@ import torch
 from .kit import ENOUGH, lost, note_error
 
 TENSORS = ("o", "dq", "dk", "dv")
+_NO_BIAS = torch.zeros(())
 
 
 class Expected(NamedTuple):
@@ -29,8 +30,10 @@ class Expected(NamedTuple):
     lse: list[float]
 
 
-def evaluate(given: tuple[Any, Any, Any, Any], keep: Any, precision: Any, rounded: Any = None) -> dict[str, Any]:
-    """o, dq, dk, dv and lse of (q, k, v, dO) in ``precision``.
+def evaluate(
+    given: tuple[Any, Any, Any, Any], keep: Any, precision: Any, rounded: Any = None, bias: Any = 0.0
+) -> dict[str, Any]:
+    """o, dq, dk, dv and lse of (q, k, v, dO) in ``precision``, with a ``bias`` added to the logits.
 
     With a dtype ``rounded``, what a kernel of that dtype must round is rounded to it and taken back.
     """
@@ -44,13 +47,13 @@ def evaluate(given: tuple[Any, Any, Any, Any], keep: Any, precision: Any, rounde
     scale = q.shape[-1] ** -0.5
     dead = ~keep.any(-1, keepdim=True)
     # Dead rows get zeros for logits and then for probabilities, so that nothing is NaN by construction.
-    scores = (scale * (q @ k.transpose(-1, -2))).masked_fill(~keep, float("-inf")).masked_fill(dead, 0.0)
+    scores = (scale * (q @ k.transpose(-1, -2)) + bias).masked_fill(~keep, float("-inf")).masked_fill(dead, 0.0)
     p = torch.softmax(scores, -1).masked_fill(dead, 0.0)
     o = r(r(p) @ v)
     lse = torch.logsumexp(scores, -1, keepdim=True)
     # The backward computes the logits anew, and may fold the scale into q: where it is no power of two they differ in
     # the last bit, which exp turns into a relative error of |logit| ulps. It is what float32 kernels are limited by.
-    again = ((scale * q) @ k.transpose(-1, -2)).masked_fill(~keep, float("-inf")).masked_fill(dead, 0.0)
+    again = ((scale * q) @ k.transpose(-1, -2) + bias).masked_fill(~keep, float("-inf")).masked_fill(dead, 0.0)
     rebuilt = torch.exp(again - lse).masked_fill(dead, 0.0)
     delta = (upstream * o).sum(-1, keepdim=True)
     ds = r(rebuilt * (upstream @ v.transpose(-1, -2) - delta))
@@ -64,10 +67,10 @@ def evaluate(given: tuple[Any, Any, Any, Any], keep: Any, precision: Any, rounde
     return {"o": o, "dq": dq, "dk": dk, "dv": dv, "lse": lse}
 
 
-def expected(given: tuple[Any, Any, Any, Any], keep: Any) -> Expected:
+def expected(given: tuple[Any, Any, Any, Any], keep: Any, bias: Any = _NO_BIAS) -> Expected:
     """Truth and model for (q, k, v, dO) that are already rounded to the tested dtype."""
-    truth = evaluate(given, keep, torch.float64)
-    model = evaluate(given, keep, torch.float32, given[0].dtype)
+    truth = evaluate(given, keep, torch.float64, bias=bias.double())
+    model = evaluate(given, keep, torch.float32, given[0].dtype, bias.float())
     lse = [round(float(truth["lse"].min()), 1), round(float(truth["lse"].max()), 1)]
     return Expected(truth, model, ~keep.any(-1), lse)
 

@@ -89,7 +89,11 @@ def _drawn(seed: int) -> Iterator[dict[str, Any]]:
     for case in drawn(
         seed,
         mask=each(
-            "none", "causal", *(f"{how}_left" for how in ("bool", "inf", "min", "f32")), "bool_right", "bool_band"
+            "none",
+            "causal",
+            *(f"{how}_left" for how in ("bool", "inf", "min", "f32", "bias")),
+            "bool_right",
+            "bool_band",
         ),
         L=SIZES,
         D=HEAD,
@@ -150,3 +154,6 @@ def _published(full: bool) -> Iterator[dict[str, Any]]:
         yield from vary(B=8, H=4, Hk=4, L=64, mask="causal", layout="bshd")
         yield from vary(B=1, L=1100, mask="bool_band")
         yield from vary(B=1, L=16, S=2100, mask="bool_key")
+    # More rows with a mask than a block, and more heads of all samples than most grids take at once.
+    yield from vary(B=1, H=1, Hk=1, L=1100, mask="bias_band")
+    yield from vary(B=140, H=4, Hk=4, L=17, D=32, layout="bshd", mask=("bias_left", "bool_right"))

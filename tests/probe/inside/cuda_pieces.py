@@ -199,7 +199,9 @@ def products_of_many_tiles_are_judged_as_torch_is_set() -> Any:
         stack.enter_context(patch.object(arithmetic, "_dropped", lambda device: {}))
         stack.enter_context(patch.object(arithmetic, "run_rows", tiled))
         real_operation = arithmetic._operation
-        on_cpu = patch.object(arithmetic, "_operation", lambda device, *given: real_operation("cpu", *given))
+        on_cpu = patch.object(
+            arithmetic, "_operation", lambda device, *given, **size: real_operation("cpu", *given, **size)
+        )
         stack.enter_context(on_cpu)
         arithmetic.run({"device": "cuda"}, emitted.append)
     cases = [case for case in emitted if case["case"].startswith("tiled")]
