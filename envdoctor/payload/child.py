@@ -64,7 +64,7 @@ def main() -> None:
         channel.end(ending, detail, time.time() - started, time.process_time() - computed)
         if ending in LAST:
             break
-        _give_back()
+        give_back()
     sys.stdout.flush()
     # A library that hangs in its own shutdown, or threads that are not daemons, have nothing to say any more.
     os._exit(EXIT_CODES.get(ending, 1))
@@ -285,7 +285,7 @@ def _plain(value: Any, depth: int) -> Any:
     return str(value)[:LONGEST_TEXT]
 
 
-def _give_back() -> None:
+def give_back() -> None:
     """Hand memory that the task left unused back to the system, so that those of one process do not add up: glibc keeps
     it (https://man7.org/linux/man-pages/man3/malloc_trim.3.html)."""
     import ctypes

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from ..child import _give_back as give_back
+from ..child import give_back
 from .inputs import UPSTREAMS, arrange, bias_of, draw, hand_over, keep, share
 from .kit import DTYPES, Emit, Job, failure, seed_of, wanted_dtypes
 from .reference import TENSORS, Expected, expected, measure
