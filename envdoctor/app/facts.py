@@ -254,7 +254,8 @@ def _with_recipe(
     try:
         known = _with_model(facts, request, named, matrix)
     except ObservationError:
-        end = _named_by_its_end(model, matrix)
+        known_already = any(facts.text(f"model.{name}") is not None for name in ("repo", "path", "type", "family"))
+        end = None if known_already else _named_by_its_end(model, matrix)
         if end is None:
             text = Message("{} names the model {}, which is not on this machine: --model names it", origin, model)
             notices.append(Notice("warning", text))

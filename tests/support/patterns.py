@@ -138,11 +138,12 @@ class _Module:
 
 
 def _rows(value: Any) -> list[Any]:
-    return (
-        list(value)
-        if isinstance(value, (list, tuple)) or hasattr(value, "__next__") or hasattr(value, "mapping")
-        else []
-    )
+    if not (isinstance(value, (list, tuple)) or hasattr(value, "__next__") or hasattr(value, "mapping")):
+        return []
+    try:
+        return list(value)
+    except NameError:  # a generator over what only a run knows
+        return []
 
 
 def _is_re(function: ast.expr) -> bool:
