@@ -275,8 +275,9 @@ def _named_by_its_end(path: str, matrix: Matrix) -> str | None:
     from envdoctor.observe.model.config import shape_of
     from envdoctor.observe.model.names import is_repo_name
 
-    cached = re.search(r"models--([^/]+)--([^/]+)", path)
-    words = list(cached.groups()) if cached else [word for word in re.split(r"[/\\]", path) if word]
+    words = [word for word in re.split(r"[/\\]", path) if word]
+    if cached := next((word for word in words if word.startswith("models--")), None):  # a folder of the Hub's cache
+        words = cached.split("--")[1:]
     rows, suffixes = matrix.rows("model-shapes"), matrix.rows("model-shapes", "suffix")
     for name in ("/".join(words[-2:]), words[-1] if words else ""):
         shape = shape_of(name, rows, suffixes) if is_repo_name(name) else None

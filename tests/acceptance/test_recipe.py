@@ -113,7 +113,7 @@ def test_a_model_that_is_not_here_is_a_warning(check, tmp_path):
 @pytest.mark.parametrize(
     ("written", "judged"),
     [
-        ("/root/models/ZhipuAI/glm-4-9b-chat-hf", "ZhipuAI/glm-4-9b-chat-hf"),
+        ("/m/ZhipuAI/glm-4-9b-chat-hf", "ZhipuAI/glm-4-9b-chat-hf"),
         ("/data/glm-4-9b-chat-hf/", "glm-4-9b-chat-hf"),
         ("/c/models--THUDM--glm-4-9b-chat-hf/snapshots/0", "THUDM/glm-4-9b-chat-hf"),
     ],
@@ -121,7 +121,9 @@ def test_a_model_that_is_not_here_is_a_warning(check, tmp_path):
 def test_a_path_to_a_known_model_that_is_not_here_is_judged_by_its_name(check, tmp_path, written, judged):
     (tmp_path / "train.yaml").write_text(TRAIN.replace("THUDM/glm-4-9b-chat-hf", written))
     result = check("--recipe", "train.yaml")
-    assert f"names the model {written}, which is not on this machine: judged as {judged}, by its name" in " ".join(result.out.split())
+    assert f"names the model {written}, which is not on this machine: judged as {judged}, by its name" in " ".join(
+        result.out.split()
+    )
     assert "(family glm4)" in result.out
 
 

@@ -143,9 +143,14 @@ def _words(node: Any) -> str:
 
 def makefile_as_shell(text: str) -> str:
     """Return the rules of a makefile as commands of the shell, line by line, with its variables."""
-    text = re.sub(r"\$\((\w+)\)", r"${\1}", text.replace("$$", "$"))
-    text = re.sub(r"(?m)^(\w+)[ \t]*[?:]*=[ \t]*(.*?)[ \t]*$", lambda one: f"{one[1]}={shlex.quote(one[2])}", text)
-    return re.sub(r"(?m)^\t[@-]*", "", text)
+    lines = re.sub(r"\$\((\w+)\)", r"${\1}", text.replace("$$", "$")).split("\n")
+    for at, line in enumerate(lines):
+        name, equals, value = line.partition("=")
+        if equals and (variable := name.rstrip(" \t?:")).isidentifier():
+            lines[at] = f"{variable}={shlex.quote(value.strip())}"
+        elif line.startswith("\t"):
+            lines[at] = line[1:].lstrip("@-")
+    return "\n".join(lines)
 
 
 def _entries(root: Any, first: int, prefix: str, is_json: bool) -> list[RecipeEntry]:
