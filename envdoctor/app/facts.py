@@ -279,9 +279,10 @@ def _named_by_its_end(path: str, matrix: Matrix) -> str | None:
     if cached := next((word for word in words if word.startswith("models--")), None):  # a folder of the Hub's cache
         words = cached.split("--")[1:]
     rows, suffixes = matrix.rows("model-shapes"), matrix.rows("model-shapes", "suffix")
+    vendors = {name.lower() for pair in matrix.part("families", "organisations").items() for name in pair}
     for name in ("/".join(words[-2:]), words[-1] if words else ""):
         shape = shape_of(name, rows, suffixes) if is_repo_name(name) else None
-        if shape is not None and not shape.bare and (shape.vendor or "/" not in name):
+        if shape is not None and not shape.bare and (shape.vendor or name.lower().partition("/")[0] in vendors):
             return name
     return None
 
