@@ -500,6 +500,8 @@ embedding | words few | exact
     _embedded(_places(x), x.detach()) ~ torch.stack([x.detach()[at] for at in _places(x).tolist()])
 embedding of wide rows | 4099 1152 | exact | layouts: plain, values: unit, dtypes: fp32 bf16
     _embedded(_places(x)[-23:], x.detach()) ~ torch.stack([x.detach()[at] for at in _places(x)[-23:].tolist()])
+embedding of many words | 70001 9 | exact | layouts: plain, values: unit, dtypes: fp32
+    _embedded(_places(x)[-23:], x.detach()) ~ torch.stack([x.detach()[at] for at in _places(x)[-23:].tolist()])
 embedding's gradient | narrow few | whole | dtypes: fp32
     _embedded(_places(x), x) ~ _hot(_places(x), len(x)) @ x
 embedding with padding | narrow few | whole | dtypes: fp32

@@ -36,7 +36,7 @@ _every(61, "an exponent bit of products", "torch.nn.functional:linear", _largest
 _every(7, "a sign of batched products", "torch:bmm", lambda out: -out)
 _every(41, "NaN in attention", SDPA, _largest(float("nan")))
 _every(31, "a factor of attention", SDPA, lambda out: out * 1.5)
-_every(2, "a scale of layer norm", "torch.nn.functional:layer_norm", lambda out: out * 0.5)
+_every(5, "a scale of layer norm", "torch.nn.functional:layer_norm", lambda out: out * 0.5)
 _every(3, "sums of softmax", "torch:softmax", lambda out: out * 1.25)
 _every(7, "a row of the embedding", "torch.nn.functional:embedding", lambda out: out * 3)
 _every(11, "a loss", "torch.nn.functional:cross_entropy", lambda out: out * 1.1)
