@@ -124,8 +124,12 @@ def container_commands(text: str) -> str:
 
 
 def _below(nodes: list[Any]) -> Iterator[Any]:
-    """Yield nodes and those below them; one that is used again comes again, and whoever asks has to stop."""
+    """Yield nodes and those below them; one that aliases stand for comes once."""
+    seen: set[int] = set()
     for node in nodes:  # it grows
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
         yield node
         if node.id == "mapping":
             nodes += [value for _, value in node.value]

@@ -315,3 +315,9 @@ def test_the_command_of_a_container_or_of_a_makefile_is_one(tmp_path, name, text
     place = next(item["place"][0] for item in found["recipe_key"] if "utilization" in item["key"])
     row = next(number for number, line in enumerate(text.splitlines(), 1) if "utilization" in line)
     assert place == f"{name}:{row}"
+
+
+def test_what_aliases_repeat_is_looked_at_once(tmp_path):
+    aliases = "".join(f"k{at}: *one\n" for at in range(2500))
+    text = f"one: &one [1, 2, 3]\n{aliases}{COMPOSE.format(image='mine', command=VLLM)}"
+    assert read(tmp_path, "compose.yml", {"compose.yml": text})["model"] == "a/b"
