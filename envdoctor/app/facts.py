@@ -23,6 +23,7 @@ from envdoctor.system.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
+    from envdoctor.observe.model.config import Shape
     from envdoctor.observe.recipe.assignments import Assignment
     from envdoctor.observe.recipe.recipe import Recipe
     from envdoctor.revision.hub.online import Access
@@ -272,32 +273,36 @@ def _with_recipe(
 
 def _named_by_its_end(path: str, matrix: Matrix) -> str | None:
     """Return the model that the end of a path names (``…/ZhipuAI/glm-4-9b-chat``), if its shape is known by name."""
-    from envdoctor.observe.model.config import shape_of
     from envdoctor.observe.model.names import is_repo_name
 
     words = [word for word in re.split(r"[/\\]", path) if word]
     if cached := next((word for word in words if word.startswith("models--")), None):  # a folder of the Hub's cache
         words = cached.split("--")[1:]
-    rows, suffixes = matrix.rows("model-shapes"), matrix.rows("model-shapes", "suffix")
     vendors = {name.lower() for pair in matrix.part("families", "organisations").items() for name in pair}
     for name in ("/".join(words[-2:]), words[-1] if words else ""):
-        shape = shape_of(name, rows, suffixes) if is_repo_name(name) else None
+        shape = shape_by_name(name, matrix) if is_repo_name(name) else None
         if shape is not None and not shape.bare and (shape.vendor or name.lower().partition("/")[0] in vendors):
             return name
     return None
+
+
+def shape_by_name(name: str, matrix: Matrix) -> "Shape | None":
+    """Return the shape of the model of this name by the table model-shapes; None if none in it can be it."""
+    from envdoctor.observe.model.config import shape_of
+
+    return shape_of(name, matrix.rows("model-shapes"), matrix.rows("model-shapes", "suffix"))
 
 
 def _misspelt(repo: str, matrix: Matrix) -> list[Notice]:
     """Say which known model is called nearly so, if no known name is this one. Another number is another model."""
     from difflib import get_close_matches
 
-    from envdoctor.observe.model.config import shape_of
-
-    rows = matrix.rows("model-shapes")
-    shape = shape_of(repo, rows, matrix.rows("model-shapes", "suffix"))
+    known = {name.lower(): name for row in matrix.rows("model-shapes") for name in row["names"]}
+    if repo.lower() in known:
+        return []
+    shape = shape_by_name(repo, matrix)
     if shape is not None and not shape.unknown:
         return []
-    known = {name.lower(): name for row in rows for name in row["names"]}
     near = get_close_matches(repo.lower()[:200], known, n=1, cutoff=0.95)
     if not near or re.findall(r"\d+", near[0]) != re.findall(r"\d+", repo):
         return []

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from envdoctor.app.errors import JobError, UsageProblem, told_as
-from envdoctor.app.facts import Sources, collect_facts
+from envdoctor.app.facts import Sources, collect_facts, shape_by_name
 from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Range, Records, Value
@@ -15,7 +15,7 @@ from envdoctor.judge.policy import Policy
 from envdoctor.matrix.gpu_code import gpu_named
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
-from envdoctor.observe.model.config import Shape, shape_of
+from envdoctor.observe.model.config import Shape
 from envdoctor.observe.model.files import read_object
 from envdoctor.observe.model.source import resolve
 from envdoctor.peak.prediction import USUAL, model_of, predict
@@ -336,8 +336,8 @@ def _trained_as_loaded(facts: FactSet) -> FactSet:
 
 def _shape(facts: FactSet, matrix: Matrix) -> Shape:
     """Return the shape of a model without a config.json by its name. Raises :class:`MemoryProblem`."""
-    repo, rows = facts.text("model.repo"), matrix.rows("model-shapes")
-    shape = shape_of(repo, rows, matrix.rows("model-shapes", "suffix")) if repo is not None else None
+    repo = facts.text("model.repo")
+    shape = shape_by_name(repo, matrix) if repo is not None else None
     if shape is None:
         name = facts.text("model.name")
         raise MemoryProblem("no config.json of {} is on this machine: give its folder, --model DIR", name)
