@@ -398,7 +398,7 @@ def target_facts(target: Mapping[str, str], registry: Registry) -> list[Fact]:
     """Return the facts that the options ``--target-NAME`` give, by NAME. Raises :class:`UsageProblem`."""
     facts: list[Fact] = []
     for name, text in target.items():
-        for key, value in _stated(name, text).items():
+        for key, value in _stated(name, str(text)).items():
             spec: Any = registry.find(key)
             try:
                 facts.append(Fact(key, parse_value(spec, value), f"--target-{name}", "given"))
@@ -419,6 +419,8 @@ def _stated(name: str, text: str) -> Mapping[str, object]:
             raise UsageProblem("--target-python {}: a release of Python is expected, such as 3.11 or 3.11.9", text)
         whole = {"python.version": text} if match[2] else {}
         return {**whole, "python.minor": match[1], "python.implementation": "cpython"}
+    if name != "platform":
+        raise UsageProblem("a target has python, platform, gpu and driver, not {}", name)
     match = re.match(_PLATFORM, text)
     if match is None:
         raise UsageProblem(

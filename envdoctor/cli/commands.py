@@ -292,3 +292,20 @@ def ignore(rule_id: str, reason: str, until: datetime | None, where: tuple[str, 
     formerly = f" ({rule_id} is its former id)" if rule != rule_id else ""
     click.echo(f"{clean(str(file))}: {rule}{formerly} is accepted" + (f" until {last}" if last else ""))
     return 0
+
+
+@click.command("mcp")
+def mcp() -> None:
+    """Serve check, memory, plan, diff-revision and explain to a chat program (MCP, over stdio).
+
+    \b
+    pip install 'envdoctor[mcp]'
+    envdoctor mcp       # the command that the chat program starts
+
+    The tools read what the commands read, and keep their promises. None of them installs or changes anything.
+    """
+    try:
+        from envdoctor.cli.served import server
+    except ModuleNotFoundError as missing:
+        raise click.ClickException(f"{missing.name} is not installed: pip install 'envdoctor[mcp]'") from None
+    server().run()

@@ -53,20 +53,27 @@ def say_notices(notices: Iterable[tuple[str, str]]) -> None:
 
 def ended_by(error: Exception, arguments: Sequence[str]) -> int:
     """Say what an exception means, in the language of the command line, and return the exit code."""
-    from envdoctor.app.errors import JobError, UsageProblem
-    from envdoctor.matrix.matrix import MatrixError
     from envdoctor.report.color import choose_lang
 
     given = [two for one, two in pairwise(arguments) if one == "--lang"]
     given += [argument.partition("=")[2] for argument in arguments if argument.startswith("--lang=")]
     option = given[-1] if given else os.environ.get("ENVDOCTOR_LANG", "auto")
     lang = choose_lang(option, os.environ, sys.stderr.encoding)
+    text, code = sentence_of(error)
+    return failed(text, code, lang=lang)
+
+
+def sentence_of(error: Exception) -> tuple[str, int]:
+    """Return what an exception means, and the exit code. A fault of envdoctor itself is raised on ENVDOCTOR_DEBUG=1."""
+    from envdoctor.app.errors import JobError, UsageProblem
+    from envdoctor.matrix.matrix import MatrixError
+
     if isinstance(error, (UsageProblem, MatrixError, JobError)):
-        return failed(error.message, 3 if isinstance(error, JobError) else 2, lang=lang)
+        return error.message, 3 if isinstance(error, JobError) else 2
     if os.environ.get("ENVDOCTOR_DEBUG"):
         raise error
     hint = "Please report it; ENVDOCTOR_DEBUG=1 shows where it happened."
-    return failed(f"envdoctor itself failed ({type(error).__name__}: {error}). {hint}", 3)
+    return f"envdoctor itself failed ({type(error).__name__}: {error}). {hint}", 3
 
 
 def failed(message: str, code: int, *, usage: str = "", lang: str = "en") -> int:

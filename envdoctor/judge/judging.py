@@ -242,7 +242,7 @@ def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[Messag
         caveats.append(Message("{} is no plain release: it and its base release answer differently", release))
     if match.open_exceptions:
         keys = ", ".join(match.open_exceptions)
-        caveats.append(Message("an exception may apply, which cannot be told from {}", keys))
+        caveats.append(Message("an exception may apply; unknown: {}", keys))
     level = max(0, CONFIDENCES.index(rule.confidence) - guesses - len(caveats))
     return CONFIDENCES[level], tuple(caveats)
 
