@@ -16,9 +16,14 @@ _STRANGE = (
 )
 
 
+#: Options that may stand in the file under their own name: files beside it, and machines that are meant.
+_FILES, _TARGETS = ("lock", "baseline"), ("target-python", "target-platform", "target-gpu", "target-driver")
+
+
 class Configuration(NamedTuple):
     """The settings of the file; None and empty if it lacks them. ``recipe``, ``code`` and ``matrix`` hold absolute
-    paths."""
+    paths. ``options`` has ``lock``, ``baseline`` (absolute paths) and ``target_python`` ... (texts) if they are given.
+    An interpreter cannot be named: it would be started for whoever opens a pull request."""
 
     path: Path | None = None
     fail_on: str | None = None
@@ -32,6 +37,7 @@ class Configuration(NamedTuple):
     assignments: tuple[tuple[str, object], ...] = ()
     severities: Mapping[str, str] = {}
     ignores: tuple[Ignore, ...] = ()
+    options: Mapping[str, Any] = {}
 
     def policy(self, **stated: Any) -> Policy:
         """Return the gate and what the project accepts; what is ``stated`` besides, and not None, wins."""
@@ -98,6 +104,10 @@ def load_configuration(path: Path) -> Configuration:
         assignments=tuple(_flat(said.get("set", {}))),
         severities=said.get("rules", {}),
         ignores=tuple(_ignore(entry, path.name) for entry in said.get("ignore", [])),
+        options={
+            **{name: path.parent / said[name] for name in _FILES if name in said},
+            **{name.replace("-", "_"): tuple(listed(said[name])) for name in _TARGETS if name in said},
+        },
     )
 
 
@@ -113,7 +123,8 @@ def _complaints(said: Mapping[str, Any]) -> Iterator[str]:
         "fail-confidence": one_of(*CONFIDENCES),
         "lang": one_of("auto", "en", "zh"),
         "model": TEXT,
-        **dict.fromkeys(("recipe", "code", "matrix", "require"), TEXT_OR_TEXTS),
+        **dict.fromkeys(_FILES, TEXT),
+        **dict.fromkeys(("recipe", "code", "matrix", "require", *_TARGETS), TEXT_OR_TEXTS),
         "set": settings,
         "rules": TABLE,
         "ignore": ANY,

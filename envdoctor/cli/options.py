@@ -260,6 +260,18 @@ class CommandOptions:
         here = working_directory()
         path = options["config"] or (find_configuration(here) if here and not options["no_config"] else None)
         self.configuration = load_configuration(path) if path and not options["no_config"] else Configuration()
+        self._put_configured(options)
+
+    def _put_configured(self, options: dict[str, Any]) -> None:
+        """Give options that were not typed what the configuration has for them. A lock stands back behind every other
+        environment that was named, a baseline behind one that is to be written."""
+        from envdoctor.observe.sources import SOURCES
+
+        typed = {name for name in SOURCES if options.get(name)}
+        behind = {"lock": bool(typed), "baseline": options.get("write_baseline") is not None}
+        for name, value in self.configuration.options.items():
+            if name in options and not options[name] and not behind.get(name):
+                options[name] = _near(value) if name == "lock" else value
 
     @cached_property
     def matrix(self) -> Any:

@@ -1,6 +1,7 @@
 """The report with one line a finding, as compilers write theirs, for logs and editors."""
 
 from envdoctor.report.closing import counts_line, first_line
+from envdoctor.report.findings import is_known
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
@@ -12,6 +13,6 @@ def render(report: Report, lang: str = "en") -> str:
     lines += [f"{level}: {page.sentence(text)}" for level, text in report.notices if level == "error"]
     for finding in report.shown():
         where = str(finding.locations[0]) if finding.locations else "-"
-        known = "" if finding.baseline != "unchanged" or finding.gate else f" ({page.say('in the baseline')})"
+        known = f" ({page.say('in the baseline')})" if is_known(finding) else ""
         lines.append(f"{where}: {finding.severity}[{finding.id}] {page.message(finding)}{known}")
     return "\n".join([*lines, counts_line(report, page)]) + "\n"

@@ -145,6 +145,11 @@ def _items(findings: Sequence[Finding], message: str, page: Page) -> list[str]:
     return [page.say("for {item}", item=text)] if text else []
 
 
+def is_known(finding: Finding) -> bool:
+    """Return whether the finding is in the baseline, so that it does not fail the run."""
+    return finding.baseline == "unchanged" and not finding.gate
+
+
 def _notes(finding: Finding, page: Page) -> list[str]:
     """Return the notes on how sure the finding is, and on whether it can fail the run."""
     notes = []
@@ -155,7 +160,7 @@ def _notes(finding: Finding, page: Page) -> list[str]:
     if finding.settled_by and not finding.gate and finding.status == "active":
         command = " ".join(f"--set {quote(given)}" for given in finding.settled_by)
         notes.append(page.say("to be certain, state the fact: {command}", command=command))
-    if finding.baseline == "unchanged" and not finding.gate:
+    if is_known(finding):
         notes.append(page.say("in the baseline: it does not fail the run"))
     if finding.status == "preview":
         notes.append(page.say("a preview rule: it never fails the run"))

@@ -6,7 +6,7 @@ escaped as its own toolkit does (actions/toolkit: command.ts).
 
 from envdoctor.judge.finding import SEVERITIES
 from envdoctor.report.closing import counts_line, left_open
-from envdoctor.report.findings import finding_text, project_place
+from envdoctor.report.findings import finding_text, is_known, project_place
 from envdoctor.report.page import Page, shortened
 from envdoctor.report.report import Report
 
@@ -24,7 +24,7 @@ def render(report: Report, lang: str = "en") -> str:
     lines = errors + [f"::warning title={_property(label)}::{_data(text)}" for label, text in open_]
     room = {"error": _MOST - len(errors), "warning": _MOST - len(open_)}
     for severity in reversed(SEVERITIES):
-        findings = [finding for finding in shown if finding.severity == severity]
+        findings = [finding for finding in shown if ("note" if is_known(finding) else finding.severity) == severity]
         most = room.get(severity, _MOST)
         listed = findings if len(findings) <= most else findings[: most - 1]
         for finding in listed:

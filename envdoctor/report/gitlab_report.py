@@ -2,7 +2,7 @@
 
 import json
 
-from envdoctor.report.findings import PROJECT, project_place, unique_fingerprints
+from envdoctor.report.findings import PROJECT, is_known, project_place, unique_fingerprints
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
@@ -16,8 +16,10 @@ def render(report: Report, lang: str = "en") -> str:
     issues = []
     for finding, fingerprint in zip(shown, unique_fingerprints(shown), strict=True):
         where = project_place(finding) or PROJECT
-        about = {"description": f"{finding.id}: {page.message(finding)}", "check_name": finding.id}
+        known = f" ({page.say('in the baseline')})" if is_known(finding) else ""
+        about = {"description": f"{finding.id}: {page.message(finding)}{known}", "check_name": finding.id}
         place = {"path": where.path, "lines": {"begin": where.line}}
-        how = {"fingerprint": fingerprint, "severity": _SEVERITIES[finding.severity], "location": place}
+        severity = _SEVERITIES["note" if known else finding.severity]
+        how = {"fingerprint": fingerprint, "severity": severity, "location": place}
         issues.append({**about, **how})
     return json.dumps(issues, ensure_ascii=True, indent=1) + "\n"

@@ -1,8 +1,8 @@
 """The report as JUnit XML, for Jenkins' strict schema and GitLab's reader.
 
-A case for each rule, so that a dashboard shows trends: what fails the run failed, another finding passed with its text,
-what was ignored or could not be checked was skipped. The case ``run`` is the run itself: there is always one case, and
-GitLab tells cases apart by their names alone.
+A case for each rule that was checked, so that a dashboard shows trends: what fails the run failed, another finding passed
+with its text, what was ignored was skipped. ``not-checked`` is one skipped case for all rules that could not be checked.
+The case ``run`` is the run itself: there is always one case, and GitLab tells cases apart by their names alone.
 """
 
 from collections.abc import Sequence
@@ -37,11 +37,14 @@ def render(report: Report, lang: str = "en") -> str:
         by_rule.setdefault(finding.id, []).append(finding)
     for rule, findings in by_rule.items():
         _judged(_case(suite, name, rule), findings, page)
+    open_ = []
     for entry in report.not_checked:
         if entry.id not in by_rule:
             reason = "; ".join(f"{key}: {page.sentence(why)}" for key, why in entry.missing.items())
-            reason = page.sentence(entry.reason) if entry.reason else reason
-            SubElement(_case(suite, name, entry.id), "skipped", message=reason)
+            open_.append(f"{entry.id}: {page.sentence(entry.reason) if entry.reason else reason}")
+    if open_:
+        message = page.say("{n} rule(s) could not be checked", len(open_))
+        SubElement(_case(suite, name, "not-checked"), "skipped", message=message).text = "\n".join(open_)[:_LONGEST]
     for rule in report.passed:
         _case(suite, name, rule)
     for kind, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error"), ("skipped", "skipped")):

@@ -69,6 +69,28 @@ def test_the_steps_of_the_example_workflow(installed: Path) -> None:
     assert (root / "envdoctor.sarif").is_file() and (root / "envdoctor.html").is_file()
 
 
+@pytest.mark.slow
+def test_the_action_judges_a_lock_for_the_machine_that_is_meant(installed: Path) -> None:
+    workflow = yaml.safe_load((ROOT / "examples/ci/lock-workflow.yml").read_text(encoding="utf-8"))
+    root = installed / "checkout"
+    lock = "fixtures/locks/open-instruct.uv.lock"
+    (root / lock).parent.mkdir(parents=True)
+    shutil.copy(ROOT / lock, root / lock)
+    action = {**ACTION, "runs": {**ACTION["runs"], "steps": ACTION["runs"]["steps"][1:]}}
+    (root / "action.yml").write_text(yaml.safe_dump(action), encoding="utf-8")
+    ran = run_steps(workflow["jobs"]["envdoctor"]["steps"], {}, root, installed)["envdoctor"]
+    report = json.loads(Path(ran.outputs["report"]).read_text(encoding="utf-8"))
+    assert ran.code == report["exit_code"] != 2 and report["target"]["kind"] == "lock"
+    assert (root / "envdoctor-junit.xml").is_file()
+
+
+def test_the_workflow_for_a_card_calls_what_there_is() -> None:
+    workflow = yaml.safe_load((ROOT / "examples/ci/gpu-workflow.yml").read_text(encoding="utf-8"))
+    *_, check, probe = workflow["jobs"]["envdoctor"]["steps"]
+    assert set(check["with"]) <= set(ACTION["inputs"])
+    parsed(shlex.split(probe["run"])[1:])
+
+
 def test_the_component_of_gitlab_runs_a_command_that_there_is() -> None:
     head, job = yaml.safe_load_all((ROOT / "templates/check.yml").read_text(encoding="utf-8"))
     example = yaml.safe_load((ROOT / "examples/ci/gitlab-ci.yml").read_text(encoding="utf-8"))["include"][0]
@@ -82,12 +104,14 @@ def test_the_component_of_gitlab_runs_a_command_that_there_is() -> None:
 
 
 def test_the_hook_runs_a_command_that_there_is() -> None:
-    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text(encoding="utf-8"))
     example = yaml.safe_load((ROOT / "examples/ci/pre-commit-config.yaml").read_text(encoding="utf-8"))
-    (used,) = example["repos"][0]["hooks"]
-    assert used["id"] == hook["id"] and hook["language"] == "python" and hook["pass_filenames"] is False
-    for arguments in (hook["args"], used["args"]):
-        parsed([*shlex.split(hook["entry"]), *arguments][1:])
+    used = example["repos"][0]["hooks"]
+    assert [one["id"] for one in used] == [hook["id"] for hook in hooks]
+    for hook, here in zip(hooks, used, strict=True):
+        assert hook["language"] == "python" and hook["pass_filenames"] is False
+        for arguments in (hook.get("args", []), here["args"]):
+            parsed([*shlex.split(hook["entry"]), *arguments][1:])
 
 
 def test_the_images_are_built_and_stopped_by_commands_that_there_are(tmp_path: Path, script: Path) -> None:
@@ -184,3 +208,25 @@ def test_the_upkeep_opens_what_changed_new_files_too_and_what_is_stale(tmp_path:
     said = (tmp_path / "said").read_text()
     assert "pr create" in said and "matrices/new.toml" in said and "told: matrix lint" in said
     assert git("ls-remote", "--heads", "origin", "upkeep-7") != ""
+
+
+def test_a_project_names_its_lock_its_baseline_and_its_machine(run: Any, tmp_path: Path) -> None:
+    """Told where it would be typed: `envdoctor check` alone judges what the file says, and what is typed wins."""
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "locks" / "requirements.txt").write_text("torch==2.5.0\ntransformers==4.48.3\n")
+    settings = 'lock = "locks/requirements.txt"\nbaseline = "known.json"\ntarget-gpu = ["H100", "A100"]\n'
+    said = 'target-python = "3.11"\nmodel = "THUDM/glm-4-9b-chat-hf"\nset = { "recipe.batch_size" = 2 }\n'
+    (tmp_path / "envdoctor.toml").write_text(settings + said)
+    missing = run("check")
+    assert missing.code == 2 and "known.json" in missing.err
+    written = run("check", "--write-baseline", "known.json")
+    assert written.code == 0 and "accepted" in written.err
+    report = run("check", "--format", "json").json
+    assert report["exit_code"] == 0 and report["target"]["path"] == "locks/requirements.txt"
+    known = {finding["id"]: finding["baseline"] for finding in report["findings"]}
+    assert known["torch-2-5-0-glm4-batch-nan"] == "unchanged"
+    other = run("check", "--facts", str(ROOT / "fixtures/environments/glm4-batch-nan.json"), "--format", "json")
+    assert other.json["target"]["kind"] == "facts"
+    (tmp_path / "envdoctor.toml").write_text('python = "./python"\n')
+    refused = run("check")
+    assert refused.code == 2 and "python" in refused.err

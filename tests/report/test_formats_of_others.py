@@ -16,7 +16,7 @@ from poisoned_reports import BAD, compared, poisoned
 
 from envdoctor.facts import Origin
 from envdoctor.judge import NotChecked, OfferedFix, Text
-from envdoctor.report import Notice, Report, load
+from envdoctor.report import Notice, Report, load, names
 from envdoctor.system import Message, quoted
 
 SCHEMAS = Path(__file__).resolve().parents[1] / "schemas"
@@ -117,7 +117,10 @@ def test_what_a_file_says_of_itself_is_chinese_too(report: Report) -> None:
     error, *skipped = junit(load("junit")(whole, "zh")).xpath("//error | //skipped")
     assert error.get("message") == "检查未能完成" and said in error.text
     reasons = {one.getparent().get("name"): one.get("message") for one in skipped}
-    assert said in reasons["a"] and said in reasons["b"] and reasons["accepted-slow"] == "已忽略：we measured it"
+    assert reasons["not-checked"] == "2 条规则无法检查"
+    (open_,) = [one.text.splitlines() for one in skipped if one.getparent().get("name") == "not-checked"]
+    assert [line.partition(":")[0] for line in open_] == ["a", "b"] and all(said in line for line in open_)
+    assert reasons["accepted-slow"] == "已忽略：we measured it"
     assert "与 torch-2-5-0-glm4-batch-nan 同一原因" in reasons.values()
     assert said in load("github")(whole, "zh").splitlines()[0]
 
@@ -164,11 +167,22 @@ def test_junit_fails_what_fails_the_run(report: Report) -> None:
     by_name = {case.get("name"): [child.tag for child in case] for case in document.iter("testcase")}
     assert by_name["torch-2-5-0-glm4-batch-nan"] == ["failure"]
     assert by_name["alloc-conf-fragmentation"] == ["system-out"]
-    assert by_name["accepted-slow"] == by_name["needs-both"] == ["skipped"]
+    assert by_name["accepted-slow"] == by_name["not-checked"] == ["skipped"]
     assert by_name["fine"] == by_name["run"] == []
-    assert (document.get("tests"), document.get("failures"), document.get("errors")) == ("13", "2", "0")
+    assert (document.get("tests"), document.get("failures"), document.get("errors")) == ("9", "2", "0")
     broken = junit(load("junit")(report.changed(exit_code=3, notices=(Notice("error", "no torch"),)), "en"))
     assert [child.text for child in broken.find("testcase")] == ["error: no torch"]
+
+
+def test_what_is_in_the_baseline_is_no_alarm_in_any_format(report: Report) -> None:
+    known = report.changed(findings=(report.findings[0]._replace(baseline="unchanged", gate=False),), exit_code=0)
+    for name in names():
+        told = load(name)(known, "en")
+        assert "in the baseline" in told or '"unchanged"' in told, name
+    assert github(load("github")(known, "en"))[0].startswith("::notice ")
+    (issue,) = json.loads(load("gitlab")(known, "en"))
+    assert issue["severity"] == "info" and issue["description"].endswith("(in the baseline)")
+    assert not junit(load("junit")(known, "en")).xpath("//failure")
 
 
 def test_github_counts_what_is_more_than_ten(report: Report) -> None:
