@@ -7,7 +7,7 @@ directory is still on the path.
 
 TYPE_CHECKING = False  # as in typing, which is not imported for it
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "Explanation",
     "Finding",
