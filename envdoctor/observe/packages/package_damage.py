@@ -31,6 +31,8 @@ _MACHINES = ("x86_64", "aarch64")
 _CHILD = "envdoctor.observe.packages.compared:answer"
 _LIMITS = Limits(seconds=60.0, mib=768, patience=5.0)
 _AT_START = Message("it runs code when Python starts, and what that puts in front of the packages is not known")
+#: What one file of a package takes from another.
+_OF_FILES = ("module", "name", "attribute", "argument")
 _Item = Mapping[str, Value]
 #: Forms that are met everywhere, without their blanks: what ``setup.py develop`` writes, the ``-nspkg.pth`` of
 #: namespace packages, setuptools' distutils.
@@ -75,8 +77,12 @@ def package_damage(request: Request) -> Found:
                     lists[name] = listed_libraries(str(item["path"]), layout.files)
     for item, module in torch_backends(request):
         found += _module_gone(item, module.partition(".")[0], layout)
-    for name, kind, files, fails in _compared(compared, stack, extensions, request):
+    answer = _compared(compared, stack, extensions, request)
+    misfits = _misfits(answer.get("edited", {}), active, dists, request)
+    for name, kind, files, fails in answer["damage"]:
         item = active[name]
+        if kind == "files-edited" and (misfit := {file: text for file, text in misfits.items() if file in files}):
+            files, fails = [*misfit.values(), *(file for file in files if file not in misfit)], True
         if _half_removed(item):  # the name of its folder says which release it was
             said = named_by(os.path.basename(str(item["path"])))[1]
             item = {**item, "version": checked_version(said)} if said else item
@@ -168,10 +174,11 @@ def _elsewhere(module: str, layout: Layout) -> bool:
 
 def _compared(
     compared: Sequence[_Item], stack: Container[str], extensions: Container[str], request: Request
-) -> Sequence[Any]:
-    """Return what differs from the packages' lists (package, kind, files, whether an import fails), by a child."""
+) -> Mapping[str, Any]:
+    """Return ``damage``, what differs from the packages' lists (package, kind, files, whether an import fails), and
+    ``edited``, by a child."""
     if not compared:
-        return ()
+        return {"damage": ()}
     place = request.place
     python = release_of(place.python_version) if isinstance(place.python_version, str) else None
     packages = []
@@ -192,8 +199,43 @@ def _compared(
     answer = ask_once(_CHILD, asked, _LIMITS, looks=place.files.looks)
     if isinstance(answer, ChildProblem):
         reason = Message("the installed files were not compared with their lists: {}", answer.said())
-        return [[compared[0]["name"], "unread", [reason], False]]
-    return list(answer["damage"])
+        return {"damage": [[compared[0]["name"], "unread", [reason], False]]}
+    return answer
+
+
+def _misfits(
+    edited: Mapping[str, Mapping[str, Sequence[str]]], active: Mapping[str, _Item], dists: Records, request: Request
+) -> dict[str, str]:
+    """Return the edited files for which a module of their own package cannot be imported, each with what it lacks or
+    takes in vain; by following the imports of these files, and of the modules that take from them."""
+    if not edited:
+        return {}
+    from envdoctor.matrix.entry_statements import EntryStatement
+    from envdoctor.observe.packages import link
+    from envdoctor.observe.packages.compared import module_of
+
+    owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
+    versions = {name: item["version"] for name, item in active.items() if isinstance(item.get("version"), str)}
+    homes = {module_of(file): file for by_file in edited.values() for file in by_file}
+    wanted = [
+        EntryStatement(module, package, module, None, needs_gpu=False, derives=False)
+        for package, by_file in edited.items()
+        for file, takers in by_file.items()
+        for module in (module_of(file), *takers)
+    ]
+    asked = link.question(request, wanted, versions, owners, dists)
+    answer = ask_once(link.CHILD, asked, link.LIMITS, looks=request.place.files.looks)
+    found: dict[str, str] = {}
+    for stop, _ in () if isinstance(answer, ChildProblem) else answer["stops"]:
+        taker, giver = str(stop["consumer"]), str(stop["module"])
+        if stop["kind"] not in _OF_FILES or taker.partition(".")[0] != giver.partition(".")[0]:
+            continue
+        name = ".".join(filter(None, (giver, stop["name"])))
+        if giver in homes:
+            found.setdefault(homes[giver], f"{homes[giver]} ({taker}: {name})")
+        elif taker in homes:
+            found.setdefault(homes[taker], f"{homes[taker]} ({name})")
+    return found
 
 
 def _met_on_imports(
