@@ -200,7 +200,7 @@ def _compared(
     if isinstance(answer, ChildProblem):
         reason = Message("the installed files were not compared with their lists: {}", answer.said())
         return {"damage": [[compared[0]["name"], "unread", [reason], False]]}
-    return answer
+    return dict(answer)
 
 
 def _misfits(
@@ -215,7 +215,7 @@ def _misfits(
     from envdoctor.observe.packages.compared import module_of
 
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
-    versions = {name: item["version"] for name, item in active.items() if isinstance(item.get("version"), str)}
+    versions = {name: str(item["version"]) for name, item in active.items() if isinstance(item.get("version"), str)}
     homes = {module_of(file): file for by_file in edited.values() for file in by_file}
     wanted = [
         EntryStatement(module, package, module, None, needs_gpu=False, derives=False)
