@@ -547,7 +547,7 @@ def test_facts_are_read_from_standard_input(script, facts_file):
     [one.name for one in sorted(LOCKS.iterdir()) if one.suffix not in (".md", ".out") and "pixi" not in one.name],
 )
 def test_a_lock_is_read_from_standard_input_in_any_format(script, name):
-    words = ("facts", "--no-config", "--target-python", "3.11", "--format", "json", "--lock")
+    words = ("facts", "--no-config", "--target-python", "3.12", "--format", "json", "--lock")
     with open(LOCKS / name, "rb") as document:
         piped = started([sys.executable, str(script), *words, "-"], stdin=document)
     named = started([sys.executable, str(script), *words, name], cwd=LOCKS)
