@@ -148,6 +148,9 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
             facts = gather(request._replace(facts=facts, code=tuple(sources.code)), ["code"])
     if (repo := facts.text("model.repo")) is not None and facts.value("model.path") is ABSENT:
         said += _misspelt(repo, matrix)
+        bare = (sources.model or repo).partition("@")[0]
+        if "/" in repo and repo.lower().endswith(f"/{bare.lower()}"):
+            said.append(Notice("note", Message("{} is taken for {}, the only known model of that name", bare, repo)))
     notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
     if environment.target.kind not in observed.DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)
