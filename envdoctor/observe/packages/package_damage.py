@@ -23,7 +23,7 @@ from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.asking import ChildProblem, Limits, ask_once
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import release_of
+from envdoctor.versions.pep440 import is_version, release_of
 from envdoctor.versions.requirement import normalise
 
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
@@ -68,7 +68,8 @@ def package_damage(request: Request) -> Found:
         if item.get("editable") is True:
             found += _source_gone(item, modules.get(name), layout, request.cwd)
             continue
-        gone = _module_gone(item, modules.get(name), layout) or _vital_gone(item, extensions.get(name, {}), layout)
+        gone = _module_gone(_as_named(item), modules.get(name), layout)
+        gone = gone or _vital_gone(item, extensions.get(name, {}), layout)
         found += gone
         if not gone and (_lists_hold(item, altered, layout.files) or _half_removed(item)):
             compared.append(item)
@@ -80,12 +81,9 @@ def package_damage(request: Request) -> Found:
     answer = _compared(compared, stack, extensions, request)
     misfits = _misfits(answer.get("edited", {}), active, dists, request)
     for name, kind, files, fails in answer["damage"]:
-        item = active[name]
+        item = _as_named(active[name])
         if kind == "files-edited" and (misfit := {file: text for file, text in misfits.items() if file in files}):
             files, fails = [*misfit.values(), *(file for file in files if file not in misfit)], True
-        if _half_removed(item):  # the name of its folder says which release it was
-            said = named_by(os.path.basename(str(item["path"])))[1]
-            item = {**item, "version": checked_version(said)} if said else item
         found.append(_record(item, kind, ", ".join(first_named(files)), fails=fails))
     found += _met_on_imports(request, {str(item["name"]): item for item in dists if item.get("active") is True}, found)
     found += _dropped_in(lists, active, dists, layout.files)
@@ -139,11 +137,27 @@ def _half_removed(item: _Item) -> bool:
     return unknown and item.get("kind") == "dist-info" and not isinstance(item.get("installer"), str)
 
 
+def _as_named(item: _Item) -> _Item:
+    """Return a package of which METADATA is gone with the release that the name of its folder tells."""
+    said = named_by(os.path.basename(str(item["path"])))[1] if _half_removed(item) else ""
+    return {**item, "version": checked_version(said)} if said else item
+
+
 def _module_gone(item: _Item, module: str | None, layout: Layout) -> list[dict[str, Value]]:
     """Return the module of the stack that the package installs lies in no folder: where nothing lists its files, this
-    is all that can be said of them. (A package may be made to have no __init__.py: optimum.)"""
+    is all that can be said of them. (A package may be made to have no __init__.py: optimum; not one whose metadata was
+    removed with the list.)"""
     complete = layout.incomplete is None and not layout.has_finder
-    if module is None or not complete or any(_begins(folder, module, layout.files) for folder in layout.site_packages):
+    if module is None or not complete:
+        return []
+    listed = layout.files.names_or_none(str(item["path"]))
+    removed = item.get("kind") == "dist-info" and not {"METADATA", "RECORD", "INSTALLER"}.intersection(listed)
+    there = (
+        _elsewhere(module, layout)
+        if removed
+        else any(_begins(one, module, layout.files) for one in layout.site_packages)
+    )
+    if there:
         return []
     return [_record(item, "module-gone", f"{module}/__init__.py", fails=True)]
 
@@ -367,12 +381,16 @@ def _half_installed(
     the list that it writes at the end: it works on them, or was interrupted."""
     asked = {name for item in active.values() for name in required(item)}.union(modules) - active.keys()
     for folder in layout.site_packages:
-        names = layout.files.names_or_none(folder)
+        names = layout.files.names_or_none(folder)  # sorted: metadata comes behind the module
         moved = {one[1:].partition("-")[0]: one for one in names if one[:1] == "~"}
         for name in sorted(asked) if moved else ():
             away = moved.get(modules.get(name, name)[1:]) or moved.get(name.replace("-", "_")[1:])
             if away:
                 reason = Message("its installation was interrupted, or goes on: {} is there", away)
+                said = away.removesuffix(".dist-info").partition("-")[2]
+                if away.endswith(".dist-info") and is_version(said):
+                    text = "its installation was interrupted, or goes on: {} is there; {} brings back what it replaced"
+                    reason = Message(text, away, f"pip install --force-reinstall --no-deps {name}=={said}")
                 yield _record({"name": name}, "unread", reason, fails=False)
     for name in modules.keys() & active.keys():
         there = layout.files.names_or_none(str(active[name]["path"]))
