@@ -98,6 +98,11 @@ def test_a_library_that_is_cut_off_ends_the_import(wheel, site, damage):
     [
         ("peft/tuners/lora.py", b"from ..utils import cast, gone\n", "peft/tuners/lora.py (peft.utils.gone)"),
         ("peft/utils.py", b"def other(): pass\n", "peft/utils.py (peft.tuners.lora: peft.utils.cast)"),
+        (
+            "peft/utils.py",
+            b"from .tuners import lora\n",
+            "peft/utils.py (peft.tuners.lora: peft.utils.cast)",
+        ),  # a circle
         ("peft/utils.py", b"def cast(): print()\n", None),  # somebody's patch: all that is taken from it is there
         ("peft/tuners/lora.py", b"try:\n    from ..utils import gone\nexcept ImportError:\n    pass\n", None),
         ("peft/tuners/lora.py", b"import accelerate\nfrom ..utils import cast\n", None),  # nothing of its own
