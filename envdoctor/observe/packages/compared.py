@@ -48,7 +48,7 @@ _METADATA, _READ_BY_ALL = b".dist-info/", b".dist-info/entry_points.txt"
 _HEAD = 4096
 #: Modules that take something from an edited file, of which more are not looked at.
 _MOST_TAKERS = 20
-_TAKEN = r"(?m)^from[ \t]+([.\w]*\b%s)[ \t]+import[ \t]*(?:\(([^)]*)\)|([^\n]*))"
+_TAKEN = re.compile(rb"(?m)^from ([.\w]{1,100}) import (\(?)")
 
 
 class Listed(NamedTuple):
@@ -135,16 +135,17 @@ class Package:
         """Return modules of the package that begin with an import, from this file, of a name that it does not hold."""
         module, found = module_of(file), list[str]()
         submodules = {module_of(one.name).rpartition(".")[2] for one in self._sources if one.name != file}
-        taken = re.compile((_TAKEN % module.rpartition(".")[2]).encode())
+        last = module.rpartition(".")[2].encode()
         with suppress(OSError):
             held = set(re.findall(rb"\w+", self._files.whole(os.path.join(self._folder, file), _LARGEST)))
             for one in self._sources if b"__getattr__" not in held else ():
                 text = self._files.whole(os.path.join(self._folder, one.name), _LARGEST)
                 taker, is_package = module_of(one.name), one.name.endswith("/__init__.py")
-                for dotted, inner, line in taken.findall(text):
-                    said = dotted.decode("ascii", "replace")
+                for match in _TAKEN.finditer(text) if last in text else ():
+                    said = match[1].decode("ascii", "replace")
                     tail = said.lstrip(".")
-                    names = re.findall(rb"(?:\A|,)\s*(\w+)", re.sub(rb"#.*", b"", inner or line))
+                    listed = text[match.end() : match.end() + 9000].partition(b")" if match[2] else b"\n")[0]
+                    names = re.findall(rb"(?:\A|,)\s*(\w+)", re.sub(rb"#.*", b"", listed))
                     if absolute(tail, len(said) - len(tail), taker, is_package) == module and any(
                         name not in held and name.decode("ascii", "replace") not in submodules for name in names
                     ):
