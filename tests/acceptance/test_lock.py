@@ -73,6 +73,8 @@ def test_a_list_without_any_version_is_not_judged(run, listed):
         ((*LOCK, "--target-python", "3.11,three"), "--target-python three"),
         ((*LOCK, "--target-platform", "bsd"), "--target-platform bsd: system and processor are"),
         ((*LOCK, "--target-gpu", "A1OO"), "--target-gpu A1OO: no GPU of that name is known"),
+        ((*LOCK, "--target-gpu", "4090x2x3"), "--target-gpu 4090x2: no GPU of that name is known"),
+        ((*LOCK, "--target-gpu", "40900"), "--target-gpu 40900: no GPU of that name is known"),
         ((*LOCK, "--target-gpu", "MI300X"), "give --set machine.accelerators=rocm"),
         ((*LOCK, "--target-gpu", "Ascend 910B"), "give --set machine.accelerators=ascend"),
         ((*LOCK, "--facts", "f.json"), "--lock, --facts: give one of them"),
