@@ -169,6 +169,8 @@ class Workshop:
                     _, version, _, wheel_tags = parse_wheel_filename(link.filename)
                 except InvalidWheelFilename:
                     continue
+                if not hasattr(link, "upload_time"):
+                    raise SystemExit("pip 26 or newer is needed: an older one does not tell the day of a file")
                 day = str(link.upload_time or "")[:10]
                 fits = bool(tags & wheel_tags) and YEARS[0] <= day <= YEARS[1]
                 if fits and not version.is_prerelease and link.yanked_reason is None:

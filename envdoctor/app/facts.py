@@ -148,6 +148,9 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
             facts = gather(request._replace(facts=facts, code=tuple(sources.code)), ["code"])
     if (repo := facts.text("model.repo")) is not None and facts.value("model.path") is ABSENT:
         said += _misspelt(repo, matrix)
+        bare = (sources.model or repo).partition("@")[0]
+        if "/" in repo and repo.lower().endswith(f"/{bare.lower()}"):
+            said.append(Notice("note", Message("{} is taken for {}, the only known model of that name", bare, repo)))
     notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
     if environment.target.kind not in observed.DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)
@@ -367,13 +370,15 @@ def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
 def _understood(fact: Fact, matrix: Matrix) -> Fact:
     """Return the GPUs that were typed by the tables' names. Raises :class:`UsageProblem` for an unknown name, unless
     the compute capability was given too."""
-    from envdoctor.matrix.gpu_code import gpu_named, known_gpus, other_accelerator
+    from envdoctor.matrix.gpu_code import counted, gpu_named, known_gpus, other_accelerator
     from envdoctor.system.nearest import did_you_mean
 
     items: list[Mapping[str, Value]] = []
     typed = fact.origin if fact.origin == "--target-gpu" else f"{fact.origin} gpu.name"
     for item in fact.value if isinstance(fact.value, Records) else ():
-        name = item.get("name")
+        name, count = item.get("name"), 1
+        if isinstance(name, str):
+            count, name = counted(name) or (1, name)
         known = gpu_named(name, matrix) if isinstance(name, str) else None
         if name == "":
             raise UsageProblem("{}: a name is empty", typed)
@@ -384,7 +389,7 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
             cc = Message("give its compute capability too, e.g. --set gpu.cc=8.9")
             hint = did_you_mean(name, known_gpus(matrix), cc)
             raise UsageProblem("{} {}: no GPU of that name is known; {}", typed, name, hint)
-        items.append({**item, "name": known.name} if known is not None else item)
+        items += [{**item, "name": known.name} if known is not None else item] * max(count, 1)
     return fact._replace(value=Records(tuple(items))) if isinstance(fact.value, Records) else fact
 
 

@@ -155,7 +155,7 @@ environment_options = Options(
     python_option.about("Interpreter (or virtual environment) to judge."),
     Option("--path", "Folder of installed packages (pip install --target).", "DIR"),
     Option("--root", "Root file system of an image or container.", "DIR"),
-    Option("--lock", "Lock or requirements, before they are installed; FILE[NAME,...] chooses extras.", "FILE"),
+    Option("--lock", "Lock or requirements; FILE[NAME,...] chooses extras, - is standard input.", "FILE"),
     Option("--sbom", "Bill of materials: CycloneDX or SPDX in JSON.", "FILE"),
     Option("--facts", "Facts file, written by `envdoctor facts`; - is standard input.", "FILE"),
     Option("--report", "Pasted report: env commands, pip list, issues; - is standard input.", "FILE"),

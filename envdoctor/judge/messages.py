@@ -41,8 +41,12 @@ def title_of(texts: Mapping[str, Any]) -> Text:
     """Return what a rule says of anybody's versions: its title, or its message with ``...`` in place of values."""
     if texts["title"]:
         return Text(texts["title"])
-    message = text_of(texts["message"])
-    return Text(re.sub(_PLACEHOLDER, "...", message.en), message.zh and re.sub(_PLACEHOLDER, "...", message.zh))
+    return without_values(text_of(texts["message"]))
+
+
+def without_values(text: Text) -> Text:
+    """Return the text with ``...`` in place of values."""
+    return Text(re.sub(_PLACEHOLDER, "...", text.en), text.zh and re.sub(_PLACEHOLDER, "...", text.zh))
 
 
 def fill(text: Text, read: Callable[[str], Fact]) -> Text:

@@ -20,6 +20,10 @@ _JOINTS = (
 _SERIES = ("", "RTX ", "GeForce ", "GeForce RTX ", "GeForce GTX ", "Tesla ")
 _OTHERS = {"rocm": r"(?i)\b(?:AMD|Instinct|Radeon|MI\d{2,3}[AX]?)\b", "ascend": r"(?i)\bAscend|昇腾|\b910[ABC]\d?\b"}
 _COUNT = r"\A\d{1,3}\s*[x*]\s*"
+#: As people write how many there are: ``2x RTX 4090 24G``, ``8 * A100``, ``NVIDIA L4 x4``, ``4090x2``, ``single 3090``.
+_COUNTED = re.compile(
+    r"(?i)(?:(\d{1,3}) ?[x*×卡张块片] ?|((?:single|one|an?) |单卡 ?))?([^*×]{2,80}?)(?:(?<![a-z])\s?[x*×] ?(\d{1,3}))?"
+)
 
 
 class _NamedGpu(NamedTuple):
@@ -45,6 +49,14 @@ def gpu_named(name: str, matrix: Matrix) -> _NamedGpu | None:
                 spelled += f" {said}GB"
             return _NamedGpu(spelled, row, said or (sizes[0] if len(sizes) == 1 else None))
     return None
+
+
+def counted(text: str) -> tuple[int, str] | None:
+    """Return how many GPUs a text names (0 if it does not say), and their name; None if it is no such text."""
+    found = _COUNTED.fullmatch(text)
+    if found is None or (found[1] and found[4]):
+        return None
+    return int(found[1] or found[4] or bool(found[2])), found[3].strip()
 
 
 def is_one_of(name: str, globs: Iterable[str]) -> bool:

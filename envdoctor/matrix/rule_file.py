@@ -61,7 +61,7 @@ _FIX_OPTIONS = {
     "command": TEXT,
 }
 _EVIDENCE = {"kind": one_of(*PROOFS), "url": TEXT, "shows": TEXT, "checked": DATE}
-_SYMPTOM = {"lines": TEXTS, "seen": TEXT, "source": TEXT}
+_SYMPTOM = {"lines": TEXTS, "seen": TEXT, "source": TEXT, "raised_in": TEXT}
 _TEST = {"expect": one_of(*ANSWERS), "facts": TABLE}
 
 

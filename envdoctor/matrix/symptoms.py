@@ -3,7 +3,7 @@
 A symptom is a list of ``lines``: each is a text that stands in one line of the log, ``*`` for anything between its
 pieces; case, quotes and blanks do not count. All of them must be there. A long line may go on in the next one, because
 terminals and mail break them. Nothing is a regular expression, so a log takes time in proportion to its length whatever
-stands in it.
+stands in it. With ``raised_in``, a package, the last file of a traceback above it is one of that package.
 """
 
 from bisect import bisect_right
@@ -44,9 +44,16 @@ def seen_in(log: Log, symptoms: Iterable[Mapping[str, Any]]) -> Seen | None:
     found: list[Seen] = []
     for symptom in symptoms:
         places = [_last(log, _plain(text).split("*")) for text in symptom["lines"]]
-        if all(place is not None for place in places):
-            found.append(Seen(max(place for place in places if place is not None), letters(symptom)))
+        place = max((place for place in places if place is not None), default=0)
+        if None not in places and _raised_in(symptom.get("raised_in", ""), log, log.starts[place]):
+            found.append(Seen(place, letters(symptom)))
     return max(found, key=lambda one: one.letters, default=None)
+
+
+def _raised_in(package: str, log: Log, before: int) -> bool:
+    frame = log.text.rfind('file "', 0, before) if package else -1
+    file = log.text[frame:before].partition('", line')[0].replace("\\", "/")
+    return frame < 0 or f"/{package}/" in file
 
 
 def letters(symptom: Mapping[str, Any]) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from envdoctor.facts.values import Unknown
 from envdoctor.judge.evaluate import evaluate
-from envdoctor.judge.messages import text_of, title_of
+from envdoctor.judge.messages import text_of, title_of, without_values
 from envdoctor.matrix.ledger import Released
 from envdoctor.matrix.ledger_taking import allows
 from envdoctor.matrix.lookup import lacks, modules_with, name_moves, provider_of, read_taken
@@ -404,8 +404,8 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             applies=outcome.holds,
             line=first + seen.place,
             said=lines[seen.place].strip(),
-            why=text_of(texts["why"]),
-            fix=text_of(fix["summary"]) if fix else None,
+            why=without_values(text_of(texts["why"])),
+            fix=without_values(text_of(fix["summary"])) if fix else None,
             source=next((one["url"] for one in texts["evidence"] if one["url"].startswith("https://")), ""),
             missing=missing,
         )

@@ -312,10 +312,10 @@ class Importing(Deciding):
             if offers is None or offers.names.get(name, f"{module}:{name}") == f"{module}:{name}":
                 self.load(submodule, consumer, line)
             return Module(submodule)
+        if self.names.has(module, name) is False:  # also where it is not yet at its end
+            return self._stopped("ImportError", Stop("name", consumer, line, module, name))
         if state is not None and state.running:
             return UNKNOWN
-        if self.names.has(module, name) is False:
-            return self._stopped("ImportError", Stop("name", consumer, line, module, name))
         if top in COMPARING:
             return Made(f"{module}.{name}")
         return UNKNOWN

@@ -3,7 +3,9 @@
 import errno
 import os
 import stat
+from functools import cache
 from pathlib import Path
+from typing import BinaryIO
 
 from envdoctor.system.files import NEVER_WAIT, because_of
 from envdoctor.system.message import Message, MessageError
@@ -38,8 +40,14 @@ def read_named(place: Path, name: str, limit: int) -> bytes | None:
         return read_bounded(place, limit)
     import sys
 
-    data = sys.stdin.buffer.read(limit + 1)
+    data = _read_once(sys.stdin.buffer, limit + 1)
     return data if len(data) <= limit else None
+
+
+@cache
+def _read_once(stream: BinaryIO, size: int) -> bytes:
+    """Return what a stream holds; again where it is asked for again, as for each of several targets."""
+    return stream.read(size)
 
 
 def decoded(data: bytes, errors: str = "strict") -> str:
@@ -47,10 +55,11 @@ def decoded(data: bytes, errors: str = "strict") -> str:
     return data.decode("utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig", errors)
 
 
-def content_of(path: str, limit: int, kind: str, problem: type[MessageError]) -> bytes:
-    """Read a file of some ``kind`` (``lock``). Raises ``problem`` with the words that follow its name in a sentence."""
+def content_of(path: str, limit: int, kind: str, problem: type[MessageError], name: str = "") -> bytes:
+    """Read a file of some ``kind`` (``lock``), which the user calls ``name``, as :func:`read_named` does. Raises
+    ``problem`` with the words that follow its name in a sentence."""
     try:
-        content = read_bounded(Path(path), limit)
+        content = read_named(Path(path), name, limit)
     except OSError as error:
         raise problem(Message("cannot be read: {}", because_of(error))) from None
     if content is None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +46,22 @@ def test_a_folder_whose_peft_takes_what_transformers_has_not(check: Any) -> None
     assert result.code == 1
     said = "peft takes transformers.HybridCache (in peft:1); transformers 5.23.0 has no such name"
     assert said in result.out and "import peft" in result.out
+
+
+def test_a_damaged_file_is_told_and_not_the_imports_that_it_stops(check: Any, tmp_path: Path, run: Any) -> None:
+    parts = {"transformers/__init__.py": "from .cache_utils import Cache\n", "transformers/cache_utils.py": CACHE[1]}
+    info = install(tmp_path / "site", "transformers", "5.23.0", files=parts)
+    (info / "INSTALLER").write_text("pip\n")
+    listed = ((name, text, urlsafe_b64encode(sha256(text.encode()).digest())) for name, text in parts.items())
+    lines = (f"{name},sha256={said.decode().rstrip('=')},{len(text)}\n" for name, text, said in listed)
+    (info / "RECORD").write_text("".join(lines))
+    whole = check("--format", "json", peft=("0.21.2", "from transformers import Cache\n")).found
+    (tmp_path / "site/transformers/cache_utils.py").write_text("class StaticCache: ...\n")  # of another release
+    result = run("check", "--no-config", "--path", "site", "--format", "json")
+    assert "transformers/cache_utils.py (transformers: transformers.cache_utils.Cache)" in result.out
+    shown = {name for name, one in result.found.items() if "superseded_by" not in one}
+    assert shown - whole.keys() == {"package-library-damaged"}
+    assert result.found["import-takes-what-is-not-there"]["superseded_by"] == "package-library-damaged"
 
 
 def test_a_trainer_that_no_longer_fits_its_base_class(check: Any) -> None:

@@ -43,6 +43,13 @@ def test_a_whole_lock_is_judged_for_the_stated_machine(run):
     assert run("check", "--lock", f"{lock}[cuda12]", *machine).code == 0
 
 
+@pytest.mark.parametrize("gpus", ["4090x2", "2x4090", "2 x RTX 4090", "RTX4090 *2"])
+def test_a_number_of_gpus_is_no_part_of_their_name(run, gpus):
+    assert "  2 x RTX 4090 (sm_89)" in run("check", *LOCK, "--target-gpu", gpus).out
+    answer = run("memory", "--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu", gpus, "--method", "lora")
+    assert "  2 x RTX 4090 (sm_89)" in answer.out
+
+
 def test_facts_of_a_lock_are_judged_elsewhere(run, tmp_path):
     facts = run("facts", *LOCK, *LINUX, "--format", "json").out
     (tmp_path / "facts.json").write_text(facts, encoding="utf-8")
@@ -66,6 +73,8 @@ def test_a_list_without_any_version_is_not_judged(run, listed):
         ((*LOCK, "--target-python", "3.11,three"), "--target-python three"),
         ((*LOCK, "--target-platform", "bsd"), "--target-platform bsd: system and processor are"),
         ((*LOCK, "--target-gpu", "A1OO"), "--target-gpu A1OO: no GPU of that name is known"),
+        ((*LOCK, "--target-gpu", "4090x2x3"), "--target-gpu 4090x2: no GPU of that name is known"),
+        ((*LOCK, "--target-gpu", "40900"), "--target-gpu 40900: no GPU of that name is known"),
         ((*LOCK, "--target-gpu", "MI300X"), "give --set machine.accelerators=rocm"),
         ((*LOCK, "--target-gpu", "Ascend 910B"), "give --set machine.accelerators=ascend"),
         ((*LOCK, "--facts", "f.json"), "--lock, --facts: give one of them"),

@@ -264,7 +264,18 @@ def test_a_package_that_an_installer_has_in_its_hands_is_not_judged(check, info)
 
     result = check(change)
     assert result.code == 3
-    assert any(line.startswith("trl: its installation was interrupted, or goes on") for line in result.json["unjudged"])
+    (line,) = (line for line in result.json["unjudged"] if line.startswith("trl: its installation was interrupted"))
+    assert info or line.endswith("pip install --force-reinstall --no-deps trl==1.0.0 brings back what it replaced")
+
+
+def test_an_uninstall_that_stopped_behind_the_metadata_and_the_list_is_an_error(check):
+    def change(site: Path) -> None:
+        for path in (*(site / "trl-1.0.0.dist-info").iterdir(), site / "trl/__init__.py"):
+            path.unlink()
+        (site / "trl/models.py").write_text("")
+
+    result = check(change)
+    assert result.code == 1 and "trl 1.0.0 is incomplete: trl/__init__.py is not there" in told(result)
 
 
 def test_requirements_behind_a_long_header_are_not_judged(check):

@@ -41,6 +41,7 @@ def test_the_right_rule_or_link_comes_first(first, names):
     wrong = {name: first(name) for name in names if first(name) not in parts(name)[0]}
     print(f"{len(names) - len(wrong)} of {len(names)}; not: {wrong}")
     assert len(names) >= 25 and len(wrong) <= 0.2 * len(names), wrong
+    assert f" {len(names) - len(wrong)} of {len(names)} " in (FOLDER / "README.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", UNRELATED)

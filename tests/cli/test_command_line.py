@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from locking import LOCKS
 
 from envdoctor import __version__
 
@@ -539,6 +540,26 @@ def test_facts_are_read_from_standard_input(script, facts_file):
         done = started(command, stdin=document)
     assert done.returncode == 1, done.stderr
     assert "torch-2-5-0-glm4-batch-nan" in [finding["id"] for finding in json.loads(done.stdout)["findings"]]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [one.name for one in sorted(LOCKS.iterdir()) if one.suffix not in (".md", ".out") and "pixi" not in one.name],
+)
+def test_a_lock_is_read_from_standard_input_in_any_format(script, name):
+    words = ("facts", "--no-config", "--target-python", "3.12", "--format", "json", "--lock")
+    with open(LOCKS / name, "rb") as document:
+        piped = started([sys.executable, str(script), *words, "-"], stdin=document)
+    named = started([sys.executable, str(script), *words, name], cwd=LOCKS)
+    facts, same = (json.loads(done.stdout)["facts"] for done in (piped, named))
+    assert len(facts["dist"]) > 1 and facts["dist"] == same["dist"]
+
+
+def test_a_lock_without_a_name_or_a_form_is_refused_in_a_sentence(script):
+    command = [sys.executable, str(script), "check", "--no-config", "--lock", "-"]
+    with open(ROOT / "LICENSE", "rb") as document:
+        done = started(command, stdin=document)
+    assert done.returncode == 2 and "--lock -: is of no format that can be told" in done.stderr
 
 
 def test_rules_are_listed_with_their_titles_and_by_words(run):

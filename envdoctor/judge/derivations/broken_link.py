@@ -21,14 +21,17 @@ from envdoctor.system.message import Message
 
 _COLUMNS = (
     *("consumer", "consumer_version", "provider", "provider_version", "kind", "name", "keyword", "place", "stops"),
-    *("reach", "text", "need", "works"),
+    *("reach", "text", "need", "works", "package"),
 )
 _SHOWN = 3
 _OF_CLASSES = ("keyword", "override")
 _OF_IMPORTS = ("module", "name", "attribute", "argument")
 
 
-@derives("broken_link", of="link link_read import_run conflict dist pkg.* refused use beside recipe.stage")
+_READS = "link link_read import_run conflict dist pkg.* refused use beside recipe.stage package_damage"
+
+
+@derives("broken_link", of=_READS)
 def broken_link(facts: View, matrix: Matrix) -> Answer:
     """``broken_link``: the items of ``link``, and what the ledger knows of packages whose files were not followed as
     they are now: those of a facts file, and those that are being changed."""
@@ -51,11 +54,13 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
         if (wanted := conflict.text("wanted")) is not None
         for asker in conflict.words("required_by") or ()
     }
+    damaged = {str(one.value("package")) for one in facts.each("package_damage") if one.value("fails") is True}
     items = []
     for item in found:
         ran = [worked[statement] for statement in str(item["stops"]).split(", ") if statement in worked]
         if not ran or not all(ran):
-            items.append({key: cell for key, cell in _with_declared(item, declared).items() if key != "fail"})
+            cells = {key: cell for key, cell in _with_declared(item, declared).items() if key != "fail"}
+            items.append({**cells, "package": _not_whole(item, damaged, matrix.ledger)})
     return Derived(Records(tuple(items), observed.incomplete), Message("what packages take from each other"))
 
 
@@ -100,6 +105,18 @@ def _with_needs(
         own = (one.statement for one in known if one.package == package)
         works = [one for one in own if one not in failing]
         yield {**link, "need": need or ABSENT, "works": _listed(works) if need == "part" and works else ABSENT}
+
+
+def _not_whole(link: Mapping[str, Value], damaged: set[str], ledger: Ledger) -> str | Absent:
+    """Return the party whose own files were damaged; none where the two do not go together as they were released."""
+    consumer, provider = str(link["consumer"]), str(link["provider"])
+    asking, asked = ledger.package(consumer), ledger.package(provider)
+    if consumer != provider and not damaged.isdisjoint((consumer, provider)) and asking and asked:
+        versions = str(link["consumer_version"]), str(link["provider_version"])
+        if asking.by_names and asked.by_names:
+            fit = fitting_providers(ledger, asking, versions[0], asked).has(versions[1])
+            damaged = damaged if fit is not False else set()
+    return next((one for one in (provider, consumer) if one in damaged), ABSENT)
 
 
 def _with_declared(link: Mapping[str, Value], declared: Mapping[tuple[str, str], str]) -> Mapping[str, Value]:
@@ -195,7 +212,7 @@ def _of_ledger(
                 "name": what,
                 "place": takes[0].place,
                 "stops": _listed([take.entry for take in takes]),
-                **dict.fromkeys(("text", "keyword", "reach", "need", "works"), ABSENT),
+                **dict.fromkeys(("text", "keyword", "reach", "need", "works", "package"), ABSENT),
                 "fail": tuple(dict.fromkeys(take.entry for take in takes)),
             }
             found_for = _constraints(ledger, link) if provider in there else _NO_CONSTRAINTS

@@ -381,4 +381,11 @@ def named(request: Request) -> Found:
         path = _valid(source.folder)
         revision = source.revision or Unknown(Message("the folder does not say which commit its files are of"))
     repo = source.repo or Unknown(Message("a folder was given, which does not say which repository it came from"))
+    if source.repo is not None and source.folder is None and "/" not in source.repo:
+        ends = f"/{source.repo}".lower()
+        rows = request.rows("model-shapes")
+        known = [
+            names[0] for names in (row["names"] for row in rows) if any(one.lower().endswith(ends) for one in names)
+        ]
+        repo = known[0] if len(known) == 1 else repo
     return [(key, value, source.origin) for key, value in zip(named.keys, (repo, revision, path), strict=True)]

@@ -19,8 +19,8 @@ from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import release_of
 from envdoctor.versions.requirement import normalise
 
-_CHILD = "envdoctor.observe.packages.followed:answer"
-_LIMITS = Limits(seconds=60.0, mib=1536, output=8 << 20, patience=5.0)
+CHILD = "envdoctor.observe.packages.followed:answer"
+LIMITS = Limits(seconds=60.0, mib=1536, output=8 << 20, patience=5.0)
 _SHOWN = 3
 _OF_CLASSES = ("keyword", "override")
 
@@ -48,9 +48,9 @@ def link(request: Request) -> Found:
     if not wanted:
         return _facts(Records(()), Records(()), Records(()))
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
-    asked = _question(request, wanted, versions, owners, dists)
+    asked = question(request, wanted, versions, owners, dists)
     place = request.place
-    answer = ask_once(_CHILD, asked, _LIMITS, looks=place.files.looks)
+    answer = ask_once(CHILD, asked, LIMITS, looks=place.files.looks)
     if isinstance(answer, ChildProblem):
         return _facts(
             Records((), Message("the imports of the installed packages were not followed: {}", answer.said()))
@@ -87,14 +87,14 @@ def _together(stops: Sequence[tuple[Mapping[str, Any], list[str]]]) -> Iterator[
     return ((first[key], list(dict.fromkeys(stopped))) for key, stopped in found.items())
 
 
-def _question(
+def question(
     request: Request,
     wanted: Sequence[EntryStatement],
     versions: Mapping[str, str],
     owners: Mapping[str, str],
     dists: Records,
 ) -> dict[str, Any]:
-    """Return what the child is told, as JSON holds it."""
+    """Return what the child that follows imports (``CHILD``) is told, as JSON holds it."""
     place = request.place
     followed = {entry.module.partition(".")[0] for entry in wanted}
     # Of what would be imported only packages whose wheels fit everywhere: nothing compiled holds their names.

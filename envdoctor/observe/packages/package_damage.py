@@ -23,7 +23,7 @@ from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.asking import ChildProblem, Limits, ask_once
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import release_of
+from envdoctor.versions.pep440 import is_version, release_of
 from envdoctor.versions.requirement import normalise
 
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
@@ -31,6 +31,8 @@ _MACHINES = ("x86_64", "aarch64")
 _CHILD = "envdoctor.observe.packages.compared:answer"
 _LIMITS = Limits(seconds=60.0, mib=768, patience=5.0)
 _AT_START = Message("it runs code when Python starts, and what that puts in front of the packages is not known")
+#: What one file of a package takes from another.
+_OF_FILES = ("module", "name", "attribute", "argument")
 _Item = Mapping[str, Value]
 #: Forms that are met everywhere, without their blanks: what ``setup.py develop`` writes, the ``-nspkg.pth`` of
 #: namespace packages, setuptools' distutils.
@@ -66,7 +68,8 @@ def package_damage(request: Request) -> Found:
         if item.get("editable") is True:
             found += _source_gone(item, modules.get(name), layout, request.cwd)
             continue
-        gone = _module_gone(item, modules.get(name), layout) or _vital_gone(item, extensions.get(name, {}), layout)
+        gone = _module_gone(_as_named(item), modules.get(name), layout)
+        gone = gone or _vital_gone(item, extensions.get(name, {}), layout)
         found += gone
         if not gone and (_lists_hold(item, altered, layout.files) or _half_removed(item)):
             compared.append(item)
@@ -75,11 +78,12 @@ def package_damage(request: Request) -> Found:
                     lists[name] = listed_libraries(str(item["path"]), layout.files)
     for item, module in torch_backends(request):
         found += _module_gone(item, module.partition(".")[0], layout)
-    for name, kind, files, fails in _compared(compared, stack, extensions, request):
-        item = active[name]
-        if _half_removed(item):  # the name of its folder says which release it was
-            said = named_by(os.path.basename(str(item["path"])))[1]
-            item = {**item, "version": checked_version(said)} if said else item
+    answer = _compared(compared, stack, extensions, request)
+    misfits = _misfits(answer.get("edited", {}), active, dists, request)
+    for name, kind, files, fails in answer["damage"]:
+        item = _as_named(active[name])
+        if kind == "files-edited" and (misfit := {file: text for file, text in misfits.items() if file in files}):
+            files, fails = [*misfit.values(), *(file for file in files if file not in misfit)], True
         found.append(_record(item, kind, ", ".join(first_named(files)), fails=fails))
     found += _met_on_imports(request, {str(item["name"]): item for item in dists if item.get("active") is True}, found)
     found += _dropped_in(lists, active, dists, layout.files)
@@ -133,11 +137,27 @@ def _half_removed(item: _Item) -> bool:
     return unknown and item.get("kind") == "dist-info" and not isinstance(item.get("installer"), str)
 
 
+def _as_named(item: _Item) -> _Item:
+    """Return a package of which METADATA is gone with the release that the name of its folder tells."""
+    said = named_by(os.path.basename(str(item["path"])))[1] if _half_removed(item) else ""
+    return {**item, "version": checked_version(said)} if said else item
+
+
 def _module_gone(item: _Item, module: str | None, layout: Layout) -> list[dict[str, Value]]:
     """Return the module of the stack that the package installs lies in no folder: where nothing lists its files, this
-    is all that can be said of them. (A package may be made to have no __init__.py: optimum.)"""
+    is all that can be said of them. (A package may be made to have no __init__.py: optimum; not one whose metadata was
+    removed with the list.)"""
     complete = layout.incomplete is None and not layout.has_finder
-    if module is None or not complete or any(_begins(folder, module, layout.files) for folder in layout.site_packages):
+    if module is None or not complete:
+        return []
+    listed = layout.files.names_or_none(str(item["path"]))
+    removed = item.get("kind") == "dist-info" and not {"METADATA", "RECORD", "INSTALLER"}.intersection(listed)
+    there = (
+        _elsewhere(module, layout)
+        if removed
+        else any(_begins(one, module, layout.files) for one in layout.site_packages)
+    )
+    if there:
         return []
     return [_record(item, "module-gone", f"{module}/__init__.py", fails=True)]
 
@@ -168,10 +188,11 @@ def _elsewhere(module: str, layout: Layout) -> bool:
 
 def _compared(
     compared: Sequence[_Item], stack: Container[str], extensions: Container[str], request: Request
-) -> Sequence[Any]:
-    """Return what differs from the packages' lists (package, kind, files, whether an import fails), by a child."""
+) -> Mapping[str, Any]:
+    """Return ``damage``, what differs from the packages' lists (package, kind, files, whether an import fails), and
+    ``edited``, by a child."""
     if not compared:
-        return ()
+        return {"damage": ()}
     place = request.place
     python = release_of(place.python_version) if isinstance(place.python_version, str) else None
     packages = []
@@ -192,8 +213,43 @@ def _compared(
     answer = ask_once(_CHILD, asked, _LIMITS, looks=place.files.looks)
     if isinstance(answer, ChildProblem):
         reason = Message("the installed files were not compared with their lists: {}", answer.said())
-        return [[compared[0]["name"], "unread", [reason], False]]
-    return list(answer["damage"])
+        return {"damage": [[compared[0]["name"], "unread", [reason], False]]}
+    return dict(answer)
+
+
+def _misfits(
+    edited: Mapping[str, Mapping[str, Sequence[str]]], active: Mapping[str, _Item], dists: Records, request: Request
+) -> dict[str, str]:
+    """Return the edited files for which a module of their own package cannot be imported, each with what it lacks or
+    takes in vain; by following the imports of these files, and of the modules that take from them."""
+    if not edited:
+        return {}
+    from envdoctor.matrix.entry_statements import EntryStatement
+    from envdoctor.observe.packages import link
+    from envdoctor.observe.packages.compared import module_of
+
+    owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
+    versions = {name: str(item["version"]) for name, item in active.items() if isinstance(item.get("version"), str)}
+    homes = {module_of(file): file for by_file in edited.values() for file in by_file}
+    wanted = [
+        EntryStatement(module, package, module, None, needs_gpu=False, derives=False)
+        for package, by_file in edited.items()
+        for file, takers in by_file.items()
+        for module in (module_of(file), *takers)
+    ]
+    asked = link.question(request, wanted, versions, owners, dists)
+    answer = ask_once(link.CHILD, asked, link.LIMITS, looks=request.place.files.looks)
+    found: dict[str, str] = {}
+    for stop, _ in () if isinstance(answer, ChildProblem) else answer["stops"]:
+        taker, giver = str(stop["consumer"]), str(stop["module"])
+        if stop["kind"] not in _OF_FILES or taker.partition(".")[0] != giver.partition(".")[0]:
+            continue
+        name = ".".join(filter(None, (giver, stop["name"])))
+        if giver in homes:
+            found.setdefault(homes[giver], f"{homes[giver]} ({taker}: {name})")
+        elif taker in homes:
+            found.setdefault(homes[taker], f"{homes[taker]} ({name})")
+    return found
 
 
 def _met_on_imports(
@@ -325,12 +381,16 @@ def _half_installed(
     the list that it writes at the end: it works on them, or was interrupted."""
     asked = {name for item in active.values() for name in required(item)}.union(modules) - active.keys()
     for folder in layout.site_packages:
-        names = layout.files.names_or_none(folder)
+        names = layout.files.names_or_none(folder)  # sorted: metadata comes behind the module
         moved = {one[1:].partition("-")[0]: one for one in names if one[:1] == "~"}
         for name in sorted(asked) if moved else ():
             away = moved.get(modules.get(name, name)[1:]) or moved.get(name.replace("-", "_")[1:])
             if away:
                 reason = Message("its installation was interrupted, or goes on: {} is there", away)
+                said = away.removesuffix(".dist-info").partition("-")[2]
+                if away.endswith(".dist-info") and is_version(said):
+                    text = "its installation was interrupted, or goes on: {} is there; {} brings back what it replaced"
+                    reason = Message(text, away, f"pip install --force-reinstall --no-deps {name}=={said}")
                 yield _record({"name": name}, "unread", reason, fails=False)
     for name in modules.keys() & active.keys():
         there = layout.files.names_or_none(str(active[name]["path"]))

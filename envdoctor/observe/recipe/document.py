@@ -57,6 +57,8 @@ _LARGEST = 256 << 10
 _DEEPEST = 40
 _WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "none": None, "true": True, "false": False}
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?\Z")
+#: Keys that a container with a command has.
+_OF_CONTAINERS = ("image", "entrypoint|command|args")
 #: A string, which stays; a comment; a tab.
 _JSON_PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/)?|\t', re.DOTALL)
 
@@ -92,7 +94,10 @@ def read_document(text: str, line: int = 0, prefix: str = "") -> tuple[RecipeEnt
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        raise RecipeError("is not {}: {}{}", "JSON" if is_json else "YAML", place, error.problem) from None
+        if is_json:  # the parser speaks of YAML
+            text = "is not JSON: {}a comma, a quote or a bracket before it is missing, or one is there too many"
+            raise RecipeError(text, place) from None
+        raise RecipeError("is not YAML: {}{}", place, error.problem) from None
     except yaml.YAMLError as error:
         raise RecipeError("is not YAML: {}", str(error).splitlines()[0]) from None
     except (RecursionError, MemoryError):
@@ -107,7 +112,7 @@ def container_commands(text: str) -> str:
     lines are those of the file; an empty text where there are none."""
     import yaml
 
-    if len(text) > _LARGEST or "image" not in text:
+    if len(text) > _LARGEST or not all(re.search(rf"\b(?:{key})[\"']?[ \t]*:", text) for key in _OF_CONTAINERS):
         return ""
     try:
         nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]

@@ -312,6 +312,7 @@ BOMB = "a0: &a0 {k: v}\n" + "".join(
         ("a.yaml", "- 1\n- 2\n", "holds no settings"),
         ("a.yaml", "a: [1\nb: 2\n", "is not YAML: line 2"),
         ("a.json", '{"a": 1,, }', "is not JSON: line 1"),
+        ("a.json", '{"a": 1\n "b": 2}', "line 2, column 5: a comma, a quote or a bracket before it is missing"),
         ("a.yaml", "[" * 100_000, "is nested too deeply"),
         ("a.yaml", b"\xff\x00", "is not text in UTF-8 (byte 0)"),
         ("a.yaml", b"a: \0\n", "is not text but binary"),

@@ -210,9 +210,9 @@ def left_out(names: list[str]) -> Message:
     return Message("extras and groups that nobody chose are left out: {}", listed(names, 6))
 
 
-def read_text(path: str) -> str:
-    """Return the text of a lock file, whatever the name leads to. Raises :class:`LockError`."""
-    return text_of(content_of(path, _LARGEST, "lock", LockError), LockError)
+def read_text(path: str, name: str = "") -> str:
+    """Return the text of a lock file, whatever its ``name`` leads to. Raises :class:`LockError`."""
+    return text_of(content_of(path, _LARGEST, "lock", LockError, name), LockError)
 
 
 class LockEntry(NamedTuple):

@@ -42,6 +42,15 @@ _FORMATS = (
     ("containerfile *[._-]containerfile containerfile[._-]* *[._-]containerfile[._-]*", "dockerfile.read"),
     ("*.yml *.yaml *pixi.lock", "conda_lock.read"),
 )
+#: Names by what the text of a file without a name has.
+_BY_TEXT = (
+    ("uv.lock", r"(?m)^\[\[package\]\]\n(?:[^\[\n].*\n)*?source = \{"),
+    ("poetry.lock", r"(?m)^\[\[packages?\]\]"),
+    ("pyproject.toml", r"(?m)^\[(?:project|build-system|dependency-groups|tool\.[\w-]+)[].]"),
+    ("Dockerfile", r"(?m)^FROM \S"),
+    ("environment.yml", r"(?m)^(?:channels|dependencies|packages|environments):"),
+)
+_LISTED = re.compile(r"\s*(?:[#-].*|[A-Za-z0-9][\w.-]*(?:\[[^]]*\])?\s*(?:[<>=!~;@#\\].*)?)?\Z")
 #: What a virtual environment may begin with, and what locks leave out.
 _SEEDS = {"pip", "setuptools", "wheel"}
 _NAMED = r"(.+)\[([^][]*)\]\Z"
@@ -64,9 +73,10 @@ def open_lock(
 ) -> tuple[FactSet, tuple[Message, ...]]:
     """Return the facts of the environment that would be installed for the ``stated`` target, and notes on the reading.
 
-    ``given`` is a path below ``cwd``; behind it may stand extras, groups or environments: ``uv.lock[gpu]``. ``rows``
-    gives the rows of a table of the matrix; errors name the ``option``. Open requirements are taken as an install takes
-    them, on the day ``until`` if it is given, or as a resolver says. Raises :class:`LockError`.
+    ``given`` is a path below ``cwd``, or ``-`` for standard input; behind it may stand extras, groups or environments:
+    ``uv.lock[gpu]``. ``rows`` gives the rows of a table of the matrix; errors name the ``option``. Open requirements
+    are taken as an install takes them, on the day ``until`` if it is given, or as a resolver says. Raises
+    :class:`LockError`.
     """
     path, names = given, tuple[str, ...]()
     if (match := re.match(_NAMED, given)) and not os.path.exists(os.path.join(cwd, given)):
@@ -74,7 +84,7 @@ def open_lock(
     markers = marker_values(stated.value)
     wish = with_python(Wish(markers, names, cwd, rows, {}), markers["python_full_version"])
     try:
-        text = read_text(os.path.join(cwd, path))
+        text = read_text(os.path.join(cwd, path), path)
         lock = _reader(path, text)(text, path, wish)
         bound(len(lock.packages))
         facts, notes = _facts(lock, path, with_python(wish, lock.python), ledger, until)
@@ -94,10 +104,15 @@ def is_lock_name(name: str) -> bool:
 
 def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     name = os.path.basename(path)
+    if name == "-":
+        name = next((name for name, form in _BY_TEXT if re.search(form, text)), "")
+        name = name or "requirements.txt" * all(map(_LISTED.match, text.splitlines()))
     if "@EXPLICIT" in text:
         name = "explicit.yml"
     elif re.search(r'"(?:bomFormat|spdxVersion)"', text[:100_000]):
         name = "sbom"
+    if not name:
+        raise LockError("is of no format that can be told: give a file whose name says it, such as uv.lock")
     if name.endswith("Pipfile.lock"):
         raise LockError("is read no more: `pipenv requirements > requirements.txt` writes what --lock reads")
     fitting = (module for globs, module in _FORMATS for glob in globs.split() if fnmatchcase(name.lower(), glob))

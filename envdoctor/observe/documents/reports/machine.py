@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Origin, Records, Unknown, Value
-from envdoctor.matrix.gpu_code import gpu_named
+from envdoctor.matrix.gpu_code import counted, gpu_named
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.system.message import Message, joined
 
@@ -27,10 +27,6 @@ _LISTED = re.compile(
 )
 #: ``GPU 0,1,2,3: NVIDIA A800-SXM4-40GB``, as check_env of sglang lists GPUs of a kind.
 _GROUP = re.compile(r"GPU (0(?:,\d{1,2}){1,63}): ([A-Z][\w/-]{1,30}(?: [A-Z0-9][\w/-]{0,30}){0,8})")
-#: As people write how many there are: ``2x RTX 4090 24G``, ``8 * A100``, ``NVIDIA L4 x4``, ``single 3090``.
-_COUNTED = re.compile(
-    r"(?i)(?:(\d{1,3}) ?[x*×卡张块片] ?|((?:single|one|an?) |单卡 ?))?([^*×]{2,80}?)(?:\s?[x*×] ?(\d{1,3}))?"
-)
 #: Words of the names of GPUs; every other one has a number in it.
 _WORDS = r"(?i)(?:nvidia|geforce|rtx|gtx|tesla|quadro|titan|ti|super|ada|generation|laptop|gpus?|pcie|nvl|pro|d)\Z"
 #: Their memory in brackets, and what else stands there and does not say how many there are.
@@ -82,17 +78,16 @@ def _gpu(said: str, number: int, matrix: Matrix) -> Claim | None:
     if _PRODUCTS.fullmatch(said):
         names = said.split(", ")
         return _gpus([{"name": name} for name in names], number) if names[1:] else Claim("gpu.type", said, number)
-    found = _COUNTED.fullmatch(re.sub(_ASIDE, "", re.sub(_MEMORY, r" \1", said)).strip())
-    if found is None or (found[1] and found[4]):
+    found = counted(re.sub(_ASIDE, "", re.sub(_MEMORY, r" \1", said)).strip())
+    if found is None:
         return None
-    name = found[3].strip()
+    count, name = found
     words = [word for word in re.split(r"[\s,/]+", name) if not re.match(_WORDS, word)]
     products = [word for word in words if gpu_named(word, matrix) is not None]
     known = gpu_named(name, matrix)
     if known is None or len(products) > 1 or not all(any(map(str.isdigit, word)) for word in words):
         return None
     name = known.name if re.match(r"(?i)\d|RTX\d", name) else name
-    count = int(found[1] or found[4] or bool(found[2]))
     return _gpus([{"name": name}] * count, number) if count else Claim("gpu.type", name, number)
 
 
