@@ -63,7 +63,7 @@ answer.flush()
 os._exit(0)
 """
 #: Without them root is refused what a file's mode refuses.
-_BOUNDED = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search")
+BOUNDED = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search")
 _PATIENCE = 300
 _QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1"}
 _OURS = ("pip", "setuptools", "wheel")
@@ -271,7 +271,7 @@ def _source(name: str) -> str:
 
 def truth(python: Path, *, listen: bool = False) -> tuple[dict[str, str], list[str]]:
     """The statements that fail, each with its error; and what was opened."""
-    command = [*_BOUNDED, str(python), "-c", _TRUTH, json.dumps(STATEMENTS), "listen" if listen else "-"]
+    command = [*BOUNDED, str(python), "-c", _TRUTH, json.dumps(STATEMENTS), "listen" if listen else "-"]
     try:
         done = subprocess.run(
             command, capture_output=True, timeout=_PATIENCE, env={**os.environ, **_QUIET}, cwd="/", check=False
@@ -291,7 +291,7 @@ def _command(text: str | None) -> list[str]:
 
 def verdict(env: Env, command: list[str]) -> dict[str, Any]:
     """What ``check`` says: its exit code, the findings by severity, the sentences about what was not judged."""
-    asked = [*_BOUNDED, *command, "check", "--no-cache", "--format", "json", "--python", str(env.python)]
+    asked = [*BOUNDED, *command, "check", "--no-cache", "--format", "json", "--python", str(env.python)]
     started = time.monotonic()
     done = subprocess.run(asked, capture_output=True, timeout=_PATIENCE, cwd="/", check=False)
     seconds = time.monotonic() - started

@@ -54,11 +54,12 @@ def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> 
 
 
 def text_of_option(option: str, path: str) -> str:
-    """Return the text of a file, or for ``-`` of standard input. Raises :class:`JobError`."""
+    """Return the text of a file, or for ``-`` of standard input. Raises :class:`UsageProblem` where it cannot
+    be read, and :class:`JobError` where it is too large."""
     try:
         data = read_named(Path(path), path, _LARGEST)
     except (OSError, ValueError) as error:
-        raise JobError("{} {}: cannot be read: {}", option, path, because_of(error)) from None
+        raise UsageProblem("{} {}: cannot be read: {}", option, path, because_of(error)) from None
     if data is None:
         limit = _LARGEST // 1024 // 1024
         raise JobError("{} {}: larger than {} MiB: give its end, where the error stands", option, path, limit)

@@ -33,7 +33,7 @@ def lint(matrix: Matrix, files: Sequence[Path] = (), *, today: date) -> Iterator
     try:
         schemas = Schemas(matrix.home / "schema")
     except ImportError:
-        raise UsageProblem("the lint needs the library jsonschema: python -m pip install 'envdoctor[lint]'") from None
+        raise UsageProblem("the lint needs the library jsonschema: python -m pip install jsonschema") from None
     asked, documents = _asked(matrix, files) if files else (None, None)
     for broken in matrix.broken:
         for problem in broken.problems if asked is None or broken.id in asked else ():

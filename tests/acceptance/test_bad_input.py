@@ -52,6 +52,7 @@ LINUX = pytest.mark.skipif(sys.platform != "linux", reason="/proc and /dev/zero 
         (("check", "--facts", "nowhere.json"), ("nowhere.json",)),
         (("check", "--facts", "broken.json"), ("broken.json", "not JSON")),
         (("check", "--python", "/no/such/python"), ("/no/such/python",)),
+        (("explain", "--log", "nowhere.txt"), ("nowhere.txt",)),
     ],
 )
 def test_wrong_use_is_one_sentence(run, facts_file, tmp_path, words, fragments):

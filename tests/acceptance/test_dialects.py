@@ -139,8 +139,8 @@ def test_a_setting_is_said_in_the_keys_of_the_recipe(run, facts_file, tmp_path, 
 
 
 def told() -> list[tuple[str, str]]:
-    """The stories and dialects of which README.md says that the cause is named."""
-    block = BLOCK.search((ROOT / "README.md").read_text(encoding="utf-8"))
+    """The stories and dialects of which docs/stories.md says that the cause is named."""
+    block = BLOCK.search((ROOT / "docs" / "stories.md").read_text(encoding="utf-8"))
     assert block is not None
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in block[2].splitlines()[2:]]
     return [(story, row[0]) for row in rows for story, mark in zip(STORIES, row[1:], strict=True) if mark == "✓"]

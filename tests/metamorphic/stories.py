@@ -1,4 +1,4 @@
-"""The five stories in every dialect that can say them, and the table of them in README.md and README.zh-CN.md.
+"""The five stories in every dialect that can say them, and the table of them in docs/stories.md and docs/zh/stories.md.
 
     PYTHONPATH=tests/support:tests/metamorphic python tests/metamorphic/stories.py
 
@@ -184,7 +184,7 @@ def table(marked: Mapping[str, Mapping[str, str]], head: str) -> str:
 
 
 #: The files with the table, and the head of its first column.
-PAGES = {"README.md": "dialect", "README.zh-CN.md": "写法"}
+PAGES = {"docs/stories.md": "dialect", "docs/zh/stories.md": "写法"}
 BLOCK = re.compile(r"(<!-- dialects -->\n)(.*?)(\n<!-- end -->)", re.DOTALL)
 
 

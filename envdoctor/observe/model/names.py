@@ -70,6 +70,8 @@ def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> NamedModel:
         raise NameProblem(
             "{} is neither a folder nor a repository name (ORG/NAME of letters, digits, '-', '_' and '.')", shown
         )
+    if re.fullmatch(r"(?=.*\d)[0-9a-f]{7,40}", name):
+        raise NameProblem("{} is a commit: give the model before it, ORG/NAME {}", shown, shown)
     if at and not is_revision(revision) and not _MOMENT.match(revision):
         raise NameProblem("{}: what follows @ is not a revision (a branch, a tag or a commit)", shown)
     return NamedModel(None, name, revision or None)

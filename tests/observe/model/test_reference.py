@@ -64,6 +64,7 @@ def test_a_path_where_nothing_is_gives_one_sentence(disk, path):
         pytest.param(["./pipe"], "neither a folder nor a file", marks=posix),
         pytest.param(["link"], "leads nowhere or in a circle", marks=posix),
         (["model/model.gguf"], "is a file: give config.json, or the folder that holds it"),
+        (["b098244", "74d61a6fc5" * 4], "is a commit: give the model before it"),
     ],
 )
 def test_what_is_no_model_is_refused(disk, texts, sentence):
