@@ -10,7 +10,7 @@ import contextlib
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import stranger_faults  # noqa: F401
@@ -20,6 +20,8 @@ from torch.nn import functional
 
 _OTHERS = set(FAULTS)
 import third_faults  # noqa: E402, F401
+
+_OWN = FAULTS.keys() - _OTHERS
 
 Call = Callable[[], Any]
 _TRIES = 200
@@ -269,12 +271,11 @@ def _under(fault: str, *calls: Call) -> list[list[Any]]:
             setattr(place, name, value)
 
 
-def _problems() -> Iterator[str]:
-    """What is otherwise than it should be."""
-    own = FAULTS.keys() - _OTHERS
-    for name in sorted(own ^ (CHECKS.keys() | FLAKY.keys())):
+def problems(own: Collection[str], checks: Mapping[str, tuple[Call, Call]], flaky: Mapping[str, Call]) -> Iterator[str]:
+    """Yield what is otherwise than it should be of the set's own faults."""
+    for name in sorted(set(own) ^ (checks.keys() | flaky.keys())):
         yield f"{name}: not checked, or not there"
-    for name, calls in CHECKS.items():
+    for name, calls in checks.items():
         before, (apart, alike) = [_numbers(call()) for call in calls], _under(name, *calls)
         if apart == before[0]:
             yield f"{name}: nothing is changed"
@@ -282,14 +283,19 @@ def _problems() -> Iterator[str]:
             yield f"{name}: changes too much"
         if _numbers(calls[0]()) != before[0]:
             yield f"{name}: is still there"
-    for name, call in FLAKY.items():
+    for name, call in flaky.items():
         right = sum(one == _numbers(call()) for one in _under(name, *[call] * _TRIES))
         if not 0 < right < _TRIES:
             yield f"{name}: right in {right} of {_TRIES}"
 
 
-if __name__ == "__main__":
+def tell(*of_set: Any) -> None:
+    """Print the problems of a set."""
     warnings.simplefilter("ignore")
     with contextlib.redirect_stdout(sys.stderr):  # the Trainer prints what it evaluates
-        problems = list(_problems())
-    print("".join(f"{problem}\n" for problem in problems), end="")
+        found = list(problems(*of_set))
+    print("".join(f"{problem}\n" for problem in found), end="")
+
+
+if __name__ == "__main__":
+    tell(_OWN, CHECKS, FLAKY)
