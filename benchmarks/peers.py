@@ -3,10 +3,10 @@
     python benchmarks/peers.py --keep DIR [--seed 1] [--broken 5] [--sound 5] [--uv UV] [--full]
 
 The two stacks of `fixes.py`, with bitsandbytes. In turn a case is a *release* (one or two packages are replaced by
-other releases, as in `fixes.py`) or a *damage* (one of the kinds of `damage.py`); cases are drawn until ``--broken`` of each
-sort fail an import and ``--sound`` import everything with nothing wrong in them: all declared requirements are met, or
-the damage is none. Others (an unmet requirement that no import minds, a damaged file that no import opens) are not
-asked. Each peer that the index has is installed into an environment of its own and run as its documentation says;
+other releases, as in `fixes.py`) or a *damage* (one of the kinds of `damage.py`); cases are drawn until ``--broken``
+of each sort fail an import and ``--sound`` import everything with nothing wrong in them: all declared requirements are
+met, or the damage is none. Others (an unmet requirement that no import minds, a damaged file that no import opens) are
+not asked. Each peer that the index has is installed into an environment of its own and run as its documentation says;
 one that must import the target's packages runs in the target's interpreter, with its own packages at the end of the
 path. Each has been asked about the untouched stacks before, and what it says there (no GPU, no driver) is no complaint.
 

@@ -2,7 +2,8 @@
 
 A case for each rule that was checked, so that a dashboard shows trends: what fails the run failed, another finding
 passed with its text, what was ignored was skipped. ``not-checked`` is one skipped case for all rules that could not be
-checked. The case ``run`` is the run itself: there is always one case, and GitLab tells cases apart by their names alone.
+checked. The case ``run`` is the run itself: there is always one case, and GitLab tells cases apart by their names
+alone.
 """
 
 from collections.abc import Sequence
