@@ -65,7 +65,7 @@ os._exit(0)
 #: Without them root is refused what a file's mode refuses.
 BOUNDED = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search")
 _PATIENCE = 300
-_QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1"}
+QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "HF_HUB_OFFLINE": "1"}
 _OURS = ("pip", "setuptools", "wheel")
 
 
@@ -92,13 +92,13 @@ class Undo:
     """Puts back what was moved away; what is written in its place is removed."""
 
     def __init__(self, spare: Path) -> None:
-        self._spare, self._moved, self._made = spare, [], []  # type: Path, list[tuple[Path, Path]], list[Path]
+        self._spare, self.moved, self._made = spare, [], []  # type: Path, list[tuple[Path, Path]], list[Path]
 
     def away(self, path: Path) -> Path:
         """Move a file or folder out of the environment; gives where it is now."""
-        kept = self._spare / str(len(self._moved))
+        kept = self._spare / str(len(self.moved))
         path.rename(kept)
-        self._moved.append((kept, path))
+        self.moved.append((kept, path))
         return kept
 
     def write(self, path: Path, content: bytes) -> None:
@@ -119,7 +119,7 @@ class Undo:
         """Everything as it was."""
         for path in reversed(self._made):
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
-        for kept, path in reversed(self._moved):
+        for kept, path in reversed(self.moved):
             path.parent.mkdir(parents=True, exist_ok=True)
             kept.rename(path)
 
@@ -274,7 +274,7 @@ def truth(python: Path, *, listen: bool = False) -> tuple[dict[str, str], list[s
     command = [*BOUNDED, str(python), "-c", _TRUTH, json.dumps(STATEMENTS), "listen" if listen else "-"]
     try:
         done = subprocess.run(
-            command, capture_output=True, timeout=_PATIENCE, env={**os.environ, **_QUIET}, cwd="/", check=False
+            command, capture_output=True, timeout=_PATIENCE, env={**os.environ, **QUIET}, cwd="/", check=False
         )
     except subprocess.TimeoutExpired:
         return {"all": "they do not end"}, []

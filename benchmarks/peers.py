@@ -189,7 +189,7 @@ def damaged(env: damage.Env, number: int, stack: str, chance: random.Random, spa
             break
         undo.back()
     failed, _ = damage.truth(env.python)
-    moved = [str(path.relative_to(env.site)) for _, path in undo._moved if path.is_relative_to(env.site)]
+    moved = [str(path.relative_to(env.site)) for _, path in undo.moved if path.is_relative_to(env.site)]
     named = {env.listed[one].package for one in (name, *moved) if one in env.listed} | set(moved[:1] or [name])
     if kind is damage.upgrade_interrupted:
         named = {moved[0]}
@@ -206,7 +206,7 @@ def causes(failed: Mapping[str, str]) -> frozenset[str]:
 def asked(home: Path, folder: Path) -> dict[str, dict[str, Any]]:
     """What each peer says of an environment, in how many seconds and MiB."""
     remove(home / "home" / ".cache") if (home / "home" / ".cache").exists() else None
-    settings = {**os.environ, **damage._QUIET, "HOME": str(home / "home"), "NO_COLOR": "1", "TERM": "dumb"}
+    settings = {**os.environ, **damage.QUIET, "HOME": str(home / "home"), "NO_COLOR": "1", "TERM": "dumb"}
     settings |= {"COLUMNS": "500", "PYTHONPATH": str(fixes.ROOT), "XDG_CACHE_HOME": str(home / "home" / ".cache")}
     said = {}
     for peer in PEERS:
