@@ -75,10 +75,10 @@ def judge_part(tree: str, cases: str, number: int) -> None:
     """Run in a child with the envdoctor of ``tree``: print the answers to every second case."""
     sys.path.insert(0, tree)
     # Modules, not doors: the other commit may have none.
-    from envdoctor.judge.derivations.running import derive
+    from envdoctor.judge.derivations import derive
     from envdoctor.judge.evaluate import evaluate
+    from envdoctor.judge.finding import Policy
     from envdoctor.judge.judging import judge
-    from envdoctor.judge.policy import Policy
     from envdoctor.matrix.matrix import load_matrix
     from envdoctor.observe.documents.facts_file import SCHEMA, facts_of_document
     from envdoctor.remedy.fixes import with_fixes

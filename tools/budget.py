@@ -65,18 +65,19 @@ def raised() -> dict[str, str]:
 
 def _imported_by_a_check() -> int:
     """Return how many modules of envdoctor a ``check`` of a folder with two packages imports when its cache is filled,
-    with the matrix as a wheel carries it."""
+    with the matrix as a wheel carries it. The folder was made a moment ago, and is kept all the same."""
     code = (
         "import sys\nfrom pathlib import Path\nfrom envdoctor.cli.main import main\n"
         "from envdoctor.matrix import matrix\nmatrix._COMPILED = Path(sys.argv[1]) / 'matrix'\n"
-        "main(['check', '--path', sys.argv[1], '--no-config', '--no-gpu'])\n"
+        "from envdoctor.system import cache\ncache._TICK = cache._SLOW_TICK = -1 << 62\n"
+        "main(['check', '--path', sys.argv[1] + '/packages', '--no-config', '--no-gpu'])\n"
         "print('modules', sum(name.partition('.')[0] == 'envdoctor' for name in sys.modules))"
     )
     with TemporaryDirectory() as folder:
         for name, version in (("torch", "2.5.1"), ("transformers", "4.48.3")):
-            info = Path(folder) / f"{name}-{version}.dist-info"
-            info.mkdir()
-            (Path(folder) / f"{name}.py").write_text("")
+            info = Path(folder) / "packages" / f"{name}-{version}.dist-info"
+            info.mkdir(parents=True)
+            info.with_name(f"{name}.py").write_text("")
             (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
         compile_matrix(ROOT / "matrices", Path(folder) / "matrix")
         command = [sys.executable, "-c", code, folder]

@@ -22,7 +22,7 @@ __all__, __getattr__ = door(
         "matrix": "lint new_rule test_rules",
         "probe": "catalogue",
         "ranks": "all_ranks launched",
-        "targets": "check_targets targets_of",
+        "reporting": "check_targets targets_of",
         "whole_file": "write_whole",
     },
 )

@@ -1,14 +1,13 @@
 """A baseline: the findings that a project has today and means to live with, so that only new ones fail its runs."""
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.whole_file import write_whole
-from envdoctor.judge.finding import SEVERITIES, Finding
-from envdoctor.judge.policy import Known, baseline_state
+from envdoctor.judge.finding import SEVERITIES, Known, baseline_state, stale
 from envdoctor.report.report import Report
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import NOTHING, Message
@@ -40,13 +39,6 @@ def _entry(path: Path, number: int, entry: Any) -> Known:
             if all(isinstance(value, str) for value in item.values()):
                 return Known(name, item, severity)
     raise UsageProblem("{}: findings[{}]: id, item (a table of texts) and severity are expected", path, number)
-
-
-def stale(baseline: Iterable[Known], findings: Collection[Finding], passed: Collection[str]) -> list[Known]:
-    """Return the entries that match nothing although their rule was evaluated."""
-    fingerprints = {finding.fingerprint for finding in findings}
-    decided = {finding.id for finding in findings}.union(passed)
-    return [one for one in baseline if one.id in decided and one.fingerprint not in fingerprints]
 
 
 def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None) -> list[Known]:

@@ -12,15 +12,13 @@ from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Records
 from envdoctor.judge.derivations import with_facts
+from envdoctor.judge.finding import Policy
 from envdoctor.judge.judging import Judgement
-from envdoctor.judge.policy import Policy
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.model.names import printable
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
 from envdoctor.system.files import Budget, Files, Spent
-from envdoctor.system.message import Message, listed
-from envdoctor.system.nearest import did_you_mean
+from envdoctor.system.message import Message, did_you_mean, listed
 
 if TYPE_CHECKING:
     from envdoctor.app.ranks import Others
@@ -253,6 +251,8 @@ def _settle(
 def _training_code(cwd: str) -> list[str]:
     """Return scripts and notebooks of the folder that import a training library, as one would type them. Only the heads
     of a few files are read; unreadable files are left out."""
+    from envdoctor.observe.model.names import printable
+
     files = Files(budget=Budget(seconds=0.5, size=_MOST_FILES * _LIMIT, steps=20_000))
 
     def candidates() -> Iterator[str]:

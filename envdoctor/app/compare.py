@@ -8,7 +8,7 @@ from envdoctor.app.facts import working_directory
 from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
-from envdoctor.judge.policy import Policy
+from envdoctor.judge.finding import Policy
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.facts_file import FactsFileError, drift_between, load_facts_document
 from envdoctor.observe.request import Target

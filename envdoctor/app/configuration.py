@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envdoctor.app.errors import UsageProblem, told_as
-from envdoctor.judge.policy import Ignore, Policy
+from envdoctor.judge.finding import Ignore, Policy
 from envdoctor.matrix.rules import CONFIDENCES, SEVERITIES
 from envdoctor.matrix.toml_files import TomlError, load_toml
 from envdoctor.system.files import Files, because_of

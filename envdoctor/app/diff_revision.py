@@ -13,9 +13,8 @@ from envdoctor.app.pins import pin_facts, pinned
 from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet, given_only
 from envdoctor.facts.values import ABSENT, Fact
-from envdoctor.judge.finding import Finding, Text
+from envdoctor.judge.finding import Finding, Policy, Text
 from envdoctor.judge.judging import Judgement, judge
-from envdoctor.judge.policy import Policy
 from envdoctor.matrix.matrix import Matrix, load_matrix
 from envdoctor.observe.request import Target
 from envdoctor.report import revision_section

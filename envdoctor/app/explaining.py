@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts
-from envdoctor.judge.messages import text_of, title_of
+from envdoctor.judge.evaluate import text_of, title_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule, with_conditions
 from envdoctor.observe.documents.tracebacks import numbered, read_error
@@ -16,8 +16,7 @@ from envdoctor.remedy.answering import answer_to, suspects_in
 from envdoctor.remedy.question import Situation
 from envdoctor.system.documents import read_named
 from envdoctor.system.files import because_of
-from envdoctor.system.message import Message
-from envdoctor.system.nearest import did_you_mean
+from envdoctor.system.message import Message, did_you_mean
 
 #: A log of a long run on many machines; what is behind it decides anyway.
 _LARGEST = 64 * 1024 * 1024

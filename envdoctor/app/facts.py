@@ -356,22 +356,21 @@ def with_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> FactSe
 def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
     """Return what was typed: in the configuration, of the target, with ``--set``; the last one wins. Raises
     :class:`UsageProblem`."""
+    stated = [*target_facts(sources.target, matrix.registry), *sources.given]
+    if not (sources.configured or sources.assignments):
+        return stated
     from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
 
     with told_as(UsageProblem, AssignmentError):
-        return [
-            *parse_assignments(sources.configured, matrix.registry, sources.configured_in),
-            *target_facts(sources.target, matrix.registry),
-            *sources.given,
-            *parse_assignments(sources.assignments, matrix.registry),
-        ]
+        configured = parse_assignments(sources.configured, matrix.registry, sources.configured_in)
+        return [*configured, *stated, *parse_assignments(sources.assignments, matrix.registry)]
 
 
 def _understood(fact: Fact, matrix: Matrix) -> Fact:
     """Return the GPUs that were typed by the tables' names. Raises :class:`UsageProblem` for an unknown name, unless
     the compute capability was given too."""
     from envdoctor.matrix.gpu_code import counted, gpu_named, known_gpus, other_accelerator
-    from envdoctor.system.nearest import did_you_mean
+    from envdoctor.system.message import did_you_mean
 
     items: list[Mapping[str, Value]] = []
     typed = fact.origin if fact.origin == "--target-gpu" else f"{fact.origin} gpu.name"

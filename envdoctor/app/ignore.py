@@ -8,13 +8,12 @@ from envdoctor.app.errors import UsageProblem
 from envdoctor.app.whole_file import write_whole
 from envdoctor.facts.registry import FactTypeError, parse_value
 from envdoctor.facts.values import spell
-from envdoctor.judge.policy import Ignore
+from envdoctor.judge.finding import Ignore
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule, with_conditions
 from envdoctor.matrix.toml_files import LARGEST, TomlError, parse_toml
 from envdoctor.system.files import Files
-from envdoctor.system.message import Message
-from envdoctor.system.nearest import did_you_mean
+from envdoctor.system.message import Message, did_you_mean
 
 
 def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:

@@ -7,11 +7,10 @@ from typing import Any, TypeAlias
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources, collect_facts, shape_by_name
 from envdoctor.app.reporting import Judging
-from envdoctor.facts.factset import FactSet
+from envdoctor.facts.factset import FactSet, View
 from envdoctor.facts.values import ABSENT, Fact, Range, Records, Value
-from envdoctor.facts.view import View
 from envdoctor.judge.derivations import with_facts
-from envdoctor.judge.policy import Policy
+from envdoctor.judge.finding import Policy
 from envdoctor.matrix.gpu_code import gpu_named
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.errors import ObservationError

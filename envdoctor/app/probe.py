@@ -24,8 +24,8 @@ from envdoctor.experiments.probe.session import Session, Wishes, in_use, run_ses
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Absent, Records, Unknown, plain
 from envdoctor.judge.derivations import with_facts
+from envdoctor.judge.finding import Policy
 from envdoctor.judge.judging import Judgement
-from envdoctor.judge.policy import Policy
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.request import Target
 from envdoctor.report.report import Notice, Report

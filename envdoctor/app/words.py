@@ -9,8 +9,7 @@ from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.observe.documents.locks.opening import is_lock_name
 from envdoctor.observe.model.names import NameProblem, parse_name, printable
 from envdoctor.system.files import Files
-from envdoctor.system.message import Message
-from envdoctor.system.nearest import did_you_mean
+from envdoctor.system.message import Message, did_you_mean
 
 #: How much of a file says what it is.
 _HEAD = 1 << 16

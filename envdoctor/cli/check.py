@@ -40,7 +40,7 @@ def run(**options: Any) -> int:
     torchrun --nproc-per-node 8 -m envdoctor check --all-ranks
     """
     from envdoctor.app.check import check
-    from envdoctor.app.targets import check_targets
+    from envdoctor.app.reporting import check_targets
     from envdoctor.cli.output import progress_line
 
     judging = shared.CommandRun(options)

@@ -267,7 +267,7 @@ def ignore(rule_id: str, reason: str, until: datetime | None, where: tuple[str, 
     from envdoctor.app.explaining import rule_named
     from envdoctor.app.facts import working_directory
     from envdoctor.app.ignore import demand_match, write_ignore
-    from envdoctor.judge.policy import Ignore
+    from envdoctor.judge.finding import Ignore
     from envdoctor.matrix.matrix import load_matrix
 
     if not reason.strip():

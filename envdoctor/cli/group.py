@@ -50,7 +50,7 @@ class _Commands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in _NAMES:
-            from envdoctor.system.nearest import alike
+            from envdoctor.system.message import alike
 
             near = alike(args[0], _NAMES)
             hint = f"did you mean {near}?" if near else "envdoctor --help names them"

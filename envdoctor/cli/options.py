@@ -18,7 +18,7 @@ from envdoctor.report.report import names
 from envdoctor.system.message import Message
 
 if TYPE_CHECKING:
-    from envdoctor.judge.policy import Known, Policy
+    from envdoctor.judge.finding import Known, Policy
     from envdoctor.report.report import Report
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -345,7 +345,7 @@ def _is_from_environment(name: str, options: Mapping[str, Any]) -> bool:
 
 def stated_targets(options: dict[str, Any]) -> list[Any]:
     """Return the machines that ``--target-`` options name, each combination."""
-    from envdoctor.app.targets import targets_of
+    from envdoctor.app.reporting import targets_of
 
     typed = {name: options.get(f"target_{name}") or () for name in ("python", "platform", "gpu", "driver")}
     split = {name: [one.strip() for text in texts for one in text.split(",")] for name, texts in typed.items()}

@@ -9,12 +9,10 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "factset": "FactSet Kept given_only",
+        "factset": "FactSet given_only Kept public_facts View",
         "installed": "Installed InstalledSet marker_values",
-        "privacy": "public_facts",
         "registry": "FactSpec FactTypeError Registry RegistryError canonical_key parse_value strange_name unlisted",
         "values": "ABSENT Absent Fact Known NOT_GIVEN NOT_KNOWN Origin Range Records Unknown Unlisted Value "
         "plain restored spell written",
-        "view": "View",
     },
 )

@@ -1,13 +1,83 @@
-"""A set of facts about one environment, on one machine, for one model and recipe."""
+"""A set of facts about one environment, on one machine, for one model and recipe; a view of it by the kind of value
+that a reader can use; and what of it may leave this machine: no paths, host names, user names, UUIDs and addresses."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from envdoctor.facts.registry import FactSpec, Registry
-from envdoctor.facts.values import ABSENT, NOT_GIVEN, Fact, Records, Value
-from envdoctor.facts.view import Readable
-from envdoctor.system.message import Message
+from envdoctor.facts.values import ABSENT, NOT_GIVEN, NOT_KNOWN, Absent, Fact, Range, Records, Unknown, Value
+from envdoctor.system.message import Message, mapped
+
+
+class Readable(ABC):
+    """Values by key and by kind: None where one is of another kind, absent or unknown."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def value(self, key: str) -> Value:
+        """Return the value, whatever it is."""
+
+    def text(self, key: str) -> str | None:
+        """Return a text: a name, a version."""
+        value = self.value(key)
+        return value if isinstance(value, str) else None
+
+    def number(self, key: str) -> float | None:
+        """Return a number."""
+        value = self.value(key)
+        return value if isinstance(value, (int, float)) and not isinstance(value, bool) else None
+
+    def words(self, key: str) -> tuple[str, ...] | None:
+        """Return a list of texts."""
+        value = self.value(key)
+        return value if isinstance(value, tuple) else None
+
+    def records(self, key: str) -> Records | None:
+        """Return a list of things."""
+        value = self.value(key)
+        return value if isinstance(value, Records) else None
+
+    def items(self, key: str) -> tuple[Mapping[str, Value], ...]:
+        """Return the items of a list of things; none where the list is not known."""
+        value = self.value(key)
+        return value.items if isinstance(value, Records) else ()
+
+    def each(self, key: str) -> "Iterator[View]":
+        """Yield a view of each item of a list; nothing if the list is unknown."""
+        return map(View.of, self.items(key))
+
+    def absent(self, key: str) -> bool:
+        """Return whether it is known that there is no such thing."""
+        return isinstance(self.value(key), Absent)
+
+    def unknown(self, *keys: str) -> Unknown | None:
+        """Return the first of these that is not known, with its reason."""
+        return next((value for key in keys if isinstance(value := self.value(key), Unknown)), None)
+
+    def known(self, key: str) -> bool:
+        """Return whether there is such a thing, as far as is known."""
+        return not isinstance(self.value(key), (Unknown, Absent))
+
+
+class View(Readable):
+    """What ``read`` gives for a key."""
+
+    __slots__ = ("_read",)
+
+    def __init__(self, read: Callable[[str], Value]) -> None:
+        self._read = read
+
+    def value(self, key: str) -> Value:
+        return self._read(key)
+
+    @classmethod
+    def of(cls, item: Mapping[str, Value]) -> "View":
+        """Return a view of a record's columns; a missing column is unknown."""
+        return cls(lambda column: item.get(column, NOT_KNOWN))
 
 
 class Kept(NamedTuple):
@@ -142,3 +212,52 @@ def _changed_list(fact: Fact, spec: FactSpec, key: str) -> Fact:
             )
     changed = Records(items, incomplete)
     return fact if changed == fact.value else fact._replace(value=changed)
+
+
+_URL = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,20}://\S*")
+_UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-fA-F-]{4,}|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
+_ADDRESS = re.compile(r"[\w.+-]{1,64}@[\w.-]{1,253}")
+#: From where an absolute path begins to the end of the text: a folder may hold blanks, so its end cannot be told.
+_PATH = re.compile(r"(?<![\w/.])(?:~[\w.-]*[/\\]|~$|/(?=\S)|[A-Za-z]:[/\\]|\\\\).*", re.DOTALL)
+
+
+def public_facts(facts: FactSet, registry: Registry) -> FactSet:
+    """Return the facts as another machine or a bug report may have them.
+
+    Facts and columns of privacy ``path`` or ``host``, and those the registry does not know, become unknown ("left out
+    for privacy"); in the text of the others, paths, URLs and UUIDs become ``<path>``, ``<url>``, ``<uuid>``. Origins,
+    which may name files of this machine, go.
+    """
+    public = FactSet(Fact(fact.key, _public(fact, registry), "", fact.source) for fact in facts)
+    for prefix in facts.complete_prefixes():
+        public.declare_complete(prefix, "")
+    return public
+
+
+def redact(text: str) -> str:
+    """Replace every URL, UUID, e-mail address and absolute path by the kind of thing that it was."""
+    text = _UUID.sub("<uuid>", _URL.sub("<url>", text[:65_536]))
+    return _PATH.sub("<path>", _ADDRESS.sub("<address>", text))
+
+
+def _public(fact: Fact, registry: Registry) -> Value:
+    spec = registry.find(fact.key)
+    value = fact.value
+    if spec is None or spec.privacy != "public":
+        return Unknown(Message("left out for privacy"))
+    if isinstance(value, Records):
+        allowed = {name for name, column in spec.columns.items() if column.privacy == "public"}
+        items = tuple({name: _redacted(item[name]) for name in item if name in allowed} for item in value)
+        return Records(items, mapped(value.incomplete, redact))
+    return _redacted(value)
+
+
+def _redacted(value: Value) -> Value:
+    match value:
+        case str():
+            return mapped(value, redact)
+        case tuple():
+            return tuple(redact(text) for text in value)
+        case Unknown() if not isinstance(value, Range):
+            return Unknown(mapped(value.reason, redact))
+    return value

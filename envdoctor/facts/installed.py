@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from envdoctor.facts.factset import View
 from envdoctor.facts.values import NOT_KNOWN, Range, Records, Unknown, Value
-from envdoctor.facts.view import View
 from envdoctor.system.message import Message
 
 _SYSTEMS = {"linux": ("linux", "Linux"), "windows": ("win32", "Windows"), "darwin": ("darwin", "Darwin")}

@@ -9,11 +9,10 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "evaluate": "answer",
-        "finding": "Assumption CONFIDENCES Evidence Finding FoundFact NotChecked OfferedFix Plan SEVERITIES Text",
+        "evaluate": "answer text_of title_of",
+        "finding": "Assumption baseline_state CONFIDENCES Evidence exit_code Finding FoundFact Ignore Known "
+        "NotChecked OfferedFix Plan Policy SEVERITIES Text",
         "judging": "Judgement Problem errors_of judge problem_of problems_of",
-        "messages": "text_of title_of",
-        "policy": "Ignore Known Policy baseline_state exit_code",
         "selftest": "RuleCase check_coverage check_mutations facts_of try_tests",
     },
 )

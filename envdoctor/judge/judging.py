@@ -3,11 +3,21 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from envdoctor.facts.factset import FactSet
+from envdoctor.facts.factset import FactSet, View
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import NOT_KNOWN, Absent, Fact, Origin, Records, Unknown, Value, spell
-from envdoctor.facts.view import View
-from envdoctor.judge.evaluate import Match, Read, RuleOutcome, answer, assuming, evaluate, of_item
+from envdoctor.judge.evaluate import (
+    Match,
+    Read,
+    RuleOutcome,
+    answer,
+    assuming,
+    evaluate,
+    fill,
+    of_item,
+    text_of,
+    title_of,
+)
 from envdoctor.judge.finding import (
     CONFIDENCES,
     EFFECTS,
@@ -16,13 +26,16 @@ from envdoctor.judge.finding import (
     Evidence,
     Finding,
     FoundFact,
+    Ignore,
     NotChecked,
     Plan,
+    Policy,
     Text,
+    baseline_state,
+    fails_gate,
     fingerprint_of,
+    ignore_reason,
 )
-from envdoctor.judge.messages import fill, text_of, title_of
-from envdoctor.judge.policy import Ignore, Policy, baseline_state, fails_gate, ignore_reason
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.system.message import Message, as_message, joined

@@ -12,9 +12,8 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import FactTypeError, parse_value
 from envdoctor.judge.derivations import derive
 from envdoctor.judge.evaluate import answer, evaluate
-from envdoctor.matrix.conditions import Condition, spelled
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.rules import Rule
+from envdoctor.matrix.rules import Condition, Rule, spelled
 from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, facts_of_document
 
 _WORDS = {True: "match", False: "no", None: "unknown"}

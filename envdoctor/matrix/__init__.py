@@ -10,8 +10,6 @@ __all__, __getattr__ = door(
     __name__,
     {
         "compiling": "compile_matrix",
-        "conditions": "Condition ConditionError glob_fits parse_condition spelled",
-        "cuda_wheels": "component_of",
         "entry_statements": "EntryStatement entries",
         "gpu_code": "arch_lists capability compiler_range gpu_named is_nightly is_one_of kernels known_gpus "
         "other_accelerator",
@@ -24,9 +22,10 @@ __all__, __getattr__ = door(
         "model_types": "ModelTypes asked_release knows",
         "released_wheels": "Gap no_wheel release_named wanted_here with_wheel",
         "rule_file": "RuleError parse_rule",
-        "rules": "CONFIDENCES EFFECTS Rule SEVERITIES digest placeholders with_conditions",
+        "rules": "Condition ConditionError CONFIDENCES digest EFFECTS glob_fits parse_condition placeholders Rule "
+        "SEVERITIES spelled with_conditions",
         "shapes": "ANY DATE FLAG Kind TABLE TEXT TEXT_OR_TEXTS faults one_of rows",
         "symptoms": "Log Seen seen_in",
-        "toml_files": "LARGEST TomlError load_toml parse_toml",
+        "toml_files": "LARGEST load_toml parse_toml TomlError",
     },
 )

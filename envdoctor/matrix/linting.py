@@ -11,10 +11,9 @@ from typing import Any
 
 from envdoctor.facts.registry import unlisted
 from envdoctor.facts.values import ABSENT
-from envdoctor.matrix.conditions import Condition, ConditionError, bounds, parse_condition
 from envdoctor.matrix.entry_statements import parse_statement
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.rules import Rule, digest, placeholders
+from envdoctor.matrix.rules import Condition, ConditionError, Rule, bounds, digest, parse_condition, placeholders
 from envdoctor.matrix.symptoms import faults_of
 from envdoctor.matrix.toml_files import TomlError, load_toml
 from envdoctor.versions.pep440 import is_version, order, satisfies

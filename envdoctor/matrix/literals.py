@@ -6,9 +6,8 @@ from functools import cached_property
 from typing import Any
 
 from envdoctor.facts.registry import FactTypeError, parse_value
-from envdoctor.matrix.conditions import glob_fits
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.rules import Rule
+from envdoctor.matrix.rules import Rule, glob_fits
 
 #: Facts that are looked up in a table or made from one: table, part and column of their words.
 _TABLES: Mapping[str, Sequence[str]] = {

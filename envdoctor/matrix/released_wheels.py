@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from envdoctor.facts.factset import View
 from envdoctor.facts.values import Unknown, Value
-from envdoctor.facts.view import View
 from envdoctor.matrix.ledger import Release, Released
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.system.message import Message, said_by

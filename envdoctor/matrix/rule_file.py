@@ -6,9 +6,20 @@ from itertools import groupby
 from typing import Any
 
 from envdoctor.facts.registry import FactTypeError, Registry, canonical_key, parse_value
-from envdoctor.matrix.conditions import Condition, ConditionError, parse_condition
 from envdoctor.matrix.ledger import Ledger, Released
-from envdoctor.matrix.rules import ANSWERS, CONFIDENCES, EFFECTS, FIX_KINDS, PROOFS, SEVERITIES, STATUSES, Rule
+from envdoctor.matrix.rules import (
+    ANSWERS,
+    CONFIDENCES,
+    EFFECTS,
+    FIX_KINDS,
+    PROOFS,
+    SEVERITIES,
+    STATUSES,
+    Condition,
+    ConditionError,
+    Rule,
+    parse_condition,
+)
 from envdoctor.matrix.shapes import (
     ANY,
     DATE,

@@ -1,10 +1,129 @@
-"""What a rule is, as the judge reads it."""
+"""What a rule is, as the judge reads it, and its conditions: the text of a rule file, parsed against the registry into
+a form that is quick to evaluate."""
 
 import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from envdoctor.matrix.conditions import Condition
+from envdoctor.facts.registry import FactSpec, Registry, canonical_key
+from envdoctor.system.message import Message
+from envdoctor.versions.pep440 import dotted
+
+# Patterns are compiled when a rule is read from TOML: a compiled matrix needs none of them.
+_QUANTIFIED = r"(any|all)\(([^()]+)\)\Z"
+#: Comparison operators of specifiers: ``~=`` is expanded; ``===`` has no place in a rule.
+_PART = r"(~=|<=|>=|==|!=|<|>)\s*(\S+)\Z"
+_RELEASE = r"[0-9]+(\.[0-9]+)*\Z"
+_VERSION_OPERAND = r"(?a)\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?\Z|\d+(\.\d+)*\.\*\Z"
+_LONGEST_OPERAND = 64
+_NUMBER = r"-?[0-9]+(\.[0-9]+)?\Z"
+
+
+class ConditionError(ValueError):
+    """A condition of a rule is wrong; the message says what was expected."""
+
+
+class Condition(NamedTuple):
+    """One key of a clause.
+
+    ``quantifier`` is ``""``, ``"any"`` or ``"all"``. ``alternatives`` are ORed; each is ``"absent"``, ``"present"``, a
+    boolean, a lower-case text pattern, or a list of ``[operator, operand]`` pairs that are ANDed.
+    """
+
+    key: str
+    quantifier: str
+    type: str
+    alternatives: list[Any]
+
+
+def parse_condition(registry: Registry, written_key: str, operand: object, each: str | None = None) -> Condition:
+    """Parse one ``key = operand`` line of a clause. Raises :class:`ConditionError`."""
+    match = re.match(_QUANTIFIED, written_key)
+    quantifier, key = (match[1], match[2]) if match else ("", written_key)
+    spec = registry.find(key)
+    if spec is None or key.endswith("*"):
+        raise ConditionError(f"{key} is not a registered fact")
+    if key != canonical_key(key):
+        raise ConditionError(f"packages go by their normalised name: {canonical_key(key)}")
+    head = key.partition(".")[0]
+    is_column = registry.records_of(key) is not None
+    if quantifier and not is_column:
+        raise ConditionError(f"{quantifier}() needs a record column, and {key} is none")
+    if is_column and not quantifier and head != each:
+        raise ConditionError(f'{key} is a record column: write any({key}), all({key}), or each = "{head}"')
+    operands = operand if isinstance(operand, list) else [operand]
+    if not operands:
+        raise ConditionError("an empty list can never match")
+    return Condition(key, quantifier, spec.type, [_alternative(spec, item) for item in operands])
+
+
+def _alternative(spec: FactSpec, operand: object) -> object:
+    if operand in ("absent", "present"):
+        return operand
+    if spec.type == "records":
+        raise ConditionError('a record list can only be "present" (at least one item) or "absent" (none)')
+    if spec.type == "boolean":
+        if isinstance(operand, bool):
+            return operand
+        raise ConditionError(Message("true or false is expected, not {}", repr(operand)))
+    if spec.type in ("text", "texts"):
+        if isinstance(operand, str) and operand:
+            return operand.lower()
+        raise ConditionError(f"a text or a glob is expected, not {operand!r}")
+    if spec.type == "number" and isinstance(operand, (int, float)) and not isinstance(operand, bool):
+        return _comparisons(spec.type, f"=={operand}")
+    if not isinstance(operand, str):
+        raise ConditionError(f'comparisons such as ">=2,<3" are expected, not {operand!r}')
+    return _comparisons(spec.type, operand)
+
+
+def _comparisons(kind: str, text: str) -> list[list[str]]:
+    parts: list[list[str]] = []
+    for piece in text.split(","):
+        match = re.match(_PART, piece.strip())
+        if match is None:
+            raise ConditionError(f'comparisons such as ">=2,<3" are expected, not {text!r}')
+        operator, operand = match[1], match[2]
+        if kind == "version":
+            is_good = re.match(_VERSION_OPERAND, operand) and (operator in ("==", "!=") or not operand.endswith(".*"))
+        else:
+            is_number = dotted(operand) is not None if kind == "dotted" else re.match(_NUMBER, operand)
+            is_good = is_number and operator != "~="
+        if not is_good or len(operand) > _LONGEST_OPERAND:
+            raise ConditionError(f"{operator}{operand} in {text!r} is not a comparison of type {kind}")
+        if operator != "~=":
+            parts.append([operator, operand])
+            continue
+        # PEP 440: ~=2.5.1 is >=2.5.1, ==2.5.*
+        release = operand.split(".")
+        if len(release) < 2 or not re.match(_RELEASE, operand):
+            raise ConditionError(f"~= needs at least two plain numbers in {text!r}")
+        parts += [[">=", operand], ["==", ".".join(release[:-1]) + ".*"]]
+    return parts
+
+
+def glob_fits(text: str, pattern: str) -> bool:
+    """Return whether a text is the pattern, or fits it as a glob of ``*`` and ``?``; brackets stand for themselves."""
+    if "*" not in pattern and "?" not in pattern:
+        return text == pattern
+    start = pattern.partition("*")[0].partition("?")[0]  # most globs end here, and are never compiled
+    return text.startswith(start) and fnmatchcase(text, pattern.replace("[", "[[]"))
+
+
+def spelled(alternative: object) -> str:
+    """Write one alternative of a condition as a rule file has it."""
+    if isinstance(alternative, list):
+        return ",".join(operator + operand for operator, operand in alternative)
+    return str(alternative).lower() if isinstance(alternative, bool) else str(alternative)
+
+
+def bounds(condition: Condition) -> list[tuple[str, str]]:
+    """Return the ``(operator, operand)`` pairs of a version, dotted or number condition: the lint wants tests of
+    them."""
+    lists = (alternative for alternative in condition.alternatives if isinstance(alternative, list))
+    return [(operator, operand) for alternative in lists for operator, operand in alternative]
+
 
 #: In rising order: the gate compares positions.
 SEVERITIES = ("note", "warning", "error")

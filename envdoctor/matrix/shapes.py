@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
-from envdoctor.system.message import Message
-from envdoctor.system.nearest import did_you_mean
+from envdoctor.system.message import Message, did_you_mean
 
 
 class Kind(NamedTuple):

@@ -14,8 +14,7 @@ from envdoctor.facts.factset import FactSet, Kept
 from envdoctor.facts.values import Fact, Unknown, restored, written
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.request import Observer, Request
-from envdoctor.system import looks
-from envdoctor.system.cache import CacheFolder
+from envdoctor.system.cache import CacheFolder, same_looks, settled, written_looks
 from envdoctor.system.files import Files, Looks, Spent, digest
 from envdoctor.system.message import Message, packed, said_by, unpacked
 
@@ -87,7 +86,7 @@ class CachedFacts:
                 entry["key"] == self._key
                 and all(self._token(key) == asked for key, asked in entry["asked"].items())
                 and all(_checksum(self._tables(*table)) == known for table, known in entry["rows"])
-                and looks.same(data[end:], files, *base)
+                and same_looks(data[end:], files, *base)
             ):
                 found = {
                     key: Fact(key, restored(value), unpacked(origin), source)
@@ -112,7 +111,7 @@ class CachedFacts:
 
     def put(self) -> Kept | None:
         """Keep what was found, unless something that it rests on was changed just now."""
-        if not looks.settled(self.looks, self._started):
+        if not settled(self.looks, self._started):
             return None
         entry = {
             "key": self._key,
@@ -122,7 +121,7 @@ class CachedFacts:
             "observers": self.observers,
         }
         told = json.dumps(entry, separators=(",", ":")).encode()
-        data = b"%08x" % len(told) + told + looks.written(self.looks)
+        data = b"%08x" % len(told) + told + written_looks(self.looks)
         if len(data) > _LARGEST:
             return None
         self._entries.write(self._name, data)

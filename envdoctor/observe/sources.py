@@ -47,7 +47,7 @@ class Source(NamedTuple):
     """``option`` names the source on the command line (empty for the default). ``open`` takes what the user gave.
 
     ``label`` is what a report calls it, by language. ``open`` raises
-    :class:`~envdoctor.observe.errors.ObservationError`.
+    :class:`~envdoctor.observe.request.ObservationError`.
     """
 
     option: str
@@ -138,7 +138,7 @@ DOCUMENTS = ("facts", "report")
 def observe_environment(environment: Environment, request: Request, rooms: Iterable[str] = ()) -> FactSet:
     """Return what is known of the environment and, where it is live, of this machine; ``rooms`` are read besides.
 
-    Raises :class:`~envdoctor.observe.errors.ObservationError`.
+    Raises :class:`~envdoctor.observe.request.ObservationError`.
     """
     from envdoctor.observe.gather import gather, gather_kept
 

@@ -7,7 +7,7 @@ and at most quadratic in the length; so two depths give the full one, and three 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from envdoctor.facts.view import View
+from envdoctor.facts.factset import View
 from envdoctor.peak.tracing import Trace
 
 GIB = float(1 << 30)

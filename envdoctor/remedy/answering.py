@@ -12,8 +12,7 @@ from operator import or_
 from typing import Any
 
 from envdoctor.facts.values import Unknown
-from envdoctor.judge.evaluate import evaluate
-from envdoctor.judge.messages import text_of, title_of, without_values
+from envdoctor.judge.evaluate import evaluate, text_of, title_of, without_values
 from envdoctor.matrix.ledger import Released
 from envdoctor.matrix.ledger_taking import allows
 from envdoctor.matrix.lookup import lacks, modules_with, name_moves, provider_of, read_taken

@@ -6,8 +6,8 @@ from typing import Any
 
 from envdoctor.facts.values import Fact
 from envdoctor.judge.derivations import with_facts
+from envdoctor.judge.finding import Policy
 from envdoctor.judge.judging import errors_of, judge
-from envdoctor.judge.policy import Policy
 from envdoctor.judge.selftest import RuleCase, facts_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule

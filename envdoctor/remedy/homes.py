@@ -9,7 +9,7 @@ from operator import or_
 from typing import Any, NamedTuple, TypeVar
 
 from envdoctor.facts.values import Unknown
-from envdoctor.judge.messages import text_of
+from envdoctor.judge.evaluate import text_of
 from envdoctor.matrix.ledger import Released
 from envdoctor.matrix.ledger_taking import allows
 from envdoctor.matrix.lookup import Asked, Move, name_moves, part_moves

@@ -5,8 +5,8 @@ from typing import Any
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.judge.evaluate import answer
-from envdoctor.matrix.conditions import parse_condition
 from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.rules import parse_condition
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import base_release, satisfies
 from envdoctor.versions.requirement import read_requirement

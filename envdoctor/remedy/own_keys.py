@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.view import View
+from envdoctor.facts.factset import FactSet, View
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.versions.pep440 import satisfies
 

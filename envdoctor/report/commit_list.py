@@ -3,8 +3,8 @@
 import json
 from typing import Any
 
-from envdoctor.report.cleaned import cleaned
 from envdoctor.report.page import display_width, pad, shortened
+from envdoctor.report.report import cleaned
 from envdoctor.system.language import sentence
 from envdoctor.system.message import Message, joined
 

@@ -9,10 +9,10 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.observe.request import Target
 from envdoctor.remedy.answer import Answer, Home, Suspect
 from envdoctor.report.blocks import Block, Commands, Content, Field, Paragraph, Section
-from envdoctor.report.cleaned import cleaned
 from envdoctor.report.header import target_fields
 from envdoctor.report.json_report import json_data
 from envdoctor.report.page import Page, shortened
+from envdoctor.report.report import cleaned
 from envdoctor.report.terminal_report import text_of
 
 _LONGEST_MESSAGE, _MISSING = 300, 4

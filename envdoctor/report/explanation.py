@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from envdoctor.facts.registry import Registry
-from envdoctor.judge.messages import text_of
-from envdoctor.matrix.conditions import Condition, spelled
-from envdoctor.matrix.rules import Rule
-from envdoctor.report.cleaned import cleaned
+from envdoctor.judge.evaluate import text_of
+from envdoctor.matrix.rules import Condition, Rule, spelled
 from envdoctor.report.page import Page, pad
+from envdoctor.report.report import cleaned
 from envdoctor.system.clean import clean
 
 _WIDTH = 80

@@ -5,11 +5,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from envdoctor import __version__
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.privacy import public_facts
+from envdoctor.facts.factset import FactSet, public_facts
 from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value
 from envdoctor.facts.values import Range, Records, Unknown, Value, plain
-from envdoctor.report.cleaned import CleanFacts
+from envdoctor.report.report import CleanFacts
 from envdoctor.system.message import Message, packed
 
 SCHEMA = "envdoctor.facts/1"
@@ -17,7 +16,7 @@ SCHEMA = "envdoctor.facts/1"
 
 def render(facts: FactSet, registry: Registry, *, public: bool = False) -> str:
     """Return the facts file as ASCII-only JSON with a final newline; the same facts give the same bytes. ``public``
-    leaves out what identifies this machine or its user (see :mod:`envdoctor.facts.privacy`)."""
+    leaves out what identifies this machine or its user (see :mod:`envdoctor.facts.factset`)."""
     return json.dumps(document(facts, registry, public=public), ensure_ascii=True, allow_nan=False, indent=1) + "\n"
 
 

@@ -5,15 +5,14 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from envdoctor import __version__
-from envdoctor.facts.factset import FactSet
-from envdoctor.facts.privacy import public_facts
+from envdoctor.facts.factset import FactSet, public_facts
 from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Absent, Fact, Range, Records, Unknown, spell
 from envdoctor.observe.request import Target
 from envdoctor.report.blocks import block_lines, fenced
-from envdoctor.report.cleaned import CleanFacts, cleaned
 from envdoctor.report.header import gpu_groups, python_words, system_words, target_fields, torch_words
 from envdoctor.report.page import Page, display_width, pad, shortened
+from envdoctor.report.report import CleanFacts, cleaned
 
 #: Widest columns for keys and values; what is longer gets lines of its own.
 _KEY_WIDTH, _VALUE_WIDTH = 30, 22

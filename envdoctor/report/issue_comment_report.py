@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from envdoctor.facts.privacy import public_facts, redact
+from envdoctor.facts.factset import public_facts, redact
 from envdoctor.facts.values import Absent, Origin, Records, Unknown, spell
 from envdoctor.report.closing import help_steps, is_given
 from envdoctor.report.findings import finding_card, of_one_cause

@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from envdoctor.system.cache import add_looks
 from envdoctor.system.child import Limits, run_child
 from envdoctor.system.launcher import MODULE, REFUSED
-from envdoctor.system.looks import add
 from envdoctor.system.message import Message
 
 __all__ = ["ChildProblem", "Limits", "ask", "ask_once", "ask_program"]
@@ -122,7 +122,7 @@ def ask_once(
     if looks is not None and isinstance(answer, ChildProblem):
         looks.failed = True
     elif looks is not None:
-        add(looks, answer["files"], answer["folders"])
+        add_looks(looks, answer["files"], answer["folders"])
     return answer
 
 

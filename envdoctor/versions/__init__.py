@@ -9,10 +9,9 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "joining": "join_specifiers",
         "marker": "NotAMarker holds",
-        "pep440": "VersionAnswer NO NotASpecifier OPEN Order YES base_release compare is_named_by is_version order "
-        "rank release_of same_release same_start satisfies",
+        "pep440": "base_release compare is_named_by is_version join_specifiers NO NotASpecifier OPEN Order order "
+        "rank release_of same_release same_start satisfies VersionAnswer YES",
         "releases": "EVERY Range Releases contains intersect parse_ranges spell_ranges",
         "requirement": "NotARequirement Requirement normalise read_requirement valid_name",
         "wheel_tags": "TARGET_KEYS WheelTarget wheel_target",

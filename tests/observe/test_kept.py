@@ -15,7 +15,7 @@ from rooms import observer, observing
 from envdoctor.facts import Fact, FactSet, Records, Value
 from envdoctor.observe import Request
 from envdoctor.observe.gather import gather, gather_kept
-from envdoctor.system import Files, looks
+from envdoctor.system import Files, cache
 from envdoctor.system.cache import sealed, unsealed
 
 package_damage = observer("package_damage")
@@ -27,8 +27,8 @@ ROOMS = ("packages", "source")
 @pytest.fixture(autouse=True)
 def settled(monkeypatch) -> None:
     """The files of a test are new; here that does not matter."""
-    monkeypatch.setattr(looks, "_TICK", -1 << 62)
-    monkeypatch.setattr(looks, "_SLOW_TICK", -1 << 62)
+    monkeypatch.setattr(cache, "_TICK", -1 << 62)
+    monkeypatch.setattr(cache, "_SLOW_TICK", -1 << 62)
 
 
 @pytest.fixture
@@ -161,8 +161,8 @@ def test_what_rests_on_more_than_the_files_is_looked_at_every_time(read, monkeyp
 
 
 def test_what_was_changed_just_now_is_not_kept(read, monkeypatch) -> None:
-    monkeypatch.setattr(looks, "_TICK", 1 << 62)
-    monkeypatch.setattr(looks, "_SLOW_TICK", 1 << 62)
+    monkeypatch.setattr(cache, "_TICK", 1 << 62)
+    monkeypatch.setattr(cache, "_SLOW_TICK", 1 << 62)
     assert read().kept is None
 
 

@@ -38,8 +38,8 @@ from envdoctor.cli.main import main
 from pathlib import Path
 from envdoctor.matrix import matrix
 matrix._COMPILED = Path(sys.argv.pop(1))
-from envdoctor.system import looks
-looks._TICK = 0  # the environment was made a moment ago, and is kept all the same
+from envdoctor.system import cache
+cache._TICK = 0  # the environment was made a moment ago, and is kept all the same
 code = main(sys.argv[1:])
 quiet = True
 seen["modules"] = sorted(set(sys.modules) - before)

@@ -10,8 +10,8 @@ from zlib import crc32
 
 import pytest
 
-from envdoctor.system import Budget, Files, Looks, Spent, add
-from envdoctor.system.looks import same, settled, written
+from envdoctor.system import Budget, Files, Looks, Spent, add_looks
+from envdoctor.system.cache import same_looks, settled, written_looks
 
 SECOND = 1_000_000_000
 
@@ -37,7 +37,7 @@ def looked(folder: Path, root: Path | None = None) -> memoryview:
     files.head(str(folder / "file.py"), 10)
     files.is_file(str(folder / "missing.py"))
     files.status(str(folder / "inside" / "deep.py"))
-    return memoryview(written(files.looks))
+    return memoryview(written_looks(files.looks))
 
 
 def in_place(path: Path) -> None:
@@ -70,7 +70,7 @@ def test_any_change_of_what_was_looked_at_shows(folder: Path, tmp_path: Path, ch
     before = looked(folder, root)
     if change is not None:
         CHANGES[change](folder)
-    assert same(before, Files(None if root is None else str(root))) is (change is None)
+    assert same_looks(before, Files(None if root is None else str(root))) is (change is None)
 
 
 def test_a_name_that_was_computed_shows_too(folder: Path) -> None:
@@ -100,23 +100,23 @@ def test_a_name_that_was_computed_shows_too(folder: Path) -> None:
     letters = ["b" if place in chosen else "a" for place in range(len(letters))]
     assert checksum() == crc32(names.encode())
     (folder / f"z{''.join(letters)}").write_text("")
-    assert not same(before, Files())
+    assert not same_looks(before, Files())
 
 
 def test_bytecode_that_an_import_leaves_is_no_change(folder: Path) -> None:
     before = looked(folder)
     (folder / "inside" / "__pycache__").mkdir()
-    assert same(before, Files())
+    assert same_looks(before, Files())
 
 
 def test_what_somebody_else_looked_at_counts_too(folder: Path) -> None:
     theirs, looks = Files(), Looks()
     theirs.looks = Looks()
     theirs.head(str(folder / "file.py"), 10)
-    add(looks, {path: list(mark) for path, mark in theirs.looks.files.items()}, {})
-    assert same(memoryview(written(looks)), Files())
+    add_looks(looks, {path: list(mark) for path, mark in theirs.looks.files.items()}, {})
+    assert same_looks(memoryview(written_looks(looks)), Files())
     (folder / "file.py").write_text("longer than before")
-    assert not same(memoryview(written(looks)), Files())
+    assert not same_looks(memoryview(written_looks(looks)), Files())
 
 
 def test_what_was_changed_just_now_is_not_settled(folder: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_clock_that_ticks_in_seconds_needs_longer() -> None:
 
 def test_looking_again_is_counted(folder: Path) -> None:
     with pytest.raises(Spent):
-        same(looked(folder), Files(budget=Budget(steps=2)))
+        same_looks(looked(folder), Files(budget=Budget(steps=2)))
 
 
 def test_names_that_are_no_text_are_looked_at_too(tmp_path: Path) -> None:
@@ -153,4 +153,4 @@ def test_names_that_are_no_text_are_looked_at_too(tmp_path: Path) -> None:
     files.looks = Looks()
     assert files.names(str(tmp_path)) == [name]
     assert stat.S_ISREG(files.status(str(tmp_path / name)).st_mode)
-    assert same(memoryview(written(files.looks)), Files())
+    assert same_looks(memoryview(written_looks(files.looks)), Files())

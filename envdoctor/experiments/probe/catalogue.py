@@ -7,8 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from envdoctor.system.message import Message, MessageError
-from envdoctor.system.nearest import did_you_mean
+from envdoctor.system.message import Message, MessageError, did_you_mean
 from envdoctor.system.target import PAYLOAD, Task
 
 __all__ = ["FIRST", "PAYLOAD", "SUITES", "CatalogueError", "Job", "Probe", "choose", "find_probes", "has_probe"]

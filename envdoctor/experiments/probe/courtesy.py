@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from envdoctor.facts.factset import View
 from envdoctor.facts.values import Records, Unknown, Value
-from envdoctor.facts.view import View
 from envdoctor.system.message import Message, joined
 
 #: A context takes hundreds of MiB and the probes tens: with less than this left they would disturb, or fail themselves.

@@ -11,9 +11,8 @@ from typing import Any
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import parse_value
 from envdoctor.facts.values import Fact
-from envdoctor.judge.finding import Finding
+from envdoctor.judge.finding import Finding, Policy
 from envdoctor.judge.judging import judge
-from envdoctor.judge.policy import Policy
 from envdoctor.matrix.matrix import Matrix, load_matrix
 from envdoctor.observe.documents.facts_file import FLIGHT_SCHEMA
 from envdoctor.system.clean import clean

@@ -1,11 +1,125 @@
 """Derivations: facts computed from facts and tables. A function each, in a file a subject.
 
 ``@derives("torch.cudnn", of="torch.cuda pkg.*")`` names what a function gives and reads: keys of facts; ``pkg.*`` is
-any package. It is called with a :class:`~envdoctor.facts.view.View` of the facts and the tables. One output: it returns
-:class:`Derived`, or an unknown value with its reason; several: a mapping by key, without those about which it has
-nothing to say. It never judges.
+any package. It is called with a :class:`~envdoctor.facts.factset.View` of the facts and the tables. One output: it
+returns :class:`Derived`, or an unknown value with its reason; several: a mapping by key, without those about which it
+has nothing to say. It never judges. They run in the order of their inputs.
 """
 
-from envdoctor.judge.derivations.running import Derived, derivations, derive, with_facts
+import os
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
+from importlib import import_module
+from typing import NamedTuple, cast
+
+from envdoctor.facts.factset import FactSet, View, change
+from envdoctor.facts.values import Fact, Range, Unknown, Value
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe.gather import CachedFacts
+from envdoctor.system.files import Files, digest
+from envdoctor.versions.pep440 import satisfies
+
+
+class Derived(NamedTuple):
+    """A computed value (known, absent or unknown with a reason) and what it was computed from, in words.
+
+    ``source`` says how sure it is: ``derived`` (it follows), ``default`` (a library does so by itself, and nobody says
+    otherwise), ``unasked`` (such a default where no recipe was seen: it may raise a finding and never clears one), or
+    ``assumed`` (it usually is so: findings that rest on it say the origin and count for less; it clears none either).
+    """
+
+    value: Value
+    origin: str
+    source: str = "derived"
+
+
+#: What a derivation of one output says: a value with its origin, the reason why it is not known, or nothing.
+Answer = Derived | Unknown | None
+
+
+class Derivation:
+    """A function that computes facts (``outputs``) from facts (``inputs``; ``pkg.*`` stands for any package)."""
+
+    def __init__(self, function: Callable[[View, Matrix], object], outputs: str, of: str) -> None:
+        self.name = f"{function.__module__}:{function.__name__}"
+        self.inputs, self.outputs = tuple(of.split()), tuple(outputs.split())
+        self._function = function
+
+    def compute(self, facts: View, matrix: Matrix) -> Mapping[str, Derived]:
+        """Return what it has to say, by output."""
+        answer = self._function(facts, matrix)
+        if isinstance(answer, Unknown):
+            answer = Derived(answer, "")
+        if isinstance(answer, Derived):
+            return {self.outputs[0]: answer}
+        return cast("Mapping[str, Derived]", answer or {})
+
+
+def derives(outputs: str, *, of: str) -> Callable[[Callable[[View, Matrix], object]], Derivation]:
+    """Make a derivation of the function below: keys of facts, parted by blanks."""
+    return lambda function: Derivation(function, outputs, of)
+
+
+def with_facts(facts: FactSet, given: Iterable[Fact], matrix: Matrix) -> FactSet:
+    """Return a copy of the facts in which the given ones stand, with what follows from them."""
+    changed = change(facts, given, matrix.registry)
+    derive(changed, matrix)
+    return changed
+
+
+def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
+    """Add derived facts to ``facts``, and to ranges of packages the releases that they hold by the ledger.
+
+    A value that was given or observed stands: a derivation only fills what is unknown, and refines a record list that
+    it names as both input and output. With ``home`` (envdoctor's cache folder) what was computed last time for the same
+    facts of an environment, which come from there too, is not computed again.
+    """
+    for fact in [fact for fact in facts if isinstance(fact.value, Range) and not fact.value.releases]:
+        assert isinstance(fact.value, Range)
+        package = matrix.ledger.package(fact.key.removeprefix("pkg."))
+        possible = ("0", *(one.version for one in package.releases), "99999") if package is not None else ()
+        held = tuple(one for one in possible if satisfies(one, fact.value.specifiers))
+        facts.add(fact._replace(value=Range(fact.value.specifiers, held)))
+    kept = facts.kept.name if home and facts.kept and matrix.compiled else ""
+    # One entry for an environment without a model, another for it with one.
+    name = digest("\0".join((kept.rpartition("-")[2], *sorted(fact.key for fact in facts)))).hex() if kept else ""
+    cached = CachedFacts(home if kept else None, "derived", name, key=(matrix.version, kept), facts=facts)
+    known = cached.get(Files())
+    facts.update(known)
+    for derivation in () if known else derivations():
+        for key, derived in derivation.compute(View(cached.facts.value), matrix).items():
+            refines, present = key in derivation.inputs, cached.facts.get(key)
+            if not refines and not isinstance(present.value, Unknown):
+                continue
+            if isinstance(derived.value, Unknown) and key in facts:
+                continue  # the observation's own reason says more
+            # A refined list stays what it was: observed or given, and so is written into facts files.
+            stays = refines and key in facts and derived.source in ("derived", "assumed")
+            source = present.source if stays else derived.source
+            origin = present.origin if stays and source == "given" else derived.origin
+            fact = Fact(key, derived.value, origin, source)
+            facts.add(fact)
+            cached.add([fact])
+    if kept and not known:
+        cached.put()
+
+
+@lru_cache(maxsize=1)
+def derivations() -> tuple[Derivation, ...]:
+    """Return the derivations, each behind those whose outputs it reads."""
+    from graphlib import TopologicalSorter  # not where derived facts are kept
+    from itertools import permutations
+
+    # pkgutil would do the same and costs 3 ms to import.
+    files = sorted(name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
+    modules = [import_module(f"envdoctor.judge.derivations.{name}") for name in files if name != "__init__"]
+    found = [one for module in modules for one in vars(module).values() if isinstance(one, Derivation)]
+    sorter: TopologicalSorter[Derivation] = TopologicalSorter(dict.fromkeys(found, ()))
+    for one, other in permutations(found, 2):
+        # Those that refine the same list may come in any order.
+        if any(key in other.inputs and (key not in one.inputs or key not in other.outputs) for key in one.outputs):
+            sorter.add(other, one)
+    return tuple(sorter.static_order())
+
 
 __all__ = ["Derived", "derivations", "derive", "with_facts"]

@@ -4,16 +4,16 @@ types and attention implementations."""
 import re
 from collections.abc import Iterator, Mapping
 
+from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Records, Unknown, Unlisted, Value
-from envdoctor.facts.view import View
-from envdoctor.judge.derivations.running import Answer, Derived, derives
+from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.gpu_code import gpu_named
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.model_types import ModelTypes
-from envdoctor.observe.needed import required
+from envdoctor.observe.packages.link import required
 from envdoctor.system.message import Message
-from envdoctor.versions.local_tag import is_own_build
 from envdoctor.versions.pep440 import dotted, order
+from envdoctor.versions.requirement import is_own_build
 
 _Item = tuple[str, str, str | None]
 _CPYTHON = re.compile(r"cp3(\d+)-")

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from operator import and_
 
+from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Absent, Records, Value
-from envdoctor.facts.view import View
-from envdoctor.judge.derivations.running import Answer, Derived, derives
+from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.entry_statements import choices, entries, parse_statement
 from envdoctor.matrix.ledger import Ledger
 from envdoctor.matrix.lookup import Asked, TakenNames, fitting_consumers, fitting_providers, missing, where
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.needed import needed
+from envdoctor.observe.packages.link import needed
 from envdoctor.source.signatures import spelled
 from envdoctor.system.message import Message
 

@@ -5,9 +5,9 @@ from functools import cache, reduce
 from operator import and_
 from typing import NamedTuple
 
+from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
-from envdoctor.facts.view import View
-from envdoctor.judge.derivations.running import Answer, Derived, derives
+from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.ledger import Released
 from envdoctor.matrix.lookup import (
     Asked,

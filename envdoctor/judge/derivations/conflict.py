@@ -4,16 +4,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
+from envdoctor.facts.factset import View
 from envdoctor.facts.installed import Installed, InstalledSet, marker_values
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
-from envdoctor.facts.view import View
-from envdoctor.judge.derivations.running import Answer, Derived, derives
+from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.ledger import Ledger
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.system.message import Message, as_message, said_by
-from envdoctor.versions.joining import join_specifiers
 from envdoctor.versions.marker import NotAMarker, holds
-from envdoctor.versions.pep440 import NotASpecifier, base_release, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, base_release, join_specifiers, satisfies
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
 
 #: The kind of a package that is known by its version alone: who installs it gets what it lacks as well.

@@ -4,14 +4,14 @@ which of DeepSpeed's ops would be."""
 import re
 from collections.abc import Collection, Iterator, Mapping
 
+from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
-from envdoctor.facts.view import View
-from envdoctor.judge.derivations.running import Answer, Derived, derives
+from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.system.message import Message
-from envdoctor.versions.local_tag import BuiltFor, is_own_build, said_by_tag
 from envdoctor.versions.pep440 import dotted, same_start
 from envdoctor.versions.releases import lies_in
+from envdoctor.versions.requirement import BuiltFor, is_own_build, said_by_tag
 
 _RELEASE = re.compile(r"\d{1,4}(?:\.\d{1,4}){1,3}(?=\+|\.post|\Z)")
 #: Names of DeepSpeed's own optimizers in its configuration, and the ops behind them. Other names (adamw_torch) are

@@ -2,9 +2,9 @@
 
 from functools import cache
 
+from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
-from envdoctor.facts.view import View
-from envdoctor.judge.derivations.running import Answer, Derived, derives
+from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.gpu_code import (
     arch_lists,
     capability,

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
 from typing import Any
 
+from envdoctor.facts.factset import View
 from envdoctor.facts.registry import parse_value
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Range, Unknown, Value, spell
-from envdoctor.facts.view import View
-from envdoctor.judge.derivations.running import Answer, Derived, derives
-from envdoctor.matrix.conditions import glob_fits
+from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.model_types import ModelTypes, knows
+from envdoctor.matrix.rules import glob_fits
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import dotted, release_of, satisfies
 from envdoctor.versions.releases import EVERY, contains, parse_ranges

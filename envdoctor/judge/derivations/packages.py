@@ -4,10 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
+from envdoctor.facts.factset import View
 from envdoctor.facts.installed import InstalledSet
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
-from envdoctor.facts.view import View
-from envdoctor.judge.derivations.running import Answer, Derived, derives
+from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.released_wheels import Gap, no_wheel, wanted_here, with_wheel
 from envdoctor.system.message import Message

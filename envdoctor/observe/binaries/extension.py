@@ -15,7 +15,7 @@ from envdoctor.observe.packages.version_files import listed_libraries
 from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message
-from envdoctor.versions.local_tag import BuiltFor, said_by_tag
+from envdoctor.versions.requirement import BuiltFor, said_by_tag
 
 _COLUMNS = ("problem", "arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library")
 #: More than any package has (vllm 0.12 has 12); what is beyond is not read, and said.

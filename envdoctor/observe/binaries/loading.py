@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
-from envdoctor.matrix.cuda_wheels import component_of
 from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import rank
+from envdoctor.versions.requirement import component_of
 
 #: What importing torch loads, in this order: torch/__init__.py opens the first one, its extension the others.
 _ROOTS = ("libtorch_global_deps.so", "libtorch_python.so", "libtorch_cuda.so")

@@ -23,8 +23,7 @@ from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value, spell
 from envdoctor.observe.errors import ObservationError
 from envdoctor.system.documents import read_named
 from envdoctor.system.files import because_of
-from envdoctor.system.message import Message, joined, listed, quoted, said_by, unpacked
-from envdoctor.system.nearest import did_you_mean
+from envdoctor.system.message import Message, did_you_mean, joined, listed, quoted, said_by, unpacked
 
 SCHEMA = "envdoctor.facts/1"
 #: What ``envdoctor.experiments.watch`` writes: a facts file with more beside the facts.

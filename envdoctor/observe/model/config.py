@@ -299,7 +299,7 @@ _OF_A_SHAPE = (
 def config(request: Request) -> Found:
     """Return what config.json says; without one what the model's name tells, by the table model-shapes.
 
-    Raises :class:`~envdoctor.observe.errors.ObservationError` when it is not JSON or not an object.
+    Raises :class:`~envdoctor.observe.request.ObservationError` when it is not JSON or not an object.
     """
     source = request.source
     if source.folder is None:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from envdoctor.facts.values import ABSENT, NOT_KNOWN, Records, Unknown, Value
-from envdoctor.matrix.cuda_wheels import component_of
 from envdoctor.observe.packages.version_files import listed_libraries, read_version_file
 from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import dotted, rank
+from envdoctor.versions.requirement import component_of
 
 #: c10::Error's constructor takes a std::string; its mangled name tells which one, in libc10.so of torch 1.13 to 2.15.
 #: (torch/share/cmake/Torch/TorchConfig.cmake says it in 2.5.1 and 2.7.1, and no longer in 2.13.0 and 2.15.0.)

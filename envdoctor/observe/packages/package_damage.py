@@ -14,9 +14,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envdoctor.facts.values import NOT_KNOWN, Absent, Records, Unknown, Value
-from envdoctor.matrix.cuda_wheels import component_of
 from envdoctor.observe.locate.layout import LONGEST, Layout, touches
-from envdoctor.observe.needed import needed, required, torch_backends
+from envdoctor.observe.packages.link import needed, required, torch_backends
 from envdoctor.observe.packages.metadata_directory import checked_version, first_named, named_by
 from envdoctor.observe.packages.version_files import RECORD_LIMIT, listed_libraries, module_in
 from envdoctor.observe.request import Found, Request, observes
@@ -24,7 +23,7 @@ from envdoctor.system.asking import ChildProblem, Limits, ask_once
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import is_version, release_of
-from envdoctor.versions.requirement import normalise
+from envdoctor.versions.requirement import component_of, normalise
 
 _LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
 _MACHINES = ("x86_64", "aarch64")

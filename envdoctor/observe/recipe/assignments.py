@@ -12,8 +12,7 @@ from envdoctor.facts.registry import (
     unlisted,
 )
 from envdoctor.facts.values import Fact
-from envdoctor.system.message import Message, MessageError
-from envdoctor.system.nearest import did_you_mean
+from envdoctor.system.message import Message, MessageError, did_you_mean
 
 #: Lists whose items people describe by columns; others come out of observations and derivations.
 _GIVEN_BY_COLUMNS = ("gpu",)

@@ -9,8 +9,7 @@ from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_va
 from envdoctor.facts.values import ABSENT, Fact, Known, Origin, Records, Unknown, Value, spell
 from envdoctor.observe.recipe.document import REST, Part, RecipeEntry
 from envdoctor.observe.recipe.files import NO_RECIPES, Format, Formats, Meaning, RecipeFile, read_files, spelled
-from envdoctor.system.message import Message, said_by
-from envdoctor.system.nearest import alike
+from envdoctor.system.message import Message, alike, said_by
 from envdoctor.versions.pep440 import satisfies
 
 # What the parts of a recipe say of its fields, one after the other, and what each key came to.

@@ -29,8 +29,7 @@ from envdoctor.observe.documents.locks.taking import Resolve, records, take
 from envdoctor.observe.errors import ObservationError
 from envdoctor.system.files import Budget, Files, Spent
 from envdoctor.system.message import Message, listed
-from envdoctor.versions.local_tag import said_by_tag
-from envdoctor.versions.requirement import read_requirement
+from envdoctor.versions.requirement import read_requirement, said_by_tag
 
 #: Formats by globs of the file's name in lower case, the first that fits: the module and the function that reads it.
 _FORMATS = (

@@ -24,8 +24,7 @@ from envdoctor.matrix.ledger_taking import (
 from envdoctor.matrix.ledger_taking import listed as listed_release
 from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, Wish, build_of, counts, line_of
 from envdoctor.system.message import Message, listed
-from envdoctor.versions.joining import join_specifiers
-from envdoctor.versions.pep440 import is_version, same_release
+from envdoctor.versions.pep440 import is_version, join_specifiers, same_release
 from envdoctor.versions.requirement import read_requirement
 from envdoctor.versions.wheel_tags import wheel_target
 
