@@ -14,15 +14,17 @@ OPTIONS = Options(
     shared.hash_option,
     shared.configuration_options,
     shared.report_options,
-    Option("--probe", "Run the experiments that findings name (with the target's torch).", kind="flag"),
     Option(
         "--require",
         "Exit 3 unless these are known and there (gpu,model); known: nothing is newer than the matrix.",
         "FACTS",
         multiple=True,
+        group=shared.GATE,
     ),
+    Option("--probe", "Run the experiments that findings name (with the target's torch).", kind="flag"),
     Option("--all-ranks", "Under torchrun, srun or mpirun: compare all processes; rank 0 reports.", kind="flag"),
     shared.seconds_option._replace(flag="--wait", default=120.0, help="How long other ranks are waited for."),
+    group=shared.RUN,
 )
 
 
@@ -71,6 +73,6 @@ def __getattr__(name: str) -> Any:
     """Return the command as click has it: for help, completion and what is wrong."""
     if name != "command":
         raise AttributeError(name)
-    import click
+    from envdoctor.cli import usage
 
-    return click.command("check")(OPTIONS(run))
+    return usage.command("check", OPTIONS)(run)

@@ -8,31 +8,35 @@ from typing import Any
 import click
 
 from envdoctor.cli import options as shared
+from envdoctor.cli import usage
+from envdoctor.cli.options import Option
 from envdoctor.cli.output import progress_line, say_notices, write_stdout
 from envdoctor.system.clean import clean
 
-_FILE = click.Path(path_type=Path)
 #: How much of the changes is told, by option: the first one that was given decides.
 _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
 
 
-@click.command("memory")
-@shared.words_argument
-@shared.python_option.about("Interpreter to trace the model in.")
-@shared.model_option.about("Model: its name, or its config.json, is enough.")
-@shared.recipe_option
-@shared.Options(
-    shared.Option("--method", "How it is trained or run: full, lora, qlora, peft, infer or serve.", "NAME"),
-    shared.Option("--data", "Training data (JSONL, JSON, CSV): its longest sample is the length.", "FILE"),
-    shared.Option("--tokenizer", "Tokenizer that counts --data, unless it is the model's.", "REPO|DIR"),
-    shared.Option("--gpu", "A GPU by its name, e.g. A6000 or A100-80GB; free as a whole.", "NAME", name="gpu_name"),
-    shared.Option("--gpu-memory", "Free memory of the GPU.", "GIB", click.FloatRange(0, min_open=True)),
+@usage.command(
+    "memory",
+    shared.words_argument,
+    shared.python_option.about("Interpreter to trace the model in."),
+    shared.model_option.about("Model: its name, or its config.json, is enough."),
+    shared.recipe_option,
+    Option("--method", "How it is trained or run: full, lora, qlora, peft, infer or serve.", "NAME", common=True),
+    Option("--data", "Training data (JSONL, JSON, CSV): its longest sample is the length.", "FILE", common=True),
+    Option("--tokenizer", "Tokenizer that counts --data, unless it is the model's.", "REPO|DIR"),
+    Option(
+        "--gpu", "A GPU by its name, e.g. A6000 or A100-80GB; free as a whole.", "NAME", name="gpu_name", common=True
+    ),
+    Option("--gpu-memory", "Free memory of the GPU.", "GIB", click.FloatRange(0, min_open=True), common=True),
+    shared.set_option.about("A fact, e.g. recipe.max_length=4096 (repeatable)."),
+    shared.no_gpu_option,
+    shared.no_cache_option.about("Neither read nor write envdoctor's cache of traces."),
+    shared.configuration_options,
+    shared.report_options,
+    group=shared.RUN,
 )
-@shared.set_option.about("A fact, e.g. recipe.max_length=4096 (repeatable).")
-@shared.no_gpu_option
-@click.option("--no-cache", is_flag=True, help="Neither read nor write envdoctor's cache of traces.")
-@shared.configuration_options
-@shared.report_options
 def memory(**options: Any) -> int:
     """Predict the peak of GPU memory with the installed code, before anything runs: will it fit?
 
@@ -59,14 +63,17 @@ def memory(**options: Any) -> int:
         return run.present(predict(sources, data=data, tokenizer=tokenizer, **run.judging, progress=progress))
 
 
-@click.command("plan")
+@usage.command(
+    "plan",
+    shared.source_options,
+    shared.target_options,
+    shared.recipe_option,
+    shared.configuration_options,
+    Option("--out", "Write the list there.", "FILE", "path", common=True),
+    shared.lang_option,
+    group=shared.REPORT,
+)
 @click.argument("requirements", metavar="[REQUIREMENT]...", nargs=-1)
-@shared.source_options
-@shared.target_options
-@shared.recipe_option
-@shared.configuration_options
-@click.option("--out", metavar="FILE", type=_FILE, help="Write the list there.")
-@shared.lang_option
 def plan(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int:
     """Which versions to install for a model: resolved by uv, judged by every rule. Nothing is installed.
 
@@ -99,31 +106,30 @@ def plan(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int
     return 1 if found.because else 0
 
 
-@click.command("diff-revision")
+@usage.command(
+    "diff-revision",
+    Option("--stat", "A line for each finding, and counts of changes.", kind="flag", group=shared.REPORT),
+    Option("--patch", "Every changed line of code and templates.", kind="flag", group=shared.REPORT, common=True),
+    Option("--tensors", "Every change, every tensor pattern.", kind="flag", group=shared.REPORT),
+    Option("--values", "Read weights: which tensors differ, and by how much.", kind="flag", common=True),
+    Option(
+        "--max-values", "How much of them --values may fetch from the Hub.", "GB", click.IntRange(1, 10_000), default=4
+    ),
+    Option("--history", "Name the commit that introduced each finding.", kind="flag", common=True),
+    Option("--pin", "Compare the revision in envdoctor-pins.json with main.", kind="flag", common=True),
+    Option("--list", "List the commits from NEW back to OLD, to choose from.", kind="flag", name="listed", common=True),
+    shared.hub_options,
+    shared.hash_option,
+    Option("--max-header", "Largest safetensors header to read.", "MB", click.IntRange(1, 100), default=100),
+    Option("--no-environment", "Do not join the changes with the installed packages.", kind="flag"),
+    shared.environment_options,
+    shared.configuration_options,
+    shared.report_options,
+    group=shared.JUDGED,
+)
 @click.argument("repo", metavar="REPO|DIR")
 @click.argument("old", required=False)
 @click.argument("new", required=False)
-@shared.Options(
-    shared.Option("--stat", "A line for each finding, and counts of changes.", kind="flag"),
-    shared.Option("--patch", "Every changed line of code and templates.", kind="flag"),
-    shared.Option("--tensors", "Every change, every tensor pattern.", kind="flag"),
-    shared.Option("--values", "Read weights: which tensors differ, and by how much.", kind="flag"),
-    shared.Option(
-        "--max-values", "How much of them --values may fetch from the Hub.", "GB", click.IntRange(1, 10_000), default=4
-    ),
-    shared.Option("--history", "Name the commit that introduced each finding.", kind="flag"),
-    shared.Option("--pin", "Compare the revision in envdoctor-pins.json with main.", kind="flag"),
-    shared.Option("--list", "List the commits from NEW back to OLD, to choose from.", kind="flag", name="listed"),
-)
-@shared.hub_options
-@shared.hash_option
-@click.option(
-    "--max-header", type=click.IntRange(1, 100), metavar="MB", default=100, help="Largest safetensors header to read."
-)
-@click.option("--no-environment", is_flag=True, help="Do not join the changes with the installed packages.")
-@shared.environment_options
-@shared.configuration_options
-@shared.report_options
 def diff_revision(**options: Any) -> int:
     """Compare two revisions of a model: what changed, and can it hurt a fine-tune?
 
@@ -169,11 +175,9 @@ def _list(request: Any, run: shared.CommandRun, options: dict[str, Any]) -> int:
     return 3 if not commits.offline and any(row.unread is not None for row in commits.rows) else 0
 
 
-@click.command("pin")
+@usage.command("pin", shared.hub_options, shared.hash_option)
 @click.argument("repo", metavar="REPO|DIR")
 @click.argument("revision", required=False)
-@shared.hub_options
-@shared.hash_option
 @click.option("--no-cache", is_flag=True, hidden=True)
 def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bool, **_: object) -> int:
     """Write the model's revision and the oid of every file into envdoctor-pins.json.
@@ -194,17 +198,18 @@ def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bo
     return 0
 
 
-@click.command("facts")
-@shared.words_argument
-@shared.source_options
-@shared.target_options
-@shared.recipe_option
-@shared.code_option
-@shared.configuration_options
-@shared.Options(
-    shared.Option("--format", choices=("text", "json"), default="text", name="format_"),
-    shared.Option("--for-issue", "A redacted Markdown block for a bug report.", kind="flag"),
-    shared.Option("--public", "Leave out paths and host identifiers.", kind="flag"),
+@usage.command(
+    "facts",
+    shared.words_argument,
+    shared.source_options,
+    shared.target_options,
+    shared.recipe_option,
+    shared.code_option,
+    shared.configuration_options,
+    Option("--format", "How they are written.", choices=("text", "json"), default="text", name="format_", common=True),
+    Option("--for-issue", "A redacted Markdown block for a bug report.", kind="flag", common=True),
+    Option("--public", "Leave out paths and host identifiers.", kind="flag", common=True),
+    group=shared.REPORT,
 )
 @click.pass_context
 def facts(ctx: click.Context, /, **options: Any) -> int:
@@ -234,10 +239,8 @@ def facts(ctx: click.Context, /, **options: Any) -> int:
     return 0
 
 
-@click.command("compare")
+@usage.command("compare", shared.configuration_options, shared.report_options)
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
-@shared.configuration_options
-@shared.report_options
 def compare(files: tuple[str, ...], **options: Any) -> int:
     """Compare the machines of a job by the facts files that each of them wrote.
 
@@ -251,16 +254,16 @@ def compare(files: tuple[str, ...], **options: Any) -> int:
     return run.present(compared(files, **run.judging))
 
 
-@click.command("ignore")
-@click.argument("rule_id", metavar="ID")
-@click.option("--reason", required=True, help="Why this finding is accepted in this project.")
-@shared.Options(
-    shared.Option("--until", "Last day on which it holds.", "DATE", click.DateTime(["%Y-%m-%d"])),
-    shared.Option("--where", "Only for this record, e.g. gpu.name=Tesla\\ T4.", "KEY=VALUE", multiple=True),
-    shared.Option("--until-fixed", "It ends when a release without the problem is known.", kind="flag"),
-    shared.Option("--path", "Only where what is to be edited lies there: a folder or pattern.", "PATTERN"),
-    shared.Option("--config", "File to write instead of the project's.", "FILE", "path"),
+@usage.command(
+    "ignore",
+    Option("--reason", "Why this finding is accepted in this project.", "TEXT", required=True),
+    Option("--until", "Last day on which it holds.", "DATE", click.DateTime(["%Y-%m-%d"])),
+    Option("--where", "Only for this record, e.g. gpu.name=Tesla\\ T4.", "KEY=VALUE", multiple=True),
+    Option("--until-fixed", "It ends when a release without the problem is known.", kind="flag"),
+    Option("--path", "Only where what is to be edited lies there: a folder or pattern.", "PATTERN"),
+    Option("--config", "File to write instead of the project's.", "FILE", "path"),
 )
+@click.argument("rule_id", metavar="ID")
 def ignore(rule_id: str, reason: str, until: datetime | None, where: tuple[str, ...], **more: Any) -> int:
     """Accept a finding: write it, with its reason, into the project's configuration."""
     from envdoctor.app.errors import UsageProblem
@@ -294,7 +297,7 @@ def ignore(rule_id: str, reason: str, until: datetime | None, where: tuple[str, 
     return 0
 
 
-@click.command("mcp")
+@usage.command("mcp")
 def mcp() -> None:
     """Serve check, memory, plan, diff-revision and explain to a chat program (MCP, over stdio).
 

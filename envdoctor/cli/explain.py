@@ -9,6 +9,8 @@ import click
 from envdoctor.app.errors import UsageProblem
 from envdoctor.app.explaining import Explained, explain, explain_error, rules_with, text_of_option
 from envdoctor.cli import options as shared
+from envdoctor.cli import usage
+from envdoctor.cli.options import JUDGED, Option
 from envdoctor.cli.output import say_notices, write_stdout
 from envdoctor.report.color import choose_width
 from envdoctor.report.explanation import names_and_titles, render
@@ -18,17 +20,26 @@ from envdoctor.report.page import Page
 _LEAST = 2
 
 
-@click.command("explain")
-@click.argument("words", metavar="[ID|TEXT]...", nargs=-1)
-@click.option("--error", metavar="TEXT|-", help="An error message, or a whole traceback; - is standard input.")
-@click.option("--log", metavar="FILE|-", help="The log of a run, or the traceback at its end; - is standard input.")
-@shared.environment_options
-@click.option("--no-environment", is_flag=True, help="With --error: answer for no versions in particular.")
-@shared.configuration_options
-@shared.Options(
-    shared.Option("--format", "Of --error and --log.", choices=("text", "json"), default="text", name="format_")
+@usage.command(
+    "explain",
+    Option(
+        "--error", "An error message, or a whole traceback; - is standard input.", "TEXT|-", group=JUDGED, common=True
+    ),
+    Option(
+        "--log",
+        "The log of a run, or the traceback at its end; - is standard input.",
+        "FILE|-",
+        group=JUDGED,
+        common=True,
+    ),
+    shared.environment_options,
+    Option("--no-environment", "With --error: answer for no versions in particular.", kind="flag", group=JUDGED),
+    shared.configuration_options,
+    Option("--format", "Of --error and --log.", choices=("text", "json"), default="text", name="format_", common=True),
+    shared.lang_option,
+    group=shared.REPORT,
 )
-@shared.lang_option
+@click.argument("words", metavar="[ID|TEXT]...", nargs=-1)
 @click.pass_context
 def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, log: str | None, **options: Any) -> int:
     """Print everything known about a rule, or about an error message. Of other words: the rules that have them.

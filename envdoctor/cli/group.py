@@ -19,6 +19,8 @@ except ModuleNotFoundError as missing:
         )
     finally:
         raise SystemExit(3) from None
+from envdoctor.cli import usage
+
 #: Sub-commands in the order of the help text, and those that have a module of their own.
 _NAMES = ["check", "probe", "memory", "plan", "diff-revision", "pin", "facts", "compare", "explain", "ignore", "matrix"]
 _NAMES += ["mcp"]
@@ -33,7 +35,7 @@ _RETIRED = {
 }
 
 
-class _Commands(click.Group):
+class _Commands(usage.Group):
     """Imports the module of the one command that runs: ``check`` must not pay for the others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -58,7 +60,7 @@ class _Commands(click.Group):
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="envdoctor")
 def cli() -> None:
     """The environment compatibility doctor for LLM fine-tuning.
@@ -71,13 +73,15 @@ def cli() -> None:
 
     Exit codes: 0 nothing at the gate, 1 findings at the gate, 2 wrong use or configuration, 3 the job could not be
     done.
+
+    envdoctor COMMAND --help shows the options of a command, envdoctor --version the version.
     """
 
 
 def run(arguments: Sequence[str]) -> Any:
     """Run a command line and return what its command does, or the exit code."""
     try:
-        return cli.main(args=list(arguments), prog_name="envdoctor", standalone_mode=False)
+        return cli.main(args=list(arguments), prog_name="envdoctor", standalone_mode=False, obj=arguments)
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:

@@ -3,12 +3,14 @@
 import json
 import re
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 import click
 
 from envdoctor.app.errors import UsageProblem
-from envdoctor.cli.options import matrix_option
+from envdoctor.cli import usage
+from envdoctor.cli.options import Option, matrix_option
 from envdoctor.cli.output import write_stdout
 from envdoctor.matrix.matrix import load_matrix
 from envdoctor.system.clean import clean
@@ -16,14 +18,19 @@ from envdoctor.system.clean import clean
 _matrix = matrix_option.about("Folder of private rules.")
 
 
-@click.group("matrix")
+@usage.group("matrix")
 def command() -> None:
     """The rules and tables: list them, run their tests, lint them."""
 
 
-@command.command("list")
-@_matrix
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+_command = partial(usage.command, of=command)
+
+
+@_command(
+    "list",
+    _matrix,
+    Option("--format", "How they are written.", choices=("text", "json"), default="text", name="format_"),
+)
 @click.argument("words", nargs=-1)
 def list_(matrix: tuple[Path, ...], format_: str, words: tuple[str, ...]) -> int:
     """Every rule with its title; with WORDS those that have all of them in id, title, subject or severity.
@@ -49,7 +56,7 @@ def list_(matrix: tuple[Path, ...], format_: str, words: tuple[str, ...]) -> int
     return 0
 
 
-@command.command("update")
+@_command("update")
 def update() -> int:
     """Print the command that installs the newest matrix beside this envdoctor; nothing is run."""
     import os
@@ -67,7 +74,7 @@ def update() -> int:
     return 0
 
 
-@command.command("facts")
+@_command("facts")
 def facts() -> int:
     """The fact keys that rules and facts files may use."""
     registry = load_matrix().registry
@@ -76,8 +83,7 @@ def facts() -> int:
     return 0
 
 
-@command.command("test")
-@_matrix
+@_command("test", _matrix)
 @click.argument("ids", nargs=-1)
 def test(matrix: tuple[Path, ...], ids: tuple[str, ...]) -> int:
     """Run the tests inside the rules (all, or of the given ids)."""
@@ -94,10 +100,7 @@ def test(matrix: tuple[Path, ...], ids: tuple[str, ...]) -> int:
     return 1 if failed else 0
 
 
-@command.command("new")
-@click.option(
-    "--matrix", metavar="DIR", type=click.Path(path_type=Path), help="Folder of private rules to write it to."
-)
+@_command("new", Option("--matrix", "Folder of private rules to write it to.", "DIR", "path"))
 @click.argument("name", metavar="SUBJECT/ID")
 def new(matrix: Path | None, name: str) -> int:
     """Write a file to begin a rule with: SUBJECT/ID in a checkout, x-ID with --matrix DIR.
@@ -124,9 +127,9 @@ def new(matrix: Path | None, name: str) -> int:
     return 0
 
 
-@command.command("lint")
-@_matrix
-@click.option("--stale", metavar="DAYS", type=click.IntRange(min=1), help="Only what was not read again for so long.")
+@_command(
+    "lint", _matrix, Option("--stale", "Only what was not read again for so long.", "DAYS", click.IntRange(min=1))
+)
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
 def lint(matrix: tuple[Path, ...], stale: int | None, files: tuple[Path, ...]) -> int:
     """Check every rule and table, or these FILES alone: shape, evidence, wording, words that no source gives, tests, no

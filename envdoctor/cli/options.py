@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.app.configuration import Configuration
 from envdoctor.report.report import names
@@ -21,15 +21,18 @@ if TYPE_CHECKING:
     from envdoctor.judge.finding import Known, Policy
     from envdoctor.report.report import Report
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-_SECONDS = (1, 3600)
+#: How long something may take.
+SECONDS = (1, 3600)
 _WORDS = "words"
+#: What options are about, in the order in which the help has them.
+JUDGED, RUN, REPORT, GATE = GROUPS = ("What to judge:", "For which run:", "The report:", "The gate:")
 
 
 class Option(NamedTuple):
     """``flag`` is ``--set`` or ``-v, --verbose``, or the keyword of words without one; ``kind`` is text, flag, count,
     path, seconds, words, or a type of click's for what click alone reads. ``name`` is that of the keyword argument,
-    ``variable`` an environment variable that gives it too."""
+    ``variable`` an environment variable that gives it too. ``usual`` is what holds where neither the command line nor
+    the configuration says anything. The help has the option in ``group``, and first if it is ``common``."""
 
     flag: str
     help: str = ""
@@ -40,34 +43,19 @@ class Option(NamedTuple):
     default: Any = None
     variable: str | None = None
     name: str = ""
+    usual: str | None = None
+    group: str = ""
+    common: bool = False
+    required: bool = False
 
     @property
     def keyword(self) -> str:
         """Return the keyword argument of the command."""
         return self.name or self.flag.rpartition("--")[2].replace("-", "_")
 
-    def about(self, text: str) -> Options:
+    def about(self, text: str) -> Option:
         """Return the option for a command that has this to say of it."""
-        return Options(self._replace(help=text))
-
-    def shown(self, function: Function) -> Function:
-        """Decorate a click command with the option."""
-        import click
-
-        if self.kind == "words":
-            argued: Function = click.argument(self.flag, metavar=self.metavar, nargs=-1)(function)
-            return argued
-        flags = [*self.flag.split(", "), *([self.name] if self.name else [])]
-        kinds: Any = {"text": None, "path": click.Path(path_type=Path), "seconds": click.FloatRange(*_SECONDS)}
-        more: dict[str, Any] = {"is_flag": True} if self.kind == "flag" else {"count": True}
-        if self.kind not in ("flag", "count"):
-            kind = click.Choice(self.choices) if self.choices else kinds.get(self.kind, self.kind)
-            more = {"type": kind, "multiple": self.multiple, "show_default": self.default is not None}
-            more |= {"default": self.default} if self.default is not None else {}
-        decorated: Function = click.option(
-            *flags, metavar=self.metavar, envvar=self.variable, help=self.help or None, **more
-        )(function)
-        return decorated
+        return self._replace(help=text)
 
     def read(self, text: str) -> Any:
         """Return the value of a text. Raises ``ValueError`` for what click has something to say about."""
@@ -75,7 +63,7 @@ class Option(NamedTuple):
             raise ValueError(text)
         if self.kind == "seconds":
             seconds = float(text)
-            if not _SECONDS[0] <= seconds <= _SECONDS[1]:
+            if not SECONDS[0] <= seconds <= SECONDS[1]:
                 raise ValueError(text)
             return seconds
         return Path(text) if self.kind == "path" else text
@@ -88,16 +76,11 @@ class Option(NamedTuple):
 
 
 class Options:
-    """Options of a command, in the order in which the help lists them."""
+    """Options of a command, in the order in which the help lists them; ``group`` is that of options without one."""
 
-    def __init__(self, *parts: Option | Options) -> None:
-        self.all: list[Option] = [one for part in parts for one in (part.all if isinstance(part, Options) else (part,))]
-
-    def __call__(self, function: Function) -> Function:
-        """Decorate a click command with all of them."""
-        for option in reversed(self.all):
-            function = option.shown(function)
-        return function
+    def __init__(self, *parts: Option | Options, group: str = "") -> None:
+        rows = (one for part in parts for one in (part.all if isinstance(part, Options) else (part,)))
+        self.all: list[Option] = [one._replace(group=one.group or group) for one in rows]
 
     def read(self, words: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any] | None:
         """Return the keyword arguments of a command line in which nothing is wrong or unusual, else None."""
@@ -138,76 +121,93 @@ def _pairs(words: Sequence[str], by_flag: Mapping[str, Option]) -> Iterator[tupl
 
 
 #: Options of which each command says what for.
-python_option = Option("--python", metavar="PATH", variable="ENVDOCTOR_PYTHON")
-model_option = Option("--model", metavar="REPO|DIR", variable="ENVDOCTOR_MODEL")
-set_option = Option("--set", metavar="KEY=VALUE", multiple=True, name="assignments")
-matrix_option = Option("--matrix", metavar="DIR", kind="path", multiple=True)
-#: How long something may take.
+python_option = Option("--python", metavar="PATH", variable="ENVDOCTOR_PYTHON", group=JUDGED, common=True)
+model_option = Option("--model", metavar="REPO|DIR", variable="ENVDOCTOR_MODEL", group=RUN, common=True)
+set_option = Option("--set", metavar="KEY=VALUE", multiple=True, name="assignments", group=RUN, common=True)
+matrix_option = Option("--matrix", metavar="DIR", kind="path", multiple=True, group=GATE)
 seconds_option = Option("", metavar="SECONDS", kind="seconds")
 
-no_gpu_option = Options(Option("--no-gpu", "Do not ask the driver about GPUs.", kind="flag"))
+no_gpu_option = Option("--no-gpu", "Do not ask the driver about GPUs.", kind="flag", group=JUDGED)
+no_cache_option = Option("--no-cache", kind="flag", group=JUDGED)
 
 #: Files, folders, models and facts that are typed without an option.
-words_argument = Options(Option(_WORDS, metavar="[FILE|DIR|MODEL]...", kind="words", multiple=True))
+words_argument = Option(_WORDS, metavar="[FILE|DIR|MODEL]...", kind="words", multiple=True)
 
 #: Which environment.
 environment_options = Options(
     python_option.about("Interpreter (or virtual environment) to judge."),
     Option("--path", "Folder of installed packages (pip install --target).", "DIR"),
     Option("--root", "Root file system of an image or container.", "DIR"),
-    Option("--lock", "Lock or requirements; FILE[NAME,...] chooses extras, - is standard input.", "FILE"),
+    Option("--lock", "Lock or requirements; FILE[NAME,...] chooses extras, - is standard input.", "FILE", common=True),
     Option("--sbom", "Bill of materials: CycloneDX or SPDX in JSON.", "FILE"),
     Option("--facts", "Facts file, written by `envdoctor facts`; - is standard input.", "FILE"),
     Option("--report", "Pasted report: env commands, pip list, issues; - is standard input.", "FILE"),
     set_option.about("A fact, e.g. recipe.batch_size=2 (repeatable; the last one wins)."),
     no_gpu_option,
-    Option("--no-cache", "Neither read nor write envdoctor's cache (what compiled files ask for).", kind="flag"),
+    no_cache_option.about("Neither read nor write envdoctor's cache (what compiled files ask for)."),
+    group=JUDGED,
+)
+
+recipe_option = Option(
+    "--recipe",
+    "What describes the run: YAML, JSON, a script or command line (repeatable).",
+    "FILE",
+    multiple=True,
+    group=RUN,
+    common=True,
 )
 
 #: Which environment and which model.
 source_options = Options(environment_options, model_option.about("Model: ORG/NAME or a folder."))
 
-
 #: For which machines: what nobody can read from a lock. Each option may name several.
 target_options = Options(
     Option(
-        "--target-python", "Judge for this Python: 3.11. (repeatable, or 'A,B': judges each)", "VERSION", multiple=True
+        "--target-python",
+        "Judge for this Python: 3.11. (repeatable, or 'A,B': judges each)",
+        "VERSION",
+        multiple=True,
+        common=True,
     ),
     Option("--target-platform", "Judge for this system: linux-x86_64.", "SYSTEM-ARCH", multiple=True),
-    Option("--target-gpu", "Judge for this GPU: A100; none: for the CPU.", "NAME", multiple=True),
+    Option("--target-gpu", "Judge for this GPU: A100; none: for the CPU.", "NAME", multiple=True, common=True),
     Option("--target-driver", "Judge for this NVIDIA driver: 535.", "VERSION", multiple=True),
-    Option("--resolve", "Ask uv, which uses the network, what the list of --lock takes.", kind="flag"),
-    Option("--as-of", "Day on which the list of --lock is installed: 2024-05-01.", "DATE"),
+    Option("--resolve", "Ask uv, which uses the network, what the list of --lock takes.", kind="flag", group=JUDGED),
+    Option("--as-of", "Day on which the list of --lock is installed: 2024-05-01.", "DATE", group=JUDGED),
+    group=RUN,
 )
 
-code_option = Options(
-    Option(
-        "--code",
-        "Your own script, notebook or folder: judges what it uses (repeatable; it is parsed, never run).",
-        "PATH",
-        multiple=True,
-    )
-)
-
-recipe_option = Options(
-    Option(
-        "--recipe", "What describes the run: YAML, JSON, a script or command line (repeatable).", "FILE", multiple=True
-    )
+code_option = Option(
+    "--code",
+    "Your own script, notebook or folder: judges what it uses (repeatable; it is parsed, never run).",
+    "PATH",
+    multiple=True,
+    group=JUDGED,
+    common=True,
 )
 
 #: Object ids are those of the content: what is not read to the end stays unknown.
-hash_option = Options(
-    Option("--hash", "Read files above 64 MiB to the end, to compare them by content (with a pin, too).", kind="flag")
+hash_option = Option(
+    "--hash",
+    "Read files above 64 MiB to the end, to compare them by content (with a pin, too).",
+    kind="flag",
+    group=JUDGED,
 )
 
 #: How far the Hub may be asked.
 hub_options = Options(
     Option("--offline", "Only the local cache and folders.", kind="flag"),
     seconds_option._replace(flag="--timeout", default=60.0, help="For everything that is asked of the Hub."),
+    group=JUDGED,
 )
 
-lang_option = Options(
-    Option("--lang", "Language of the text.  [auto]", choices=("auto", "en", "zh"), variable="ENVDOCTOR_LANG")
+lang_option = Option(
+    "--lang",
+    "Language of the text.",
+    choices=("auto", "en", "zh"),
+    variable="ENVDOCTOR_LANG",
+    usual="auto",
+    group=REPORT,
 )
 
 
@@ -216,6 +216,7 @@ configuration_options = Options(
     matrix_option.about("Folder of private rules (ids start with x-)."),
     Option("--config", "Configuration file instead of the project's.", "FILE", "path", variable="ENVDOCTOR_CONFIG"),
     Option("--no-config", "Read no configuration file.", kind="flag"),
+    group=GATE,
 )
 
 
@@ -223,26 +224,37 @@ configuration_options = Options(
 report_options = Options(
     Option(
         "--fail-on",
-        "Lowest severity that fails the run.  [error]",
+        "Lowest severity that fails the run.",
         choices=("error", "warning", "note"),
         variable="ENVDOCTOR_FAIL_ON",
+        usual="error",
+        common=True,
     ),
     Option(
         "--fail-confidence",
-        "Lowest confidence that fails the run.  [reported]",
+        "Lowest confidence that fails the run.",
         choices=("reproduced", "upstream", "reported", "inferred"),
         variable="ENVDOCTOR_FAIL_CONFIDENCE",
+        usual="reported",
     ),
     Option("--exit-zero", "Exit 0 although there are findings.", kind="flag"),
-    Option("--baseline", "Findings that are known do not fail the run.", "FILE", kind="path"),
+    Option("--baseline", "Findings that are known do not fail the run.", "FILE", kind="path", common=True),
     Option("--write-baseline", "Accept what is found; beside --baseline only drop what is gone.", "FILE", kind="path"),
     Option("--only-new", "Show only what is not in the baseline.", kind="flag"),
-    Option("--format", choices=tuple(names()), default="terminal", name="format_"),
-    Option("--output", "Write a report to a file as well.", "FORMAT=FILE", multiple=True, name="outputs"),
-    Option("--color", choices=("auto", "always", "never"), default="auto"),
-    lang_option,
-    Option("-v, --verbose", "Also facts with their origin, and rules that were not checked.", kind="count"),
-    Option("-q, --quiet", "Only findings; twice: nothing but the exit code.", kind="count"),
+    Options(
+        Option(
+            "--format", "How it is written", choices=tuple(names()), default="terminal", name="format_", common=True
+        ),
+        Option("--output", "Write a report to a file as well.", "FORMAT=FILE", multiple=True, name="outputs"),
+        Option("--color", "Whether it is coloured.", choices=("auto", "always", "never"), default="auto"),
+        lang_option,
+        Option(
+            "-v, --verbose", "Also facts with their origin, and rules that were not checked.", kind="count", common=True
+        ),
+        Option("-q, --quiet", "Only findings; twice: nothing but the exit code.", kind="count"),
+        group=REPORT,
+    ),
+    group=GATE,
 )
 
 

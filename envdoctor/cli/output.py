@@ -53,14 +53,17 @@ def say_notices(notices: Iterable[tuple[str, str]]) -> None:
 
 def ended_by(error: Exception, arguments: Sequence[str]) -> int:
     """Say what an exception means, in the language of the command line, and return the exit code."""
+    text, code = sentence_of(error)
+    return failed(text, code, lang=lang_of(arguments, sys.stderr.encoding))
+
+
+def lang_of(arguments: Sequence[str], encoding: str | None) -> str:
+    """Return the language of a command line that nobody has read yet, for a stream of this encoding."""
     from envdoctor.report.color import choose_lang
 
     given = [two for one, two in pairwise(arguments) if one == "--lang"]
     given += [argument.partition("=")[2] for argument in arguments if argument.startswith("--lang=")]
-    option = given[-1] if given else os.environ.get("ENVDOCTOR_LANG", "auto")
-    lang = choose_lang(option, os.environ, sys.stderr.encoding)
-    text, code = sentence_of(error)
-    return failed(text, code, lang=lang)
+    return choose_lang(given[-1] if given else os.environ.get("ENVDOCTOR_LANG", "auto"), os.environ, encoding)
 
 
 def sentence_of(error: Exception) -> tuple[str, int]:

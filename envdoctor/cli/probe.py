@@ -7,7 +7,8 @@ from typing import Any
 import click
 
 from envdoctor.cli import options as shared
-from envdoctor.cli.options import CommandRun, Option, Options
+from envdoctor.cli import usage
+from envdoctor.cli.options import REPORT, CommandRun, Option
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 #: Options that say what to run, which a replay does not.
@@ -15,27 +16,35 @@ _LIVE = ("python", "record", "only", "model", "recipe", "all_gpus", "all_ranks",
 _SUITES = "quick: default backend, bf16; full: every backend and dtype, minutes; card: all GPUs, a minute."
 
 
-@click.command("probe")
-@Options(
-    Option("--suite", _SUITES, choices=("quick", "full", "long", "card"), default="quick"),
-    Option("--only", "These experiments, in whatever suite they are.", "NAME,...", multiple=True),
+@usage.command(
+    "probe",
+    Option("--suite", _SUITES, choices=("quick", "full", "long", "card"), default="quick", common=True),
+    Option("--only", "These experiments, in whatever suite they are.", "NAME,...", multiple=True, common=True),
     Option("--list", "Name the experiments, and what each finds out.", kind="flag", name="list_"),
     shared.python_option.about("Interpreter to run them in."),
     shared.model_option.about("Build the tiny model from this one's config."),
     shared.recipe_option,
     shared.set_option.about("A fact, e.g. recipe.dtype=bf16 (repeatable)."),
-    Option("--device", choices=("auto", "cpu", "cuda"), default="auto"),
+    Option("--device", "Where to run them.", choices=("auto", "cpu", "cuda"), default="auto", common=True),
     Option("--all-gpus", "Show every GPU to the experiments, not one.", kind="flag"),
     Option("--all-ranks", "Under torchrun, srun or mpirun: on every rank, one GPU each; rank 0 reports.", kind="flag"),
     shared.seconds_option._replace(flag="--wait", default=300.0, help="How long other ranks are waited for."),
     Option("--force", "Also on a GPU that others use, or that is nearly full.", kind="flag"),
     shared.no_gpu_option,
     Option("--seed", "Draw the inputs of that run again.", "N", click.IntRange(0, 2147483647)),
-    Option("--record", "Write every observation, to judge it again anywhere.", "FILE", _FILE),
+    Option("--record", "Write every observation, to judge it again anywhere.", "FILE", _FILE, group=REPORT),
     Option("--replay", "Judge a recording; nothing is run.", "FILE", _FILE),
-    Option("--reproducer", "Write a script that shows the worst failure alone.", "FILE", _FILE),
+    Option(
+        "--reproducer",
+        "Write a script that shows the worst failure alone.",
+        "FILE",
+        _FILE,
+        group=REPORT,
+        common=True,
+    ),
     shared.configuration_options,
     shared.report_options,
+    group=shared.JUDGED,
 )
 def command(**options: Any) -> int:
     """Run tiny numeric experiments with the installed torch: does this machine compute right numbers?

@@ -35,7 +35,8 @@ VARIABLES = st.dictionaries(
 def by_click(words: list[str], environ: dict[str, str]) -> dict[str, Any] | None:
     """The keyword arguments that click gives, None where it refuses the line."""
     found: list[dict[str, Any]] = []
-    command = click.command("check")(check.OPTIONS(lambda **options: found.append(options)))
+    command = check.command
+    command.callback = lambda **options: found.append(options)
     before = dict(os.environ)
     os.environ.update(environ)
     try:

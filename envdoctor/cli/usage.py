@@ -1,0 +1,153 @@
+"""The help of a command in the reader's language: its options in groups, the common ones first."""
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from envdoctor.cli.options import GROUPS, SECONDS, Option, Options
+from envdoctor.cli.output import lang_of
+from envdoctor.facts.registry import Registry
+from envdoctor.report.color import choose_width
+from envdoctor.report.page import Page, pad
+from envdoctor.system.message import Message
+
+#: A command shows all of so many options; of more than these, the common ones.
+_MOST = 12
+#: Columns of the flags; the widest list of choices that stands among them; columns on a stream that has no width.
+_FLAGS, _CHOICES, _WIDTH = 34, 24, 80
+
+
+class Command(click.Command):
+    """A command whose options are rows. With many of them, ``--help-all`` shows those that ``--help`` leaves out."""
+
+    def __init__(self, *args: Any, rows: Sequence[Option] = (), **more: Any) -> None:
+        super().__init__(*args, **more)
+        self.rows = [row for row in rows if row.kind != "words"]
+        if len(self.rows) > _MOST:
+            self.params.append(click.Option(["--help-all"], is_flag=True, is_eager=True, callback=_show_all))
+            self.params[-1].expose_value = False
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help."""
+        formatter.write("\n".join(_lines(self, ctx, everything=False)))
+
+
+class Group(click.Group):
+    """A command of commands."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the help, with the first sentence of each command."""
+        page = _page(ctx)
+        named = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        commands = {name: _paragraphs(one)[0] for name, one in named if one is not None}
+        lines = [*_lines(self, ctx, everything=True), "", page.say("Commands:")]
+        column = max(map(len, commands)) + 4
+        for name, text in commands.items():
+            lines += page.lines(_translated(page, text), pad(f"  {name}", column), " " * column)
+        formatter.write("\n".join(lines))
+
+
+group = partial(click.group, cls=Group)
+
+
+def command(
+    name: str, *parts: Option | Options, group: str = "", of: click.Group | None = None
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Return a decorator that makes a command with these options, which belongs to the command ``of``."""
+    rows = Options(*parts, group=group).all
+
+    def decorated(function: Callable[..., Any]) -> click.Command:
+        for row in reversed(rows):
+            function = _shown(row)(function)
+        made = click.command(name, cls=Command, rows=rows)(function)
+        if of is not None:
+            of.add_command(made)
+        return made
+
+    return decorated
+
+
+def _shown(row: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return the decorator of click's for an option."""
+    if row.kind == "words":
+        return click.argument(row.flag, metavar=row.metavar, nargs=-1)
+    flags = [*row.flag.split(", "), *([row.name] if row.name else [])]
+    kinds: Any = {"text": None, "path": click.Path(path_type=Path), "seconds": click.FloatRange(*SECONDS)}
+    more: dict[str, Any] = {"is_flag": True} if row.kind == "flag" else {"count": True}
+    if row.kind not in ("flag", "count"):
+        more = {"type": click.Choice(row.choices) if row.choices else kinds.get(row.kind, row.kind)}
+        more |= {"multiple": row.multiple, "required": row.required}
+        more |= {"default": row.default} if row.default is not None else {}
+    return click.option(*flags, metavar=row.metavar, envvar=row.variable, help=row.help or None, **more)
+
+
+def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
+    if asked:
+        click.echo("\n".join(_lines(ctx.command, ctx, everything=True)))
+        ctx.exit()
+
+
+def _lines(shown: click.Command, ctx: click.Context, *, everything: bool) -> Iterator[str]:
+    page = _page(ctx)
+    yield page.say("Usage: {command}", command=" ".join([ctx.command_path, *shown.collect_usage_pieces(ctx)]))
+    for paragraph in _paragraphs(shown):
+        yield ""
+        if paragraph.startswith("\b"):
+            yield from (f"  {code}{_translated(page, more)}" for code, more in map(_example, paragraph.split("\n")[1:]))
+        else:
+            yield from page.lines(_translated(page, paragraph), "  ", "  ")
+    rows = getattr(shown, "rows", [])
+    kept = rows if everything or len(rows) <= _MOST else [row for row in rows if row.common]
+    for title in GROUPS if len(rows) > _MOST else ("",):
+        of_group = [row for row in kept if title in (row.group, "")]
+        if of_group:
+            yield from ["", page.say(title or "Options:")]
+        for row in of_group:
+            yield from _option(row, page)
+    if len(kept) < len(rows):
+        more = page.say(
+            "{n} more option(s): {command}", len(rows) - len(kept), command=f"{ctx.command_path} --help-all"
+        )
+        yield from ["", *page.lines(more, "", "")]
+
+
+def _option(row: Option, page: Page) -> list[str]:
+    """Return the lines of an option: its flags, what it is for, its choices, its default."""
+    choices = "|".join(row.choices)
+    among = len(choices) <= _CHOICES
+    value = row.metavar or (f"[{choices}]" if among else "NAME") if row.kind not in ("flag", "count") else ""
+    text = _translated(page, row.help)
+    text = text if among else page.labelled(text.rstrip(".。"), page.separated([*row.choices]))
+    usual = row.usual or row.default
+    text += f" [{usual:g}]" if isinstance(usual, float) else f" [{usual}]" if usual is not None and value else ""
+    first = pad(f"  {row.flag} {value}".rstrip(), _FLAGS)
+    if len(first) > _FLAGS:
+        return [first, *page.lines(text, " " * _FLAGS, " " * _FLAGS)]
+    return page.lines(text, first, " " * _FLAGS)
+
+
+def _paragraphs(shown: click.Command) -> list[str]:
+    """Return the paragraphs, each on a line; examples, which begin with a backspace, keep theirs."""
+    parts = inspect.cleandoc(shown.help or "").split("\n\n")
+    return [part if part.startswith("\b") else " ".join(part.split()) for part in parts]
+
+
+def _example(line: str) -> tuple[str, str]:
+    """Return an example up to its comment, and the words of the comment."""
+    code, mark, comment = line.partition("  # ")
+    return code + mark, comment
+
+
+def _translated(page: Page, text: str) -> str:
+    return page.sentence(Message(text))
+
+
+def _page(ctx: click.Context) -> Page:
+    width = choose_width(os.environ, sys.stdout.isatty()) or _WIDTH
+    return Page(Registry({}, {}), lang_of(ctx.find_root().obj or (), sys.stdout.encoding), width)
