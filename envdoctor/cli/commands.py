@@ -209,6 +209,7 @@ def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bo
     Option("--format", "How they are written.", choices=("text", "json"), default="text", name="format_", common=True),
     Option("--for-issue", "A redacted Markdown block for a bug report.", kind="flag", common=True),
     Option("--public", "Leave out paths and host identifiers.", kind="flag", common=True),
+    Option("-v, --verbose", "Also what is not known, and long lists whole.", kind="count", common=True),
     group=shared.REPORT,
 )
 @click.pass_context
@@ -234,7 +235,9 @@ def facts(ctx: click.Context, /, **options: Any) -> int:
     elif options["format_"] == "json":
         write_stdout(facts_json.render(known, registry, public=public))
     else:
-        write_stdout(facts_text.render(known, Page(registry), gathered.target, public=public))
+        write_stdout(
+            facts_text.render(known, Page(registry, verbosity=options["verbose"]), gathered.target, public=public)
+        )
     say_notices([*(("note", text) for text in asked.taken), *gathered.notices])
     return 0
 

@@ -7,6 +7,7 @@ whose import costs a sixth of a short run.
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
@@ -67,6 +68,12 @@ class Option(NamedTuple):
                 raise ValueError(text)
             return seconds
         return Path(text) if self.kind == "path" else text
+
+    def typed(self, value: Any) -> list[str]:
+        """Return the words that give this value; none for nothing."""
+        if isinstance(value, tuple):
+            return [word for one in value for word in (self.flag, str(one))]
+        return [] if value in (None, False) else [self.flag] if self.kind == "flag" else [self.flag, str(value)]
 
     def value_of(self, given: list[Any]) -> Any:
         """Return the keyword argument for what was given, in its order."""
@@ -258,6 +265,10 @@ report_options = Options(
 )
 
 
+#: What `envdoctor plan` is told as well.
+_PLANNED = Options(source_options, target_options, recipe_option, configuration_options)
+
+
 class CommandOptions:
     """The values of shared options: those of the command line win over environment variables, these over configuration.
 
@@ -269,6 +280,7 @@ class CommandOptions:
 
         self._options = options
         self.taken = tuple(_put_in_place(options, word) for word in options.pop(_WORDS, ()))
+        self._stated = [word for row in _PLANNED.all for word in row.typed(options.get(row.keyword))]
         here = working_directory()
         path = options["config"] or (find_configuration(here) if here and not options["no_config"] else None)
         self.configuration = load_configuration(path) if path and not options["no_config"] else Configuration()
@@ -433,8 +445,17 @@ class CommandRun(CommandOptions):
             isatty, notebook = sys.stdout.isatty(), in_notebook(sys.modules)
             color = decide(options["color"], os.environ, isatty, notebook=notebook)
             width = choose_width(os.environ, isatty, notebook=notebook)
-            write_stdout(render(report, lang, color=color, width=width, verbosity=verbosity, detail=detail))
+            how: dict[str, Any] = {"color": color, "width": width, "verbosity": verbosity, "detail": detail}
+            write_stdout(render(report, lang, again=self._again(report), **how))
         return report.exit_code
+
+    def _again(self, report: Report) -> str:
+        """Return the command that lists the changes which end the errors of a check."""
+        if report.command != "check":
+            return ""
+        found = ["--python", report.target.path] if report.target.kind in ("venv", "conda", "system") else []
+        words = self._stated if "--python" in self._stated else [*found, *self._stated]
+        return shlex.join(["envdoctor", "plan", *words])
 
 
 def _accepted(report: Report, before: tuple[Known, ...] | None, path: Path) -> Report:

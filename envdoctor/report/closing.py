@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from envdoctor.facts.values import NOT_GIVEN, Records, Unknown, Value
 from envdoctor.judge.finding import NotChecked
 from envdoctor.observe.sources import DOCUMENTS
-from envdoctor.report.blocks import Banner, Block, Items, Paragraph, Section, Table
+from envdoctor.report.blocks import Banner, Block, Commands, Field, Items, Paragraph, Section, Table
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.system.message import Message
@@ -79,26 +80,27 @@ def notices(report: Report, page: Page) -> list[Banner]:
     return said + [Banner(level, f"{level}: {page.sentence(text)}", level) for level, text in shown]
 
 
-def closing(report: Report, page: Page) -> list[Block]:
-    """Return counts of findings and rules, help for the rules that could not be checked, and the next commands."""
+def closing(report: Report, page: Page, again: str = "") -> list[Block]:
+    """Return counts of findings and rules, what is missing for the rules that could not be checked, and what to type
+    next. ``again`` is the command that lists the changes which end the errors."""
     shown = report.shown()
-    blocks: list[Block] = [Items(_counts(report, page), _gap(page)), *map(Paragraph, advices(report, page))]
-    if not shown or page.verbosity > 0:
-        blocks.append(Paragraph(matrix_words(report, page), ""))
+    blocks: list[Block] = [Items(_counts(report, page), _gap(page))]
+    if page.verbosity > 0:
+        blocks += [*map(Paragraph, advices(report, page)), Paragraph(matrix_words(report, page), "")]
+    elif missing := _missing(report, page):
+        blocks.append(Paragraph(missing))
     if report.exit_code == 0 and any(f.severity == "error" for f in shown) and not any(f.gate for f in shown):
         text = page.say("Exit code 0: no error is at the gate (--fail-on, --fail-confidence).")
         blocks.append(Paragraph(text, ""))
     if shown:
         ids = {finding.id for finding in shown}
-        name = shown[0].id if len(ids) == 1 else "ID"
-        again = page.say("the same command with {option}", option="--format markdown")
-        wrong = "envdoctor facts --for-issue" if report.revision is None else again
-        steps = [
-            page.say("Details: {command}", command=f"envdoctor explain {name}"),
-            page.say("Accept: {command}", command=f"envdoctor ignore {name} --reason ..."),
-            page.say("Wrong? {command}", command=wrong),
-        ]
-        blocks.append(Items(steps, "    "))
+        explain = f"envdoctor explain {shown[0].id if len(ids) == 1 else 'ID'}"
+        cure = [Commands([again])] if again and report.plan is not None else []
+        why = page.say("{command} (why, and how to accept it or to say that it is wrong)", command=explain)
+        blocks.append(Field(page.say("Next"), [*cure, why]))
+    elif (steps := _steps(report)[0]) and page.verbosity == 0:
+        advice = page.say("; and ").join(_advice(report, name, page) for name in steps[0][0])
+        blocks.append(Field(page.say("Next"), [advice]))
     return blocks
 
 
@@ -183,28 +185,52 @@ def _counts(report: Report, page: Page) -> list[str]:
     ]
 
 
-def advices(report: Report, page: Page) -> list[str]:
-    """Return which help would make how many unchecked rules decidable, the most helpful first; help that was taken
+def _steps(report: Report) -> tuple[list[tuple[tuple[str, ...], int]], list[NotChecked]]:
+    """Return the help that would make unchecked rules decidable, and the rules that none would; help that was taken
     already would send the reader in a circle."""
     taken = {"environment"} if report.target.kind not in (*DOCUMENTS, "none") else set()
     for name, entry in report.registry.help_texts.items():
         if report.command in entry.get("part_of", ()) or report.facts.known(entry.get("given_with", "")):
             taken.add(name)
+    steps = help_steps(tuple(entry for entry in report.not_checked if not taken.intersection(entry.help)))
+    return steps, [one for one in report.not_checked if one.reason or not one.help or taken.intersection(one.help)]
+
+
+def _missing(report: Report, page: Page) -> str:
+    """Return in a sentence what would make how many unchecked rules decidable, and the reason of the others that needs
+    the most words."""
+    steps, others = _steps(report)
+    parts = [
+        page.say(
+            "{n} with {help}" if place else "{n} more with {help}", n, help=" + ".join(_needs(report, names, page))
+        )
+        for place, (names, n) in enumerate(steps)
+    ]
+    text = page.separated(parts)
+    if rest := len(report.not_checked) - sum(count for _, count in steps):
+        first, *more = _reasons(report, others, page) or [""]
+        told = page.say("; ").join([first, *([page.say("{n} more: -v", len(more))] if more else [])])
+        rule = "{n} for other reasons: {reasons}" if parts else "{n} rule(s): {reasons}"
+        text = page.say("; ").join([*([text] if parts else []), page.say(rule, rest, reasons=told)])
+    return text
+
+
+def _needs(report: Report, names: Sequence[str], page: Page) -> Iterator[str]:
+    for name in names:
+        texts = _texts_of(report, name)["needs"]
+        yield texts.get(page.lang) or texts["en"]
+
+
+def advices(report: Report, page: Page) -> list[str]:
+    """Return which help would make how many unchecked rules decidable, the most helpful first, and why others could not
+    be checked."""
+    steps, others = _steps(report)
     texts: list[str] = []
-    helped = 0
-    for names, count in help_steps(tuple(entry for entry in report.not_checked if not taken.intersection(entry.help))):
-        helped += count
+    for names, count in steps:
         advice = page.say("; and ").join(_advice(report, name, page) for name in names)
         texts.append(page.say("then {n} more: {help}" if texts else "{n} more rule(s): {help}", count, help=advice))
-    rest = len(report.not_checked) - helped
-    others = [entry for entry in report.not_checked if entry.reason or not entry.help or taken.intersection(entry.help)]
-    if report.revision is not None and report.revision.unread:  # the cause is said above
-        for place, other in enumerate(others):
-            said = {
-                key: Message("") if key.partition(".")[0] == "change" else why for key, why in other.missing.items()
-            }
-            others[place] = other._replace(missing=said)
-    reasons = _why_not(others, page) if rest else []
+    rest = len(report.not_checked) - sum(count for _, count in steps)
+    reasons = _reasons(report, others, page) if rest else []
     more = len(reasons) - _MOST_REASONS
     reasons[_MOST_REASONS:] = [page.say("{n} more: -v lists them", n=more)] if more > 0 else []
     text = "{n} rule(s) for other reasons: {reasons}" if texts else "{n} rule(s): {reasons}"
@@ -212,12 +238,27 @@ def advices(report: Report, page: Page) -> list[str]:
     return [*texts, page.say(text, rest, reasons=told)] if told else texts
 
 
+def _reasons(report: Report, others: list[NotChecked], page: Page) -> list[str]:
+    """Return why these rules could not be checked; what a comparison could not read is said above."""
+    if report.revision is not None and report.revision.unread:
+        for place, other in enumerate(others):
+            said = {
+                key: Message("") if key.partition(".")[0] == "change" else why for key, why in other.missing.items()
+            }
+            others[place] = other._replace(missing=said)
+    return _why_not(others, page)
+
+
+def _texts_of(report: Report, name: str) -> Mapping[str, Any]:
+    """Return what is said of a kind of help, where a fact is known beside it other words."""
+    texts = report.registry.help_texts.get(name, {"needs": {"en": name}})
+    beside = texts.get("beside", {"fact": ""})
+    return {**texts, **beside} if report.facts.known(beside["fact"]) else texts
+
+
 def _advice(report: Report, name: str, page: Page) -> str:
     """Return what would help, with the facts that are not given yet."""
-    texts = report.registry.help_texts.get(name, {})
-    beside = texts.get("beside", {"fact": ""})
-    if report.facts.known(beside["fact"]):
-        texts = {**texts, **beside}
+    texts = _texts_of(report, name)
     text = str(texts.get(page.lang) or texts.get("en") or name)
     known = [spec for key in texts.get("keys", ()) if (spec := report.registry.find(key)) is not None]
     open_ = [spec for spec in known if not is_given(report, spec.key)]
@@ -234,8 +275,8 @@ def is_given(report: Report, key: str) -> bool:
 
 
 def _why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:
-    """Return why rules could not be checked, the commonest first: what is not known, by reason. A list stands for its
-    columns; what depends on another fact that is not known needs no words."""
+    """Return why rules could not be checked, the commonest first, and last what was not given: what is not known, by
+    reason. A list stands for its columns; what depends on another fact that is not known needs no words."""
     counts: Counter[str] = Counter()
     names: dict[str, dict[str, None]] = {}
     for entry in entries:
@@ -247,7 +288,7 @@ def _why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:
             names.setdefault(missing[key], {})[page.name(records.key if records is not None else key)] = None
         counts.update({missing[key]: 1 for key in first or missing} if missing else [entry.reason or ""])
     texts = []
-    for reason, _ in counts.most_common():
+    for reason in sorted((reason for reason, _ in counts.most_common()), key=lambda text: text == NOT_GIVEN.reason):
         things = list(names.get(reason, ()))
         more = [page.say("{n} more", len(things) - _MOST_NAMED)] if len(things) > _MOST_NAMED else []
         told = page.separated([*things[:_MOST_NAMED], *more])

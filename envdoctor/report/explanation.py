@@ -60,7 +60,9 @@ def render(
     command = f"envdoctor matrix test {rule.id}"
     said = page.say("{n} ({which}); run them: {command}", n=len(texts["test"]), which=spelled, command=command)
     file = ("" if rule.id.startswith("x-") else "matrices/") + rule.origin
-    lines += ["", pad(page.say("tests"), _LABEL) + said, pad(page.say("rule file"), _LABEL) + file]
+    lines += ["", pad(page.say("tests"), _LABEL) + said, pad(page.say("rule file"), _LABEL) + file, ""]
+    lines += [page.say("Accept: {command}", command=f"envdoctor ignore {rule.id} --reason ...")]
+    lines += [page.say("Wrong? {command}", command="envdoctor facts --for-issue")]
     return "\n".join(cleaned(lines, None))
 
 

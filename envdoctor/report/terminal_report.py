@@ -17,13 +17,15 @@ def render(
     width: int | None = None,
     verbosity: int = 0,
     detail: str = "usual",
+    again: str = "",
 ) -> str:
     """Return the whole report with a final newline, or an empty text.
 
     ``width`` is the number of columns to wrap at, None for pipes. ``verbosity``: -2 nothing, -1 findings only (and why
     the run is incomplete, if it is), 0 the report, 1 also facts with their origin, rules that could not be checked by
     id, withheld fixes, ignored and superseded findings. ``lang`` is ``en`` or ``zh``. ``detail`` says how much of a
-    comparison of revisions is told (:data:`~envdoctor.report.revision_section.DETAILS`).
+    comparison of revisions is told (:data:`~envdoctor.report.revision_section.DETAILS`). ``again`` is the command that
+    lists the changes which end the errors.
     """
     if verbosity <= -2:
         return ""
@@ -39,7 +41,7 @@ def render(
     parts += sections(report, page, "all" if verbosity > 0 else detail) if usual else []
     parts += [_facts(report, page), *not_shown(report, page)] if verbosity > 0 else []
     parts.append(Section("", notices(report, page)))
-    parts += [Section("", closing(report, page))] if usual else []
+    parts += [Section("", closing(report, page, again))] if usual else []
     return text_of(parts, page, color)
 
 

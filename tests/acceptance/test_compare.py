@@ -50,6 +50,14 @@ def test_what_differs_is_told_with_its_nodes(matrix: Any, changed: dict[str, Any
     assert [item["values"] for item in records] == ([told] if told else [])
 
 
+def test_what_differs_is_told_from_the_driver_up(matrix: Any) -> None:
+    names = ["driver.version", "cuda.toolkit", "torch.cuda", "pkg.torch", "pkg.flash-attn", "pkg.transformers"]
+    names += ["pkg.peft", "pkg.trl", "pkg.nvidia-nccl-cu12", "python.version", "pkg.absl-py", "pkg.zipp"]
+    one, other = ({name.replace(".", "__"): version for name in reversed(names)} for version in ("1.0", "2.0"))
+    _, records = drift(matrix, document(**one), document(**other))
+    assert [item["key"] for item in records] == names
+
+
 def test_what_is_not_known_everywhere_makes_the_list_incomplete(matrix: Any) -> None:
     shared, records = drift(matrix, document(), document(driver__version=...), document(python__version="3.12.1"))
     assert [item["key"] for item in records] == ["python.version"]

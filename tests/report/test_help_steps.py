@@ -22,7 +22,7 @@ NEEDS = ("model", "recipe", "model_files", "code", "machine")
 def steps(report: Report, *rules: NotChecked) -> list[str]:
     """The advices of a report on rules that could not be checked: ``model+recipe 2``."""
     open_ = report.changed(findings=(), facts=FactSet(), not_checked=rules)
-    lines = re.findall(r"^ +(?:then )?(\d+) more[^:]*: (.*)$", render(open_), re.MULTILINE)
+    lines = re.findall(r"^ +(?:then )?(\d+) more[^:]*: (.*)$", render(open_, verbosity=1), re.MULTILINE)
     return ["+".join(name for text, name in HELP.items() if text in line) + f" {count}" for count, line in lines]
 
 
@@ -58,6 +58,6 @@ def test_advice_names_facts_that_nobody_has_given(report: Report) -> None:
     rule = NotChecked("r", "error", {"recipe.attn": "not given"}, ("recipe", "machine"))
     given = {"gpu": Records(({"cc": "9.0"},)), "recipe.batch_size": 2, "recipe.dtype": "bf16"}
     known = FactSet(Fact(key, value, "--set", "given") for key, value in given.items())
-    text = render(report.changed(not_checked=(rule,), facts=known), "en")
+    text = render(report.changed(not_checked=(rule,), facts=known), "en", verbosity=1)
     assert "--set driver.version=550.54" in text and "--set recipe.attn=sdpa" in text
     assert "gpu.cc=" not in text and "recipe.batch_size=" not in text and "recipe.dtype=" not in text

@@ -189,7 +189,7 @@ def test_changes_say_what_judged_them(compared: Report) -> None:
 def test_with_stat_a_finding_is_a_line(report: Report, compared: Report) -> None:
     text = render(compared.changed(findings=(found(report, "one"), found(report, "two", id="b"))), detail="stat")
     assert "\nerror[torch-2-5-0-glm4-batch-nan] one\nerror[b] two\n" in text
-    assert "why" not in text and "proof" not in text
+    assert "\n  why" not in text and "proof" not in text
 
 
 def test_what_new_mends_is_told_with_its_commit(compared: Report) -> None:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Fact, FactSet, Records, Unknown
-from envdoctor.judge import Finding, FoundFact, NotChecked, OfferedFix, Text
+from envdoctor.judge import Finding, FoundFact, NotChecked, OfferedFix, Plan, Text
 from envdoctor.observe import Target
 from envdoctor.report import Notice, Report, display_width, render
 from envdoctor.system import Message
@@ -57,13 +57,10 @@ def test_the_header_and_a_finding_look_like_the_mock_up(report: Report) -> None:
     assert text.endswith(
         "\n2 errors, 1 warning, 1 ignored.\n"
         "124 rules checked in 0.5 s; 5 could not be checked.\n"
-        "  2 more rules: give --model ORG/NAME or --model DIR\n"
-        "  then 1 more: give --recipe FILE, or describe the run: --set recipe.attn=sdpa\n"
-        "    --set recipe.method=lora\n"
-        "  2 rules for other reasons: commit of torch not known (torch/version.py names\n"
-        "    none); unknown key 'foo'\n"
-        "Details: envdoctor explain ID    Accept: envdoctor ignore ID --reason ...\n"
-        "Wrong? envdoctor facts --for-issue\n"
+        "  2 more with --model ORG/NAME, 1 with --recipe FILE; 2 for other reasons:\n"
+        "    commit of torch not known (torch/version.py names none); 1 more: -v\n"
+        "Next         envdoctor explain ID (why, and how to accept it or to say that it\n"
+        "             is wrong)\n"
     )
     # ignored and superseded findings are not shown, nor a probe before it exists
     assert not [word for word in ("accepted-slow", "older-nan", "envdoctor probe") if word in text]
@@ -75,9 +72,9 @@ def test_why_rules_could_not_be_checked_is_said_the_commonest_reason_first(repor
     given += [NotChecked(f"b{n}", "error", {key: lost}) for n, key in enumerate(("pkg.trl", "pkg.peft", "pkg.trl"))]
     given += [NotChecked("c", "error", {"memory.verdict": NOT_GIVEN.reason, "memory.free_gib": NOT_GIVEN.reason})]
     text = page(report, not_checked=tuple(given), width=None)
-    assert (
-        "\n  5 rules: trl, peft not known (it cannot be read: Permission denied); unknown key 'foo'; 1 more: " in text
-    )
+    assert "\n  5 rules: trl, peft not known (it cannot be read: Permission denied); 2 more: -v\n" in text
+    every = page(report, not_checked=tuple(given), width=None, verbosity=1)
+    assert "(it cannot be read: Permission denied); unknown key 'foo'; 1 more: -v" in every
     assert "\n  1 rule: verdict on memory not known\n" in page(report, not_checked=tuple(given[-1:]))
 
 
@@ -107,7 +104,7 @@ def test_lines_keep_to_eighty_columns_in_every_language(report: Report, verbosit
 def test_the_parts_of_a_finding_come_in_order(report: Report) -> None:
     probe = {"padding-nan": "envdoctor probe --only padding-nan"}
     text = page(report, probe_commands=probe, **single(report))
-    marks = ["error[", "-->", "found", "why", "fix", "or  ", "proof", "try ", "1 error.", "Details:", "Accept:"]
+    marks = ["error[", "-->", "found", "why", "fix", "or  ", "proof", "try ", "1 error.", "Next "]
     places = [text.index(mark, text.index("error[")) for mark in marks]
     assert places == sorted(places)
     assert "try    envdoctor probe --only padding-nan" in text
@@ -159,15 +156,25 @@ def test_verbose_adds_origins_reasons_withheld_fixes_and_what_is_not_shown(repor
 
 
 def test_the_last_lines_say_what_kind_of_run_it_was(report: Report) -> None:
-    well = "\nNo findings. 124 rules checked in 0.5 s; 0 could not be checked.\nMatrix 2026.11.20 (bundled).\n"
+    well = "\nNo findings. 124 rules checked in 0.5 s; 0 could not be checked.\n"
     assert page(report, findings=(), not_checked=(), exit_code=0).endswith(well)
     assert "124 rules checked in 0.03 s;" in page(report, elapsed_seconds=0.031)
     alone = page(report, **single(report))
-    assert f"Details: envdoctor explain {NAN}\n" in alone and "1 error. 124 rules checked" in alone
+    assert f"\nNext         envdoctor explain {NAN} (why, and" in alone and "1 error. 124 rules checked" in alone
     assert "Incomplete: no rule could be decided." in page(report, findings=(), rules_checked=0, exit_code=3)
     below = page(report, exit_code=0, **single(report, confidence="inferred", gate=False))
     assert "Exit code 0: no error is at the gate" in below
     assert "Exit code 0" not in page(report, exit_code=0), "--exit-zero: errors are at the gate"
+
+
+def test_one_line_says_what_to_type_next(report: Report) -> None:
+    advice = "\nNext         give --model ORG/NAME or --model DIR\n"
+    assert page(report, findings=(), exit_code=0, width=None).endswith(advice)
+    assert "Next " not in page(report, findings=(), not_checked=(), exit_code=0)
+    plan = "envdoctor plan --python .venv"
+    cured = render(report.changed(plan=Plan(constraints=("torch==2.4.1",))), again=plan)
+    assert f"\nNext         {plan}\n             envdoctor explain ID (why" in cured
+    assert plan not in render(report, again=plan), "nothing that was judged as a whole ends these errors"
 
 
 def test_when_every_fix_is_withheld_the_reason_is_shown(report: Report) -> None:

@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from fnmatch import fnmatchcase
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -233,7 +234,7 @@ def drift_between(
 
     ``documents`` maps the name of a node to its facts file, whose shape was checked. Facts that name the machine or a
     path of it are not compared, and of lists only the GPUs. The records are incomplete where a fact that differs, or
-    may differ, is not known on every node. With ``ranks``, how many each name stands for, these are counted.
+    may differ, is not known on every node; they begin with the driver and go up to what trains. With ``ranks``, how many each name stands for, these are counted.
     """
     seen: dict[str, dict[str, Any]] = {}
     for node, document in documents.items():
@@ -267,7 +268,11 @@ def drift_between(
             value = _raw_parsed(spec, first.get(key))
         shared.append(Fact(key, value, Message("the facts files"), "given"))
     reason = Message("not every fact is known on {}", listed(sorted(unknown), _NAMED)) if unknown else None
-    return shared, Records(tuple(sorted(items, key=lambda item: str(item["key"]))), reason)
+    drift = registry.find("drift")
+    first = drift.first if drift is not None else ()
+    order = {key: next((n for n, like in enumerate(first) if fnmatchcase(key, like)), len(first)) for key in seen}
+    items.sort(key=lambda item: (order[str(item["key"])], str(item["key"])))
+    return shared, Records(tuple(items), reason)
 
 
 def _compared(document: Document, registry: Registry) -> Iterator[tuple[str, Any]]:
