@@ -176,6 +176,29 @@ class Shapes:
         return (linear * 0.5 if "qlora" in words else linear * width) + rest * width
 
 
+def composed(job: Job, of: Mapping[Job, Sequence[int]], sizes: Any, shapes: Shapes) -> bool:
+    """Return whether the sums of LoRA on all linear layers tell the peaks of a job on some of them, without what their
+    adapters hold (``without_adapters`` in envdoctor/peak/shipped.py)."""
+    kind, words, minor = job
+    alone = next((part for part in words.split() if part in ("least", "qkv")), None)
+    whole = kind, words.replace(f" {alone} ", " all-linear "), minor
+    if alone is None or whole not in of or not {"checkpointing", "upcast"}.isdisjoint(words.split()):
+        return False
+    model, amp = shapes.models[kind], "amp" in words
+    spared: Poly = {}
+    for name in model["modules"].keys() - set(model[alone]):
+        into, out = map(poly, model["modules"][name])
+        held = [("BLS", into, (2 if amp else 4) + 4 * ("dropout" in words)), ("BLRS", {"": 1.0}, 2 if amp else 4)]
+        for names, sums, each in [*held, *((("LR", side, 2 * amp) for side in (into, out)))]:
+            for more, factor in sums.items():
+                key = "".join(sorted(names + more))
+                spared[key] = spared.get(key, 0.0) + factor * each
+    weights = shapes.weights(job)
+    most = (sizes[list(of[job])] + weights).max(0)
+    told = (sizes[list(of[whole])] + weights).max(0) - np.array(values(spared))
+    return bool(((np.abs(told / most - 1) <= SHARED) | (most >= _MOST)).all())
+
+
 def shared(jobs: Mapping[Job, Sequence[int]], kept: Mapping[int, set[Job]], sizes: Any, shapes: Shapes) -> Any:
     """The places of few sums that tell the peaks of the jobs, with their jobs; ``kept`` are those of other jobs, and
     ``sizes`` the bytes of all sums. A sum that is in the table costs nothing; else the one comes first that tells the
@@ -283,6 +306,9 @@ def body(paths: Sequence[str], every: bool) -> str:
                 places[content] = len(places)
                 sizes.append(shapes.sums(one))
             of.setdefault(job, []).append(places[content])
+    for job in [job for job in of if composed(job, of, np.array(sizes), shapes)]:
+        del of[job]
+    fresh &= of.keys()
     kept: dict[int, set[Job]] = {}
     for job in of.keys() - fresh:
         for place in of[job]:

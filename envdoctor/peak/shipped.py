@@ -158,7 +158,10 @@ class Shipped:
         model = self._models.get(kind, self._models[_LIKE])
         job = {**job, "attention": job["attention"] or model["attention"]}
         run = _Run(model, job, self._inner.get(kind, 1.0))
-        words = form_words(job, self._targets(model, job))
+        targets, spared = self._targets(model, job), run.without_adapters(model)
+        words = form_words(job, targets)
+        if spared and (targets == "all-linear" or not self._forms.keys() & {(kind, words), (_LIKE, words)}):
+            words, run.spared = form_words(job, "all-linear"), spared
         form, like, unlike = self._most_alike(kind, words)
         # Where no form is about the job: a pair is two samples, float32 is twice bfloat16.
         added = set(words.split()) - set(unlike.split())
@@ -230,6 +233,7 @@ class _Run:
         if packed:
             self.weights = linear * _FOUR_BIT[packed["double"]] + rest * (4 if packed["upcast"] else self.width)
         self.results = self.norm = 0.0
+        self.spared: dict[str, tuple[float, float]] = {}
         self.trained = self._adapters(model, lora) if lora else self.parameters if job["training"] else 0.0
 
     def _total(self, text: str, **more: float) -> float:
@@ -247,6 +251,27 @@ class _Run:
         # Copies of whole modules stay in the model's dtype, and count by their bytes.
         saved = len(lora["modules_to_save"] or ()) * self.letters["V"] * self._total("2 GHK") * self.width / 4
         return float(lora["r"]) * self.depth * sides + self.depth * outputs + saved
+
+    def without_adapters(self, model: Row) -> dict[str, tuple[float, float]]:
+        """Return, by term, the bytes of a token and of the whole step that adapters hold, of the linear layers that
+        LoRA leaves alone: a copy of each input, in single precision or in that of autocast, the noise of its dropout
+        (lora/layer.py in peft), and the cast adapters. Nothing of layers that are computed again, or that are in single
+        precision and share their inputs."""
+        lora, packed = self.job["lora"], self.job["quantized"]
+        shared = packed and packed["upcast"] and not self.job["amp"]
+        if not lora or shared or self.job["checkpointing"]:
+            return {}
+        modules, names = model["modules"], lora["target_modules"] or model["least"]
+        if names == "all-linear" or any(name not in modules for name in names):
+            return {}
+        each, spared = 2 if self.job["amp"] else 4, dict[str, tuple[float, float]]()
+        for name in modules.keys() - set(names):
+            label = "MLP" if name.partition("_")[0] in ("gate", "up", "down") else "attention"
+            token, cast = spared.get(label, (0.0, 0.0))
+            into, out = map(self._total, modules[name])
+            token += self.batch * self.depth * ((each + 4 * bool(lora["lora_dropout"])) * into + each * lora["r"])
+            spared[label] = token, cast + (2 * self.depth * lora["r"] * (into + out) if self.job["amp"] else 0.0)
+        return spared
 
     def _dora(self, modules: Sequence[Sequence[str]]) -> float:
         """Note what DoRA keeps of a layer, and return its magnitudes (lora/dora.py in peft): it scales the results of
@@ -303,6 +328,8 @@ class _Run:
                 again = self.results * tokens + self.norm if segment.endswith(("first", "last")) else 0.0
                 more = again if self.job["checkpointing"] else self.results * tokens * self.depth
                 terms["hidden states"] = terms.get("hidden states", 0.0) + more
+            for name, (token, cast) in self.spared.items():
+                terms[name] = max(terms.get(name, 0.0) - token * tokens - cast, 0.0)
             terms = {**kept, **terms}
             found[f"{segment}/{place}"] = [sum(terms.values()), operation, terms]
         if self.job["training"]:
