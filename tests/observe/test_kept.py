@@ -135,7 +135,7 @@ def test_another_fact_or_table_is_another_question(read, monkeypatch) -> None:
 
 def test_what_failed_is_tried_again(read, monkeypatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(link, "_LIMITS", link._LIMITS._replace(seconds=0.0))
+        patch.setattr(link, "LIMITS", link.LIMITS._replace(seconds=0.0))
         assert links(read()) == ()
     assert len(links(read())) == 1
 
@@ -186,7 +186,7 @@ def test_an_entry_that_was_damaged_is_none(read, tmp_path: Path, at: float, nois
     place = int(at * (len(raw) - 1))
     entry.write_bytes(raw[:place] + noise + raw[place + len(noise) :])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(link, "_LIMITS", link._LIMITS._replace(seconds=0.0))
+        patch.setattr(link, "LIMITS", link.LIMITS._replace(seconds=0.0))
         again = spelled(read())
     entry.write_bytes(raw)
     assert again == first or "behind files that took all the time" in again["link"]

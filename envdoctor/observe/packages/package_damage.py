@@ -389,8 +389,11 @@ def _half_installed(
                 reason = Message("its installation was interrupted, or goes on: {} is there", away)
                 said = away.removesuffix(".dist-info").partition("-")[2]
                 if away.endswith(".dist-info") and is_version(said):
-                    text = "its installation was interrupted, or goes on: {} is there; {} brings back what it replaced"
-                    reason = Message(text, away, f"pip install --force-reinstall --no-deps {name}=={said}")
+                    text = (
+                        "its installation was interrupted, or goes on: {} is there; "
+                        "pip install --force-reinstall --no-deps {} brings back what it replaced"
+                    )
+                    reason = Message(text, away, f"{name}=={said}")
                 yield _record({"name": name}, "unread", reason, fails=False)
     for name in modules.keys() & active.keys():
         there = layout.files.names_or_none(str(active[name]["path"]))
