@@ -20,9 +20,8 @@ from envdoctor.observe.request import Target
 from envdoctor.report import revision_section
 from envdoctor.report.report import Notice, Report
 from envdoctor.revision.comparing import Comparison, attribute, change_facts, compare_snapshots, effect_of
-from envdoctor.revision.hub.commits import steps
 from envdoctor.revision.hub.online import Access, HubSnapshot
-from envdoctor.revision.hub.opening import Pair, from_cache, name_of, open_pair, open_side, two_of
+from envdoctor.revision.hub.opening import Pair, from_cache, name_of, open_pair, open_side, steps, two_of
 from envdoctor.revision.hub.pins import PINS, find_pins
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.revision.hub.snapshot import SnapshotError, Unread, kinds_of

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 
 from envdoctor.facts.values import Unknown
 from envdoctor.observe.model.files import LARGEST, JsonProblem, parse_object, read_bytes
-from envdoctor.revision.template.parts.settings import special_tokens, templates_in
+from envdoctor.revision.template.chat_template import special_tokens, templates_in
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message, MessageError, packed
 from envdoctor.system.templates import template_environment

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.system.cache import add_looks
@@ -60,19 +60,12 @@ class ChildProblem(NamedTuple):
         return Message("it {}", self.clause())
 
 
-def ask(
-    function: str,
-    questions: Iterable[_Question],
-    limits: Limits,
-    *,
-    packages: bool = False,
-    until: Callable[[], bool] = lambda: False,
-) -> Iterator[Any]:
+def ask(function: str, questions: Iterable[_Question], limits: Limits, *, packages: bool = False) -> Iterator[Any]:
     """Yield what a function of envdoctor's (``module:name``) answers to each question, or a :class:`ChildProblem`.
 
     It runs in envdoctor's own interpreter, started without site, user site, ``.pth`` files and PYTHON* variables, and
     neither the working folder nor a script's is on ``sys.path``: only the standard library and envdoctor can be
-    imported, and with ``packages`` what this process can import. ``until`` is asked whether to end now.
+    imported, and with ``packages`` what this process can import.
     """
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     skipped = (root, os.getcwd())
@@ -82,15 +75,11 @@ def ask(
     problem = None
     while waiting and (problem is None or limits.in_all):
         seconds = round(min(limits.seconds, deadline - time.monotonic()), 1)
-        if seconds <= 0 or until():
+        if seconds <= 0:
             problem = ChildProblem("unreached", seconds, limits.mib)
             break
-        child = run_child(
-            [MODULE + function, *folders],
-            limits._replace(seconds=seconds),
-            b"".join(map(_framed, waiting)),
-            until=lambda used: until(),
-        )
+        asked = b"".join(map(_framed, waiting))
+        child = run_child([MODULE + function, *folders], limits._replace(seconds=seconds), asked)
         lines = child.stdout.split(b"\n")[:-1]
         for received, *problems in map(json.loads, lines):
             if not problems:

@@ -45,7 +45,7 @@ def test_five_thousand_commits_cost_a_page(hub):
 
 
 def test_a_date_before_what_is_looked_at_is_not_before_the_first_commit(hub, repo, monkeypatch):
-    monkeypatch.setattr("envdoctor.revision.hub.commits.MOST_COMMITS", 2)
+    monkeypatch.setattr("envdoctor.revision.hub.opening.MOST_COMMITS", 2)
     with pytest.raises(SnapshotError, match="of its history the last 2 commits were looked at"):
         open_snapshot(REPO, "2020-01-01", way_to(hub))
 

@@ -172,7 +172,7 @@ def test_no_message_is_made_of_a_text_that_was_put_together() -> None:
     # children answer with sentences of their own, tables give reasons, the system says what is wrong with a file
     assert made == {
         "system/files.py",
-        "revision/hub/transport_error.py",
+        "revision/hub/transport.py",
         *("system/asking.py", "system/target.py"),
         *("judge/derivations/packages.py", "judge/derivations/torch.py"),
         "cli/usage.py",  # the help: docstrings and rows of options

@@ -9,9 +9,8 @@ import posixpath
 import re
 from collections.abc import Iterator
 
-from envdoctor.revision.comparer import Change, Compared, Revisions, differences, outcome
+from envdoctor.revision.comparer import Change, Compared, Revisions, differences, outcome, short
 from envdoctor.revision.hub.snapshot import Unread
-from envdoctor.revision.short_text import short
 from envdoctor.system.message import Message
 
 _LIMIT = 16 << 20

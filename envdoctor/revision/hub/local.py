@@ -32,8 +32,7 @@ from envdoctor.revision.hub.snapshot import (
     pointer_in,
     refusal_of_name,
 )
-from envdoctor.revision.hub.transport import Reply, Transport, is_web_page
-from envdoctor.revision.hub.transport_error import Again, TransportError
+from envdoctor.revision.hub.transport import Again, Reply, Transport, TransportError, is_web_page
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message
 

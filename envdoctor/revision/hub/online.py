@@ -24,8 +24,7 @@ from envdoctor.revision.hub.snapshot import (
     check_items,
     oid_of_content,
 )
-from envdoctor.revision.hub.transport import Transport, is_web_page
-from envdoctor.revision.hub.transport_error import Again, TransportError
+from envdoctor.revision.hub.transport import Again, Transport, TransportError, is_web_page
 from envdoctor.system.message import Message, said_by
 
 _LOGIN = Message("log in (hf auth login) or set HF_TOKEN")

@@ -8,7 +8,7 @@ https://github.com/huggingface/safetensors#format
 
 import json
 import math
-from collections.abc import Iterable
+import re
 from typing import Any, NamedTuple
 
 from envdoctor.system.message import Message
@@ -43,9 +43,16 @@ REASONS = {
     "trailing-data": Message("the file goes on behind the last tensor"),
     "truncated-data": Message("the file ends before the last tensor does"),
 }
+_METADATA = "__metadata__"
+_LONG_NUMBER = re.compile(rb"[0-9]{300}")
 _DEEPEST = 127  # serde_json's recursion limit of 128 is reached by the level after it
 #: Lists, objects, and what they hold: of 100,000 tensors in one file. The largest models have 140,000 in 64 files.
 _MOST_PARTS = 1_000_000
+#: How other files begin.
+_OTHERS = {
+    **{"lfs-pointer": (b"version ",), "zip-archive": (b"pk\x03\x04",)},
+    "html": (b"<!doctype", b"<html", b"<head", b"<?xml"),
+}
 #: Longest header that the library reads, in bytes.
 LARGEST_HEADER = 100_000_000
 
@@ -82,49 +89,31 @@ def decode(raw: bytes, remarks: set[str]) -> Object:
     """Return the header's JSON as serde_json would take it: no NaN, no lone surrogate, no number that overflows."""
     if sum(map(raw.count, (b"[", b"{", b","))) > _MOST_PARTS:
         raise HeaderError("too-complex")
+    number = _number if b"-0" in raw or _LONG_NUMBER.search(raw) else None
     try:
         text = raw.decode()
+        top = json.loads(text, object_pairs_hook=Object, parse_float=_number, parse_int=number, parse_constant=_number)
     except UnicodeDecodeError as error:
         raise HeaderError("not-utf-8", Message("byte {}", error.start)) from None
-    if text[:1] in (" ", "\n", "\r", "\t"):
-        remarks.add("leading-blanks")
-    # "-0" is a float to serde_json; any other odd integer is out of the range that shapes and offsets may have.
-    top = _loads(text, strict_numbers=b"-0" in raw)
-    if type(top) is not Object:
-        raise HeaderError("not-an-object")
-    extra = any(type(entry) is Object and len(entry) != 3 for name, entry in top if name != "__metadata__")
-    if extra:
-        _loads(text, strict_numbers=True)
-    if extra or b"\\u" in raw:
-        _check_strings_and_depth(top)
-    return top
-
-
-def _loads(text: str, strict_numbers: bool) -> Any:
-    number = _integer if strict_numbers else None
-    try:
-        return json.loads(
-            text, object_pairs_hook=Object, parse_float=_float, parse_int=number, parse_constant=_no_constant
-        )
     except RecursionError:
         raise HeaderError("nested-too-deeply") from None
     except ValueError as error:
         raise HeaderError("not-json", str(error)) from None
+    if text[:1] in (" ", "\n", "\r", "\t"):
+        remarks.add("leading-blanks")
+    if type(top) is not Object:
+        raise HeaderError("not-an-object")
+    if b"\\u" in raw or any(type(entry) is Object and len(entry) != 3 for name, entry in top if name != _METADATA):
+        _check_strings_and_depth(top)
+    return top
 
 
-def _float(text: str) -> float:
+def _number(text: str) -> int | float:
+    """Return a number, which must be finite; "-0" is a float to serde_json, and what is too long for an integer."""
     number = float(text)
-    if math.isinf(number):
+    if not math.isfinite(number):
         raise HeaderError("not-json", Message("a number is out of range"))
-    return number
-
-
-def _integer(text: str) -> int | float:
-    return -0.0 if text == "-0" else int(text) if len(text) <= 300 else _float(text)
-
-
-def _no_constant(name: str) -> None:
-    raise HeaderError("not-json", Message("{} is no JSON", name))
+    return int(text) if text != "-0" and text.removeprefix("-").isdecimal() else number
 
 
 def _check_strings_and_depth(top: Object) -> None:
@@ -179,7 +168,7 @@ def parse_header(data: bytes, file_size: int) -> Header:
         raise HeaderError(reason, Message("{} bytes instead of {}", file_size, 8 + length + data_bytes))
     if length % 8:
         remarks.add("unaligned-data")
-    metadata = next((entry for name, entry in top if name == "__metadata__"), None)
+    metadata = next((entry for name, entry in top if name == _METADATA), None)
     return Header(tensors, 8 + length, data_bytes, tuple(sorted(remarks)), None if metadata is None else dict(metadata))
 
 
@@ -190,12 +179,8 @@ def _length(data: bytes, file_size: int) -> int:
     length = int.from_bytes(data[:8], "little")
     if length > LARGEST_HEADER:
         start = bytes(data[:256]).lstrip().lower()
-        if start.startswith(b"version "):
-            raise HeaderError("lfs-pointer")
-        if start.startswith(b"pk\x03\x04"):
-            raise HeaderError("zip-archive")
-        if start.startswith((b"<!doctype", b"<html", b"<head", b"<?xml")):
-            raise HeaderError("html")
+        if other := next((reason for reason, begins in _OTHERS.items() if start.startswith(begins)), None):
+            raise HeaderError(other)
         raise HeaderError("header-too-large", Message("{} bytes", f"{length:,}"))
     if 8 + length > file_size:
         raise HeaderError("header-beyond-file", Message("{} bytes in a file of {}", f"{length:,}", f"{file_size:,}"))
@@ -209,7 +194,7 @@ def _entries(top: Object, remarks: set[str]) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     sizes: dict[tuple[str, tuple[int, ...]], int] = {}
     for name, entry in top:
-        if name == "__metadata__":
+        if name == _METADATA:
             if seen_metadata:
                 raise HeaderError("duplicate-metadata")
             seen_metadata = True
@@ -241,8 +226,13 @@ def _tensor(name: str, entry: Any, remarks: set[str]) -> Tensor:
         dtype, shape, offsets = entry
     elif type(entry) is Object:
         fields = dict(entry)
-        if len(entry) != 3 or fields.keys() != _NAMES:
-            _check_fields(name, entry, remarks)
+        if len(entry) != 3 or fields.keys() != _NAMES:  # one is missing or named twice; others than these are ignored
+            known = [key for key, _ in entry if key in _FIELDS]
+            remarks.update(["extra-fields"] if len(known) < len(entry) else [])
+            if len(set(known)) < len(known):
+                raise HeaderError("duplicate-field", f"{name}: {next(key for key in known if known.count(key) > 1)}")
+            if lacking := [key for key in _FIELDS if key not in known]:
+                raise HeaderError("bad-entry", Message("{} lacks {}", name, lacking[0]))
         dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
     else:
         raise HeaderError("bad-entry", name)
@@ -252,30 +242,12 @@ def _tensor(name: str, entry: Any, remarks: set[str]) -> Tensor:
         dtype = dtype[0][0]
     if type(dtype) is not str or dtype not in DTYPE_BITS:
         raise HeaderError("unknown-dtype", f"{name}: {dtype}" if type(dtype) is str else name)
-    if type(shape) is not list or not _whole(shape):
-        raise HeaderError("bad-shape", name)
-    if type(offsets) is not list or len(offsets) != 2 or not _whole(offsets):
-        raise HeaderError("bad-offsets", name)
-    return Tensor(dtype, tuple(shape), offsets[0], offsets[1])
-
-
-def _whole(numbers: Iterable[Any]) -> bool:
-    for number in numbers:  # noqa: SIM110  (all() takes twice the time, and there are 400,000 numbers)
+    for reason, numbers in (("bad-shape", shape), ("bad-offsets", offsets)):
         # bool is an int to Python, and 1.0 equals 1: only the type tells.
-        if type(number) is not int or not 0 <= number <= _U64:
-            return False
-    return True
-
-
-def _check_fields(name: str, entry: Object, remarks: set[str]) -> None:
-    """Refuse an entry that lacks a field or names one twice; others than the format's are ignored."""
-    known = [key for key, _ in entry if key in _FIELDS]
-    if len(known) < len(entry):
-        remarks.add("extra-fields")
-    if len(set(known)) < len(known):
-        raise HeaderError("duplicate-field", f"{name}: {next(key for key in known if known.count(key) > 1)}")
-    if lacking := [key for key in _FIELDS if key not in known]:
-        raise HeaderError("bad-entry", Message("{} lacks {}", name, lacking[0]))
+        whole = type(numbers) is list and all(type(number) is int and 0 <= number <= _U64 for number in numbers)
+        if not whole or (numbers is offsets and len(offsets) != 2):
+            raise HeaderError(reason, name)
+    return Tensor(dtype, tuple(shape), offsets[0], offsets[1])
 
 
 def _size(name: str, tensor: Tensor) -> int:

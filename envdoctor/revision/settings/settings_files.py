@@ -21,9 +21,8 @@ from typing import Any, NamedTuple
 
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.model.files import JsonObject
-from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json, same
+from envdoctor.revision.comparer import Change, Compared, Revisions, parted, read_json, same, short
 from envdoctor.revision.hub.snapshot import Unread
-from envdoctor.revision.short_text import short
 from envdoctor.system.message import Message
 
 #: The files of each area, also in folders of their own. The first is named in the summary when it is equal in meaning.

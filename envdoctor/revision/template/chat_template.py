@@ -15,10 +15,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from envdoctor.revision.comparer import Change, Compared, Revisions, outcome, read_json
+from envdoctor.revision.comparer import (
+    Change,
+    Compared,
+    Revisions,
+    around,
+    outcome,
+    read_json,
+    short,
+    template_hunk,
+    visible,
+)
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
-from envdoctor.revision.short_text import around, short, template_hunk, visible
-from envdoctor.revision.template.parts.settings import special_tokens, templates_in
 from envdoctor.system.message import Message, as_message, unpacked
 
 # Rendering one chat template for a fixed suite of conversations, in a bounded child.
@@ -131,6 +139,8 @@ _PROCESSOR = "chat_template.json"
 _FOLDER = "additional_chat_templates/"
 _LIMIT = 1 << 20
 _MOST = 20
+#: What a token can be for.
+_ROLES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
 _TOO_MANY = Message("only {} files of this kind are compared", _MOST)
 #: From what everybody meets to what few do, with the kind of a difference that begins there.
 _KINDS = {
@@ -155,6 +165,33 @@ class _Side(NamedTuple):
     templates: dict[str, _Template]
     hidden: _Template | None
     variables: Mapping[str, str] | None
+
+
+def templates_in(value: object) -> dict[str, str] | None:
+    """Return ``chat_template`` by name: of one text (``default``), a list of named texts, or a table; else None."""
+    match value:
+        case None:
+            return {}
+        case str():
+            return {"default": value}
+        case dict():
+            pairs = list(value.items())
+        case list() if all(isinstance(item, dict) for item in value):
+            pairs = [(item.get("name"), item.get("template")) for item in value]
+        case _:
+            return None
+    templates = {name: text for name, text in pairs if isinstance(name, str) and isinstance(text, str)}
+    return templates if len(templates) == len(pairs) else None
+
+
+def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tokens of the configuration by the names that templates know."""
+    tokens: dict[str, str] = {}
+    for name in _ROLES:
+        match config.get(name):
+            case str(token) | {"content": str(token)}:
+                tokens[name] = token[:200]
+    return tokens
 
 
 def wants(path: str) -> bool:

@@ -22,10 +22,22 @@ from typing import Any, NamedTuple, TypeAlias
 
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.model.files import JsonObject
-from envdoctor.revision.comparer import Change, Compared, Revisions, differences, outcome, parse_json, parted, read_json
+from envdoctor.revision.comparer import (
+    LONGEST,
+    Change,
+    Compared,
+    Revisions,
+    around,
+    differences,
+    outcome,
+    parse_json,
+    parted,
+    read_json,
+    short,
+    visible,
+)
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.settings.settings_files import compare_settings, flatten, names_of, repeated_keys
-from envdoctor.revision.short_text import LONGEST, around, short, visible
 from envdoctor.system.message import Message
 
 _JSON = ("tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "tokenizer.json")

@@ -22,9 +22,6 @@ _MAX_FILES = 200
 _MAX_TOTAL = 16 << 20
 _CHILD = "envdoctor.revision.code.parts.tree:read_code"
 _LIMITS = Limits(seconds=10.0, mib=512, output=64 << 20, in_all=20.0)
-#: Seconds after which the waiting looks whether it was interrupted.
-_A_MOMENT = 0.2
-_CHILDREN = 2
 #: Files that transformers loads by an auto_map are called so; others (web_demo.py, convert.py) are only there.
 _LOADED = re.compile(
     r"(modeling|configuration|tokenization|processing|image_processing|video_processing|feature_extraction"
@@ -75,29 +72,12 @@ def read_sources(snapshot: Snapshot, paths: Iterable[str]) -> Iterator[CodeSourc
 
 def parse(sources: Sequence[CodeSource], reaching: Mapping[str, str] = MappingProxyType({})) -> list[FileCode | Unread]:
     """Return the code of each file; ``reaching`` are kinds of the table ``reaching-calls`` by name. Nothing is run."""
-    import threading
-    from concurrent.futures import ThreadPoolExecutor, wait
-
-    if not sources:
-        return []
-    half = (len(sources) + 1) // _CHILDREN
-    asked = [({"reaching": dict(reaching)}, one.content) for one in sources]
-    batches = [batch for batch in (asked[:half], asked[half:]) if batch]
-    stop = threading.Event()
-    with ThreadPoolExecutor(_CHILDREN) as pool:
-        try:
-            waiting = [pool.submit(lambda one: [*ask(_CHILD, one, _LIMITS, until=stop.is_set)], one) for one in batches]
-            while wait(waiting, _A_MOMENT).not_done:
-                pass  # an interrupt that comes just before an endless wait would be lost in it
-        except BaseException:  # an interrupt: the pool waits for what runs
-            stop.set()
-            raise
-    answers = [answer for future in waiting for answer in future.result()]
+    questions = [({"reaching": dict(reaching)}, one.content) for one in sources]
     return [
         (NotPython if answer.kind == "SyntaxError" else Unread)(source.path, answer.said())
         if isinstance(answer, ChildProblem)
         else from_json(FileCode, answer)
-        for source, answer in zip(sources, answers, strict=True)
+        for source, answer in zip(sources, ask(_CHILD, questions, _LIMITS), strict=True)
     ]
 
 

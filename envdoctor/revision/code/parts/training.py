@@ -12,8 +12,7 @@ from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
 from envdoctor.revision.code.parts.loaded import CodeSide
 from envdoctor.revision.code.parts.tree import Definition, FileCode
-from envdoctor.revision.comparer import Change, Revisions, read_json
-from envdoctor.revision.short_text import LONGEST, MOST_LINES, WIDEST, hunk, visible
+from envdoctor.revision.comparer import LONGEST, MOST_LINES, WIDEST, Change, Revisions, hunk, read_json, visible
 from envdoctor.system.message import Message
 
 #: Lines of definitions that are compared line by line in all.
