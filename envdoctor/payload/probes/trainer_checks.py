@@ -137,11 +137,12 @@ def trainer_evaluation(job: Job, emit: Emit) -> None:
     for tokens, labels in tiny_models.samples(_LENGTHS):
         labels[:-_EVALUATED] = tiny_models.IGNORED
         samples.append({"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": labels})
+    whole = [{**samples[0], "labels": samples[0]["input_ids"]}, *samples[1:3]]
     axes = {"name": each(*_COLLATORS), "side": each("right", "left"), "multiple": each(None, 8)}
     for row in drawn(seed_of(job), **axes):
         name = row["name"]
         case = judged("exact", "collator-differs", ["labels"], case=name, params={"collator": name})
-        emit({**case, **found_by(partial(_collated, row, samples[:3]), device, "the collator")})
+        emit({**case, **found_by(partial(_collated, row, whole), device, "the collator")})
     axes = {"model": _AXES["model"], "loss": each("own", "smoothed"), "batch": each(2, 3, 4), "asked": each(*_ASKED)}
     for row in drawn(seed_of(job), **axes):
         case = judged(
