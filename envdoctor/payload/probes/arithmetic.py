@@ -87,6 +87,8 @@ _USUAL = {
     "sizes": (),
 }
 _USUAL["beside"] = _BESIDE
+#: The share of rows in which not all inputs have gradients.
+_FROZEN = 0.4
 #: The work of a product is kept below this by fewer columns: it takes milliseconds.
 _WORK = 1 << 22
 
@@ -167,19 +169,28 @@ def _operation(device: str, name: str, kinds: dict[str, str], choose: random.Ran
     ways = [way if len(shape) > 1 else "plain" for way, shape in zip(ways, said)]
     value = VALUES[kinds["values"]]
     others = VALUES["whole" if unit == "whole" or kinds["values"] == "whole" else "unit"]
-    gate = only.get("half", "") if dtype != "fp32" else ""
+    gate = (only.get("half", "") if dtype != "fp32" else "") or only.get("gate", "")
+    # Where some inputs are frozen, or are no parameters, other kernels run.
+    asks, frozen = None, []
+    if len(said) > 1 and choose.random() < _FROZEN:
+        asks = sorted(choose.sample(range(len(said)), choose.randint(0, len(said) - 1)))
+        frozen = ["with a gradient of " + (" and ".join("xyz"[at] for at in asks) or "none")]
+        gate = " ".join(one for one in gate.split() if one == "o" or int(one[1:]) in asks) or ("o" if gate else "")
     return Case(
-        f"{name} {', '.join(' x '.join(map(str, shape)) for shape in said)} {kinds['values']} {' '.join(ways)} {dtype}",
+        " ".join(
+            [name, *frozen, ", ".join(" x ".join(map(str, shape)) for shape in said), kinds["values"], *ways, dtype]
+        ),
         function,
         formula,
         tuple(said),
-        gate or only.get("gate", ""),
+        gate,
         limit=_LIMITS["element" if only.get("limit") == "element" else unit]["fp32" not in (dtype, only.get("limit"))],
         dtype=dtype,
         spread={place: others if place else value for place in range(len(said))},
         params={"operation": name},
         unit=unit,
         layouts=[LAYOUTS[way] for way in ways],
+        asks=asks,
     )
 
 

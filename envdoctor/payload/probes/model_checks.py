@@ -12,9 +12,23 @@ from typing import Any
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, Unavailable, full_precision, judged, lost, relative, rms, vector
+from ..probing.kit import (
+    Emit,
+    Job,
+    Unavailable,
+    full_precision,
+    judged,
+    lost,
+    relative,
+    reported,
+    rms,
+    seed_of,
+    vector,
+)
 from ..probing.plain_decoder import can_follow, logits_of, loss_of
+from ..probing.shapes import drawn, each
 
+_SCALED = ("llama linear", "llama dynamic", "llama llama3", "llama yarn")
 PROBES = {
     "eval-mode": {
         "title": "models in evaluation: dropout, masks, cache, packing",
@@ -28,8 +42,8 @@ PROBES = {
     "model-code": {
         "title": "models of transformers against a decoder in plain torch",
         "suites": {
-            "quick": [{"models": ["llama", "qwen2", "qwen3", "glm"]}],
-            "full": [{"models": ["llama", "qwen2", "qwen3", "glm", "glm4", "mistral", "gemma3", "phi3"]}],
+            "quick": [{"models": ["llama", "qwen2", "qwen3", "glm", *_SCALED]}],
+            "full": [{"models": ["llama", "qwen2", "qwen3", "glm", *_SCALED, "glm4", "mistral", "gemma3", "phi3"]}],
         },
         "memory_mib": 2000,
     },
@@ -42,6 +56,15 @@ _GAIN = 12
 _WAYS = ("sdpa", "eager")
 _WIDTH, _ROWS = 2048, 64
 _PROMPTS, _NEW = (7, 4), 17
+#: How texts are written, and what is kept meanwhile.
+_MODES: dict[str, dict[str, Any]] = {
+    "greedy": {"do_sample": False},
+    "sampled": {"do_sample": True, "num_return_sequences": 2, "top_k": 0},
+    "beams": {"do_sample": False, "num_beams": 3, "num_return_sequences": 2, "length_penalty": 0.0},
+    "lookup": {"do_sample": False, "prompt_lookup_num_tokens": 3},
+}
+_CACHES: dict[str, dict[str, Any]] = {"dynamic": {}, "static": {"cache_implementation": "static"}}
+_WRITTEN = {"mode": each(*_MODES), "cache": each(*_CACHES), "prompts": each("one", "equal", "unequal")}
 
 
 def eval_mode(job: Job, emit: Emit) -> None:
@@ -62,15 +85,21 @@ def eval_mode(job: Job, emit: Emit) -> None:
     common = {"backend": "sdpa", "tensors": ["logits"]}
 
     def of_one(name: str, called: str) -> None:
-        model = tiny_models.build(name, "sdpa", job["model"]).to(job["device"])
+        model = tiny_models.unlike(tiny_models.build(name, "sdpa", job["model"])).to(job["device"])
         tiny_models.stress(model, _GAIN)
         tiny_models.stress(model, "bias")
-        for check in (_dropout, _masked, _attentions, _cached, _packed):
+        for check in (_dropout, _masked, _attentions, _packed):
             case = {"case": f"{called}: {check.__name__[1:]}", "params": {"model": called}}
             emit({**common, **case, **check(model, job, name)})
 
     with full_precision():
         tiny_models.each_chosen(job, emit, "llama", of_one, **common)
+        for row in drawn(seed_of(job), model=each(*_chosen(job)), **_WRITTEN):
+            if row["mode"] == "lookup":  # which is for one text
+                row.update(prompts="one", cache="dynamic")
+            case = {"case": f"{row['model']}: cached, {row['mode']}, {row['cache']} cache, {row['prompts']} prompts"}
+            with reported(emit, job["device"], {**common, **case}, case):
+                emit({**common, **case, "params": {"model": row["model"]}, **_written(row, job)})
 
 
 def model_code(job: Job, emit: Emit) -> None:
@@ -122,7 +151,7 @@ def _masked(model: Any, job: Job, name: str) -> dict[str, Any]:
     """The logits of evaluation beside those of training, and finite in bf16."""
     made = tiny_models.samples(tiny_models.LENGTHS["short"])
     made[1][1].fill_(tiny_models.IGNORED)
-    half = tiny_models.build(name, "sdpa", job["model"]).to(job["device"], torch.bfloat16).eval()
+    half = tiny_models.unlike(tiny_models.build(name, "sdpa", job["model"])).to(job["device"], torch.bfloat16).eval()
     found: dict[str, Any] = {}
     for empty in (False, True):
         batch = tiny_models.padded(made, "left", position_ids=True, empty=empty)
@@ -137,19 +166,45 @@ def _masked(model: Any, job: Job, name: str) -> dict[str, Any]:
     return found
 
 
-def _cached(model: Any, job: Job, name: str) -> dict[str, Any]:
-    """Prompts of unequal length, continued together with the cache that the model takes, against each text at once."""
-    batch = tiny_models.padded(tiny_models.samples(_PROMPTS), "left")
+def _chosen(job: Job) -> list[str]:
+    """Models whose caches keep all and only a window."""
+    return ["own"] if tiny_models.chosen(job["model"], [""])[0] == "own" else ["llama", "mistral", "qwen3"]
+
+
+def _written(row: dict[str, Any], job: Job) -> dict[str, Any]:
+    """Prompts that are continued with a cache, against each text at once: the logits of each token, or of beams the
+    probability of the text that the score says."""
+    mode = row["mode"]
+    if row["cache"] == "static" and job["device"] == "cuda":
+        raise Unavailable("a static cache is compiled on a GPU")
+    model = tiny_models.unlike(tiny_models.build(row["model"], "sdpa", job["model"])).to(job["device"]).eval()
+    tiny_models.stress(model, _GAIN)
+    with torch.no_grad():
+        model.get_output_embeddings().weight.mul_(_GAIN)  # so that one text is likelier than others
+    lengths = _PROMPTS if row["prompts"] == "unequal" else _PROMPTS[:1] * (2 if row["prompts"] == "equal" else 1)
+    batch = tiny_models.padded(tiny_models.samples(lengths), "left")
     given = {key: batch[key].to(job["device"]) for key in ("input_ids", "attention_mask")}
     model.generation_config.eos_token_id = None  # no text ends before its time
-    asked = {"do_sample": False, "use_cache": True, "output_logits": True, "return_dict_in_generate": True}
-    with torch.no_grad():
-        said = model.eval().generate(**given, **asked, max_new_tokens=_NEW)
+    asked = {"use_cache": True, "output_logits": True, "output_scores": True, "return_dict_in_generate": True}
+    asked.update(max_new_tokens=_NEW, **_MODES[mode], **_CACHES[row["cache"]])
+    torch.manual_seed(3)
+    try:
+        with torch.no_grad():
+            said = model.generate(**given, **asked)
+    except (ValueError, TypeError, NotImplementedError, ImportError) as error:
+        return {"skip": f"this transformers does not write so: {error}".split("\n")[0][:300]}
     found, exact = [], []
-    for row, length in enumerate(_PROMPTS):
-        text = said.sequences[row, max(_PROMPTS) - length :][None]
-        exact.append(_logits(model, {"input_ids": text})[0, length - 1 : -1])
-        found.append(torch.stack([logits[row] for logits in said.logits]).cpu())
+    each_one = len(said.sequences) // len(lengths)
+    for place, tokens in enumerate(said.sequences.cpu()):
+        length = lengths[place // each_one]
+        text = tokens[max(lengths) - length :][None]
+        logits = _logits(model, {"input_ids": text})[0, length - 1 : -1]
+        if mode == "beams":
+            exact.append(torch.log_softmax(logits, -1).gather(-1, text[0, length:, None]).sum()[None])
+            found.append(said.sequences_scores[place].cpu()[None])
+        else:
+            exact.append(logits)
+            found.append(torch.stack([logits[place] for logits in said.logits]).cpu())
     return _change(torch.cat(found), torch.cat(exact), "cache-differs")
 
 
@@ -183,7 +238,7 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
     device, models = job["device"], {}
     for way in _WAYS:
         try:
-            models[way] = tiny_models.build(name, way, job["model"]).to(device)
+            models[way] = tiny_models.unlike(tiny_models.build(name, way, job["model"])).to(device)
         except tiny_models.NoAttention:
             continue
         tiny_models.stress(models[way], _GAIN)

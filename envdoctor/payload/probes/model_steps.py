@@ -28,9 +28,11 @@ from ..probing.kit import (
     lost,
     offered,
     relative,
+    seed_of,
     vector,
 )
 from ..probing.nvml import computing, identity
+from ..probing.shapes import drawn, each
 
 PROBES = {
     "checkpointing": {
@@ -74,6 +76,13 @@ PROBES = {
 #: Relative difference of a gradient with checkpoints, and the share of values that dropout drops behind a layer.
 _LIMIT, _DROPPED = 1e-3, 0.1
 _CYCLES, _BATCHES = 3, 5
+_SAVED = (
+    *("llama", "llama linear", "llama dynamic", "llama llama3", "llama yarn"),
+    "qwen2",
+    "qwen3",
+    "mixtral",
+    "gpt2",
+)
 #: Cycles of the same lengths and of new ones, and the former.
 _SAME, _NEW = 4, 3
 _LENGTHS = (64, 96, 130, 192, 200, 261, 320, 333, 448, 512, 640, 704)
@@ -194,15 +203,22 @@ def parallel_training(job: Job, emit: Emit) -> None:
 def save_load(job: Job, emit: Emit) -> None:
     """Is a model that was saved and loaded again the same model?
 
-    Weights in float32 and bf16, with an output layer of its own and with one that is tied to the embedding, which is
-    not saved and must be tied again: otherwise it begins with random numbers, or trains apart from then on.
+    Weights, buffers and logits, in float32 and bf16, whole and in shards, with an output layer of its own and with one
+    that is tied to the embedding, which is not saved and must be tied again: otherwise it begins with random numbers,
+    or trains apart from then on. No weight is as a new model has it, and positions are of every type.
     https://github.com/huggingface/transformers/issues/33689, https://github.com/huggingface/transformers/pull/43429.
     """
-    for name in ("fp32", "bf16"):
-        for tied in (False, True):
-            case = judged("exact", "reload-differs", ["parameters"], dtype=name, params={"tied": tied})
-            case["case"] = f"{name} weights, embeddings {'tied' if tied else 'not tied'}"
-            emit({**case, **found_by(partial(_reloaded, DTYPES[name], tied), job["device"])})
+    axes = {
+        "model": each(*_SAVED),
+        "dtype": each("fp32", "bf16"),
+        "tied": each(False, True),
+        "whole": each(True, False),
+    }
+    for row in drawn(seed_of(job), **axes, asks=each("named", "auto", "mapped")):
+        case = judged("exact", "reload-differs", ["parameters"], dtype=row["dtype"], params={"tied": row["tied"]})
+        words = f"{row['model']}, {row['dtype']} weights, embeddings {'tied' if row['tied'] else 'not tied'}"
+        case["case"] = f"{words}{'' if row['whole'] else ', in shards'}, dtype {row['asks']}"
+        emit({**case, **found_by(partial(_reloaded, row), job["device"])})
 
 
 def training_step(job: Job, emit: Emit) -> None:
@@ -299,25 +315,38 @@ def _gradient(model: Any, batch: dict[str, Any]) -> Any:
     return vector(model)
 
 
-def _reloaded(dtype: Any, tied: bool) -> dict[str, Any]:
-    problem = _problem(dtype, tied)
-    return {"equal": not problem, "detail": problem or "all weights are the same"}
+def _reloaded(row: dict[str, Any]) -> dict[str, Any]:
+    problem = _problem(row)
+    return {"equal": not problem, "detail": problem or "all weights, buffers and logits are the same"}
 
 
-def _problem(dtype: Any, tied: bool) -> str:
+def _problem(row: dict[str, Any]) -> str:
     """What is different after saving and loading; empty for nothing."""
-    model = tiny_models.build("llama", "sdpa", tied=tied).to(dtype)
+    dtype = DTYPES[row["dtype"]]
+    model = tiny_models.unlike(tiny_models.build(row["model"], "sdpa", tied=row["tied"])).eval()
+    for parameter in model.parameters():  # buffers stay what they are, as where weights are loaded in half
+        parameter.data = parameter.data.to(dtype)
+    tiny_models.stress(model, 12)
+    how: dict[str, Any] = {"torch_dtype": "auto" if row["asks"] == "auto" else dtype}
+    if row["asks"] == "mapped":
+        how["device_map"] = "cpu"
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        model.save_pretrained(folder)
-        again = type(model).from_pretrained(folder, torch_dtype=dtype)
-    before, after = model.state_dict(), again.state_dict()
-    if set(before) != set(after):
-        return f"{len(set(before) ^ set(after))} weights are in only one of both"
-    changed = [name for name, value in before.items() if not torch.equal(value, after[name])]
-    if changed:
-        return f"{len(changed)} weights have other values, {changed[0]} among them"
+        model.save_pretrained(folder, **({} if row["whole"] else {"max_shard_size": "60KB"}))
+        again = type(model).from_pretrained(folder, **how).eval()
+    for kind in ("parameters", "buffers"):
+        before, after = (dict(getattr(one, f"named_{kind}")()) for one in (model, again))
+        if set(before) != set(after):
+            return f"{len(set(before) ^ set(after))} {kind} are in only one of both"
+        changed = [name for name, value in before.items() if not torch.equal(value, after[name])]
+        if changed:
+            return f"{len(changed)} {kind} have other values, {changed[0]} among them"
     shared = again.get_output_embeddings().weight is again.get_input_embeddings().weight
-    return "" if shared == tied else f"the embeddings are {'no longer ' if tied else ''}tied"
+    if shared != row["tied"]:
+        return f"the embeddings are {'no longer ' if row['tied'] else ''}tied"
+    tokens = tiny_models.samples((24,))[0][0][None]
+    with torch.no_grad():
+        off = relative(again(input_ids=tokens).logits, model(input_ids=tokens).logits)
+    return "" if off <= _LIMIT else f"the logits of the same weights are off by {off:.2g}"
 
 
 def _train(name: str, dtype: Any, device: str, folder: Any) -> dict[str, Any]:

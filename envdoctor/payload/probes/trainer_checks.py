@@ -5,18 +5,22 @@ The functions cite the bugs that they exist for, such as https://github.com/hugg
 
 from __future__ import annotations
 
+import inspect
+import math
 import os
 import tempfile
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import torch
 import transformers
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, Unavailable, found_by, judged, relative, vector
+from ..probing.kit import Emit, Job, Unavailable, found_by, judged, relative, seed_of, vector
 from ..probing.plain_decoder import loss_of
-from ..probing.trainers import arguments, in_order, one_step, tokenizer
+from ..probing.shapes import drawn, each
+from ..probing.trainers import arguments, lightly, tokenizer
 
 PROBES = {
     "grad-accumulation": {
@@ -42,10 +46,45 @@ _STEP, _HALF_STEP, _LOSS = 1e-2, 0.1, 1e-3
 _LENGTHS = (24, 17, 9, 33, 12)
 #: Labels of each sample that count: of those that are accumulated, which have one length, and in evaluation.
 _ACCUMULATED, _SAME_LENGTH, _EVALUATED = (36, 3, 20, 1), 40, 6
-_BATCH, _EPOCHS, _SAVED = 2, 2, 4
-_RATE, _WARMUP, _DECAY, _NORM = 1e-2, 2, 0.5, 0.5
+_BATCH, _EPOCHS = 2, 2
+_WARMUP, _DECAY, _NORM, _SMOOTHED = 2, 0.5, 0.5, 0.1
+#: What else is usual: the settings of a run that a row of axes changes.
+_USUAL = {"model": "llama", "labels": "behind a prompt", "loss": "own", "windows": 1, "optim": "adamw_torch"}
+_USUAL.update(schedule="linear", norm=_NORM, half="", recomputed=False, dropped=False, evaluated=False, batch=_BATCH)
+_RATES = {"adamw_torch": 1e-2, "adamw_torch_fused": 1e-2, "sgd": 0.3}
+#: What a run is made of; each two values of two axes meet in a run.
+_AXES = {
+    "model": each("llama", "LoRA", "frozen"),
+    "labels": each("behind a prompt", "all", "scattered", "one sample without"),
+    "loss": each("own", "smoothed", "a function"),
+    "windows": each(1, 2, 3),
+    "optim": each("adamw_torch", "adamw_torch_fused", "sgd"),
+    "schedule": each("linear", "cosine", "constant_with_warmup"),
+    "norm": each(_NORM, 0.0),
+    "recomputed": each(False, True),
+    "dropped": each(False, True),
+    "evaluated": each(False, True),
+    "batch": each(1, 2, 3),
+}
+_ASKED = ("evaluate", "predict")
+#: The collators for language models, and how they are made.
+_COLLATORS: dict[str, dict[str, Any]] = {
+    "DataCollatorForSeq2Seq": {"padding": True},
+    "DataCollatorForTokenClassification": {},
+    "DataCollatorForLanguageModeling": {"mlm": False},
+    "DataCollatorWithFlattening": {},
+}
+#: The same of a run that is stopped after some of its steps and resumed.
+_STOPPED = {
+    "model": each("llama", "LoRA"),
+    "saved": each(1, "an epoch", "an epoch and a step"),
+    "windows": each(1, 2),
+    "optim": each("adamw_torch", "sgd"),
+    "schedule": each("linear", "cosine"),
+}
 
 
+@lightly
 def grad_accumulation(job: Job, emit: Emit) -> None:
     """Do n micro-batches of one give the step that one batch of n gives, through the installed transformers Trainer?
 
@@ -54,12 +93,22 @@ def grad_accumulation(job: Job, emit: Emit) -> None:
     https://github.com/huggingface/transformers/pull/34191, https://github.com/huggingface/transformers/issues/34263,
     https://github.com/huggingface/transformers/issues/37766.
 
-    A one-layer Llama in float32 with SGD and learning rate 1 on four samples with 36, 3, 20 and 1 label tokens: the
-    change of all parameters after one step of 4 x 1, 2 x 2 and 1 x 4 must be the same. Seen: 7.9 relative difference
-    with 4.48.0, 1e-7 with releases that are right.
+    A Llama in float32 with SGD on four samples with 36, 3, 20 and 1 label tokens: the change of all parameters after
+    one step of 4 x 1, 2 x 2 and 1 x 4 must be the same. Seen: 7.9 relative difference with 4.48.0, 1e-7 with releases
+    that are right.
     """
-    device = job["device"]
-    steps = {size: found_by(partial(_accumulated, size, device), device, "the Trainer") for size in (4, 1, 2)}
+    device, made = job["device"], tiny_models.samples((_SAME_LENGTH,) * len(_ACCUMULATED), seed=3)
+    made = [
+        (tokens, tokens.clone().index_fill_(0, torch.arange(_SAME_LENGTH - labels), tiny_models.IGNORED))
+        for (tokens, _), labels in zip(made, _ACCUMULATED)
+    ]
+    once = {**_USUAL, "optim": "sgd", "schedule": "constant_with_warmup", "norm": 0.0, "epochs": 1, "warmup": 0}
+    steps = {
+        size: found_by(
+            partial(_run, device, {**once, "batch": size, "windows": 4 // size}, made), device, "the Trainer"
+        )
+        for size in (4, 1, 2)
+    }
     for size in (1, 2):
         case = judged("change", "accumulation-scale", ["loss", "gradients"], dtype="fp32", limit=_STEP)
         case["case"] = f"{4 // size} micro-batches of {size} against one batch of 4"
@@ -68,82 +117,326 @@ def grad_accumulation(job: Job, emit: Emit) -> None:
         problem = next((step for step in (one, other) if "change" not in step), None)
         if problem is None:
             times = float(other["change"].norm() / one["change"].norm())
-            told = f"the step is {times:.3g} times as long, loss {other['loss']:.4g} instead of {one['loss']:.4g}"
+            loss, right = (step["losses"][0] if step["losses"] else math.nan for step in (other, one))
+            told = f"the step is {times:.3g} times as long, loss {loss:.4g} instead of {right:.4g}"
             case.update(relative=relative(other["change"], one["change"]), detail=told)
         emit({**case, **(problem or {})})
 
 
+@lightly
 def trainer_evaluation(job: Job, emit: Emit) -> None:
-    """Does ``evaluate()`` of the installed Trainer give the loss that the model has, on batches that collators made?
+    """Does the installed Trainer give the loss and the logits that the model has, on batches that collators made?
 
-    Five samples with as many labels each, in batches of two, through a model with dropout: the loss must be the mean
-    over them, with dropout off, also for the last batch, which is not full.
+    Five samples with as many labels each, in batches, through a model with dropout: the loss must be the mean over
+    them, with dropout off, also for the last batch, which is not full and whose loss is far from that of the others.
     https://github.com/huggingface/transformers/issues/41108, https://github.com/huggingface/transformers/issues/16716.
     And what the collators for language models pad must not count: labels of pads are ignored, labels that were ignored
-    stay so, and nothing else is changed.
+    stay so, nothing else is changed, and where samples are joined the first token of each is no label.
     """
-    samples = []
+    device, samples = job["device"], []
     for tokens, labels in tiny_models.samples(_LENGTHS):
         labels[:-_EVALUATED] = tiny_models.IGNORED
         samples.append({"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": labels})
-    for name, more in (("DataCollatorForSeq2Seq", {"padding": True}), ("DataCollatorForTokenClassification", {})):
+    whole = [{**samples[0], "labels": samples[0]["input_ids"]}, *samples[1:3]]
+    axes = {"name": each(*_COLLATORS), "side": each("right", "left"), "multiple": each(None, 8)}
+    for row in drawn(seed_of(job), **axes):
+        name = row["name"]
         case = judged("exact", "collator-differs", ["labels"], case=name, params={"collator": name})
-        emit({**case, **found_by(partial(_collated, name, more, samples[:3]), job["device"])})
-    case = judged("change", "evaluation-differs", ["loss"], dtype="fp32", limit=_LOSS, params={"batch": _BATCH})
-    case["case"] = f"evaluate() on {len(samples)} samples by two"
-    emit({**case, **found_by(partial(_evaluated, samples, job["device"]), job["device"], "the Trainer")})
+        emit({**case, **found_by(partial(_collated, row, whole), device, "the collator")})
+    axes = {"model": _AXES["model"], "loss": each("own", "smoothed"), "batch": each(2, 3, 4), "asked": each(*_ASKED)}
+    for row in drawn(seed_of(job), **axes):
+        case = judged(
+            "change", "evaluation-differs", ["loss"], dtype="fp32", limit=_LOSS, params={"batch": row["batch"]}
+        )
+        case["case"] = f"{row['asked']}() on {len(samples)} samples by {row['batch']}{_words(row)}"
+        emit({**case, **found_by(partial(_evaluated, row, samples, device), device, "the Trainer")})
 
 
+@lightly
 def trainer_training(job: Job, emit: Emit) -> None:
     """Do steps of the installed Trainer change a model as a plain loop over the same batches does, and does a run that
     is resumed from a checkpoint go on as the one that was not stopped?
 
-    Two epochs over five samples by two, the last batch of one sample included, with AdamW, weight decay of matrices and
-    not of norms, clipping, and a linear schedule with warm-up: the change of all parameters against a loop that is
-    written here. https://github.com/huggingface/transformers/issues/35663 (losses),
-    https://github.com/huggingface/transformers/pull/35438 (what a batch counts). A Llama in float32: seen equal to
-    1e-5; with ``bf16=True`` 0.014, and with ``fp16=True`` on a GPU. Resumed in the middle of the second epoch, with
-    dropout, whose random numbers must be those of the run that went on
-    (https://github.com/huggingface/transformers/issues/17032): seen bitwise equal.
+    Two epochs over five samples, the last batch not full, whatever the model, its labels and its loss, the number of
+    batches of a step, optimizer and schedule: the change of all parameters, and the losses that are logged, against a
+    loop that is written here, which gets the samples in the Trainer's order; each epoch must have all of them.
+    https://github.com/huggingface/transformers/issues/35663 (losses),
+    https://github.com/huggingface/transformers/pull/35438 (what a batch counts). In float32: seen equal to 1e-5; with
+    ``bf16=True`` 0.014, and with ``fp16=True`` on a GPU. Resumed within an epoch and between two, with dropout, whose
+    random numbers must be those of the run that went on (https://github.com/huggingface/transformers/issues/17032), and
+    with the samples in its order: seen bitwise equal.
     """
-    device = job["device"]
+    device, seed = job["device"], seed_of(job)
     halves = ["bf16"] * (device == "cpu" or torch.cuda.is_bf16_supported()) + ["fp16"] * (device == "cuda")
-    for half in ("", *halves):
-        words = f"{half}=True: " if half else ""
+    rows = [{**_USUAL, "half": half} for half in ("", *halves)]
+    shuffled = set()
+    for row in [*rows, *({**_USUAL, **row} for row in drawn(seed, **_AXES))]:
+        half = row["half"]
         limit = _HALF_STEP if half else _STEP
         case = judged("change", "training-differs", ["parameters"], dtype=half or "fp32", limit=limit)
-        case.update(case=f"{words}{_EPOCHS} epochs of {len(_LENGTHS)} samples by {_BATCH}", params={"batch": _BATCH})
-        emit({**case, **found_by(partial(_trained, device, half, words), device, "the Trainer")})
-    case = judged("change", "resume-differs", ["parameters"], dtype="fp32", limit=_LOSS, params={"batch": _BATCH})
-    case["case"] = f"from the checkpoint of step {_SAVED}"
-    emit({**case, **found_by(partial(_resumed, device), device, "the Trainer")})
+        words = f"{half}=True: " if half else ""
+        case["case"] = f"{words}{_EPOCHS} epochs of {len(_LENGTHS)} samples by {row['batch']}{_words(row)}"
+        case["params"] = {"batch": row["batch"]}
+        found = found_by(partial(_trained, device, row, seed), device, "the Trainer")
+        shuffled.add(found.pop("shuffled", None))
+        emit({**case, **found})
+    if True in shuffled or False in shuffled:
+        case = judged("exact", "training-differs", ["parameters"], dtype="fp32", case="the order of the second epoch")
+        told = "another than that of the first" if True in shuffled else "in all runs that of the first"
+        emit({**case, "params": {"batch": _BATCH}, "equal": True in shuffled, "detail": told})
+    for row in drawn(seed, **_STOPPED):
+        case = judged("change", "resume-differs", ["parameters"], dtype="fp32", limit=_LOSS, params={"batch": _BATCH})
+        case["case"] = f"from the checkpoint of {row['saved']}{_words(row)}"
+        emit({**case, **found_by(partial(_resumed, device, {**_USUAL, **row}, case["case"]), device, "the Trainer")})
 
 
-def _accumulated(size: int, device: str) -> dict[str, Any]:
-    """The logged loss and the change of all parameters of one optimizer step."""
-    generator = torch.Generator().manual_seed(3)
-    samples = []
-    for labels in _ACCUMULATED:
-        tokens = torch.randint(3, 97, (_SAME_LENGTH,), generator=generator)
-        targets = tokens.clone()
-        targets[: _SAME_LENGTH - labels] = tiny_models.IGNORED
-        samples.append({"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": targets})
-    torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 2}
-    more = {"vocab_size": 97, "num_hidden_layers": 1, "pad_token_id": 0, "attn_implementation": "eager"}
-    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape, **more))
+def _words(row: dict[str, Any]) -> str:
+    """The settings of a row that are not usual."""
+    return "".join(
+        f", {name} {value}"
+        for name, value in row.items()
+        if name in _AXES and value != _USUAL[name] and name != "batch"
+    )
+
+
+def _made(row: dict[str, Any], device: str) -> Any:
+    """A model whose attention is computed in plain torch; with adapters, or with its first weights frozen."""
+    model = tiny_models.build("llama", "eager")
+    if row["model"] == "LoRA":
+        if find_spec("peft") is None:
+            raise Unavailable("peft is not installed")
+        from peft import LoraConfig, get_peft_model
+
+        torch.manual_seed(0)
+        chosen = {
+            "r": 4,
+            "lora_alpha": 8,
+            "target_modules": ["q_proj", "v_proj", "down_proj"],
+            "task_type": "CAUSAL_LM",
+        }
+        model = get_peft_model(model, LoraConfig(**chosen, init_lora_weights=False))
+    elif row["model"] == "frozen":
+        for part in (model.model.embed_tokens, model.model.layers[0]):
+            part.requires_grad_(False)
+    return model.to(device)
+
+
+def _labelled(how: str, seed: int = 7) -> list[Any]:
+    """Samples whose labels are ignored in this way."""
+    made = tiny_models.samples(_LENGTHS, seed)
+    for place, (tokens, labels) in enumerate(made):
+        if how != "behind a prompt":
+            labels.copy_(tokens)
+        if how == "scattered":
+            labels[place % 3 :: 3] = tiny_models.IGNORED
+        elif how == "one sample without" and place == 1:
+            labels[:-1] = tiny_models.IGNORED
+    return made
+
+
+def _criterion(row: dict[str, Any], logits: Any, labels: Any) -> Any:
+    """The mean loss over the labels that count, as the settings have it."""
+    loss = loss_of(logits, labels)
+    if row["loss"] == "own":
+        return loss
+    said = logits[:, :-1][labels[:, 1:] != tiny_models.IGNORED]
+    if row["loss"] == "smoothed":
+        return (1 - _SMOOTHED) * loss + _SMOOTHED * (said.logsumexp(-1) - said.mean(-1)).mean()
+    return loss + 0.1 * said.logsumexp(-1).square().mean()
+
+
+def _count(labels: Any) -> int:
+    return int((labels[:, 1:] != tiny_models.IGNORED).sum())
+
+
+def _trainer(model: Any, row: dict[str, Any], made: list[Any], device: str, folder: str, **chosen: Any) -> Any:
+    """A Trainer with the settings of the row over samples that are only their numbers, and the batches that it takes,
+    which grow while it runs."""
+    taken: list[list[int]] = []
+
+    def collate(some: list[dict[str, int]]) -> dict[str, Any]:
+        numbers = [one["number"] for one in some]
+        if "evaluated" not in some[0]:
+            taken.append(numbers)
+        return tiny_models.padded([made[number] for number in numbers], "right")
+
+    def weighed(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+        count = _count(labels)
+        return _criterion(row, outputs.logits, labels) * count / (num_items_in_batch or count)
+
+    rate = _RATES[row["optim"]]
+    settings: dict[str, Any] = {"learning_rate": rate, "lr_scheduler_type": row["schedule"], "optim": row["optim"]}
+    settings.update(warmup_steps=row.get("warmup", _WARMUP), num_train_epochs=row.get("epochs", _EPOCHS))
+    settings.update(per_device_train_batch_size=row["batch"], gradient_accumulation_steps=row["windows"])
+    settings.update(weight_decay=_DECAY, max_grad_norm=row["norm"], logging_steps=1, label_names=["labels"])
+    settings.update(dataloader_drop_last=row["dropped"], per_device_eval_batch_size=row["batch"])
+    if row["half"]:
+        settings[row["half"]] = True
+    if row["loss"] == "smoothed":
+        settings["label_smoothing_factor"] = _SMOOTHED
+    if row["recomputed"]:
+        settings.update(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": False})
+    more: dict[str, Any] = {"compute_loss_func": weighed} if row["loss"] == "a function" else {}
+    data = [{"number": number} for number in range(len(made))]
+    if row["evaluated"]:
+        settings.update(eval_strategy="steps", eval_steps=1)
+        more["eval_dataset"] = [{**one, "evaluated": 1} for one in data]
+    settings.update(chosen)
+    made_settings = arguments(device, output_dir=folder, **settings)
+    return transformers.Trainer(model, made_settings, collate, data, **more), taken
+
+
+def _run(device: str, row: dict[str, Any], made: list[Any], seed: int = 0) -> dict[str, Any]:
+    """The change of all parameters, the ``losses`` that were logged, and the numbers of each batch."""
+    model = _made(row, device)
     before = vector(model, "data")
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        trainer = in_order(model, arguments(device, output_dir=folder, **one_step(size, 4 // size)), samples)
+        trainer, taken = _trainer(model, row, made, device, folder, seed=seed)
         trainer.train()
-        logged = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    return {"loss": float(logged[0]) if logged else float("nan"), "change": vector(model, "data") - before}
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    return {"change": vector(model, "data") - before, "losses": losses, "taken": taken}
 
 
-def _collated(name: str, more: dict[str, Any], samples: list[dict[str, Any]]) -> dict[str, Any]:
-    lists = [{key: value.tolist() for key, value in sample.items()} for sample in samples]
-    problem = _problem(getattr(transformers, name)(tokenizer(), **more)(lists), samples)
+def _trained(device: str, row: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The change of all parameters by the Trainer against that by the loop, and the losses."""
+    takes = inspect.signature(transformers.trainer_pt_utils.LabelSmoother.__call__).parameters
+    if row["loss"] == "smoothed" and "num_items_in_batch" not in takes:
+        row = {**row, "windows": 1}  # a mean of means, as it was before
+    made = _labelled(row["labels"])
+    if "_loss_shifts_labels" not in inspect.getsource(transformers.Trainer.__init__):
+        for _, labels in made:
+            labels[0] = tiny_models.IGNORED  # https://github.com/huggingface/transformers/pull/46204
+    found = _run(device, row, made, seed)
+    size = len(made) // row["batch"] if row["dropped"] else math.ceil(len(made) / row["batch"])
+    epochs = [found["taken"][place : place + size] for place in range(0, len(found["taken"]), size)]
+    orders = [[number for some in epoch for number in some] for epoch in epochs]
+    wanted = size * row["batch"] if row["dropped"] else len(made)
+    if len(epochs) != _EPOCHS or any(len(set(order)) != wanted or len(order) != wanted for order in orders):
+        return {"relative": 1.0, "detail": f"the epochs have the samples {orders}"[:200]}
+    plain = _made(row, device)
+    before = vector(plain, "data")
+    losses = _loop(plain, made, epochs, row)
+    told = tiny_models.step_error(found["change"], vector(plain, "data") - before, f"{len(losses)} steps")
+    logged = max((abs(one - other) / other for one, other in zip(found["losses"], losses)), default=1.0)
+    if len(found["losses"]) != len(losses) or not logged <= told["relative"]:
+        told["detail"] += f", losses {found['losses'][:3]} where they are {[round(loss, 4) for loss in losses[:3]]}"
+        told["relative"] = logged if len(found["losses"]) == len(losses) else 1.0
+    return {**told, "shuffled": orders[0] != orders[1]}
+
+
+def _loop(model: Any, made: list[Any], epochs: list[list[list[int]]], row: dict[str, Any]) -> list[float]:
+    """The same without the Trainer: the loss of each step."""
+    trained = [one for one in model.parameters() if one.requires_grad]
+    groups = [
+        {"params": [one for one in trained if (one.dim() > 1) is decays], "weight_decay": _DECAY * decays}
+        for decays in (True, False)
+    ]
+    rate = _RATES[row["optim"]]
+    adam = {"betas": (0.9, 0.999), "eps": 1e-8}
+    optimizer = (
+        torch.optim.SGD(groups, lr=rate) if row["optim"] == "sgd" else torch.optim.AdamW(groups, lr=rate, **adam)
+    )
+    number = row["windows"]
+    windows = [epoch[place : place + number] for epoch in epochs for place in range(0, len(epoch), number)]
+    losses = []
+    for step, window in enumerate(windows):
+        left = (step - _WARMUP) / (len(windows) - _WARMUP) if len(windows) > _WARMUP else 0.0
+        shares = {"linear": 1 - left, "cosine": 0.5 + 0.5 * math.cos(math.pi * left), "constant_with_warmup": 1.0}
+        for group in optimizer.param_groups:
+            group["lr"] = rate * (step / _WARMUP if step < _WARMUP else shares[row["schedule"]])
+        batches = [tiny_models.moved(tiny_models.padded([made[at] for at in some], "right"), model) for some in window]
+        total, loss = sum(_count(batch["labels"]) for batch in batches), 0.0
+        for batch in batches:
+            labels = batch.pop("labels")
+            part = _criterion(row, model(**batch).logits, labels) * _count(labels) / total
+            part.backward()
+            loss += float(part.detach())
+        norm = float(vector(model).norm())
+        for parameter in trained if row["norm"] else ():
+            parameter.grad *= min(1.0, row["norm"] / (norm + 1e-6))
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss)
+    return losses
+
+
+def _resumed(device: str, row: dict[str, Any], title: str) -> dict[str, Any]:
+    """The change of all parameters by a run that was resumed against that by the run that wrote the checkpoint and went
+    on; where they differ, what was not as it had been when the step after it began."""
+    made = _labelled(row["labels"])
+    steps = math.ceil(math.ceil(len(made) / row["batch"]) / row["windows"])
+    saved = {1: 1, "an epoch": steps, "an epoch and a step": steps + 1}[row["saved"]]
+    changes, states = [], []
+    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
+        for checkpoint in (None, os.path.join(folder, f"checkpoint-{saved}")):
+            model = _made(row, device)
+            tiny_models.drop_attention(model)
+            before = vector(model, "data")
+            trainer, taken = _trainer(model, row, made, device, folder, save_strategy="steps", save_steps=saved)
+            seen = _Seen(saved)
+            trainer.add_callback(seen)
+            try:
+                trainer.train(resume_from_checkpoint=checkpoint)
+            except ValueError as error:
+                if "upgrade torch" in str(error):  # https://github.com/huggingface/transformers/pull/37785
+                    raise Unavailable(f"this transformers does not resume with this torch: {error}"[:300]) from error
+                raise
+            changes.append(vector(model, "data") - before)
+            left = taken[saved * row["windows"] :] if checkpoint is None else taken
+            states.append({**seen.state, "order of samples": torch.tensor([at for some in left for at in some])})
+    off = relative(changes[1], changes[0])
+    lost = [name for name, value in states[0].items() if not torch.equal(value, states[1].get(name, value[:0]))]
+    told = f", where not as saved: {', '.join(lost)}" if lost and off > _LOSS else ""
+    return {"relative": off, "case": title + told}
+
+
+class _Seen(transformers.TrainerCallback):  # type: ignore[misc,name-defined,unused-ignore]
+    """The state of a run when the step behind the checkpoint begins, as tensors by their names."""
+
+    def __init__(self, saved: int) -> None:
+        self.saved = saved
+        self.state: dict[str, Any] = {}
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        """Keep it at that step."""
+        if state.global_step == self.saved:
+            kept = given["optimizer"].state_dict()["state"].values()
+            moments = [value.double().cpu().flatten() for one in kept for value in one.values() if value is not None]
+            rates = torch.tensor(given["lr_scheduler"].get_last_lr())
+            self.state = {"weights": vector(given["model"], "data"), "learning rate": rates}
+            self.state.update({"optimizer": torch.cat(moments) if moments else torch.zeros(0)})
+            self.state["random numbers"] = torch.get_rng_state()
+
+
+def _collated(row: dict[str, Any], samples: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is wrong with a batch of a collator; the samples come with labels or without."""
+    name, words = row["name"], tokenizer()
+    words.padding_side = row["side"]
+    more = dict(_COLLATORS[name])
+    if row["multiple"] and name != "DataCollatorWithFlattening":
+        more["pad_to_multiple_of"] = row["multiple"]
+    keys = ("input_ids", "attention_mask", "labels")[: 2 + ("mlm" not in more)]
+    lists = [{key: sample[key].tolist() for key in keys} for sample in samples]
+    if name == "DataCollatorWithFlattening":
+        problem = _joined(transformers.DataCollatorWithFlattening(**more)(lists), samples)
+    else:
+        wanted = samples if "mlm" not in more else [{**sample, "labels": sample["input_ids"]} for sample in samples]
+        problem = _problem(getattr(transformers, name)(words, **more)(lists), wanted)
     return {"equal": not problem, "detail": problem or "what went in came out"}
+
+
+def _joined(batch: Any, samples: list[dict[str, Any]]) -> str:
+    """What is wrong with samples that are one row; empty for nothing."""
+    start = 0
+    for row, sample in enumerate(samples):
+        here = slice(start, start := start + len(sample["input_ids"]))
+        labels = sample["labels"].clone()
+        labels[0] = tiny_models.IGNORED
+        wanted = {"input_ids": sample["input_ids"], "labels": labels, "position_ids": torch.arange(len(labels))}
+        for key, value in wanted.items():
+            if not torch.equal(batch[key][0][here], value):
+                return f"{key} of sample {row} are not those that went in"
+    return ""
 
 
 def _problem(batch: Any, samples: list[dict[str, Any]]) -> str:
@@ -161,113 +454,33 @@ def _problem(batch: Any, samples: list[dict[str, Any]]) -> str:
     return ""
 
 
-def _evaluated(samples: list[dict[str, Any]], device: str) -> dict[str, Any]:
-    """``eval_loss`` of the Trainer against the mean over the labels, one sample at a time without dropout."""
-    model = tiny_models.build("llama", "eager").to(device)
+def _evaluated(row: dict[str, Any], samples: list[dict[str, Any]], device: str) -> dict[str, Any]:
+    """The loss of the Trainer against the mean over the labels, one sample at a time without dropout; its predictions
+    against the logits. Labels are the likeliest tokens, those of the last sample the least likely ones."""
+    model = _made(row, device)
     tiny_models.stress(model, 12)
-    losses = []
+    losses, made, logits = [], [], []
     with torch.no_grad():
-        for sample in samples:
-            logits = model.eval()(input_ids=sample["input_ids"][None].to(device)).logits.cpu()
-            losses.append(float(loss_of(logits, sample["labels"][None])))
+        for place, sample in enumerate(samples):
+            tokens, labels = sample["input_ids"], sample["labels"].clone()
+            given = model.eval()(input_ids=tokens[None].to(device)).logits.cpu()
+            order, counts = given[0].argsort(-1), labels[1:] != tiny_models.IGNORED
+            labels[1:][counts] = order[:-1, 0 if place == len(samples) - 1 else -1][counts]
+            made.append((tokens, labels))
+            logits.append(given[0])
+            losses.append(float(_criterion(row, given, labels[None])))
     tiny_models.drop_attention(model)
-    model.train()
-
-    def collate(some: list[dict[str, Any]]) -> dict[str, Any]:
-        return tiny_models.padded([(sample["input_ids"], sample["labels"]) for sample in some], "right")
-
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        settings = arguments(device, output_dir=folder, per_device_eval_batch_size=_BATCH)
-        trainer = transformers.Trainer(model=model, args=settings, eval_dataset=samples, data_collator=collate)
-        found = float(trainer.evaluate()["eval_loss"])
+        trainer, _ = _trainer(model, {**_USUAL, **row}, made, device, folder)
+        model.train()
+        data = trainer.train_dataset
+        predicted = trainer.predict(data) if row["asked"] == "predict" else None
+        found = predicted.metrics["test_loss"] if predicted else trainer.evaluate(data)["eval_loss"]
     exact = sum(losses) / len(losses)
-    told = f"eval_loss {found:.5g} where the model's loss is {exact:.5g}"
-    return {"relative": abs(found - exact) / exact, "detail": told}
-
-
-def _trained(device: str, half: str, words: str) -> dict[str, Any]:
-    """The change of all parameters by the Trainer against that by the loop."""
-    made = tiny_models.samples(_LENGTHS)
-    model, plain = (tiny_models.build("llama", "eager").to(device) for _ in range(2))
-    before = vector(model, "data")
-    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        trainer = _trainer(model, made, device, folder, **({half: True} if half else {}))
-        trainer.train()
-    _loop(plain, made)
-    words += f"{int(trainer.state.global_step)} steps"
-    return tiny_models.step_error(vector(model, "data") - before, vector(plain, "data") - before, words)
-
-
-def _trainer(model: Any, made: list[Any], device: str, folder: str, **chosen: Any) -> Any:
-    """A Trainer with the settings that :func:`_loop` has."""
-    settings: dict[str, Any] = {"learning_rate": _RATE, "lr_scheduler_type": "linear", "warmup_steps": _WARMUP}
-    settings.update(per_device_train_batch_size=_BATCH, num_train_epochs=_EPOCHS, logging_steps=100)
-    settings.update(weight_decay=_DECAY, max_grad_norm=_NORM, **chosen)
-    padded = partial(tiny_models.padded, side="right")
-    return in_order(model, arguments(device, output_dir=folder, **settings), made, data_collator=padded)
-
-
-def _resumed(device: str) -> dict[str, Any]:
-    """The change of all parameters by a run that was resumed against that by the run that wrote the checkpoint and went
-    on; where they differ, what was not as it had been when the step after it began."""
-    made = tiny_models.samples(_LENGTHS)
-    changes, states = [], []
-    with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        for checkpoint in (None, os.path.join(folder, f"checkpoint-{_SAVED}")):
-            model = tiny_models.build("llama", "eager").to(device)
-            tiny_models.drop_attention(model)
-            before = vector(model, "data")
-            trainer = _trainer(model, made, device, folder, save_strategy="steps", save_steps=_SAVED)
-            seen = _Seen()
-            trainer.add_callback(seen)
-            try:
-                trainer.train(resume_from_checkpoint=checkpoint)
-            except ValueError as error:
-                if "upgrade torch" in str(error):  # https://github.com/huggingface/transformers/pull/37785
-                    raise Unavailable(f"this transformers does not resume with this torch: {error}"[:300]) from error
-                raise
-            changes.append(vector(model, "data") - before)
-            states.append(seen.state)
-    off = relative(changes[1], changes[0])
-    lost = [name for name, value in states[0].items() if not torch.equal(value, states[1].get(name, value[:0]))]
-    told = f", where not as saved: {', '.join(lost)}" if lost and off > _LOSS else ""
-    return {"relative": off, "case": f"from the checkpoint of step {_SAVED}{told}"}
-
-
-class _Seen(transformers.TrainerCallback):  # type: ignore[misc,name-defined,unused-ignore]
-    """The state of a run when the step behind the checkpoint begins, as tensors by their names."""
-
-    def __init__(self) -> None:
-        self.state: dict[str, Any] = {}
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
-        """Keep it at that step."""
-        if state.global_step == _SAVED:
-            kept = given["optimizer"].state_dict()["state"].values()
-            moments = [value.double().cpu().flatten() for one in kept for value in one.values()]
-            rates = torch.tensor(given["lr_scheduler"].get_last_lr())
-            self.state = {"weights": vector(given["model"], "data"), "learning rate": rates}
-            self.state.update({"optimizer": torch.cat(moments) if moments else torch.zeros(0)})
-            self.state["random numbers"] = torch.get_rng_state()
-
-
-def _loop(model: Any, made: list[Any]) -> None:
-    """The same without the Trainer."""
-    groups = [
-        {"params": [one for one in model.parameters() if (one.dim() > 1) is decays], "weight_decay": _DECAY * decays}
-        for decays in (True, False)
-    ]
-    optimizer = torch.optim.AdamW(groups, lr=_RATE, betas=(0.9, 0.999), eps=1e-8)
-    order = [made[place : place + _BATCH] for place in range(0, len(made), _BATCH)] * _EPOCHS
-    for step, some in enumerate(order):
-        share = step / _WARMUP if step < _WARMUP else (len(order) - step) / (len(order) - _WARMUP)
-        for group in optimizer.param_groups:
-            group["lr"] = _RATE * share
-        batch = tiny_models.moved(tiny_models.padded(some, "right"), model)
-        labels = batch.pop("labels")
-        loss_of(model(**batch).logits, labels).backward()
-        total = float(vector(model).norm())
-        for parameter in model.parameters():
-            parameter.grad *= min(1.0, _NORM / (total + 1e-6))
-        optimizer.step()
-        optimizer.zero_grad()
+    off = abs(found - exact) / exact
+    told = f"loss {found:.5g} where the model's loss is {exact:.5g}"
+    for place, one in enumerate(logits if predicted else ()):
+        wrong = relative(torch.as_tensor(predicted.predictions[place][: len(one)]), one)
+        if not wrong <= max(off, _LOSS):
+            off, told = wrong, f"the logits of sample {place} are off by {wrong:.2g}"
+    return {"relative": off, "detail": told}

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -74,21 +75,27 @@ def run_cases(
     options, backend = job["options"], job["backend"] or "default"
     if not is_known(backend, emit):
         return
+    wanted = [case for case in cases if options.get("only") in (None, case["number"])]
     for name in wanted_dtypes(job, dtypes):
-        for case in cases:
-            if options.get("only") in (None, case["number"]):
-                # An error that healthy kernels reach once in a thousand draws counts when it is there in two of them.
-                with force(backend):
-                    draws = (
-                        observe(prepare(case, DTYPES[name], seed_of(job) + more), DTYPES[name], job["device"], kernel)
-                        for more in range(2)
-                    )
-                    found = next(draws)
-                    if _DOUBTFUL[0] < _worst(found) <= _DOUBTFUL[1]:
-                        found = min(found, next(draws), key=_worst)
-                emit({"dtype": name, **found})
-                if not case["number"] % _SOME:
-                    give_back()
+        for place in range(0, len(wanted), _SOME):
+            # Kernels made for a shape live as long as the thread that they were made in.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(_run_some, job, emit, wanted[place : place + _SOME], name, kernel).result()
+            give_back()
+
+
+def _run_some(job: Job, emit: Emit, cases: Sequence[dict[str, Any]], name: str, kernel: Kernel) -> None:
+    for case in cases:
+        # An error that healthy kernels reach once in a thousand draws counts when it is there in two of them.
+        with force(job["backend"] or "default"):
+            draws = (
+                observe(prepare(case, DTYPES[name], seed_of(job) + more), DTYPES[name], job["device"], kernel)
+                for more in range(2)
+            )
+            found = next(draws)
+            if _DOUBTFUL[0] < _worst(found) <= _DOUBTFUL[1]:
+                found = min(found, next(draws), key=_worst)
+        emit({"dtype": name, **found})
 
 
 def _worst(found: dict[str, Any]) -> float:

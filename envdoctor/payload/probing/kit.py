@@ -56,7 +56,8 @@ class Case(NamedTuple):
 
     ``function`` takes the inputs in ``dtype`` on the device, ``formula`` those numbers in float64 on the CPU (None: the
     function runs again, and must repeat itself). ``spread`` has deviation and mean of each input that is not a standard
-    normal one, or what makes its numbers of normal ones; ``layouts`` what lays each out in memory. The ``judge``
+    normal one, or what makes its numbers of normal ones; ``layouts`` what lays each out in memory; ``asks`` the places
+    of those that have a gradient (None: all). The ``judge``
     "rounding" takes an output and its gradients, those in ``gate`` (none: all) against ``limit`` (pass, warn, why;
     None: those of the dtype), by the ``unit`` of :func:`compare`. "change" and "exact" take tensors by what is said of
     each when it is the worst, with {} for its error, as a share of the exact one or the largest difference, against the
@@ -78,6 +79,7 @@ class Case(NamedTuple):
     kind: str = "case"
     unit: str = "rms"
     layouts: Any = ()
+    asks: Any = None
 
 
 def run_rows(job: Job, emit: Emit, rows: Iterable[Case]) -> None:
@@ -118,10 +120,10 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
             numbers = normal(shape)
             return numbers.round().clamp(-2, 2) if row.unit in _NUMBERS[1:] else numbers.to(torch.bfloat16)
 
-        got = forward_backward(row.function, moved, upstream)
+        got = forward_backward(row.function, moved, upstream, row.asks)
         del moved
         exact = [lay(value.double()).clone() for value, lay in zip(given, lays)]
-        truth = forward_backward(row.formula, exact, upstream)
+        truth = forward_backward(row.formula, exact, upstream, row.asks)
         return compare({name: got[name] for name in row.gate.split() or got}, truth, row.unit)
     exact = [value.double() for value in given]
     said = row.function(*moved)
@@ -218,10 +220,11 @@ def full_precision() -> Iterator[None]:
         torch.set_float32_matmul_precision(precision)
 
 
-def forward_backward(operation: Any, inputs: Any, upstream: Any = None) -> dict[str, Any]:
-    """``o`` and the gradients ``d0``, ``d1``, … of an operation; ``upstream`` gives the output's gradient for its shape
-    (None: the output is one number), which is cast to its dtype and device."""
-    leaves = [value.detach().requires_grad_() for value in inputs]
+def forward_backward(operation: Any, inputs: Any, upstream: Any = None, asks: Any = None) -> dict[str, Any]:
+    """``o`` and the gradients ``d0``, ``d1``, … of an operation, or those of the inputs in the places ``asks``;
+    ``upstream`` gives the output's gradient for its shape (None: the output is one number), which is cast to its dtype
+    and device."""
+    leaves = [value.detach().requires_grad_(asks is None or place in asks) for place, value in enumerate(inputs)]
     out = operation(*leaves)
     if out.requires_grad:
         out.backward(None if upstream is None else upstream(out.shape).to(out.device, out.dtype))

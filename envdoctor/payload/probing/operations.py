@@ -26,6 +26,7 @@ VALUES: Dict[str, Callable[[Any], Any]] = {  # noqa: UP006
     "unit": lambda x: x,
     "wide": lambda x: 30 * x,
     "far": lambda x: x + 300,
+    "out": lambda x: 12 * x,
     "low": lambda x: 3 * x - 95,
     "tiny": lambda x: 2e-5 * x,
     "angles": lambda x: 900 * x,
@@ -139,6 +140,10 @@ def _weighted(x: Any) -> Any:
 
 def _class_weights(x: Any) -> Any:
     return 0.5 + torch.arange(x.shape[-1], device=x.device).to(x.dtype) % 4
+
+
+def _positions(x: Any) -> Any:
+    return labels(len(x) * x.shape[2], x.shape[1], x).view(len(x), -1)
 
 
 def _losses(x: Any) -> Any:
@@ -332,6 +337,19 @@ div by a number | rows width | element
 minimum and maximum | rows width, beside | exact | values: unit, gate: o, sizes: most
     _pair(torch.minimum(x, y), torch.maximum(x, y))
     ~ _pair(x * (x < y) + y * (y < x) + (x + y) / 2 * (x == y), x * (x > y) + y * (y > x) + (x + y) / 2 * (x == y))
+addcmul | rows width, rows width, beside | rms | values: unit, gate: o d0 d1, half: o
+    torch.addcmul(x, y, z, value=0.5) ~ x + torch.einsum('...,...->...', y, z.expand(y.shape)) / 2
+addcmul_ and addcdiv_ | rows width, rows width, rows width | rms | values: unit, gate: o, dtypes: fp32
+    _changed(x, lambda u: u.addcmul_(y, z, value=0.5).addcdiv_(y, _positive(z) + 0.25, value=2.0))
+    ~ x + y * z / 2 + 2 * y / (_positive(z) + 0.25)
+lerp | rows width, beside | rms | values: unit, gate: o d0, half: o
+    torch.lerp(x, y.expand(x.shape), 0.25) ~ x - x / 4 + y.expand(x.shape) / 4
+logaddexp | rows width, beside | rms | values: unit, gate: o d0, half: o
+    torch.logaddexp(x, y.expand(x.shape)) ~ x - _log_sigmoid(x - y.expand(x.shape))
+lists of tensors | rows width, rows width | element | values: unit, gate: o, half: o, sizes: tails tiles hidden tall
+    _pair(*torch._foreach_add(torch._foreach_mul([x, y], 0.5), [y, x])) ~ _pair(x / 2 + y, y / 2 + x)
+norms of lists | rows width, few width | rms | values: unit, gate: o, half: o, sizes: tails tiles hidden tall
+    torch.stack(torch._foreach_norm([x, y])) ~ torch.stack((x.square().sum() ** 0.5, y.square().sum() ** 0.5))
 add_ | rows width, beside | element | gate: o d0, beside: same row column number
     _changed(x, lambda z: z.add_(y)) ~ x - -y
 mul_ | rows width, beside | element | gate: o d0, beside: same row column number
@@ -653,6 +671,8 @@ outer | rows, outer | element | values: unit whole, gate: o
     torch.outer(x, y) ~ x[:, None] * y
 einsum | few rows narrow, few outer narrow | whole | sizes: one tails tiles middle
     torch.einsum('brn,bon->rbo', x, y) ~ (x @ y.transpose(-1, -2)).transpose(0, 1)
+grouped products of rows | rows 64, 2 64 32 | rms | values: unit, layouts: plain, dtypes: bf16, gate: o, sizes: square
+    _grouped(x, y) ~ torch.cat((x[:len(x) // 3] @ y[0], x[len(x) // 3:] @ y[1]))
 grouped products | tokens 64, 2 64 32 | rms | values: unit, layouts: plain, dtypes: bf16, gate: o
     _grouped(x, y) ~ torch.cat((x[:len(x) // 3] @ y[0], x[len(x) // 3:] @ y[1]))
 conv1d | 2 few rows, outer few 3 | whole | sizes: tails tiles middle, layouts: plain transposed
@@ -684,6 +704,11 @@ layer_norm | rows width, width, width | rms | values: unit wide, half: o d0, siz
     functional.layer_norm(x, x.shape[-1:], y, z) ~ _layer_norm(x, y, z)
 layer_norm far from zero | rows width, width, width | rms | values: far, dtypes: fp32, sizes: square
     functional.layer_norm(x, x.shape[-1:], y, z) ~ _layer_norm(x, y, z)
+attention, narrow values | 2 few rows 64, 2 few rows 64, 2 few rows 40 | rms | values: unit, half: o, sizes: tails tiles
+    functional.scaled_dot_product_attention(x, y, z)
+    ~ (lambda s: (s - _logsumexp(s)).exp() @ z)(x @ y.transpose(-1, -2) / 8)
+group_norm of more | few 12 rows, 12, 12 | rms | values: unit, sizes: tails tiles, dtypes: fp32
+    functional.group_norm(x, 3, y, z) ~ _layer_norm(x.reshape(len(x), 3, -1)).view(x.shape) * y[:, None] + z[:, None]
 layer_norm without weights | few rows width | rms | values: unit, sizes: square
     functional.layer_norm(x, x.shape[-1:]) ~ _layer_norm(x)
 group_norm | few 8 rows | rms | values: unit, sizes: tails tiles middle, dtypes: fp32
@@ -699,6 +724,14 @@ cross_entropy of many | tokens narrow | rms | values: unit, dtypes: fp32
     functional.cross_entropy(x, _labelled(x)) ~ _smoothed(x, 0.0)
 summed cross_entropy | rows width | rms | values: unit, sizes: square, dtypes: fp32
     functional.cross_entropy(x, _labelled(x), reduction='sum') ~ _smoothed(x, 0.0) * len(_counted(x)[0])
+cross_entropy of positions | few narrow tokens | rms | values: unit, dtypes: fp32, gate: o d0
+    functional.cross_entropy(x, _positions(x), reduction='none')
+    ~ -(x - _logsumexp(x.transpose(1, 2)).transpose(1, 2)).gather(1, _positions(x)[:, None])[:, 0]
+cross_entropy of positions, mean | few width rows | rms | values: unit, sizes: square, dtypes: fp32
+    functional.cross_entropy(x, _positions(x))
+    ~ -(x - _logsumexp(x.transpose(1, 2)).transpose(1, 2)).gather(1, _positions(x)[:, None]).mean()
+cross_entropy, each weighed | rows width | rms | values: unit, sizes: square, half: o
+    functional.cross_entropy(x, _rows_of(x), reduction='none') ~ _losses(x)
 cross_entropy, smoothed | rows width | rms | values: unit, sizes: square, dtypes: fp32
     functional.cross_entropy(x, _labelled(x), label_smoothing=0.1) ~ _smoothed(x)
 cross_entropy with weights | rows width | rms | values: unit, sizes: square, dtypes: fp32

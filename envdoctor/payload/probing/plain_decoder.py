@@ -3,11 +3,14 @@ transformers takes part, so that a mistake in it is not compared with itself."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 
 IGNORED = -100
+#: Types of positions whose frequencies are computed here.
+_POSITIONS = ("default", "linear", "dynamic", "llama3", "yarn")
 #: Types whose published computation this is; q and k have biases or norms where the weights have them.
 _TYPES = ("llama", "qwen2", "qwen3", "mistral")
 
@@ -23,7 +26,7 @@ def can_follow(config: Any) -> bool:
     rotary = settings(config)
     return (
         config.model_type in _TYPES
-        and rotary.get("rope_type", rotary.get("type", "default")) == "default"
+        and _kind(rotary) in _POSITIONS
         and rotary.get("partial_rotary_factor", 1.0) == 1.0
         and not getattr(config, "use_sliding_window", False)
         and config.hidden_act == "silu"
@@ -41,10 +44,9 @@ def logits_of(weights: dict[str, Any], config: Any, tokens: Any, mask: Any, posi
         seen = seen.triu(1 - config.sliding_window)
     seen = seen & mask.bool()[:, None, :]
     seen = (seen | torch.eye(length, dtype=torch.bool))[:, None]  # a row of padding sees itself: nobody looks at it
-    angles = positions[:, None, :, None].double() * settings(config)["rope_theta"] ** (
-        -torch.arange(0, size, 2, dtype=torch.float64) / size
-    )
-    turn = torch.polar(torch.ones_like(angles), angles)
+    frequencies, scale = _frequencies(config, size)
+    angles = positions[:, None, :, None].double() * frequencies
+    turn = torch.polar(torch.full_like(angles, scale), angles)
     hidden = weights["model.embed_tokens.weight"][tokens]
     for number in range(config.num_hidden_layers):
         place = f"model.layers.{number}."
@@ -57,6 +59,33 @@ def logits_of(weights: dict[str, Any], config: Any, tokens: Any, mask: Any, posi
         )
     last = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
     return _norm(weights, "model.norm", hidden, config) @ last.transpose(0, 1)
+
+
+def _kind(rotary: dict[str, Any]) -> str:
+    return str(rotary.get("rope_type", rotary.get("type", "default")))
+
+
+def _frequencies(config: Any, size: int) -> tuple[Any, float]:
+    """Of each pair of channels, and what q and k are multiplied by. llama3: as Meta published it with Llama 3.1
+    (models/llama3/reference_impl/model.py, apply_scaling); yarn: https://arxiv.org/abs/2309.00071, sections 3.2 to 3.4;
+    dynamic: below the length that the model was made for as without."""
+    rotary = settings(config)
+    kind, base, factor = _kind(rotary), rotary["rope_theta"], rotary.get("factor", 1.0)
+    plain = base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    length = rotary.get("original_max_position_embeddings") or config.max_position_embeddings
+    turns = length * plain / (2 * math.pi)  # of a pair over that length
+    if kind == "linear":
+        return plain / factor, 1.0
+    if kind == "llama3":
+        low, high = rotary["low_freq_factor"], rotary["high_freq_factor"]
+        kept = ((turns - low) / (high - low)).clamp(0, 1)
+        return plain * kept + plain / factor * (1 - kept), 1.0
+    if kind == "yarn":
+        first, last = (size * math.log(length / (2 * math.pi * beta)) / (2 * math.log(base)) for beta in (32, 1))
+        first, last = max(math.floor(first), 0), min(math.ceil(last), size - 1)
+        kept = 1 - ((torch.arange(size // 2).double() - first) / max(last - first, 0.001)).clamp(0, 1)
+        return plain * kept + plain / factor * (1 - kept), 0.1 * math.log(factor) + 1
+    return plain, 1.0
 
 
 def loss_of(logits: Any, labels: Any) -> Any:

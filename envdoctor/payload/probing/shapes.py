@@ -81,7 +81,7 @@ def vary(**axes: Any) -> Iterator[dict[str, Any]]:
 
 def cases(suite: str, seed: int = 0) -> list[dict[str, Any]]:
     """All cases of the suite ``quick`` or ``full``, with their ``number``: published ones, then some of this seed."""
-    return numbered(_DEFAULTS, [*_published(suite != "quick"), *_drawn(seed)])
+    return numbered(_DEFAULTS, [*_published(suite != "quick"), *_drawn(seed), *_continued(seed)])
 
 
 def _drawn(seed: int) -> Iterator[dict[str, Any]]:
@@ -118,6 +118,24 @@ def _drawn(seed: int) -> Iterator[dict[str, Any]]:
         yield {**case, "H": heads, "Hk": shared, "S": keys}
 
 
+def _continued(seed: int) -> Iterator[dict[str, Any]]:
+    """Few queries, and keys from one tile to some thousands: a text that is continued, or read in parts."""
+    for case in drawn(
+        seed + 1,
+        L=((1,), (2, 3, 5), range(9, 64)),
+        S=(range(65, 300), range(513, 700), (768, 1024), range(1025, 1300), range(2049, 2300)),
+        mask=each("none", *(f"{how}_right" for how in ("bool", "inf", "min", "f32", "bias")), "bool_left", "bool_band"),
+        heads=_HEADS,
+        D=((32, 40), (64,), (96, 128)),
+        layout=each("bhsd", "bshd", "offset"),
+        stress=each("unit", "x3", "shift-"),
+        gqa=each("repeat", "flag"),
+    ):
+        heads, shared = case.pop("heads")
+        case.update(B=1 if case["S"] > 1024 else 2, H=heads, Hk=shared, gqa=case["gqa"] if heads != shared else "")
+        yield case
+
+
 def _published(full: bool) -> Iterator[dict[str, Any]]:
     """Length × mask, size of values, memory, head dimension, float32 mask, GQA, rectangular; then what bugs brought."""
     lengths = (33, 64, 65, 128, 192, 261, 640, 704) if full else (64, 192)
@@ -144,7 +162,7 @@ def _published(full: bool) -> Iterator[dict[str, Any]]:
     # As many samples and heads as training has, and more keys than a tile or a block of them.
     yield from vary(B=8, H=4, Hk=4, L=64, mask="bool_left", layout="bshd")
     yield from vary(B=9, H=8, Hk=2, L=65, mask="bool_left", layout="bshd", gqa="flag")
-    yield from vary(B=1, L=1100, mask="causal")
+    yield from vary(B=1, H=1, Hk=1, L=1100, mask="causal")
     yield from vary(B=1, L=16, S=2100, mask="none")
     if full:
         yield from vary(H=8, Hk=2, L=1, S=261, layout="bshd", mask="none", gqa=("repeat", "flag"))

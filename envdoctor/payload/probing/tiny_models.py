@@ -55,11 +55,20 @@ _MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "mixtral": ("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}),
     "gpt2": ("gpt2", {"n_inner": 96}),
 }
+#: The same with positions that are scaled, below the length that they were made for.
+_POSITIONS: dict[str, dict[str, Any]] = {
+    "linear": {"factor": 4.0},
+    "dynamic": {"factor": 4.0},
+    "llama3": {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64},
+    "yarn": {"factor": 4.0, "original_max_position_embeddings": 256},
+}
+for _name, _values in _POSITIONS.items():
+    _MODELS[f"llama {_name}"] = ("llama", {"rope_scaling": {"rope_type": _name, "rope_theta": 10000.0, **_values}})
 #: Short ones for the CPU; the long ones pad to 192, and 192 % 128 = 64 is where some kernels err.
 LENGTHS = {"short": (24, 17, 9, 33), "long": (192, 97, 64, 130)}
 IGNORED = -100
 #: All whose positions are relative: with learned ones, padding on the left changes what is computed.
-NAMES = ("chatglm-like", *(name for name in _MODELS if name != "gpt2"))
+NAMES = ("chatglm-like", *(name for name in _MODELS if name != "gpt2" and " " not in name))
 
 
 class NoAttention(Unavailable):
@@ -231,6 +240,17 @@ def stress(model: Any, gain: float | str) -> bool:
                     projection.bias.view(-1, size)[:, -1] += sign * math.sqrt(SHIFT * math.sqrt(size))
                     changed = True
     return changed or gain == 1
+
+
+def unlike(model: Any) -> Any:
+    """The model with no weight that is as a new one has it: norms are not 1, biases not 0. What is lost shows."""
+    generator = torch.Generator().manual_seed(9)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() == 1:
+                noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float32)
+                parameter.add_(0.2 * noise.to(parameter.device))
+    return model
 
 
 def samples(lengths: tuple[int, ...], seed: int = 7) -> list[tuple[Any, Any]]:
