@@ -79,7 +79,7 @@ def test_no_socket_and_no_process_is_opened(look):
         arguments for event, arguments in seen.other if event.startswith(("subprocess.", "os.posix_spawn", "os.exec"))
     ]
     # Its own bounded children, which parse the code of the packages, are no programs of the environment.
-    own = ("nvcc", "/envdoctor/system/child.py")
+    own = ("nvcc", "/envdoctor/system/launcher.py")
     assert not [words for words in started if not any(word in str(words) for word in own)]
 
 

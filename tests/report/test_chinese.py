@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -36,9 +37,10 @@ def has_words(template: str) -> bool:
     return re.search("[A-Za-z]{2}", words) is not None
 
 
-def modules() -> Iterator[tuple[str, ast.Module]]:
-    for path in sorted(ENVDOCTOR.rglob("*.py")):
-        yield path.relative_to(ENVDOCTOR).as_posix(), ast.parse(path.read_bytes())
+@cache
+def modules() -> tuple[tuple[str, ast.Module], ...]:
+    paths = sorted(ENVDOCTOR.rglob("*.py"))
+    return tuple((path.relative_to(ENVDOCTOR).as_posix(), ast.parse(path.read_bytes())) for path in paths)
 
 
 def errors() -> set[str]:
