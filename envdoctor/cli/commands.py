@@ -1,7 +1,7 @@
 """The commands that parse, call a page of :mod:`envdoctor.app`, and write what it gives; those with more to decide have
 modules of their own."""
 
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -296,6 +296,8 @@ def ignore(rule_id: str, reason: str, until: datetime | None, where: tuple[str, 
         named_fix = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
         raise UsageProblem("--until-fixed: {} is fixed in {} already", rule, named_fix)
     last, here = until.date() if until else None, working_directory()
+    if last is not None and last < date.today():
+        raise UsageProblem("--until {}: that day is over; give the last day on which the finding is accepted", last)
     if here is None:
         raise UsageProblem("the working directory has been deleted: there is no project to write into")
     entry = Ignore(rule, reason, last, pairs, path=more["path"], until_fixed=more["until_fixed"])
