@@ -82,7 +82,7 @@ def taken_otherwise(error: Message, option: str, words: Iterable[str], cwd: str)
         lists = [name for name in Files().names_or_none(path)[:_MOST_NAMES] if _of_name(name) == "lock"]
         if option == "lock" and lists:
             return Message("{}; name a file of it: {}", error, ", ".join(sorted(lists)[:3]))
-        kinds = meant(word, cwd, _TAKING) if os.path.exists(path) else ()
+        kinds = meant(word, cwd, _TAKING) if os.path.isfile(path) else ()
         plain = kinds and option not in kinds and kinds[0] != "report" and not word.endswith("json")
         if plain:
             return Message("{}; this looks like --{} {}", error, kinds[0], word)
