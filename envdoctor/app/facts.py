@@ -19,7 +19,7 @@ from envdoctor.observe.request import Request, Target
 from envdoctor.observe.sources import cut_short, notes_of, observe_environment, platform_name
 from envdoctor.report.report import Notice
 from envdoctor.system.cache import cache_home
-from envdoctor.system.message import Message
+from envdoctor.system.message import Message, said_by
 
 if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
@@ -171,7 +171,12 @@ def _environment(sources: Sources, matrix: Matrix) -> observed.Environment:
     day: Any = "" if sources.as_of is None else _day(sources.as_of, sources.lock, matrix)
     day = _resolver(sources) if sources.resolve else day
     ask = observed.Ask(sources.environ, sources.folder(), matrix, lambda: FactSet(_given(sources, matrix)), day)
-    return observed.SOURCES[name].open(getattr(sources, name, None), ask)
+    try:
+        return observed.SOURCES[name].open(getattr(sources, name, None), ask)
+    except ObservationError as error:
+        if not chosen or not error.usage:
+            raise
+        raise _misplaced(error, name, [str(getattr(sources, name)).partition("[")[0]], sources) from None
 
 
 def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
@@ -211,6 +216,13 @@ def _day(day: str, lock: str | None, matrix: Matrix) -> str:
     return day if day < last else ""
 
 
+def _misplaced(error: ObservationError, option: str, words: Sequence[str], sources: Sources) -> UsageProblem:
+    """Return the error about what was given to an option, with the option that takes it."""
+    from envdoctor.app.words import taken_otherwise
+
+    return UsageProblem(taken_otherwise(said_by(error), option, words, sources.folder()))
+
+
 def _with_recipe(
     facts: FactSet, request: Request, sources: Sources, matrix: Matrix, notices: list[Notice]
 ) -> tuple[FactSet, Sources]:
@@ -233,11 +245,11 @@ def _with_recipe(
 
     try:
         recipe = read(*sources.recipe)
-    except RecipeFileError:
+    except RecipeFileError as error:
         # A script that was typed without an option may be code alone.
         code = [name for name in sources.recipe if name in sources.code and not describes_a_run(name)]
         if not code:
-            raise
+            raise _misplaced(error, "recipe", sources.recipe, sources) from None
         notices.append(Notice("note", Message("{} describes no run: only its code is judged", ", ".join(code))))
         sources = sources._replace(recipe=tuple(name for name in sources.recipe if name not in code))
         if not sources.recipe:

@@ -38,6 +38,8 @@ _FOLDERS = (
     ("*.dist-info", "path"),
     ("*.py *.ipynb", "code"),
 )
+#: Options that take a file or a folder.
+_TAKING = ("recipe", "lock", "facts", "report", "sbom", "model", "code", "python", "path", "root")
 #: Those that lie deeper.
 _BELOW = ("bin/python", "etc/os-release", "usr/lib")
 
@@ -59,6 +61,8 @@ def meant(word: str, cwd: str, takes: Iterable[str]) -> Sequence[str]:
         with told_as(UsageProblem, NameProblem):
             parse_name(word, cwd, os.environ)
         kinds = "model"
+    elif re.fullmatch(r"(?i)\d{1,4}\s?Gi?B", word):
+        raise UsageProblem("{}: a name with a blank is typed in quotes, or with a dash: A100-{}", word, word)
     else:
         hint = did_you_mean(word, files.names_or_none(cwd)[:_MOST_NAMES], Message("give a file, a folder or ORG/NAME"))
         raise UsageProblem("{}: no such file or folder, and no name of a model; {}", printable(word), hint)
@@ -69,16 +73,35 @@ def meant(word: str, cwd: str, takes: Iterable[str]) -> Sequence[str]:
     return fitting
 
 
+def taken_otherwise(error: Message, option: str, words: Iterable[str], cwd: str) -> Message:
+    """Return what is wrong with files or folders given to an option, and of one that plainly belongs to another option
+    which one it is; of a folder given as a lock, the lists in it."""
+    for word in words:
+        path = os.path.join(cwd, word)
+        lists = [name for name in Files().names_or_none(path)[:_MOST_NAMES] if _of_name(name) == "lock"]
+        if option == "lock" and lists:
+            return Message("{}; name a file of it: {}", error, ", ".join(sorted(lists)[:3]))
+        kinds = meant(word, cwd, _TAKING) if os.path.isfile(path) else ()
+        plain = kinds and option not in kinds and kinds[0] != "report" and not word.endswith("json")
+        if plain:
+            return Message("{}; this looks like --{} {}", error, kinds[0], word)
+    return error
+
+
 def _any_fits(names: Sequence[str], globs: str) -> bool:
     return any(fnmatchcase(name.lower(), glob) for glob in globs.split() for name in names)
+
+
+def _of_name(name: str) -> str:
+    """Return what a file is by its name, or an empty text."""
+    return next((kinds for globs, kinds in _NAMES if _any_fits([name], globs)), "lock" if is_lock_name(name) else "")
 
 
 def _of_file(path: str, files: Files) -> str:
     name = os.path.basename(path)
     if re.match(r"(?:python|pypy)[\d.]*(?:\.exe)?\Z", name):
         return "python"
-    by_name = next((kinds for globs, kinds in _NAMES if _any_fits([name], globs)), "lock" if is_lock_name(name) else "")
-    if by_name:
+    if by_name := _of_name(name):
         return by_name
     try:
         head = files.text(path, _HEAD)

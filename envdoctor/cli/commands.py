@@ -1,7 +1,7 @@
 """The commands that parse, call a page of :mod:`envdoctor.app`, and write what it gives; those with more to decide have
 modules of their own."""
 
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from envdoctor.cli import usage
 from envdoctor.cli.options import Option
 from envdoctor.cli.output import progress_line, say_notices, write_stdout
 from envdoctor.system.clean import clean
+from envdoctor.system.language import say
 
 #: How much of the changes is told, by option: the first one that was given decides.
 _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
@@ -59,8 +60,9 @@ def memory(**options: Any) -> int:
     if tokenizer is not None and data is None:
         raise click.UsageError("--tokenizer counts the tokens of --data: give both")
     sources = run.sources(assignments=(*typed, *options["assignments"]))
-    with progress_line(options["quiet"] > 0) as progress:
-        return run.present(predict(sources, data=data, tokenizer=tokenizer, **run.judging, progress=progress))
+    with progress_line(options["quiet"] > 0, say(run.lang, "predicting")) as progress:
+        report = predict(sources, data=data, tokenizer=tokenizer, **run.judging, progress=progress)
+    return run.present(report)
 
 
 @usage.command(
@@ -92,7 +94,7 @@ def plan(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int
 
     asked = shared.CommandOptions(options)
     page = Page(asked.matrix.registry, asked.lang)
-    with progress_line(False) as progress:
+    with progress_line(False, page.say("checking")) as progress:
         found = planned(asked.sources(), requirements, matrix=asked.matrix, progress=progress, lang=page.lang)
     if found.because:
         text = page.say("no set of versions without an error was found: {reason}", reason=found.because)
@@ -156,7 +158,7 @@ def diff_revision(**options: Any) -> int:
     )
     if options["listed"]:
         return _list(request, run, options)
-    with progress_line(options["quiet"] > 0) as progress:
+    with progress_line(options["quiet"] > 0, say(run.lang, "comparing")) as progress:
         report = compared(request, **run.judging, progress=progress)
     return run.present(report, detail=next((name for option, name in _DETAILS.items() if options[option]), "usual"))
 
@@ -169,7 +171,7 @@ def _list(request: Any, run: shared.CommandRun, options: dict[str, Any]) -> int:
 
     if options["format_"] not in ("terminal", "json"):
         raise UsageProblem("--list has no format {}: terminal or json", options["format_"])
-    with progress_line(options["quiet"] > 0) as progress:
+    with progress_line(options["quiet"] > 0, say(run.lang, "reading")) as progress:
         commits = list_commits(request, matrix=run.matrix, progress=progress)
     write_stdout(render_json(commits) if options["format_"] == "json" else render(commits, run.lang))
     return 3 if not commits.offline and any(row.unread is not None for row in commits.rows) else 0
@@ -189,7 +191,7 @@ def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bo
     from envdoctor.app.whole_file import write_whole
 
     sources = Sources(hash=hash)
-    with progress_line(False) as progress:
+    with progress_line(False, "reading") as progress:
         path, text, entry = pinned(repo, revision, sources=sources, offline=offline, timeout=timeout, progress=progress)
     write_whole(path, text)
     plural = "" if len(entry.files) == 1 else "s"
@@ -228,7 +230,8 @@ def facts(ctx: click.Context, /, **options: Any) -> int:
     if len(shared.stated_targets(options)) > 1:
         raise click.UsageError("facts are those of one target: give each --target- option once")
     asked = shared.CommandOptions(options)
-    gathered = collect_facts(asked.sources(), asked.matrix, links=True)
+    with progress_line(False, "reading"):
+        gathered = collect_facts(asked.sources(), asked.matrix, links=True)
     known, registry, public = gathered.facts, asked.matrix.registry, options["public"]
     if options["for_issue"]:
         write_stdout(facts_text.render_issue(known, registry))
@@ -254,7 +257,9 @@ def compare(files: tuple[str, ...], **options: Any) -> int:
     from envdoctor.app.compare import compare as compared
 
     run = shared.CommandRun(options)
-    return run.present(compared(files, **run.judging))
+    with progress_line(options["quiet"] > 0, say(run.lang, "comparing")):
+        report = compared(files, **run.judging)
+    return run.present(report)
 
 
 @usage.command(
@@ -291,6 +296,8 @@ def ignore(rule_id: str, reason: str, until: datetime | None, where: tuple[str, 
         named_fix = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
         raise UsageProblem("--until-fixed: {} is fixed in {} already", rule, named_fix)
     last, here = until.date() if until else None, working_directory()
+    if last is not None and last < date.today():
+        raise UsageProblem("--until {}: that day is over; give the last day on which the finding is accepted", last)
     if here is None:
         raise UsageProblem("the working directory has been deleted: there is no project to write into")
     entry = Ignore(rule, reason, last, pairs, path=more["path"], until_fixed=more["until_fixed"])

@@ -91,6 +91,9 @@ def run(arguments: Sequence[str]) -> Any:
         retired = _RETIRED.get(getattr(error, "option_name", ""))
         context = None if retired else getattr(error, "ctx", None)
         usage = f"Try `{context.command_path} --help`." if context is not None else ""
+        behind = next((word for word in arguments if word in _NAMES), "")
+        if behind and context is not None and context.command is cli:
+            usage = f"Options follow the command: envdoctor {behind} {error.option_name} ..."  # type: ignore[attr-defined]
         return failed(retired or error.format_message(), error.exit_code, usage=usage)
     except click.Abort:
         raise KeyboardInterrupt from None

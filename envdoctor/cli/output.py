@@ -3,29 +3,51 @@ error and an exit code."""
 
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 
 _WIDTH = 78
+#: Seconds after which a reader wants to know that something is being done.
+_PATIENCE = 2
 
 
 @contextmanager
-def progress_line(quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows what is being done, and wipes it at the end."""
+def progress_line(quiet: bool, doing: str = "") -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows on a terminal what is being done, and wipe it at the end. What takes longer than two
+    seconds is shown with its seconds; ``doing`` is what is being done until the function is called."""
     if quiet or not sys.stderr.isatty():
         yield lambda text: None
         return
     from envdoctor.system.clean import clean
 
-    def show(text: str) -> None:
+    begun, told, ended = time.monotonic(), [doing], threading.Event()
+
+    def paint(text: str) -> None:
         sys.stderr.write(f"\r{clean(text)[:_WIDTH]:<{_WIDTH}}")
         sys.stderr.flush()
 
+    def show(text: str) -> None:
+        told[0] = text
+        paint(text)
+
+    def count() -> None:
+        while not ended.wait(1):
+            seconds = time.monotonic() - begun
+            if seconds >= _PATIENCE:
+                paint(f"{told[0]} ({seconds:.0f} s)")
+
+    counting = threading.Thread(target=count, daemon=True)
+    counting.start()
     try:
         yield show
     finally:
-        sys.stderr.write("\r" + " " * _WIDTH + "\r")
+        ended.set()
+        counting.join()
+        paint("")
+        sys.stderr.write("\r")
         sys.stderr.flush()
 
 

@@ -245,6 +245,8 @@ def _number(spec: FactSpec, raw: object) -> int | float:
         try:
             raw = int(raw) if raw.lstrip("+-").isdecimal() and len(raw) < 20 else float(raw)
         except ValueError:
+            if spec.key.endswith("_gib"):
+                raise FactTypeError("a number of GiB is expected, not {}", _short(raw)) from None
             raise FactTypeError("a number is expected, not {}", _short(raw)) from None
     if isinstance(raw, bool) or not isinstance(raw, (int, float)):
         raise FactTypeError("a number is expected, not {}", _short(raw))

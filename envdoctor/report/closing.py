@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from envdoctor.facts.values import NOT_GIVEN, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, NOT_GIVEN, Records, Unknown, Value
 from envdoctor.judge.finding import NotChecked
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.blocks import Banner, Block, Commands, Field, Items, Paragraph, Section, Table
@@ -98,6 +98,8 @@ def closing(report: Report, page: Page, again: str = "") -> list[Block]:
         cure = [Commands([again])] if again and report.plan is not None else []
         why = page.say("{command} (why, and how to accept it or to say that it is wrong)", command=explain)
         blocks.append(Field(page.say("Next"), [*cure, why]))
+    elif report.command == "probe" and report.facts.value("pkg.torch") is ABSENT:
+        blocks.append(Field(page.say("Next"), [page.say("name the Python that has torch: --python PATH")]))
     elif (steps := _steps(report)[0]) and page.verbosity == 0:
         advice = page.say("; and ").join(_advice(report, name, page) for name in steps[0][0])
         blocks.append(Field(page.say("Next"), [advice]))

@@ -72,6 +72,36 @@ def found(result):
     return {finding["id"]: finding for finding in result.json["findings"]}
 
 
+@pytest.fixture
+def misplaced(tmp_path):
+    """A list, a recipe, an empty file, and a folder with a list."""
+    (tmp_path / "folder").mkdir()
+    for name in ("req.txt", "folder/requirements.txt"):
+        (tmp_path / name).write_text("torch==2.5.0\ntransformers==4.48.0\n")
+    (tmp_path / "train.yaml").write_text("model_name_or_path: x/y\nfinetuning_type: lora\nstage: sft\n")
+    (tmp_path / "empty.json").write_text("")
+
+
+@pytest.mark.parametrize(
+    ("option", "file", "said"),
+    [
+        ("--recipe", "req.txt", "; this looks like --lock req.txt"),
+        ("--lock", "train.yaml", ": has no list of dependencies; this looks like --recipe train.yaml"),
+        ("--python", "req.txt", "is not started; this looks like --lock req.txt"),
+        ("--lock", "folder", ": Is a directory; name a file of it: requirements.txt"),
+        ("--facts", "empty.json", "--facts empty.json: is empty"),
+        ("--facts", "req.txt", "; this looks like --lock req.txt"),
+    ],
+)
+def test_a_file_of_another_option_is_said_to_be_one(run, misplaced, option, file, said):
+    assert sentence(run("check", option, file), 2).endswith(said)
+
+
+def test_an_option_before_the_command_is_told_its_place(run):
+    result = run("--lock", "req.txt", "check")
+    assert (result.code, result.err.splitlines()[1]) == (2, "Options follow the command: envdoctor check --lock ...")
+
+
 # --- names ---------------------------------------------------------------------------------------------------------
 
 
@@ -123,6 +153,12 @@ def test_without_a_command_the_help_is_shown_as_it_is(run, arguments):
         (("check", "--config", "nowhere.toml"), "nowhere.toml: cannot be read"),
         (("check", "--matrix", "nowhere"), "--matrix nowhere: no such folder"),
         (("check", "--require", "gpus"), "--require gpus: not a known fact"),
+        (("ignore", "x-ours", "--reason", "x", "--until", "2020-01-01"), "that day is over"),
+        (
+            ("check", "--target-gpu", "A100", "80GB"),
+            "80GB: a name with a blank is typed in quotes, or with a dash: A100-80GB",
+        ),
+        (("check", "--set", "gpu.free_gib=20GB"), "a number of GiB is expected, not '20GB'"),
         (("check", "--set", "batch=2"), "--set batch=2: batch is not a known fact"),
         (("check", "--set", "a\x1b[31m\u202eb=2"), "is not a known fact"),
         (("check", "--lock="), "--lock is empty: is it a variable that is not set?"),

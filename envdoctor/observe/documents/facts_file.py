@@ -57,6 +57,8 @@ def load_facts_document(place: Path, path: str) -> Mapping[str, Any]:
         data = read_named(place, path, _LARGEST)
         if data is None:
             raise FactsFileError("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024)
+        if not data.strip():
+            raise FactsFileError("{}: is empty", path)
         document: Mapping[str, Any] = json.loads(data, object_pairs_hook=_without_repetition)
     except OSError as error:
         raise FactsFileError("{}: cannot be read: {}", path, because_of(error)) from None
@@ -234,7 +236,8 @@ def drift_between(
 
     ``documents`` maps the name of a node to its facts file, whose shape was checked. Facts that name the machine or a
     path of it are not compared, and of lists only the GPUs. The records are incomplete where a fact that differs, or
-    may differ, is not known on every node; they begin with the driver and go up to what trains. With ``ranks``, how many each name stands for, these are counted.
+    may differ, is not known on every node; they begin with the driver and go up to what trains. With ``ranks``, how
+    many each name stands for, these are counted.
     """
     seen: dict[str, dict[str, Any]] = {}
     for node, document in documents.items():
