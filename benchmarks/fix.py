@@ -128,8 +128,7 @@ def one_case(home: Path, folder: Path, stack: str, pins: Sequence[str], faults: 
     case["after"] = imports(folder)
     now = installed(folder)
     case["changed"] = {name: [was.get(name), now.get(name)] for name in {*was, *now} if was.get(name) != now.get(name)}
-    whole = case["code"] == 0 and not case["after"]
-    case["outcome"] = "whole" if whole else "as it was" if not case["differs"] else "neither"
+    case["outcome"] = "whole" if not case["after"] else "as it was" if not case["differs"] else "neither"
     return case
 
 

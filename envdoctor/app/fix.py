@@ -86,6 +86,9 @@ def fix(
             return 1
         report = run.judged()
     page, errors = run.page, _errors(report)
+    if not errors and report.exit_code == 3:
+        said = (notice.text for notice in report.notices if notice.level == "error")
+        raise JobError("whether it is whole could not be told: {}", next(said, Message("envdoctor check says why")))
     if not errors:
         talk.say(page.say("nothing to change: no error is known"))
         return 0
@@ -131,7 +134,7 @@ class _Fix:
         place, talk, page = self._place(facts), self._talk, self.page
         undo = self._undo(place)
         if not self._taken(undo):
-            undo.discard()  # that run ended before it changed anything
+            undo.release() if dry_run else undo.discard()  # that run ended before it changed anything
             return True
         told = " && ".join(map(clean_words, undo.about()))
         talk.say(page.say("an interrupted fix left this environment half changed: {commands}", commands=told))
@@ -307,7 +310,7 @@ class _Fix:
 
     def _whole(self, report: Report, prepared: _Prepared, failing: Mapping[str, str], *, write: bool) -> list[Finding]:
         """Return the errors that are left as the plan said. Raises :class:`_Failed` when something else is left."""
-        page, plan, before = self.page, prepared.plan, _errors(report)
+        page, plan, before = self.page, prepared.plan, {finding.fingerprint for finding in report.findings}
         self._talk.progress(page.say("judging again"))
         after = self.judged()
         errors = _errors(after)
@@ -348,7 +351,7 @@ class _Fix:
         folders = {
             os.path.join(site, modules.get(name, name.replace("-", "_"))) for site in place.site for name in names
         }
-        files: set[str] = set()
+        files, tops = set[str](), dict[str, bool]()
         for dist in facts.each("dist"):
             path = dist.text("path")
             if dist.text("name") not in names or path is None:
@@ -359,14 +362,16 @@ class _Fix:
             for name in _listed(path):
                 file = os.path.normpath(os.path.join(site, name))
                 files.add(file)
-                top = os.path.join(site, os.path.relpath(file, site).split(os.sep)[0])
-                if file.startswith(site + os.sep) and os.path.isfile(os.path.join(top, "__init__.py")):
-                    folders.add(top)
-        tops = tuple(folder + os.sep for folder in folders)
+                if file.startswith(site + os.sep):
+                    top = os.path.join(site, file[len(site) + 1 :].partition(os.sep)[0])
+                    if top not in tops:
+                        tops[top] = os.path.isfile(os.path.join(top, "__init__.py"))
+        folders |= {top for top, is_package in tops.items() if is_package}
+        inside = tuple(folder + os.sep for folder in folders)
 
         def is_touched(path: str) -> bool:
             folder, name = os.path.split(path)
-            if path in files or path in folders or path.startswith(tops):
+            if path in files or path in folders or path.startswith(inside):
                 return True
             source = os.path.join(os.path.dirname(folder), name.partition(".")[0] + ".py")
             return os.path.basename(folder) == "__pycache__" and source in files

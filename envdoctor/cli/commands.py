@@ -142,10 +142,17 @@ def fix(yes: bool, dry_run: bool, write: bool, **options: Any) -> int:
             return True
         if not sys.stdin.isatty():
             raise click.UsageError("fix asks before it changes anything: where nobody can answer, give --yes")
+        wipe()
         return click.confirm(clean(question))
 
     def say(line: str) -> None:
+        wipe()
         click.echo(clean(line, None))
+
+    def wipe() -> None:
+        if sys.stderr.isatty():
+            progress("")
+            click.echo("\r", nl=False, err=True)
 
     with progress_line(False) as progress:
         talk = Talk(say, confirm, progress)
