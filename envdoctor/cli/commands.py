@@ -109,6 +109,70 @@ def plan(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int
 
 
 @usage.command(
+    "fix",
+    shared.python_option.about("Interpreter (or virtual environment) to fix."),
+    shared.model_option.about("Model: ORG/NAME or a folder."),
+    shared.recipe_option,
+    shared.code_option,
+    shared.set_option.about("A fact, e.g. recipe.batch_size=2 (repeatable; the last one wins)."),
+    Option("--yes", "Apply it without asking.", kind="flag", common=True),
+    Option("--dry-run", "Show what would be done, and change nothing.", kind="flag", common=True),
+    Option("--write", "Change the recipe too, as the shown lines say.", kind="flag", common=True),
+    shared.no_gpu_option,
+    shared.no_cache_option.about("Neither read nor write envdoctor's cache."),
+    shared.configuration_options,
+    shared.lang_option,
+    group=shared.JUDGED,
+)
+def fix(yes: bool, dry_run: bool, write: bool, **options: Any) -> int:
+    """Apply the plan: shown, confirmed, installed by uv or pip, and undone unless the environment is whole then.
+
+    Every file that the installer will touch is copied first. Afterwards the environment is judged again, and what
+    people import of it is really imported, in a bounded child. If something fails, or you interrupt it, everything is
+    put back to the byte; after a kill the next `envdoctor fix` does that.
+
+    \b
+    envdoctor fix --python .venv/bin/python --dry-run
+    envdoctor fix --python .venv/bin/python --yes
+    envdoctor fix --recipe train.yaml --write          # settings of the recipe too
+
+    Exit codes: 0 whole now, 1 something is left or was put back, 2 wrong use, 3 it could not be done.
+    """
+    import sys
+
+    from envdoctor.app.fix import Talk
+    from envdoctor.app.fix import fix as applied
+    from envdoctor.report.page import Page
+
+    asked = shared.CommandOptions(options)
+    page = Page(asked.matrix.registry, asked.lang)
+
+    def confirm(question: str) -> bool:
+        if yes:
+            return True
+        if not sys.stdin.isatty():
+            raise click.UsageError("fix asks before it changes anything: where nobody can answer, give --yes")
+        wipe()
+        return click.confirm(clean(question))
+
+    def say(line: str) -> None:
+        wipe()
+        click.echo(clean(line, None))
+
+    def wipe() -> None:
+        if sys.stderr.isatty():
+            progress("")
+            click.echo("\r", nl=False, err=True)
+
+    with progress_line(False, page.say("checking")) as progress:
+        talk = Talk(say, confirm, progress)
+        policy = asked.configuration.policy()
+        return applied(
+            asked.sources(), talk, dry_run=dry_run, write=write, policy=policy, matrix=asked.matrix, lang=page.lang
+        )
+
+
+@usage.command(
     "diff-revision",
     Option("--stat", "A line for each finding, and counts of changes.", kind="flag", group=shared.REPORT),
     Option("--patch", "Every changed line of code and templates.", kind="flag", group=shared.REPORT, common=True),

@@ -22,8 +22,8 @@ except ModuleNotFoundError as missing:
 from envdoctor.cli import usage
 
 #: Sub-commands in the order of the help text, and those that have a module of their own.
-_NAMES = ["check", "probe", "memory", "plan", "diff-revision", "pin", "facts", "compare", "explain", "ignore", "matrix"]
-_NAMES += ["mcp"]
+_NAMES = ["check", "probe", "memory", "plan", "fix", "diff-revision", "pin", "facts", "compare", "explain", "ignore"]
+_NAMES += ["matrix", "mcp"]
 _APART = ("check", "probe", "explain", "matrix")
 #: Options of former releases or of another command, and what does their work here.
 _RETIRED = {
