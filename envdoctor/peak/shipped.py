@@ -92,8 +92,8 @@ class OnCuda(NamedTuple):
         if job.get("keeps_inputs") and job["quantized"] and not job["checkpointing"]:
             hidden, inner = (job["config"].get(name) for name in ("hidden_size", "intermediate_size"))
             if isinstance(hidden, int) and isinstance(inner, int):
-                for name, sizes in (("attention", 2 * hidden), ("MLP", hidden + inner)):
-                    held = 2.0 * job["batch"] * int(trace.model["depth"]) * sizes
+                for name, width in (("attention", 2 * hidden), ("MLP", hidden + inner)):
+                    held = 2.0 * job["batch"] * int(trace.model["depth"]) * width
                     trace = _more(trace, ("backward", "forward/after"), "", name, held.__mul__)
         if job["keep_outputs"] and job["stage"] == "sft" and job["training"] and isinstance(vocabulary, int):
             # To the end of a step the logits are there twice, in the dtype of the head's result.
