@@ -31,7 +31,7 @@ from memory_formulas import PEERS
 from envdoctor.cli.main import main as envdoctor
 from envdoctor.matrix import load_matrix
 from envdoctor.observe.model.config import shape_of
-from envdoctor.peak import model_of
+from envdoctor.peak import model_of, share_if_emptied
 
 #: Cards beside whose usable memory every reading is judged, in GiB.
 CARDS = (7.6, 11.6, 14.7, 15.7, 22.0, 23.5, 31.5, 39.4, 44.4, 47.5, 79.1, 94.0, 139.8)
@@ -82,10 +82,14 @@ class Answer(NamedTuple):
         return CONTEXTS.get(self.reading.get("gpu", ""), BESIDE[self.code])
 
     def of(self, rows: Rows, measure: str, name: str) -> tuple[float, float]:
-        """An end by a measure: of a process whose card is known that of what torch reserves, and its context."""
+        """An end by a measure: of a process whose card is known that of what torch reserves, and its context; less of
+        it where the cache is emptied."""
+        share, beside = rows[self.code, measure][name]
         if measure == "process" and "gpu" in self.reading:
-            return rows[self.code, "reserved"][name][0], self.beside
-        return rows[self.code, measure][name]
+            share, beside = rows[self.code, "reserved"][name][0], self.beside
+        if "empty_cache_steps" in self.reading["set"]:
+            share = share_if_emptied(name, rows[self.code, "allocated"][name][0], share)
+        return share, beside
 
     @property
     def repository(self) -> str:
@@ -115,13 +119,11 @@ class Answer(NamedTuple):
     @property
     def followed(self) -> bool:
         """Whether the prediction follows its length and settings: then it is a residual. Other methods of PEFT than
-        LoRA are only bounded, LoRA of the MLP alone is taken as on all linear layers, and files of small quantised
-        models may hold a head that the name does not tell of. A length that was ``fitted`` to readings leaves no
-        residual of them."""
+        LoRA are only bounded, and files of small quantised models may hold a head that the name does not tell of. A
+        length that was ``fitted`` to readings leaves no residual of them."""
         method = self.reading["set"].get("quantization")
         tied = method not in (None, "fp8") and any(word in self.reading["model"] for word in TIED)
         other = self.reading["set"]["method"] not in ("full", "lora", "qlora", "infer")
-        other = other or set(self.reading["set"].get("lora_targets", ())) == {"gate_proj", "up_proj", "down_proj"}
         other = other or "fitted" in self.reading
         return self.reading["length"] == "exact" and not (self.section["savers"] or tied or other)
 
@@ -211,8 +213,8 @@ def ask(reading: Mapping[str, Any], folder: str) -> tuple[Mapping[str, Any] | No
     if reading["measure"] == "held":
         given |= {"max_length": 1, "max_new_tokens": given["max_length"] + given["max_new_tokens"] - 1}
     settings = [f"recipe.{name}={spelled(value)}" for name, value in given.items()]
-    if "transformers" in reading:
-        settings.append(f"pkg.transformers={reading['transformers']}")
+    packages = ("transformers", "bitsandbytes")
+    settings += [f"pkg.{name}={reading[name]}" for name in packages if name in reading]
     words = [
         "memory",
         "--python",

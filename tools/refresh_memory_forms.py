@@ -189,7 +189,7 @@ def composed(job: Job, of: Mapping[Job, Sequence[int]], sizes: Any, shapes: Shap
     for name in model["modules"].keys() - set(model[alone]):
         into, out = map(poly, model["modules"][name])
         held = [("BLS", into, (2 if amp else 4) + 4 * ("dropout" in words)), ("BLRS", {"": 1.0}, 2 if amp else 4)]
-        for names, sums, each in [*held, *((("LR", side, 2 * amp) for side in (into, out)))]:
+        for names, sums, each in [*held, *(("LR", side, 2 * amp) for side in (into, out))]:
             for more, factor in sums.items():
                 key = "".join(sorted(names + more))
                 spared[key] = spared.get(key, 0.0) + factor * each

@@ -29,6 +29,7 @@ from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, Mem
 from envdoctor.peak.shipped import OnCuda
 from envdoctor.peak.tracing import Trace, TraceSource
 from envdoctor.system.message import Message, as_message
+from envdoctor.versions.pep440 import satisfies
 
 # The single changes of a recipe that lower its peak: those with a trace of their own, and smaller numbers.
 
@@ -305,6 +306,10 @@ def predict(
     tracer = staged(OnCuda(tracer), plan.stage)
     gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
     base = {**model.job(plan.job), "config": model.config}
+    base |= {"trainer": model.trainer} if model.trainer else {}
+    base["half_loss"] = any(row["name"] in (model.named, given.get("framework")) for row in known["half_loss"])
+    kept = facts.text("pkg.bitsandbytes")
+    base["keeps_inputs"] = kept is not None and satisfies(kept, known["keeps_inputs"][0]["releases"])
     trace = traced({**base, "tokens": [plan.tokens]}, tracer)
     # Where somebody measured what a process has on such a card beside what torch reserves.
     words = (gpu.name if gpu is not None else "").lower().replace("-", " ").split()
@@ -312,6 +317,10 @@ def predict(
     if beside is not None and trace.residuals:
         process = Residual(*((share, more + beside) for share, more in trace.residuals["reserved"]))
         trace = trace._replace(residuals={**trace.residuals, "process": process})
+    if given.get("empty_cache_steps") and trace.residuals:
+        tensors = trace.residuals["allocated"]
+        emptied = {measure: residual.if_emptied(tensors) for measure, residual in trace.residuals.items()}
+        trace = trace._replace(residuals=emptied)
     run = _Prediction(plan, given, model, tracer, base, trace)
     peak, said = run.peak(run.gone), [*model.said_of(trace, plan.job), *plan.assumed]
     need, doubts = run.doubted(run.need())
@@ -417,7 +426,7 @@ class _Prediction(NamedTuple):
     def needed(self, form: ClosedForm, low: Peak, high: Peak, share: float = 1.0, likely: Peak | None = None) -> Need:
         """Return what a run takes whose peak is between both, and halfway from the least to the ``likely`` one (None:
         the high one); ``share`` is how much more it may be than the plan has it."""
-        least, most = low.size, high.size
+        least, most = low.size - self.trace.halfway, high.size
         if not self.trace.residuals:  # which hold what other code takes
             least, most = low.most(-LESS if self.model.trainer else 0.0), high.most(self.model.margin)
         most = (most * (1 + self.model.loose) + self.trace.apart) * share

@@ -20,7 +20,7 @@ LESS = 0.5
 _METHODS = ("full", "lora", "qlora", "serve", "infer")
 #: The share by which another method of PEFT may take less than LoRA of rank 8, as readings of PEFT's own benchmark do
 #: (benchmarks/memory_published.toml).
-_UNLIKE_LORA = 0.15
+_UNLIKE_LORA = 0.05
 _SERVING = ("vllm", "sglang", "lmdeploy")
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 #: What is in a recipe and not in a trace; each can only make the peak lower.

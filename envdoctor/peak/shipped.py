@@ -66,9 +66,10 @@ def jobs_of(pattern: str) -> list[str]:
 
 
 class OnCuda(NamedTuple):
-    """Traces of ``source`` with the outputs that a loop keeps, and with what CUDA's kernel for the gradient of a
-    softmax makes beside its result: the product of gradient and output, in single precision; of float16 the result
-    itself is half as large. The traced kernels are the CPU's (softmax_backward_cuda_out in pytorch's
+    """Traces of ``source`` with the outputs that a loop keeps, the half of the logits that is not there where
+    ``half_loss`` says so, the inputs of 4-bit layers that old releases of bitsandbytes keep, and what CUDA's kernel
+    for the gradient of a softmax makes beside its result: the product of gradient and output, in single precision; of
+    float16 the result itself is half as large. The traced kernels are the CPU's (softmax_backward_cuda_out in pytorch's
     aten/src/ATen/native/cuda/SoftMax.cu)."""
 
     source: TraceSource
@@ -76,11 +77,24 @@ class OnCuda(NamedTuple):
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
         """Return a trace for each job, or why it has no trace: one trace answers for loops that keep outputs and for
         others."""
-        found = self.source.run([{**job, "keep_outputs": False} for job in jobs])
+        own = {"half_loss", "keeps_inputs"}
+        plain = [{key: value for key, value in job.items() if key not in own} for job in jobs]
+        found = self.source.run([{**job, "keep_outputs": False} for job in plain])
         return [one if isinstance(one, str) else self._changed(one, job) for one, job in zip(found, jobs, strict=True)]
 
     def _changed(self, trace: Trace, job: Row) -> Trace:
         heads, vocabulary = (job["config"].get(name) for name in ("num_attention_heads", "vocab_size"))
+        if job.get("half_loss") and job["training"] and not job["amp"] and _computed_in(job) != "float32":
+            (*_, point) = sorted(trace.points, key=lambda point: (point["layers"], point["tokens"]))
+            sizes = [(size, terms.get(_LOGITS, 0.0)) for size, _, terms in point["segments"].values()]
+            half = max(size for size, _ in sizes) - max(size - logits / 2 for size, logits in sizes)
+            trace = trace._replace(halfway=half)
+        if job.get("keeps_inputs") and job["quantized"] and not job["checkpointing"]:
+            hidden, inner = (job["config"].get(name) for name in ("hidden_size", "intermediate_size"))
+            if isinstance(hidden, int) and isinstance(inner, int):
+                for name, width in (("attention", 2 * hidden), ("MLP", hidden + inner)):
+                    held = 2.0 * job["batch"] * int(trace.model["depth"]) * width
+                    trace = _more(trace, ("backward", "forward/after"), "", name, held.__mul__)
         if job["keep_outputs"] and job["stage"] == "sft" and job["training"] and isinstance(vocabulary, int):
             # To the end of a step the logits are there twice, in the dtype of the head's result.
             width = (4.0 if _computed_in(job) == "float32" else 2.0) * job["batch"] * vocabulary
@@ -136,7 +150,8 @@ class Shipped:
         self._version = _minor(version or "") or None  # "none" where it is not installed
         self._unknown = version == "unknown"
         self._far = {word: int(row["far"]) for row in terms["word"] for word in row["words"]}
-        self._inner = {row["key"]: float(row["share"]) for row in terms["inner"]}
+        self._inner = {(row["key"], row.get("trainer", "")): row for row in terms["inner"]}
+        self._parts = {row["key"]: row["parts"] for row in terms["module"]}
         self._elsewhere = elsewhere
         self._residuals: dict[str, dict[str, Residual]] = {}
         for row in terms["residual"]:
@@ -156,12 +171,14 @@ class Shipped:
     def _trace(self, job: Row) -> Trace:
         kind = str(job["config"].get("model_type"))
         model = self._models.get(kind, self._models[_LIKE])
-        job = {**job, "attention": job["attention"] or model["attention"]}
-        run = _Run(model, job, self._inner.get(kind, 1.0))
+        job = {**job, "attention": job["attention"] or model["attention"], "lora": self._named(model, job["lora"])}
+        inner = self._inner.get((kind, job.get("trainer", "")), self._inner.get((kind, ""), {"share": 1.0}))
+        run = _Run(model, job, float(inner["share"]))
         targets, spared = self._targets(model, job), run.without_adapters(model)
         words = form_words(job, targets)
         if spared and (targets == "all-linear" or not self._forms.keys() & {(kind, words), (_LIKE, words)}):
             words, run.spared = form_words(job, "all-linear"), spared
+        run.spare(inner.get("spares", {}))
         form, like, unlike = self._most_alike(kind, words)
         # Where no form is about the job: a pair is two samples, float32 is twice bfloat16.
         added = set(words.split()) - set(unlike.split())
@@ -191,6 +208,16 @@ class Shipped:
 
         found = (kind, words) if (kind, words) in self._forms else min(self._forms, key=far)
         return self._forms[found], *found
+
+    def _named(self, model: Row, lora: Row | None) -> Row | None:
+        """Return the adapter with the names of the forms for the linear layers that it trains."""
+        names = lora and lora["target_modules"]
+        if not lora or not names or names == "all-linear":
+            return lora
+        parts = [
+            part for name in names for part in ([name] if name in model["modules"] else self._parts.get(name, [name]))
+        ]
+        return {**lora, "target_modules": list(dict.fromkeys(parts))}
 
     def _targets(self, model: Row, job: Row) -> str:
         """Return what LoRA trains in the words of the table."""
@@ -272,6 +299,13 @@ class _Run:
             token += self.batch * self.depth * ((each + 4 * bool(lora["lora_dropout"])) * into + each * lora["r"])
             spared[label] = token, cast + (2 * self.depth * lora["r"] * (into + out) if self.job["amp"] else 0.0)
         return spared
+
+    def spare(self, layers: Mapping[str, str]) -> None:
+        """Take from each term what the ``layers`` of the run's type hold less of a token than those of the forms."""
+        if self.job["training"] and not self.job["checkpointing"]:
+            for name, text in layers.items():
+                token, cast = self.spared.get(name, (0.0, 0.0))
+                self.spared[name] = token + self._total(text, B=self.batch), cast
 
     def _dora(self, modules: Sequence[Sequence[str]]) -> float:
         """Note what DoRA keeps of a layer, and return its magnitudes (lora/dora.py in peft): it scales the results of

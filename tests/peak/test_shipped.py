@@ -43,6 +43,71 @@ def test_llama_3_8b_is_what_the_trace_says_with_torch(changes: dict[str, Any], g
     assert size(answer(**changes), changes) == pytest.approx(gib, abs=0.02)
 
 
+MLP, PACKED = ["gate_proj", "up_proj", "down_proj"], {"quantized": {"double": False, "upcast": True}}
+
+
+@pytest.mark.parametrize(
+    ("targets", "changes", "gib"),
+    [
+        (MLP, {}, 31.996),
+        (MLP, {"amp": "bfloat16", **PACKED}, 22.863),
+        (["q_proj", "v_proj"], {"amp": "bfloat16", **PACKED}, 21.042),
+        (["q_proj", "k_proj", "v_proj", "o_proj"], {"amp": "bfloat16", "dropout": 0.05}, 32.401),
+        (["o_proj", "query_key_value"], {}, 30.486),
+    ],
+)
+def test_lora_on_some_linear_layers_is_what_the_trace_says(
+    targets: list[str], changes: dict[str, Any], gib: float
+) -> None:
+    changes = dict(changes)
+    lora = {**LORA, "target_modules": targets, "lora_dropout": changes.pop("dropout", 0.0)}
+    found = answer(lora=lora, **changes)
+    assert isinstance(found, Trace) and not found.near
+    assert size(found, changes) == pytest.approx(gib, rel=5e-3)
+
+
+PHI = {
+    **{"model_type": "phi", "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 24},
+    **{"num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 51200, "tie_word_embeddings": False},
+}
+NEOX = {**PHI, "model_type": "gpt_neox", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 32}
+
+
+@pytest.mark.parametrize(
+    ("config", "changes", "gib"),
+    [
+        (PHI, {}, 20.682),
+        (PHI, {"lora": {**LORA, "target_modules": ["q_proj", "v_proj"]}}, 14.371),
+        ({**NEOX, "vocab_size": 50432}, {}, 29.392),
+    ],
+)
+def test_types_without_a_gated_mlp_are_what_the_trace_says(
+    config: dict[str, Any], changes: dict[str, Any], gib: float
+) -> None:
+    changes = {"tokens": [1044], "batch": 4, **changes}
+    assert size(answer(config=config, **changes), changes) == pytest.approx(gib, rel=5e-3)
+
+
+@pytest.mark.parametrize(
+    ("own", "more", "halfway"),
+    [
+        ({"half_loss": True}, 0.0, 6 * 2048 * 128256 / GIB),
+        ({"half_loss": True, "amp": "bfloat16"}, 0.0, 0.0),
+        # The inputs of three linear layers as wide as the model, and of one as wide as its MLP.
+        ({"keeps_inputs": True, "quantized": PACKED["quantized"]}, 2 * 32 * 2048 * (3 * 4096 + 14336) / GIB, 0.0),
+        ({"keeps_inputs": True, "quantized": PACKED["quantized"], "checkpointing": True}, 0.0, 0.0),
+    ],
+)
+def test_what_a_code_of_its_own_and_an_old_bitsandbytes_do(own: dict[str, Any], more: float, halfway: float) -> None:
+    table, terms = (load_matrix().table(name) for name in ("memory-forms", "memory-terms"))
+    job = {**JOB, "tokens": [2048], "config": config("llama-3-8b"), "lora": LORA}
+    own = {"amp": None, **own}
+    plain = {key: value for key, value in own.items() if key not in ("half_loss", "keeps_inputs")}
+    found, usual = OnCuda(Shipped(table, terms, "5.23.0", False)).run([{**job, **own}, {**job, **plain}])
+    assert isinstance(found, Trace) and size(found, {}) - size(usual, {}) == pytest.approx(more, abs=1e-3)
+    assert found.halfway / GIB == pytest.approx(halfway, rel=0.02)
+
+
 TINY_LLAMA = {
     **{"model_type": "llama", "hidden_size": 2048, "intermediate_size": 5632, "num_hidden_layers": 22},
     **{"num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 64, "vocab_size": 32000},
@@ -51,7 +116,6 @@ PLAIN = {
     **{"load_dtype": "float16", "checkpointing": True, "keep_outputs": True, "config": TINY_LLAMA, "batch": 2},
     "lora": {**LORA, "r": 32, "target_modules": ["q_proj", "k_proj", "v_proj", "o_proj"]},
 }
-PACKED = {"quantized": {"double": False, "upcast": True}}
 
 
 @pytest.mark.parametrize(
