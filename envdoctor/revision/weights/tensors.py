@@ -93,7 +93,6 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
         valued += result.equal
         differ = differ or any(change.kind not in _ABOUT_FILES for change in result.changes)
         if after.key.format == "safetensors":
-            changes += _needs_changes(one, two, dtypes, after.read == after.files)
             needs.append(_needs_of(two.tensors, dtypes))
         read_all = read_all and not result.unread
         for side, held, layout in (("old", before, one), ("new", after, two)):
@@ -215,19 +214,3 @@ def _needs_of(tensors: Mapping[str, Spec], dtypes: Mapping[str, str]) -> str | N
     """Return the oldest release that reads every dtype; None without tensors, or for a dtype not in the table."""
     used = {spec.dtype for spec in tensors.values()}
     return max((dtypes[dtype] for dtype in used), key=rank, default=None) if used <= dtypes.keys() else None
-
-
-def _needs_changes(old: WeightLayout, new: WeightLayout, dtypes: Mapping[str, str], all_read: bool) -> list[Change]:
-    """Return ``needs-newer-safetensors`` if the new headers hold a dtype that no release for the old ones reads. Unless
-    all headers were read, the old revision may have the dtype in a file that did not change; a dtype that the changed
-    files did not have is still news of them."""
-    before, after = _needs_of(old.tensors, dtypes), _needs_of(new.tensors, dtypes)
-    if before is None or after is None or rank(after) <= rank(before):
-        return []
-    newer = [(name, spec) for name, spec in new.tensors.items() if dtypes[spec.dtype] == after]
-    name, spec = newer[0]
-    detail = layouts.pattern_of(name)[0]
-    if not all_read:
-        detail = Message("{}; files that did not change were not read", detail)
-    path, count = new.where[name], len(newer)
-    return [Change("weights", "needs-newer-safetensors", path, spec.dtype, before, after, count, detail)]
