@@ -162,7 +162,7 @@ def differences(one: Mapping[Key, Item], two: Mapping[Key, Item]) -> Iterator[tu
 
 
 def same(one: Any, two: Any) -> bool:
-    """Return whether both snapshots hold the file and their object ids say that its bytes are the same."""
+    """Return whether two JSON values are equal: true is not 1, and NaN is NaN."""
     match one, two:
         case (bool(), _) | (_, bool()):
             return one is two

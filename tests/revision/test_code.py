@@ -102,7 +102,7 @@ UNDER = "try:\n    import a\nexcept ImportError:\n    def f(): return 1\n"
             "training-code-changed A: (B) -> (C)",
         ),
         ("def f(): pass", "@cache\ndef f(): pass", "training-code-changed f"),
-        ("def f(a: int): pass", "def f(a: str): pass", "annotations-changed f"),
+        ("def f(a: int): pass", "def f(a: str): pass", "formatting-only modeling.py"),
         ("def f(): return a(1)", "def f(): return b(1)", "training-code-changed f"),
         ("f()", "f()\ng()", "training-code-changed module level: None -> g()"),
         ("class A: pass", "class A:\n    def f(self): pass", "training-code-changed A.f: None -> (self)"),

@@ -19,7 +19,7 @@ remote_code = comparer("remote_code")
 
 FAMILIES = Path(__file__).resolve().parents[2] / "fixtures" / "code" / "families"
 #: Kinds that no rule warns of.
-QUIET = {"formatting-only", "annotations-changed", "definition-added", "definition-changed", "default-unused"}
+QUIET = {"formatting-only", "definition-added", "definition-changed", "default-unused"}
 
 
 class Planted(NamedTuple):

@@ -103,6 +103,30 @@ def test_the_field_of_the_front_matter(before: str, after: str, expected: list[s
     holds(outcome(licence, readme(before), readme(after + " ")), *expected)
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "expected", "read"),
+    [
+        (
+            {"license": "mit"},
+            {"license": ["other", "mit", {"a": [3]}]},
+            ["licence-field-changed license: mit -> other, mit"],
+            0,
+        ),
+        ({"license": "mit"}, {}, ["licence-field-removed license: mit -> None"], 0),
+        ({"tags": ["x"]}, {"license": {"a": 1}, "license_name": 3}, [], 0),
+        ({}, {}, ["licence-field-changed license: x -> y"], 1),  # nothing says that the list would give it
+        ({"license": "mit"}, None, ["licence-field-changed license: x -> y"], 1),  # a folder
+    ],
+)
+def test_the_field_is_taken_from_two_lists_that_give_it(
+    before: Any, after: Any, expected: list[str], read: int
+) -> None:
+    old, new = (Repository(texts=readme(f"license: {name}")) for name in "xy")
+    old.card, new.card = before, after
+    holds(outcome(licence, old, new), *expected)
+    assert len(old.read_paths) == read
+
+
 def test_licences_are_compared_by_their_texts() -> None:
     no_field = outcome(licence, {"README.md": "a"}, {"README.md": "license: mit"})
     assert no_field == Compared(equal=("licence",))

@@ -67,11 +67,13 @@ def compare_licences(revisions: Revisions) -> Compared:
 
 def _cards(revisions: Revisions) -> list[dict[str, str]]:
     """Return what both lists give of README.md; nothing unless one of two lists of a Hub gives any of it."""
-    cards = revisions.old.card, revisions.new.card
-    given = [{name: held.get(name) for name in _FIELDS} for held in cards if held is not None] if any(cards) else []
-    texts = [{name: held if isinstance(held, list) else [held] for name, held in one.items()} for one in given]
-    found = [{name: short(", ".join(map(str, held))) for name, held in one.items() if any(held)} for one in texts]
-    return found if len(found) == len(cards) else []
+    cards = [card for card in (revisions.old.card, revisions.new.card) if card is not None]
+    found: list[dict[str, str]] = []
+    for card in cards if len(cards) == 2 and any(cards) else ():
+        lists = [(name, held if isinstance(held := card.get(name), list) else [held]) for name in _FIELDS]
+        texts = [(name, ", ".join(one for one in held if isinstance(one, str))) for name, held in lists]
+        found.append({name: short(text) for name, text in texts if text})
+    return found
 
 
 def _compare_licences(revisions: Revisions) -> Iterator[Change | Unread]:

@@ -20,7 +20,7 @@ from envdoctor.revision.comparer import Change, Compared, Revisions, parted
 from envdoctor.revision.hub.snapshot import Unread
 from envdoctor.revision.weights.parts import layouts
 from envdoctor.revision.weights.parts.layout_changes import compare_layouts
-from envdoctor.revision.weights.parts.layouts import Amount, Shared, Spec, WeightLayout, WeightSet, gigabytes
+from envdoctor.revision.weights.parts.layouts import Amount, Shared, WeightLayout, WeightSet, gigabytes
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import rank
 
@@ -80,7 +80,7 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
     # Other sets than the one that is loaded are copies for other programs.
     differ = (was is not None and now is None) or any(change.kind == "opaque-changed" for change in changes)
     amounts: dict[str, dict[str, dict[str, Amount]]] = {}
-    needs: list[str | None] = []
+    used: set[str] = set()
     valued: list[str] = []
     read_all = not shared.same and not shared.moved
     for before, after in pairs:
@@ -93,8 +93,7 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
         valued += result.equal
         differ = differ or any(change.kind not in _ABOUT_FILES for change in result.changes)
         if after.key.format == "safetensors":
-            changes += _needs_changes(one, two, dtypes, after.read == after.files)
-            needs.append(_needs_of(two.tensors, dtypes))
+            used |= {spec.dtype for spec in two.tensors.values()}
         read_all = read_all and not result.unread
         for side, held, layout in (("old", before, one), ("new", after, two)):
             if after.key == now and not result.unread and held.read == held.files:
@@ -110,7 +109,7 @@ def _compare_sets(revisions: Revisions, shared: Shared, moved: tuple[Change, ...
     for side in ("old", "new"):
         counts = [parameters for _, parameters, _ in amounts.get(side, {"dtype": {}})["dtype"].values()]
         facts[f"revision.parameters_{side}"] = sum(counts) if side in amounts else _LEFT_ALONE
-    newest = max(filter(None, needs), key=rank, default=None)
+    newest = max((dtypes[dtype] for dtype in used), key=rank, default=None)
     if newest is None:
         facts["revision.safetensors_needs"] = Unknown(Message("no safetensors header of the new revision was read"))
     else:  # unless all headers were read a lower bound, unknown if nothing is new
@@ -209,25 +208,3 @@ def _format(metadata: Mapping[str, str] | None) -> str:
         return Message("no metadata")
     given = metadata.get("format")
     return Message("no format") if given is None else given if given in _FORMATS else Message("unknown format")
-
-
-def _needs_of(tensors: Mapping[str, Spec], dtypes: Mapping[str, str]) -> str | None:
-    """Return the oldest release that reads every dtype; None without tensors, or for a dtype not in the table."""
-    used = {spec.dtype for spec in tensors.values()}
-    return max((dtypes[dtype] for dtype in used), key=rank, default=None) if used <= dtypes.keys() else None
-
-
-def _needs_changes(old: WeightLayout, new: WeightLayout, dtypes: Mapping[str, str], all_read: bool) -> list[Change]:
-    """Return ``needs-newer-safetensors`` if the new headers hold a dtype that no release for the old ones reads. Unless
-    all headers were read, the old revision may have the dtype in a file that did not change; a dtype that the changed
-    files did not have is still news of them."""
-    before, after = _needs_of(old.tensors, dtypes), _needs_of(new.tensors, dtypes)
-    if before is None or after is None or rank(after) <= rank(before):
-        return []
-    newer = [(name, spec) for name, spec in new.tensors.items() if dtypes[spec.dtype] == after]
-    name, spec = newer[0]
-    detail = layouts.pattern_of(name)[0]
-    if not all_read:
-        detail = Message("{}; files that did not change were not read", detail)
-    path, count = new.where[name], len(newer)
-    return [Change("weights", "needs-newer-safetensors", path, spec.dtype, before, after, count, detail)]

@@ -4,7 +4,7 @@ that. Runs in the bounded child; nothing here recurses, for hostile trees are de
 
 import ast
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha1
 from itertools import compress
 from types import MappingProxyType
@@ -23,14 +23,13 @@ _QUESTIONS = """
 #: Calls, by their last name, that change nothing.
 QUIET = frozenset(_QUESTIONS.split())
 _LOOKS_AT_NAMES = frozenset({"locals", "vars", "eval", "exec", "dir", "globals"})
-_SKIPPED_FIELDS = frozenset({"ctx", "kind", "type_comment", "type_ignores"})
+_SKIPPED_FIELDS = frozenset({"ctx", "kind", "type_comment", "type_ignores", "annotation", "returns"})
 #: The fields of each kind of node that mean something, last one first.
 _FIELDS = {
     kind: [field for field in reversed(kind._fields) if field not in _SKIPPED_FIELDS]
     for kind in vars(ast).values()
     if isinstance(kind, type) and issubclass(kind, ast.AST)
 }
-_ANNOTATION_FIELDS = frozenset({"annotation", "returns"})
 _MAX_NODES, _MAX_TEXT = 150, 160
 
 
@@ -191,41 +190,30 @@ def mentioned(nodes: list[ast.AST]) -> tuple[str, ...]:
 
 
 class Digest(NamedTuple):
-    """Digests of some nodes (see ``Definition``), how many tokens they have, and all nodes in the order of the text."""
+    """The digest of some nodes (see ``Definition``), how many tokens they have, and all in the order of the text."""
 
     meaning: str
-    annotations: str
     weight: int
     nodes: list[ast.AST]
 
 
-def digest(
-    roots: Iterable[ast.AST | list[ast.stmt] | None],
-    *,
-    annotations: Iterable[ast.AST | None] = (),
-    names: Mapping[str, str] = MappingProxyType({}),
-) -> Digest:
-    """Return the digests of a tree after :func:`erase`; ``names`` are what some names are called instead."""
-    tokens: list[tuple[bool, str]] = []
-    nodes: list[ast.AST] = []
-    waiting: list[tuple[object, bool]] = [(root, False) for root in roots]
-    waiting = [*((note, True) for note in annotations), *reversed(waiting)]
+def digest(roots: Sequence[ast.AST | list[ast.stmt] | None], names: Mapping[str, str] = MappingProxyType({})) -> Digest:
+    """Return the digest of a tree after :func:`erase`; ``names`` are what some names are called instead."""
+    tokens, nodes, waiting = list[str](), list[ast.AST](), list[object](reversed(roots))
     while waiting:
-        item, notes = waiting.pop()
+        item = waiting.pop()
         if isinstance(item, ast.AST):
             nodes.append(item)
             named = names.get(item.id) if isinstance(item, ast.Name) else None
             token = named or type(item).__name__
-            for field in () if named else _FIELDS[type(item)]:
-                waiting.append((getattr(item, field, None), notes or field in _ANNOTATION_FIELDS))
+            waiting += [getattr(item, field, None) for field in (() if named else _FIELDS[type(item)])]
         elif isinstance(item, list):
             token = f"[{len(item)}"
-            waiting += [(entry, notes) for entry in reversed(item)]
+            waiting += reversed(item)
         else:
             token = f"{item:x}" if type(item) is int else repr(item)  # the decimal text of a huge number is refused
-        tokens.append((notes, token))
-    meaning, notes_only = ([token for part, token in tokens if part == wanted] for wanted in (False, True))
-    return Digest(joined(meaning), joined(notes_only), len(meaning), nodes)
+        tokens.append(token)
+    return Digest(joined(tokens), len(tokens), nodes)
 
 
 def joined(tokens: Iterable[str]) -> str:

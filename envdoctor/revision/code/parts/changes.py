@@ -163,7 +163,7 @@ def _definition(path: str, old: Definition | None, new: Definition | None, *, is
     assert one
     what = "added" if old is None else "removed" if new is None else "changed"
     before, after = old and old.text, new and new.text
-    if old and new and (old.sense, old.annotations) == (new.sense, new.annotations):
+    if old and new and old.sense == new.sense:
         return
     if old and new and old.kind != new.kind:
         yield _change("definition-changed", path, one.name, old.kind, new.kind, detail=Message("another kind of thing"))
@@ -173,8 +173,6 @@ def _definition(path: str, old: Definition | None, new: Definition | None, *, is
         yield from _signature(path, old, new)
         if old.meaning != new.meaning or old.decorators != new.decorators:
             yield _change("definition-changed", path, new.name)
-        elif old.annotations != new.annotations and old.text == new.text:
-            yield _change("annotations-changed", path, new.name)
     elif old and new and one.kind == "class":
         if before != after:
             yield _change("definition-changed", path, one.name, before, after, detail="bases")

@@ -18,7 +18,6 @@ from envdoctor.source.definitions import (
     elements,
     names_in,
     parameter_words,
-    parameters_of,
 )
 from envdoctor.source.notebook import parse_code
 from envdoctor.source.uses import TooMuch, Use, uses_of
@@ -56,17 +55,16 @@ class Definition(NamedTuple):
     """A class, a function, or a name that is assigned to at module or class level.
 
     ``name`` is qualified by its classes; that of a property's setter ends in ``.setter``. ``text`` is the bases, the
-    signature without annotations, or the value. ``meaning`` is a digest of what counts of the body (``canonical.py``),
-    ``annotations`` one of the annotations. ``weight`` grows with the size. ``mentions`` are the names that it speaks
-    of, ``lines`` its statements one by one, ``first`` and ``last`` its lines in the file. ``is_idle`` marks a function
-    about gradient checkpointing whose body cannot change anything.
+    signature without annotations, or the value. ``meaning`` is a digest of what counts of the body (``canonical.py``).
+    ``weight`` grows with the size. ``mentions`` are the names that it speaks of, ``lines`` its statements one by one,
+    ``first`` and ``last`` its lines in the file. ``is_idle`` marks a function about gradient checkpointing whose body
+    cannot change anything.
     """
 
     name: str
     kind: str
     text: str
     meaning: str
-    annotations: str
     weight: int
     first: int
     last: int
@@ -111,7 +109,7 @@ class _Statement(NamedTuple):
 
 
 class FileCode(NamedTuple):
-    """One parsed file. ``meaning`` is the digest of all of it, annotations included; ``uses`` is what it takes of other
+    """One parsed file. ``meaning`` is the digest of all of it; ``uses`` is what it takes of other
     packages; ``bound`` are the names that it gives a value anywhere, ``*`` for those of another module."""
 
     meaning: str
@@ -156,7 +154,7 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
             text = (f"{word} " if word else "") + ", ".join(map(short, head))
             statements.append(_Statement(scope.rstrip(".") or MODULE_LEVEL, meaning, text))
     definitions = _with_members(definitions, statements)
-    parts = [f"{one.name} {one.sense} {one.annotations}" for one in definitions if "." not in one.name]
+    parts = [f"{one.name} {one.sense}" for one in definitions if "." not in one.name]
     parts += [one.meaning for one in statements if one.scope == MODULE_LEVEL]
     parts += [f"{one.name} {one.required} {one.demanded}" for one in imports]
     everything: tuple[Sequence[Any], ...] = (definitions, imports, sites, statements, uses, bound)
@@ -177,18 +175,17 @@ def _bound(nodes: list[ast.AST]) -> tuple[str, ...]:
 
 def _with_members(definitions: list[Definition], statements: list[_Statement]) -> list[Definition]:
     """Return classes with the digests of all that is in them."""
-    members: dict[str, list[tuple[str, str, int]]] = {}
+    members: dict[str, list[tuple[str, int]]] = {}
     for statement in statements:
-        members.setdefault(statement.scope, []).append((statement.meaning, "", 1))
+        members.setdefault(statement.scope, []).append((statement.meaning, 1))
     found: list[Definition] = []
     for one in reversed(definitions):  # what is inside a class comes after it
         if one.kind == "class":
-            own = (one.meaning, one.annotations, one.weight)
-            meanings, annotations, weights = zip(own, *members.pop(one.name, []), strict=True)
-            one = one._replace(meaning=joined(meanings), annotations=joined(annotations), weight=sum(weights))
+            meanings, weights = zip((one.meaning, one.weight), *members.pop(one.name, []), strict=True)
+            one = one._replace(meaning=joined(meanings), weight=sum(weights))
         if one.owner:
             name = _ACCESSOR.sub("", one.name).rpartition(".")[2]
-            members.setdefault(one.owner, []).append((f"{name} {one.sense}", one.annotations, one.weight))
+            members.setdefault(one.owner, []).append((f"{name} {one.sense}", one.weight))
         found.append(one)
     return found[::-1]
 
@@ -226,7 +223,7 @@ def _defined(scope: str, node: ast.stmt) -> Iterator[Definition]:
 def _definition(name: str, kind: str, text: str, node: ast.stmt, result: Digest) -> Definition:
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return Definition(
-        *(name, kind, text, *result[:3]),
+        *(name, kind, text, *result[:2]),
         min([node.lineno, *(decorator.lineno for decorator in decorators)]),
         node.end_lineno or node.lineno,
         decorators=tuple(map(exact, decorators)),
@@ -237,9 +234,8 @@ def _definition(name: str, kind: str, text: str, node: ast.stmt, result: Digest)
 def _function(scope: str, node: FunctionNode) -> Definition:
     named = {*map(dotted, node.decorator_list)}
     setter = next((f".{kind}" for kind in ("setter", "deleter", "getter") if f"{node.name}.{kind}" in named), "")
-    annotations = [*(argument.annotation for argument in parameters_of(node.args)), node.returns]
     text, parameters = _parameters(node.args)
-    result = digest([node.body], annotations=annotations, names=canonical.local_names(node))
+    result = digest([node.body], canonical.local_names(node))
     calls = [one for one in result.nodes if isinstance(one, ast.Call)][:_MAX_CALLS]
     return _definition(f"{scope}{node.name}{setter}", "function", text, node, result)._replace(
         is_idle="gradient_checkpointing" in node.name
