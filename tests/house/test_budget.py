@@ -14,7 +14,7 @@ MEASURED = budget.measured()
 def test_no_number_is_above_its_budget(row):
     limits = budget.budget().get(row, {})
     above = {column: number for column, number in MEASURED[row].items() if number > limits.get(column, 0)}
-    assert above == {}, f"{limits}: make it smaller, or raise it in budget.toml with a line in [raised] that says why"
+    assert above == {}, f"{limits}: make it smaller, or `python tools/budget.py --raise WHY`"
 
 
 def test_what_was_raised_says_why():
