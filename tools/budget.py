@@ -1,14 +1,15 @@
 """Measure the house, beside the budget that it may not exceed (``tests/house/budget.toml``).
 
-    python tools/budget.py [--lower]
+    python tools/budget.py [--lower | --raise WHY]
 
-Numbers only fall: ``--lower`` writes those that have. One that must rise is raised by hand, with a line in ``[raised]``
-that says why.
+Numbers only fall: ``--lower`` writes those that have. ``--raise`` writes those that had to rise as well, each with a
+line in ``[raised]`` that says why.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -189,22 +190,25 @@ def table() -> str:
     return "\n".join(lines)
 
 
-def lower() -> None:
-    """Write the numbers that have fallen, and rows that are new; rows that are gone go."""
-    text = BUDGET.read_text(encoding="utf-8") if BUDGET.is_file() else "[budget]\n"
-    limits = budget() if BUDGET.is_file() else {}
-    head, _, rest = text.partition("[budget]\n")
-    _, mark, raised = rest.partition("[raised]\n")
-    rows = []
+def write(why: str = "") -> None:
+    """Write the numbers that have fallen, and rows that are new; rows that are gone go. With a reason write those that
+    rose, too."""
+    head, limits, reasons, rows = BUDGET.read_text(encoding="utf-8").partition("[budget]\n")[0], budget(), raised(), []
     for name, row in measured().items():
-        limit = limits.get(name, {})
-        cells = (f"{column} = {min(number, limit.get(column, number))}" for column, number in row.items())
+        limit = {**row, **limits.get(name, {})}
+        rose = {column: number for column, number in row.items() if why and number > limit[column]}
+        reasons.update((f"{name}: {column}", why) for column in rose)
+        cells = (f"{column} = {rose.get(column, min(number, limit[column]))}" for column, number in row.items())
         key = f'"{name}"' if " " in name else name
         rows.append(f"{key} = {{ {', '.join(cells)} }}\n")
-    BUDGET.write_text(f"{head}[budget]\n{''.join(rows)}" + (f"\n{mark}{raised}" if mark else ""), encoding="utf-8")
+    lines = "".join(f'"{key}" = {json.dumps(reason, ensure_ascii=False)}\n' for key, reason in reasons.items())
+    BUDGET.write_text(f"{head}[budget]\n{''.join(rows)}\n[raised]\n{lines}", encoding="utf-8")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--lower"]:
-        lower()
+    match sys.argv[1:]:
+        case ["--lower"]:
+            write()
+        case ["--raise", why]:
+            write(why)
     print(table())

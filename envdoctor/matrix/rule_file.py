@@ -236,6 +236,9 @@ class _Document:
             kind = next((kind for kind in PROOFS if kind in entry), None)
             if kind is not None and "kind" not in entry:
                 entry = {"kind": kind, "url": entry[kind], **{key: entry[key] for key in entry if key != kind}}
+            elif kind is None and "kind" not in entry:
+                self._wrong(f"{place}one of {', '.join(PROOFS)} is expected")
+                continue
             needed = {key: _EVIDENCE[key] for key in ("kind", "url", "shows")}
             if self._sound(place, entry, needed, _EVIDENCE):
                 yield {**entry, "checked": str(entry.get("checked", added))}
@@ -248,6 +251,9 @@ class _Document:
             if len(answers) == 1:
                 others = {key: entry[key] for key in entry if key != answers[0]}
                 entry = {"expect": answers[0], "facts": entry[answers[0]], **others}
+            elif "expect" not in entry:
+                self._wrong(f"{place}one of {', '.join(ANSWERS)} is expected")
+                continue
             if self._sound(place, entry, _TEST, {"name": TEXT, "complete": TEXTS}):
                 yield {"name": None, "complete": [], **entry}
 

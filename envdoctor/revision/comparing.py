@@ -1,13 +1,13 @@
 """Comparing two snapshots area by area, the facts that rules judge, and which commit brought a change."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Fact, Records, Value
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.revision.code import remote_code
-from envdoctor.revision.comparer import AREAS, Change, Compared, Comparer, Revisions
+from envdoctor.revision.comparer import Change, Compared, Comparer, Revisions
 from envdoctor.revision.files import other_files
 from envdoctor.revision.hub.online import HubSnapshot, open_hub
 from envdoctor.revision.hub.opening import Commit, commits_between
@@ -75,19 +75,19 @@ def compare_snapshots(
     new: Snapshot,
     matrix: Matrix,
     *,
-    areas: Iterable[str] = AREAS,
+    areas: Collection[str] | None = None,
     progress: Callable[[str], None] = lambda text: None,
     values: int | None = None,
 ) -> Comparison:
-    """Compare area by area. ``values``: how many bytes a Hub may be asked for to compare values of weights."""
+    """Compare these areas, or all. ``values``: how many bytes a Hub may be asked for to compare values of weights."""
     unsure = {part.path for part in (*old.refused, *new.refused)}
     if unsure:  # what one side cannot vouch for was neither added nor removed
         old, new = (limited_to(side, side.files.keys() - unsure) for side in (old, new))
     paths = sorted(old.files.keys() | new.files.keys())
-    wanted, clock = set(areas), Clock()
+    clock = Clock()
     parts: list[tuple[str, Compared]] = []
     for comparer in COMPARERS:
-        if comparer.area in wanted:
+        if areas is None or comparer.area in areas:
             progress(f"comparing {comparer.area}")
             revisions = Revisions(old, new, matrix, clock, files_of(comparer, paths), values, progress)
             parts.append((comparer.area, comparer.compare(revisions)))

@@ -12,7 +12,7 @@ def test_no_number_is_above_its_budget():
     limits = budget.budget()
     for row, numbers in budget.measured().items():
         above = {column: number for column, number in numbers.items() if number > limits[row].get(column, 0)}
-        assert above == {}, f"{row}: make it smaller, or raise it in budget.toml with a line in [raised] that says why"
+        assert above == {}, f"{row}: make it smaller, or `python tools/budget.py --raise WHY`"
 
 
 def test_what_was_raised_says_why():
