@@ -102,8 +102,8 @@ def run(job: Job, emit: Emit) -> None:
     device = job["device"]
     switches = _without_reduced_reductions() if device == "cuda" else {}
     with full_precision():  # TF32, which NVIDIA's containers switch on, is the business of another experiment
-        rows = _rows(device, seed_of(job))
-        while some := list(islice(rows, _SOME)):
+        drawn = _rows(device, seed_of(job))
+        while some := list(islice(drawn, _SOME)):
             # Kernels made for a shape live as long as the thread that they were made in.
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(run_rows, job, emit, some).result()

@@ -187,7 +187,12 @@ def _written(row: dict[str, Any], job: Job) -> dict[str, Any]:
     batch = tiny_models.padded(tiny_models.samples(lengths), "left")
     given = {key: batch[key].to(job["device"]) for key in ("input_ids", "attention_mask")}
     model.generation_config.eos_token_id = None  # no text ends before its time
-    asked = {"use_cache": True, "output_logits": True, "output_scores": True, "return_dict_in_generate": True}
+    asked: dict[str, Any] = {
+        "use_cache": True,
+        "output_logits": True,
+        "output_scores": True,
+        "return_dict_in_generate": True,
+    }
     asked.update(max_new_tokens=_NEW, **_MODES[mode], **_CACHES[row["cache"]])
     torch.manual_seed(3)
     try:
