@@ -16,8 +16,8 @@ import platform
 import sys
 import time
 
-from envdoctor.app import RevisionRequest, Sources
-from envdoctor.app.probe import probe
+from envdoctor.app import Sources
+from envdoctor.app.probe import ProbeRequest, probe
 
 BARS = {"quick": (30.0, 1000.0), "full": (600.0, float("inf"))}
 
@@ -42,7 +42,7 @@ def main() -> int:
 def measure(suite: str, python: str, device: str, workers: int | None) -> bool:
     """Run one suite and print what it cost; whether a bar was missed."""
     started = time.perf_counter()
-    report = probe(RevisionRequest(suite=suite, device=device, workers=workers, sources=Sources(python=python)))
+    report = probe(ProbeRequest(suite=suite, device=device, workers=workers, sources=Sources(python=python)))
     seconds = time.perf_counter() - started
     section = report.probe
     assert section is not None

@@ -287,12 +287,15 @@ def _plain(value: Any, depth: int) -> Any:
 
 def give_back() -> None:
     """Hand memory that the task left unused back to the system, so that those of one process do not add up: glibc keeps
-    it (https://man7.org/linux/man-pages/man3/malloc_trim.3.html)."""
+    it (https://man7.org/linux/man-pages/man3/malloc_trim.3.html). From now on what is larger than 1 MiB goes back by
+    itself: glibc raises that bound with each such block that is freed (mallopt(3), M_MMAP_THRESHOLD)."""
     import ctypes
 
     gc.collect()
     try:
-        ctypes.CDLL(None).malloc_trim(0)
+        libc = ctypes.CDLL(None)
+        libc.malloc_trim(0)
+        libc.mallopt(-3, 1 << 20)
     except (OSError, AttributeError, TypeError):
         pass  # another C library
 

@@ -54,7 +54,7 @@ SETTINGS = {
         "probe-trainer-training-differs",
         "(bf16=True: 2 epochs of 5 samples by 2): relative",
     ),
-    "resumed-optimizer": ("trainer-training", "probe-resume-differs", "not as saved: learning rate, optimizer"),
+    "resumed-optimizer": ("trainer-training", "probe-resume-differs", "not as saved: learning rate"),
     "resumed-random": ("trainer-training", "probe-resume-differs", "not as saved: random numbers"),
     "ddp-alone": ("parallel-training", "probe-parallel-training-differs", "in 2 of 4 ways (two steps by D"),
     "fsdp-sum": ("parallel-training", "probe-parallel-training-differs", "in 2 of 4 ways (two steps by F"),
@@ -104,7 +104,7 @@ def test_lora_in_all_its_kinds_is_right_but_for_what_peft_has_wrong(outcomes: Fo
     ]
     (finding,) = found.told
     assert (finding.id, finding.severity) == ("probe-lora-combined-differs", "warning")
-    assert "in 1 of 46 cases of LoRA (combined with weight one by add_weighted_adapter, scal" in finding.message.en
+    assert "cases of LoRA (combined with weight one by add_weighted_adapter, scal" in finding.message.en
 
 
 def test_what_is_so_by_design_is_told_only_to_a_recipe_that_meets_it(outcomes: Found) -> None:

@@ -22,12 +22,14 @@ from __future__ import annotations
 import operator
 import random
 from collections.abc import Iterator
-from itertools import cycle
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
 from typing import Any
 
 import torch
 from torch.nn import functional
 
+from ..child import give_back
 from ..probing.kit import DTYPES, Case, Emit, Job, found_by, full_precision, run_rows, seed_of
 from ..probing.operations import LAYOUTS, OPERATIONS, VALUES
 from ..probing.shapes import HIDDEN, SIZES, WORDS
@@ -87,6 +89,8 @@ _USUAL = {
     "sizes": (),
 }
 _USUAL["beside"] = _BESIDE
+#: After so many rows what they leave behind is handed back.
+_SOME = 400
 #: The share of rows in which not all inputs have gradients.
 _FROZEN = 0.4
 #: The work of a product is kept below this by fewer columns: it takes milliseconds.
@@ -98,7 +102,12 @@ def run(job: Job, emit: Emit) -> None:
     device = job["device"]
     switches = _without_reduced_reductions() if device == "cuda" else {}
     with full_precision():  # TF32, which NVIDIA's containers switch on, is the business of another experiment
-        run_rows(job, emit, _rows(device, seed_of(job)))
+        drawn = _rows(device, seed_of(job))
+        while some := list(islice(drawn, _SOME)):
+            # Kernels made for a shape live as long as the thread that they were made in.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(run_rows, job, emit, some).result()
+            give_back()
     run_rows(job, emit, [row for dtype in _HALVES for row in _ones(dtype)])
     case = {"case": "dropout fp32", "judge": "rounding", "dtype": "fp32", "backend": "default", "gate": ["o"]}
     emit({**case, "params": {"operation": "dropout"}, **found_by(lambda: _dropped(device), device)})

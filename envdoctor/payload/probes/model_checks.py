@@ -28,7 +28,6 @@ from ..probing.kit import (
 from ..probing.plain_decoder import can_follow, logits_of, loss_of
 from ..probing.shapes import drawn, each
 
-_SCALED = ("llama linear", "llama dynamic", "llama llama3", "llama yarn")
 PROBES = {
     "eval-mode": {
         "title": "models in evaluation: dropout, masks, cache, packing",
@@ -42,8 +41,11 @@ PROBES = {
     "model-code": {
         "title": "models of transformers against a decoder in plain torch",
         "suites": {
-            "quick": [{"models": ["llama", "qwen2", "qwen3", "glm", *_SCALED]}],
-            "full": [{"models": ["llama", "qwen2", "qwen3", "glm", *_SCALED, "glm4", "mistral", "gemma3", "phi3"]}],
+            "quick": [{"models": ["llama", "llama linear", "llama llama3", "llama yarn", "qwen2", "qwen3", "glm"]}],
+            "full": [
+                {"models": ["llama", "llama linear", "llama llama3", "llama yarn", "qwen2", "qwen3", "glm"]},
+                {"models": ["llama dynamic", "glm4", "mistral", "gemma3", "phi3"]},
+            ],
         },
         "memory_mib": 2000,
     },
@@ -185,7 +187,12 @@ def _written(row: dict[str, Any], job: Job) -> dict[str, Any]:
     batch = tiny_models.padded(tiny_models.samples(lengths), "left")
     given = {key: batch[key].to(job["device"]) for key in ("input_ids", "attention_mask")}
     model.generation_config.eos_token_id = None  # no text ends before its time
-    asked = {"use_cache": True, "output_logits": True, "output_scores": True, "return_dict_in_generate": True}
+    asked: dict[str, Any] = {
+        "use_cache": True,
+        "output_logits": True,
+        "output_scores": True,
+        "return_dict_in_generate": True,
+    }
     asked.update(max_new_tokens=_NEW, **_MODES[mode], **_CACHES[row["cache"]])
     torch.manual_seed(3)
     try:

@@ -474,7 +474,7 @@ def _evaluated(row: dict[str, Any], samples: list[dict[str, Any]], device: str) 
         trainer, _ = _trainer(model, {**_USUAL, **row}, made, device, folder)
         model.train()
         data = trainer.train_dataset
-        predicted = trainer.predict(data) if row["asked"] == "predict" else None
+        predicted: Any = trainer.predict(data) if row["asked"] == "predict" else None
         found = predicted.metrics["test_loss"] if predicted else trainer.evaluate(data)["eval_loss"]
     exact = sum(losses) / len(losses)
     off = abs(found - exact) / exact

@@ -37,6 +37,8 @@ _DECLINED = (
 )
 
 
+#: How often an operation is called again, on so many numbers at most: what is sick now and then shows more often.
+_TIMES, _FEW = 4, 1 << 17
 #: How much further a part of a result may be off than all of it: a head, a sample, a block of rows. Healthy heads reach
 #: 3.3 in bf16 where all are at 1.6 (quick grid, torch 2.13.0, one CPU).
 _PART = 1.5
@@ -121,10 +123,15 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
             return numbers.round().clamp(-2, 2) if row.unit in _NUMBERS[1:] else numbers.to(torch.bfloat16)
 
         got = forward_backward(row.function, moved, upstream, row.asks)
+        other = _another(row, moved, got["o"])
         del moved
         exact = [lay(value.double()).clone() for value, lay in zip(given, lays)]
         truth = forward_backward(row.formula, exact, upstream, row.asks)
-        return compare({name: got[name] for name in row.gate.split() or got}, truth, row.unit)
+        found = compare({name: got[name] for name in row.gate.split() or got}, truth, row.unit)
+        for part, said in compare({"o": other}, truth, row.unit).items() if other is not None else ():
+            if part != "unjudged" and said.get("o", 0) > found[part].get("o", 0):
+                found[part]["o"] = said["o"]
+        return found
     exact = [value.double() for value in given]
     said = row.function(*moved)
     wanted = row.formula(*exact) if row.formula else row.function(*moved).values()
@@ -134,6 +141,16 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
     name = "relative" if row.judge == "change" else "difference"
     value: Any = errors[told] if errors[told] == errors[told] else "nan"
     return {name: value, "detail": told.format(f"{errors[told]:.2g}")}
+
+
+def _another(row: Case, given: list[Any], first: Any) -> Any:
+    """An output of the same call, without gradients, that is not the first one; None if all are alike."""
+    for _ in range(_TIMES if first.numel() <= _FEW else 1):
+        with torch.no_grad():
+            out = row.function(*given)
+        if out.shape != first.shape or not torch.equal(out, first):
+            return out
+    return None
 
 
 def _as_it_is(value: Any) -> Any:
