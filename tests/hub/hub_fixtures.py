@@ -10,6 +10,7 @@ import pytest
 from loopback import Hub
 from pinned import pinned
 from sharing import once
+from uv import find_uv_bin
 
 __all__ = ["hub", "packages_of"]
 
@@ -35,9 +36,10 @@ def packages_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 
         def make(target: Path) -> Path:
             wanted = f"huggingface-hub=={version}"
-            pip = [sys.executable, "-m", "pip", "install", "-q", "--target", str(target)]
-            pip += pinned(tmp_path_factory.mktemp("pins"), wanted)
-            subprocess.run([*pip, wanted], check=True, timeout=600, capture_output=True)
+            # pip takes four seconds of a processor for what uv takes from its cache.
+            install = [find_uv_bin(), "pip", "install", "-q", "--python", sys.executable, "--target", str(target)]
+            install += pinned(tmp_path_factory.mktemp("pins"), wanted)
+            subprocess.run([*install, wanted], check=True, timeout=600, capture_output=True)
             return target
 
         return once(tmp_path_factory, f"huggingface_hub-{version}", make)

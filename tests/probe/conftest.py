@@ -17,7 +17,7 @@ def all_outcomes(
     items = [item for item in request.session.items if isinstance(item, pytest.Function)]
     modules = {item.module.__name__: item.module for item in items if "outcomes" in item.fixturenames}
     wanted = {(module, name): jobs for module in sorted(modules) for name, jobs in modules[module].WANTED.items()}
-    return once(tmp_path_factory, "planted", lambda scratch: planted(torch_python, scratch, wanted))
+    return once(tmp_path_factory, "planted", lambda scratch: planted(torch_python, scratch, wanted, reached=True))
 
 
 @pytest.fixture(scope="module")

@@ -111,13 +111,16 @@ def inside(python: str, script: str, *arguments: str, read: str | None = None) -
 Wanted = Mapping[Name, tuple[str | None, Sequence[Job]]]
 
 
-def planted(python: str, scratch: Path, wanted: Wanted[Name]) -> dict[Name, list[Outcome]]:
-    """Run jobs with planted faults, one after another in one process; the outcomes by the same names."""
+def planted(python: str, scratch: Path, wanted: Wanted[Name], *, reached: bool = False) -> dict[Name, list[Outcome]]:
+    """Run jobs with planted faults, one after another in one process; the outcomes by the same names.
+
+    With ``reached`` the experiment ``arithmetic`` leaves out what a fault cannot reach: most of its time.
+    """
     each = [(name, fault, job) for name, (fault, jobs) in wanted.items() for job in jobs]
     tasks = []
     for _, fault, job in each:
         task = job.task()
-        job_of = {**task.job, "script": task.script, "fault": fault}
+        job_of = {**task.job, "script": task.script, "fault": fault, "reached": reached}
         # What a case of attention must give is kept for all faults: a gigabyte.
         tasks.append(task._replace(script="faulty.py", job=job_of, memory_mib=task.memory_mib + 1500))
     place = Place(python, os.environ, str(scratch), str(scratch), "", INSIDE)
@@ -128,9 +131,16 @@ def planted(python: str, scratch: Path, wanted: Wanted[Name]) -> dict[Name, list
     return found
 
 
-def planted_session(python: str, folder: Path, fault: str, *names: str, suite: str = "quick") -> list[Outcome]:
+def planted_session(
+    python: str, folder: Path, fault: str, *names: str, suite: str = "quick", reached: bool = False
+) -> list[Outcome]:
     """What a session with these experiments gives where every child has the fault; it repeats what fails."""
-    environ = {**os.environ, "PYTHONPATH": str(INSIDE), "ENVDOCTOR_TEST_FAULT": fault}
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(INSIDE),
+        "ENVDOCTOR_TEST_FAULT": fault,
+        "ENVDOCTOR_TEST_REACHED": "1" * reached,
+    }
     place = Place(python, environ, str(folder), str(folder), "", PAYLOAD)
     wishes = Wishes([PROBES[name] for name in names], True, suite, "cpu")
     return list(run_session(PROBES["context"], wishes, place, cpu_for_sure=True, workers=1).outcomes)

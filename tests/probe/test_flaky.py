@@ -33,7 +33,7 @@ pytestmark = pytest.mark.torch
     "fault", [fault if fault in FAST else pytest.param(fault, marks=pytest.mark.slow) for fault in FLAKY]
 )
 def test_a_fault_that_comes_and_goes_is_told_as_that(torch_python: str, tmp_path: Path, fault: str) -> None:
-    outcomes = planted_session(torch_python, tmp_path, fault, *FLAKY[fault])
+    outcomes = planted_session(torch_python, tmp_path, fault, *FLAKY[fault], reached=True)
     found = seen(outcomes)
     assert found.roots == {"probe-unlike-answers"}, [(group.name, group.signature, group.why) for group in found.wrong]
     assert len(found.told) == 1
@@ -41,7 +41,7 @@ def test_a_fault_that_comes_and_goes_is_told_as_that(torch_python: str, tmp_path
 
 
 def test_a_fault_that_is_always_there_has_its_cause(torch_python: str, tmp_path: Path) -> None:
-    outcomes = planted_session(torch_python, tmp_path, STEADY, "arithmetic")
+    outcomes = planted_session(torch_python, tmp_path, STEADY, "arithmetic", reached=True)
     assert [outcome.again for outcome in outcomes if outcome.job.probe == "arithmetic"] == [False, True, True]
     assert seen(outcomes).roots == {"probe-operation-inaccurate"}
     # What ran again is evidence, no result of its own.

@@ -7,11 +7,13 @@ from functools import reduce
 from importlib import import_module
 from typing import Any
 
-__all__ = ["FAULTS", "SDPA", "Put", "fault"]
+__all__ = ["CALLS", "FAULTS", "SDPA", "Put", "fault"]
 
 #: Replaces an attribute: ``put(module, "name", value)``.
 Put = Callable[[Any, str, Any], None]
 FAULTS: dict[str, Callable[[Put], None]] = {}
+#: How often something was called that a fault replaces.
+CALLS = [0]
 SDPA = "torch.nn.functional:scaled_dot_product_attention"
 _MODELS = ("llama", "qwen2", "qwen3", "glm", "mistral")
 
@@ -34,7 +36,11 @@ def fault(name: str, place: str) -> Callable[[Any], Any]:
 
 
 def _around(real: Any, change: Any) -> Any:
-    return lambda *arguments, **kwargs: change(real, *arguments, **kwargs)
+    def around(*arguments: Any, **kwargs: Any) -> Any:
+        CALLS[0] += 1
+        return change(real, *arguments, **kwargs)
+
+    return around
 
 
 def _holders(place: str) -> Iterator[tuple[Any, str]]:
