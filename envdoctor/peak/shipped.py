@@ -53,7 +53,9 @@ def form_words(job: Row, targets: str) -> str:
     method = "infer" if not job["training"] else "qlora" if job["quantized"] else "lora" if job["lora"] else "full"
     lora, packed, again = job["lora"], job["quantized"], job["checkpointing"]
     words = [method, targets, *((job["stage"], job["reference"]) if job["stage"] != "sft" else ())]
-    words += ["float32" if job["load_dtype"] == "float32" else "bfloat16", job["amp"] and "amp"]
+    # Autocast leaves weights in its own precision as they are.
+    cast = job["amp"] and not (method == "full" and job["load_dtype"] != "float32")
+    words += ["float32" if job["load_dtype"] == "float32" else "bfloat16", cast and "amp"]
     words += [packed and packed["upcast"] and "upcast", job["attention"], job["padded"] and "padded"]
     words += ["checkpointing" if again else lora and lora["lora_dropout"] and "dropout"]
     return " ".join(word for word in words if word)
@@ -174,7 +176,12 @@ class Shipped:
         job = {**job, "attention": job["attention"] or model["attention"], "lora": self._named(model, job["lora"])}
         inner = self._inner.get((kind, job.get("trainer", "")), self._inner.get((kind, ""), {"share": 1.0}))
         run = _Run(model, job, float(inner["share"]))
-        targets, spared = self._targets(model, job), run.without_adapters(model)
+        lora = job["lora"]
+        if lora and job.get("plain_adapters"):
+            job = {**job, "lora": {**lora, "lora_dropout": None}}
+        targets, words = self._targets(model, job), form_words(job, "all-linear")
+        noise = "dropout" in words and not self._forms.keys().isdisjoint({(kind, words), (_LIKE, words)})
+        spared = run.without_adapters(model, noise)
         words = form_words(job, targets)
         if spared and (targets == "all-linear" or not self._forms.keys() & {(kind, words), (_LIKE, words)}):
             words, run.spared = form_words(job, "all-linear"), spared
@@ -279,26 +286,39 @@ class _Run:
         saved = len(lora["modules_to_save"] or ()) * self.letters["V"] * self._total("2 GHK") * self.width / 4
         return float(lora["r"]) * self.depth * sides + self.depth * outputs + saved
 
-    def without_adapters(self, model: Row) -> dict[str, tuple[float, float]]:
+    def without_adapters(self, model: Row, noise: bool) -> dict[str, tuple[float, float]]:
         """Return, by term, the bytes of a token and of the whole step that adapters hold, of the linear layers that
-        LoRA leaves alone: a copy of each input, in single precision or in that of autocast, the noise of its dropout
-        (lora/layer.py in peft), and the cast adapters. Nothing of layers that are computed again, or that are in single
-        precision and share their inputs."""
+        LoRA leaves alone: a copy of each input, in single precision or in that of autocast, the ``noise`` of its
+        dropout (lora/layer.py in peft), and the cast adapters; and the copies of all inputs where adapters have the
+        dtype of the weights. Nothing of layers that are computed again, or that are in single precision and share their
+        inputs."""
         lora, packed = self.job["lora"], self.job["quantized"]
         shared = packed and packed["upcast"] and not self.job["amp"]
         if not lora or shared or self.job["checkpointing"]:
             return {}
         modules, names = model["modules"], lora["target_modules"] or model["least"]
-        if names == "all-linear" or any(name not in modules for name in names):
+        plain = self.job.get("plain_adapters") and not self.job["amp"]
+        names = modules if names == "all-linear" else names
+        if any(name not in modules for name in names):
             return {}
         each, spared = 2 if self.job["amp"] else 4, dict[str, tuple[float, float]]()
-        for name in modules.keys() - set(names):
+        inputs: set[str] = set()
+        for name in modules:
             label = "MLP" if name.partition("_")[0] in ("gate", "up", "down") else "attention"
             token, cast = spared.get(label, (0.0, 0.0))
             into, out = map(self._total, modules[name])
-            token += self.batch * self.depth * ((each + 4 * bool(lora["lora_dropout"])) * into + each * lora["r"])
+            if name in names:
+                # One input of queries, keys and values, and a mask of a byte where there is dropout.
+                shared_by = (
+                    "qkv" if name[0] in "qkv" else name if lora["lora_dropout"] else label + name[0:1].strip("u")
+                )
+                kept = 0 if shared_by in inputs else 3 if lora["lora_dropout"] else 2
+                inputs.add(shared_by)
+                spared[label] = token + (self.batch * self.depth * (each - kept) * into if plain else 0.0), cast
+                continue
+            token += self.batch * self.depth * ((each + 4 * noise) * into + each * lora["r"])
             spared[label] = token, cast + (2 * self.depth * lora["r"] * (into + out) if self.job["amp"] else 0.0)
-        return spared
+        return {label: sizes for label, sizes in spared.items() if any(sizes)}
 
     def spare(self, layers: Mapping[str, str]) -> None:
         """Take from each term what the ``layers`` of the run's type hold less of a token than those of the forms."""

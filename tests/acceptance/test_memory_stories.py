@@ -207,6 +207,17 @@ def test_a_card_of_several_sizes_is_judged_in_each(
     assert said in out
 
 
+def test_a_cache_that_is_emptied_may_hold_no_more_than_the_tensors(without_files: Any, tmp_path: Path) -> None:
+    least = []
+    for more in ("", " --torch_empty_cache_steps 10"):
+        recipe = tmp_path / "train.sh"
+        words = "python run_sft.py --model_name_or_path Qwen/Qwen2.5-7B-Instruct --max_length 2048 --bf16 true"
+        recipe.write_text(f"{words}{more}\n")
+        interval = without_files("--recipe", str(recipe), "--gpu", "H200")[1]["interval"]
+        least.append(interval["reserved"][0] - interval["allocated"][0])
+    assert least[0] > 1 and least[1] == pytest.approx(0)
+
+
 def test_a_classifier_has_no_head_for_the_language(without_files: Any, tmp_path: Path) -> None:
     words = "swift sft --model Qwen/Qwen2.5-7B-Instruct --train_type lora --max_length 2048 --torch_dtype bfloat16"
     held = {}

@@ -8,7 +8,7 @@ import pytest
 from traced_jobs import GIB
 
 from envdoctor.facts import Records
-from envdoctor.peak import ClosedForm, Trace
+from envdoctor.peak import ClosedForm, Residual, Trace
 
 DEPTH = 40
 
@@ -118,6 +118,13 @@ def test_the_largest_batch_and_length_that_fit_are_offered(predicted: Any, batch
     changes = {name: value for change in found["changes"] for name, value in change["set"].items()}
     assert {name.replace("train_", ""): value for name, value in changes.items()} == offered
     assert {change["verdict"] for change in found["changes"]} <= {"fits"}
+
+
+def test_an_allocator_whose_cache_is_emptied_holds_between_the_tensors_and_the_usual() -> None:
+    tensors, held = ([(share, 0.0) for share in shares] for shares in ((0.9, 0.95, 1.0, 1.1), (1.0, 1.04, 1.1, 1.2)))
+    emptied = Residual(*held).if_emptied(Residual(*tensors))
+    assert [share for share, _ in emptied] == pytest.approx([0.9, 0.95, 1.05, 1.2])
+    assert Residual(*tensors).if_emptied(Residual(*tensors)) == Residual(*tensors)
 
 
 def test_a_margin_is_on_what_depends_on_the_batch() -> None:
