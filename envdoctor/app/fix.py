@@ -21,7 +21,7 @@ from envdoctor.app.facts import Sources
 from envdoctor.app.whole_file import write_whole
 from envdoctor.facts.factset import FactSet
 from envdoctor.judge.finding import Finding, Plan
-from envdoctor.judge.policy import Policy
+from envdoctor.judge.finding import Policy
 from envdoctor.matrix.entry_statements import entries
 from envdoctor.matrix.matrix import Matrix, load_matrix
 from envdoctor.remedy.installer import Change, InstallerError, Place, install, merged, place_of_python, preview
