@@ -115,8 +115,11 @@ def test_the_cause_is_named_although_the_weights_are_identical(published, diff, 
     assert section(result)["pin"].startswith(OLD) and f"; pin {OLD} ({OLD} -> " in line
     (change,) = [entry for entry in section(result)["changes"] if entry["kind"] == "rendering-changed"]
     assert change["before"] != change["after"] and "chat-template-renders-differently" in result.found
-    changed_texts = 2  # code, tokenizer_config.json; the list gives what counts of README.md
-    assert hub.bytes_of(".safetensors") == 0 and len(hub.log) == 2 + 2 * changed_texts
+    # two lists, code and tokenizer_config.json; without a card in the lists README.md too
+    assert hub.bytes_of(".safetensors") == 0 and len(hub.log) == 2 + 2 * 2
+    hub.forget()
+    hub.cards = False
+    assert published().code == 1 and len(hub.log) == 2 + 2 * 3
     told = diff("zai-org/chatglm3-6b", OLD).out
     first = told.splitlines()[0]
     assert first.startswith("error: ") and f"pin {OLD} ({OLD} -> " in first
@@ -134,22 +137,6 @@ def test_without_revisions_the_last_change_that_matters_is_compared(published, d
     changes = section(diff("THUDM/chatglm3-6b", "--format", "json"))["changes"]
     assert [change["kind"] for change in changes if change["area"] == "template"] == ["rendering-changed"]
     assert len(hub.log) == 1 + 4 + 2, "a redirect, three lists, the history, and one file of both"
-
-
-@pytest.mark.parametrize(("cards", "requests"), [(True, 2), (False, 4)])
-def test_the_licence_is_that_of_the_list_or_of_the_file_itself(diff, hub, cards, requests):
-    hub.cards = cards
-    repo = hub.repo("org/free")
-    for name, licence in (("aaaaaaa", "mit"), ("bbbbbbb", "\n- other\n- mit")):
-        repo.commit({"README.md": f"---\nlicense: {licence}\n---\n# Free"}, id=name)
-    (change,) = section(diff("org/free", "aaaaaaa", "main", "--format", "json"))["changes"]
-    assert [change[key] for key in ("kind", "symbol", "before", "after")] == [
-        "licence-field-changed",
-        "license",
-        "mit",
-        "other, mit",
-    ]
-    assert len(hub.log) == requests
 
 
 def test_history_names_the_commit_behind_the_finding(published):

@@ -539,11 +539,10 @@ class _Handler(BaseHTTPRequestHandler):
                 if blob.lfs:
                     sibling["lfs"] = {"sha256": blob.sha256, "size": blob.size, "pointerSize": len(blob.pointer)}
             siblings.append(sibling)
-        readme = commit.files.get("README.md")
-        front = b"".join(readme.slice(0, readme.size)).decode("utf-8", "replace") if readme else ""
-        card = yaml.safe_load(front[4:].partition("\n---")[0]) if front.startswith("---\n") else None
+        readme = commit.files.get("README.md", text(""))
+        front = re.match(rb"---\n(.*?)\n---", b"".join(readme.slice(0, readme.size)), re.DOTALL)
         return {
-            **({"cardData": card} if card and self.server.hub.cards else {}),
+            **({"cardData": yaml.safe_load(front[1])} if front and self.server.hub.cards else {}),
             "_id": "0" * 24,
             "id": repo.name,
             "modelId": repo.name,

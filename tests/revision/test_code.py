@@ -82,6 +82,7 @@ def test_the_order_of_definitions_is_formatting_only() -> None:
     assert only(compare(one + two, two + one)).detail == "definitions in another order"
 
 
+BASES, ONE, TWO = "class B: pass\nclass C: pass\n", "class A:\n    x = 1\n", "class B:\n    y = 1\n"
 SCALE = "    def scale(self, x):\n        y = x * self.factor + self.offset\n        return y.clamp(0, 1).mean()\n"
 GETTER = "class T:\n    @property\n    def eos(self): return self._eos\n"
 SETTER = "    @eos.setter\n    def eos(self, value): self._eos = value\n"
@@ -96,11 +97,7 @@ UNDER = "try:\n    import a\nexcept ImportError:\n    def f(): return 1\n"
         ("x = 1", "x = 2", "definition-changed x: 1 -> 2"),
         ("x = 1\ny = 2", "x = 1", "definition-removed y: 2 -> None"),
         ("class A: x = 1", "class A: x = 2", "training-code-changed A.x: 1 -> 2"),
-        (
-            "class B: pass\nclass C: pass\nclass A(B): pass",
-            "class B: pass\nclass C: pass\nclass A(C): pass",
-            "training-code-changed A: (B) -> (C)",
-        ),
+        (f"{BASES}class A(B): pass", f"{BASES}class A(C): pass", "training-code-changed A: (B) -> (C)"),
         ("def f(): pass", "@cache\ndef f(): pass", "training-code-changed f"),
         ("def f(a: int): pass", "def f(a: str): pass", "formatting-only modeling.py"),
         ("def f(): return a(1)", "def f(): return b(1)", "training-code-changed f"),
@@ -112,11 +109,7 @@ UNDER = "try:\n    import a\nexcept ImportError:\n    def f(): return 1\n"
         (FUNCTION, FUNCTION + NEW_CLASS, "definition-added A: None -> ()"),  # it stands for its methods
         (GETTER, GETTER + SETTER, "training-code-changed T.eos.setter: None -> (self, value)"),
         (UNDER, UNDER.replace("return 1", "return 2"), "training-code-changed f"),
-        (
-            f"class A:\n    x = 1\n{SCALE}class B:\n    y = 1\n",
-            f"class A:\n    x = 1\nclass B:\n    y = 1\n{SCALE}",
-            "definition-moved B.scale: A.scale -> B.scale",
-        ),
+        (f"{ONE}{SCALE}{TWO}", f"{ONE}{TWO}{SCALE}", "definition-moved B.scale: A.scale -> B.scale"),
     ],
 )
 def test_definitions_that_came_went_moved_or_changed(old: str, new: str, expected: str) -> None:

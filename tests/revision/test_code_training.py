@@ -131,23 +131,15 @@ def test_what_is_erased_and_what_is_not(old: str, new: str, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "kind"),
+    ("old", "new", "expected"),
     [
-        (
-            "import torch\n@add_start_docstrings('A')\nclass M:\n    def forward(self, x): return x\n",
-            "import torch\n@add_start_docstrings('B')\nclass M:\n    def forward(self, x): return x\n",
-            SAME,
-        ),
-        (
-            "class M:\n    def forward(self, x): return x\n",
-            "class M:\n    @torch.no_grad()\n    def forward(self, x): return x\n",
-            "gradient-stop-changed M.forward",
-        ),
+        (("@add_start_docstrings('A')", ""), ("@add_start_docstrings('B')", ""), f"{SAME} modeling.py"),
+        (("", ""), ("", "@torch.no_grad()"), "gradient-stop-changed M.forward"),
     ],
 )
-def test_decorators_that_document_are_erased(old: str, new: str, kind: str) -> None:
-    expected = f"{kind} modeling.py" if kind == SAME else kind
-    holds(outcome(remote_code, {"modeling.py": old}, {"modeling.py": new}), expected)
+def test_decorators_that_document_are_erased(old: tuple[str, str], new: tuple[str, str], expected: str) -> None:
+    sides = (f"{above}\nclass M:\n    {inside}\n    def forward(self, x): return x\n" for above, inside in (old, new))
+    holds(outcome(remote_code, *({"modeling.py": side} for side in sides)), expected)
 
 
 MODEL = """

@@ -15,6 +15,7 @@ from envdoctor.revision import Change, Compared, flatten
 config = comparer("config")
 compare, changed = two_sided("config", lambda side: {"config.json": side})
 
+KEY = "max_position_embeddings"
 LLAMA = {"model_type": "llama", "hidden_size": 4096, "num_attention_heads": 32, "rope_theta": 500000.0}
 QWEN = {"model_type": "qwen2", "use_sliding_window": False}
 FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128]}
@@ -74,11 +75,7 @@ def test_a_changed_key_has_the_kind_of_its_group(key: str, before: Any, after: A
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        (
-            {"max_position_embeddings": 8192},
-            {"max_position_embeddings": 4096},
-            "position-limit-lowered {}: 8192 -> 4096",
-        ),
+        ({KEY: 8192}, {KEY: 4096}, "position-limit-lowered {}: 8192 -> 4096"),
         ({"seq_length": 8192}, {"seq_length": 32768}, "position-limit-changed {}: 8192 -> 32768"),
         ({}, {"model_type": "chatglm"}, "key-added model_type: None -> chatglm"),
         ({}, {"architectures": ["A"]}, "key-added architectures"),
@@ -91,7 +88,7 @@ def test_a_changed_key_has_the_kind_of_its_group(key: str, before: Any, after: A
     ],
 )
 def test_what_a_value_means(before: Any, after: Any, expected: str | None) -> None:
-    rows = expected.format("max_position_embeddings").split(" | ") if expected else []
+    rows = expected.format(KEY).split(" | ") if expected else []
     changed({"x": 1, **before}, {"x": 1, **after}, *rows)
 
 

@@ -153,6 +153,7 @@ PREFIXED = {f: {f"language_model.{name}": s for name, s in t.items()} for f, t i
 FROM_ONE = {f"layers.{number + 1}.mlp.weight": ("F32", (4, 4)) for number in range(3)}
 FROM_ZERO = {f"blocks.{number}.ffn.weight": ("F32", (4, 4)) for number in range(3)}
 HALF = {name: ("F16", shape) for name, (_, shape) in ALL.items()}
+TWO_SETS = Repository({**one_file(ALL), "model.fp16.safetensors": HALF}, with_index=False)
 TIED = bin_repository(ALL, lm_head__weight="model__embed_tokens__weight")
 NO_HEAD = without(one_file(ALL), "lm_head.weight")["model.safetensors"]
 
@@ -170,12 +171,7 @@ NO_HEAD = without(one_file(ALL), "lm_head.weight")["model.safetensors"]
         (TIED, whole(ALL), ["set-replaced"], None),
         (TIED, whole(NO_HEAD), ["set-replaced"], None),
         (bin_repository(ALL), whole(ALL, texts=dict(bin_repository(ALL).prefixes)), ["set-replaced"], None),
-        (
-            whole(ALL),
-            Repository({**one_file(ALL), "model.fp16.safetensors": HALF}, with_index=False),
-            ["set-added"],
-            "equal",
-        ),
+        (whole(ALL), TWO_SETS, ["set-added"], "equal"),
         (Repository(texts=config()), Repository(texts=config()), [], "none"),
         (Repository(texts={"m.gguf": "a"}), Repository(texts={"m.gguf": "b"}), ["opaque-changed"], None),
     ],
@@ -286,8 +282,7 @@ def test_an_index_that_names_a_missing_shard_is_told_beside_shards_that_did_not_
 
 def test_weights_that_are_gone_are_more_than_a_set_that_went():
     assert kinds(compare(whole(ALL), Repository(texts=config()))) == ["weights-gone"]
-    other = Repository({**one_file(ALL), "model.fp16.safetensors": HALF}, with_index=False)
-    assert kinds(compare(other, whole(ALL))) == ["set-removed"]
+    assert kinds(compare(TWO_SETS, whole(ALL))) == ["set-removed"]
 
 
 @pytest.mark.parametrize(
