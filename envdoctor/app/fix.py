@@ -11,7 +11,7 @@ import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +41,7 @@ _LOCK_OF_UV = ".lock"
 _IMPORTS = "probes/imports.py"
 _SECONDS, _MIB = 900.0, 8000
 _MOST_REASONS = 3
+_NO_COPY = "nothing was changed: no copy of its files can be made in the environment: {}"
 
 
 class Talk(NamedTuple):
@@ -142,7 +143,11 @@ class _Fix:
             undo.release()
             talk.say(page.say("nothing was changed"))
             return False
-        return self._put_back(undo)
+        with _undisturbed():
+            lost = undo.put_back()
+            undo.release() if lost else undo.discard()
+        self._say_put_back(lost)
+        return not lost
 
     def _undo(self, place: Place) -> Undo:
         try:
@@ -156,21 +161,12 @@ class _Fix:
         except Busy:
             raise JobError("another envdoctor fix is at work in this environment") from None
         except OSError as error:
-            text = "nothing was changed: no copy of its files can be made in the environment: {}"
-            raise JobError(text, because_of(error)) from None
+            raise JobError(_NO_COPY, because_of(error)) from None
 
-    def _put_back(self, undo: Undo) -> bool:
-        """Put everything back, undisturbed by signals, and say so."""
-        with _undisturbed():
-            lost = undo.put_back()
-            if lost:
-                undo.release()
-                text = "put back, but for {n} file(s) that no copy has: {names}"
-                self._talk.say(self.page.say(text, len(lost), names=self.page.sentence(listed(lost))))
-            else:
-                undo.discard()
-                self._talk.say(self.page.say("the environment is as it was before"))
-        return not lost
+    def _say_put_back(self, lost: Sequence[str]) -> None:
+        text, names = "put back, but for {n} file(s) that no copy has: {names}", self.page.sentence(listed(lost))
+        whole = self.page.say("the environment is as it was before")
+        self._talk.say(self.page.say(text, len(lost), names=names) if lost else whole)
 
     # --- what is to be done -------------------------------------------------------------------------------------------
 
@@ -261,37 +257,24 @@ class _Fix:
             talk.say(page.say("fails now: {statements}: {why}", statements=what, why=why))
         undo, texts = self._undo(place), prepared.texts if write else {}
         old = {path: (Path(self._cwd, path).read_bytes(), os.stat(Path(self._cwd, path)).st_mtime_ns) for path in texts}
-        if self._taken(undo):
-            undo.release()
-            raise JobError("an interrupted fix left this environment half changed: run envdoctor fix again")
-        try:
-            talk.progress(page.say("copying what will be changed"))
-            undo.copy(self._touched(report.facts, place, prepared.changes), list(map(shlex.join, prepared.commands)))
-        except NoRoom as error:
-            undo.discard()
-            text = "nothing was changed: the copy needs {} MiB, and the disk has {} MiB left"
-            raise JobError(text, error.needed >> 20, error.free >> 20) from None
-        except OSError as error:
-            undo.discard()
-            text = "nothing was changed: no copy of its files can be made in the environment: {}"
-            raise JobError(text, because_of(error)) from None
-        except BaseException:
-            undo.discard()
-            raise
+        self._copy(undo, report.facts, place, prepared)
         try:
             for command in prepared.commands:
                 talk.progress(page.say("install: {command}", command=shlex.join(command)))
                 install(command, self._environ, self._cwd)
             for path, text in texts.items():
                 write_whole(Path(self._cwd, path), text)
-            left = self._whole(report, prepared, failing, write=write)
+            left = self._whole(report, prepared, write=write)
         except BaseException as error:
-            with _undisturbed():
-                talk.say(page.say("not whole: {reason}", reason=self._reason(error)))
+            with _undisturbed():  # and nothing is said before it is done: who listens may be gone
+                lost = undo.put_back()
                 for path, (content, time) in old.items():
-                    Path(self._cwd, path).write_bytes(content)
-                    os.utime(Path(self._cwd, path), ns=(time, time))
-                self._put_back(undo)
+                    with suppress(OSError):
+                        Path(self._cwd, path).write_bytes(content)
+                        os.utime(Path(self._cwd, path), ns=(time, time))
+                undo.release() if lost else undo.discard()
+            talk.say(page.say("not whole: {reason}", reason=self._reason(error)))
+            self._say_put_back(lost)
             if isinstance(error, (_Failed, InstallerError, JobError, OSError, KeyboardInterrupt)):
                 return 1
             raise
@@ -301,6 +284,23 @@ class _Fix:
             talk.say(page.say("stays: {error}", error=page.labelled(finding.id, page.message(finding))))
         return 1 if left else 0
 
+    def _copy(self, undo: Undo, facts: FactSet, place: Place, prepared: _Prepared) -> None:
+        """Copy what the installer will touch. Raises :class:`JobError`; nothing is there then that was not before."""
+        if self._taken(undo):
+            undo.release()
+            raise JobError("an interrupted fix left this environment half changed: run envdoctor fix again")
+        try:
+            self._talk.progress(self.page.say("copying what will be changed"))
+            undo.copy(self._touched(facts, place, prepared.changes), list(map(shlex.join, prepared.commands)))
+        except BaseException as error:
+            undo.discard()
+            if isinstance(error, NoRoom):
+                text = "nothing was changed: the copy needs {} MiB, and the disk has {} MiB left"
+                raise JobError(text, error.needed >> 20, error.free >> 20) from None
+            if isinstance(error, OSError):
+                raise JobError(_NO_COPY, because_of(error)) from None
+            raise
+
     def _reason(self, error: BaseException) -> str:
         if isinstance(error, KeyboardInterrupt):
             return self.page.say("interrupted")
@@ -308,7 +308,7 @@ class _Fix:
             return self.page.sentence(because_of(error))
         return self.page.sentence(error.args[0] if error.args else type(error).__name__)
 
-    def _whole(self, report: Report, prepared: _Prepared, failing: Mapping[str, str], *, write: bool) -> list[Finding]:
+    def _whole(self, report: Report, prepared: _Prepared, *, write: bool) -> list[Finding]:
         """Return the errors that are left as the plan said. Raises :class:`_Failed` when something else is left."""
         page, plan, before = self.page, prepared.plan, {finding.fingerprint for finding in report.findings}
         self._talk.progress(page.say("judging again"))
@@ -320,6 +320,8 @@ class _Fix:
             for fingerprint, error in errors.items()
             if fingerprint not in before or (is_done and fingerprint in plan.clears)
         ]
+        if after.exit_code == 3 and report.exit_code != 3:
+            reasons.append(page.say("it could not be judged"))
         self._talk.progress(page.say("importing what is installed"))
         reasons += [
             page.say("{statements} fails: {why}", statements=page.sentence(listed(statements, 1)), why=why)
