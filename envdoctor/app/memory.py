@@ -224,9 +224,8 @@ def _predicted(
         sections[size] = predict_serving(*args) if serves else predict(*args, usual)
     section, unjudged = _of_sizes(sections)
     changes, free = section["changes"], section["free_gib"]
-    if section["verdict"] is None:  # those of the usual length, without another length, and none where that fits
-        fits = free is not None and section["process_gib"][1] <= free
-        changes = [] if fits else [change for change in changes if "recipe.max_length" not in change["set"]]
+    if section["verdict"] is None and free is not None and section["process_gib"][1] <= free:
+        changes = []  # those of the usual length, which fits
     section["changes"] = [_in_own_keys(change, facts, matrix) for change in changes]
     if unjudged is not None:
         section["verdict"] = None
@@ -255,10 +254,12 @@ _VERDICTS = {"fits": "it fits {} GB", "tight": "it is tight on {} GB", "does-not
 
 
 def _of_sizes(sections: Mapping[_Size | None, MemorySection]) -> tuple[MemorySection, Notice | None]:
-    """Return the section of the size with the worst verdict, and why whether the run fits cannot be told: it does not
-    fit one size, and may fit another."""
+    """Return the section of the size with the worst verdict, or of one that has none, and why whether the run fits
+    cannot be told: it does not fit one size, and may fit another."""
     verdicts = [str(section["verdict"]) for section in sections.values()]
-    worst = max(sections.values(), key=lambda section: [*_VERDICTS].index(section["verdict"] or "fits"))
+    worst = max(
+        sections.values(), key=lambda section: ["fits", "tight", "does-not-fit", None].index(section["verdict"])
+    )
     sizes = [size for size in sections if size is not None]
     if len(sizes) < 2 or worst["verdict"] is None:
         return worst, None

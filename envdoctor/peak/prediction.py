@@ -316,6 +316,9 @@ def predict(
     peak, said = run.peak(run.gone), [*model.said_of(trace, plan.job), *plan.assumed]
     need, doubts = run.doubted(run.need())
     verdict = need.verdict(gpu.free) if gpu is not None and plan.stated else None
+    if gpu is not None and not plan.stated and (least := run.shortest()).verdict(gpu.free) == "does-not-fit":
+        need, verdict = need._replace(mostly=least.mostly), "does-not-fit"
+        said.append(Message("the length was not given: it does not fit even at {} tokens", _SHORTEST))
     return {
         "level": model.level_of(trace),
         "model": model.named,
@@ -401,6 +404,11 @@ class _Prediction(NamedTuple):
         """Return the need of the run, if it is as the plan has it."""
         return self.around(self.form(self.trace), self.peak)
 
+    def shortest(self) -> Need:
+        """Return the need of the run with the shortest samples."""
+        form = self.form(traced({**self.base, "tokens": [_SHORTEST]}, self.tracer))
+        return self.around(form, partial(form.at, self.batch, _SHORTEST))
+
     def around(self, form: ClosedForm, peak: Callable[[Sequence[str]], Peak], share: float = 1.0) -> Need:
         """Return what a run takes, by its ``peak`` without the terms that may be gone, or are likely gone, or none."""
         low, likely, high = map(peak, (self.plan.spared, self.gone, ()))
@@ -449,10 +457,10 @@ class _Prediction(NamedTuple):
         def fits(peak: Peak) -> bool:
             return self.needed(form, peak, peak, doubt).verdict(gpu.free) == "fits"
 
-        def add(saving: Saving, form: ClosedForm, batch: int, tokens: int) -> None:
-            high, after = form.at(batch, tokens), self.around(form, partial(form.at, batch, tokens), doubt)
-            after = self.up_to_doubts(after, saving)
-            savings.append({"set": dict(saving.set), "gib": rounded(high.size), "verdict": after.verdict(gpu.free)})
+        def after(saving: Saving, form: ClosedForm, batch: int, tokens: int) -> MemorySaving:
+            size, need = form.at(batch, tokens).size, self.around(form, partial(form.at, batch, tokens), doubt)
+            verdict = self.up_to_doubts(need, saving).verdict(gpu.free)
+            return {"set": dict(saving.set), "gib": rounded(size), "verdict": verdict}
 
         form, tried = self.form(self.trace), list(_traced_changes(self.base, plan.adapted))
         if self.model.heeds is False:
@@ -462,9 +470,9 @@ class _Prediction(NamedTuple):
         jobs = [{**self.base, **saving.job, "tokens": [plan.tokens]} for saving in tried]
         shorter, *others = self.tracer.run([{**self.base, "tokens": _shorter(plan.tokens)}, *jobs])
         for saving, one in zip(tried, others, strict=True):
-            after = self.form(one) if isinstance(one, Trace) else form
-            if after.at(self.batch, plan.tokens).size < peak.size:
-                add(saving, after, self.batch, plan.tokens)
+            changed = self.form(one) if isinstance(one, Trace) else form
+            if changed.at(self.batch, plan.tokens).size < peak.size:
+                savings.append(after(saving, changed, self.batch, plan.tokens))
         if isinstance(shorter, Trace) and shorter.release == self.trace.release:
             shorter = self.trace._replace(points=(*self.trace.points, *shorter.points))
         else:  # a trace that was kept, and lengths that were not traced
@@ -472,21 +480,30 @@ class _Prediction(NamedTuple):
         if isinstance(shorter, Trace):
             any_length = self.form(shorter)
             for saving in smaller(any_length, self.batch_name, self.batch, plan.tokens, fits):
-                add(saving, any_length, **{"batch": self.batch, "tokens": plan.tokens, **saving.job})
+                if "tokens" in saving.job and not plan.stated:
+                    continue
+                changed_sizes = {"batch": self.batch, "tokens": plan.tokens, **saving.job}
+                savings.append(after(saving, any_length, **changed_sizes))
         savings.sort(key=lambda change: change["verdict"] != "fits")
-        if self.trace.release and not any(change["verdict"] == "fits" for change in savings):
+        if not any(change["verdict"] == "fits" for change in savings):
             single = [saving for saving in tried if "recipe.method" in saving.set or len(saving.set) == 1]
             single += [Saving({self.batch_name: 1}, {"batch": 1})] if self.batch > 1 else []
-            jobs = [
-                {**self.base, **saving.job, "batch": self.batch, "tokens": [plan.tokens, *_shorter(plan.tokens)]}
-                for saving in combined(single)
-            ]
-            alone = len(savings)
-            for saving, one in zip(combined(single), self.tracer.run(jobs), strict=True):
-                if isinstance(one, Trace):
-                    add(saving, self.form(one), saving.job.get("batch", self.batch), plan.tokens)
-            several = sorted(savings[alone:], key=lambda change: _VERDICTS.index(change["verdict"]))
-            savings = [*(one for one in several[:1] if one["verdict"] != "does-not-fit"), *savings[:alone]]
+            sizes = {"batch": self.batch, "tokens": [plan.tokens, *_shorter(plan.tokens)]}
+
+            def together(savings: Sequence[Saving]) -> list[tuple[MemorySaving, Saving]]:
+                traces = self.tracer.run([{**self.base, **saving.job, **sizes} for saving in savings])
+                return [
+                    (after(saving, self.form(trace), saving.job.get("batch", self.batch), plan.tokens), saving)
+                    for saving, trace in zip(savings, traces, strict=True)
+                    if isinstance(trace, Trace)
+                ]
+
+            # Coefficients choose among so many; what they choose is traced where the run is.
+            known = together([Saving(one.set, {**one.job, "untraced": True}) for one in combined(single)])
+            best = sorted(known, key=lambda one: _VERDICTS.index(one[0]["verdict"]))[:1]
+            if not self.trace.release:
+                best = together([Saving(one.set, {**one.job, "untraced": False}) for _, one in best])
+            savings = [*(change for change, _ in best if change["verdict"] != "does-not-fit"), *savings]
         return savings
 
     def reach(self, gpu: Gpu) -> list[MemoryReach]:

@@ -107,9 +107,10 @@ class Tracer:
             if key in self._told:
                 found[place] = self._told[key]
         left = [place for place in range(len(jobs)) if place not in found]
-        if self._place is None:
-            found.update(dict.fromkeys(left, ""))
-        elif left:
+        known = [place for place in left if self._place is None or jobs[place].get("untraced")]
+        found.update(dict.fromkeys(known, ""))
+        left = [place for place in left if place not in known]
+        if self._place is not None and left:
             needs = [("torch", "transformers", *(["peft"] if jobs[place]["lora"] else [])) for place in left]
             tasks = [
                 Task("tracing/trace.py", dict(jobs[place]), modules, seconds=_SECONDS, memory_mib=_MEMORY_MIB)

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CODE = ROOT / "fixtures" / "code" / "checkpointing"
 OLD, NEW = "b098244", "37fe000"
 PICKLE = b"\x80\x02cposix\nsystem\nX\x04\x00\x00\x00true\x85R."
+README = "---\nlanguage:\n- zh\n- en\ntags:\n- glm\n- chatglm\n---\n# ChatGLM3"
 #: The shape of the model's template: a blank before the line end after each role goes away.
 TEMPLATE = "{{% for m in messages %}}<|{{{{ m['role'] }}}}|>{blank}\n {{{{ m['content'] }}}}{{% endfor %}}"
 TEMPLATE += "{{% if add_generation_prompt %}}<|assistant|>{{% endif %}}"
@@ -41,7 +42,7 @@ def publish(hub: Hub) -> None:
             "config.json": json.dumps(config),
             "modeling_chatglm.py": (CODE / "old" / "modeling_tiny.py").read_text(),
             "tokenizer_config.json": json.dumps({"chat_template": TEMPLATE.format(blank=" ")}),
-            "README.md": "# ChatGLM3",
+            "README.md": README,
         },
         title="safetensors",
         id=OLD,
@@ -52,7 +53,7 @@ def publish(hub: Hub) -> None:
         id=NEW,
     )
     repo.commit({"tokenizer_config.json": json.dumps({"chat_template": TEMPLATE.format(blank="")})}, title="tokens")
-    repo.commit({"README.md": "# ChatGLM3-6B"}, title="readme")
+    repo.commit({"README.md": f"{README}-6B"}, title="readme")
 
 
 def download(hub: Hub, name: str, revision: str, folder: Path) -> Path:
@@ -114,8 +115,8 @@ def test_the_cause_is_named_although_the_weights_are_identical(published, diff, 
     assert section(result)["pin"].startswith(OLD) and f"; pin {OLD} ({OLD} -> " in line
     (change,) = [entry for entry in section(result)["changes"] if entry["kind"] == "rendering-changed"]
     assert change["before"] != change["after"] and "chat-template-renders-differently" in result.found
-    changed_texts = 3  # code, tokenizer_config.json, README.md
-    assert hub.bytes_of(".safetensors") == 0 and len(hub.log) <= 2 + 2 * changed_texts
+    changed_texts = 2  # code, tokenizer_config.json; the list gives what counts of README.md
+    assert hub.bytes_of(".safetensors") == 0 and len(hub.log) == 2 + 2 * changed_texts
     told = diff("zai-org/chatglm3-6b", OLD).out
     first = told.splitlines()[0]
     assert first.startswith("error: ") and f"pin {OLD} ({OLD} -> " in first
@@ -128,9 +129,27 @@ def test_a_moved_repository_is_followed_and_reported(published, diff, hub):
     assert result.code == 1 and section(result)["moved"]["now"] == "zai-org/chatglm3-6b"
 
 
-def test_without_revisions_the_last_change_that_matters_is_compared(published, diff):
-    changes = section(diff("zai-org/chatglm3-6b", "--format", "json"))["changes"]
+def test_without_revisions_the_last_change_that_matters_is_compared(published, diff, hub):
+    hub.move("THUDM/chatglm3-6b", "zai-org/chatglm3-6b")
+    changes = section(diff("THUDM/chatglm3-6b", "--format", "json"))["changes"]
     assert [change["kind"] for change in changes if change["area"] == "template"] == ["rendering-changed"]
+    assert len(hub.log) == 1 + 4 + 2, "a redirect, three lists, the history, and one file of both"
+
+
+@pytest.mark.parametrize(("cards", "requests"), [(True, 2), (False, 4)])
+def test_the_licence_is_that_of_the_list_or_of_the_file_itself(diff, hub, cards, requests):
+    hub.cards = cards
+    repo = hub.repo("org/free")
+    for name, licence in (("aaaaaaa", "mit"), ("bbbbbbb", "\n- other\n- mit")):
+        repo.commit({"README.md": f"---\nlicense: {licence}\n---\n# Free"}, id=name)
+    (change,) = section(diff("org/free", "aaaaaaa", "main", "--format", "json"))["changes"]
+    assert [change[key] for key in ("kind", "symbol", "before", "after")] == [
+        "licence-field-changed",
+        "license",
+        "mit",
+        "other, mit",
+    ]
+    assert len(hub.log) == requests
 
 
 def test_history_names_the_commit_behind_the_finding(published):

@@ -248,6 +248,19 @@ def test_without_a_length_the_longest_samples_are_told_by_the_batch(without_file
     assert {"recipe.gradient_checkpointing": True} in [change["set"] for change in with_a_switch]
 
 
+@pytest.mark.parametrize(("model", "code"), [("Qwen2.5-7B-Instruct", 1), ("Qwen2.5-0.5B-Instruct", 3)])
+def test_what_fits_at_no_length_does_not_fit_and_changes_that_would_are_offered(
+    without_files: Any, model: str, code: int
+) -> None:
+    words = ["--model", f"Qwen/{model}", "--gpu", "4090"]
+    found, section, out = without_files(*words, "--method", "full")
+    assert found == code and ("it does not fit even at 16 tokens" in out) == (code == 1)
+    assert bool(section["reach"]) == (code == 3)
+    first = section["changes"][0]["set"] if code == 1 else {"recipe.method": "full"}
+    typed = [word for name, value in first.items() for word in ("--set", f"{name}={str(value).lower()}")]
+    assert without_files(*words, *typed, "--set", "recipe.max_length=1024")[1]["verdict"] == "fits"
+
+
 @pytest.mark.parametrize(("method", "names"), [("full", {"method", "lora_r"}), ("lora", {"method"})])
 def test_the_smallest_combination_of_changes_that_fits_stands_first(
     without_files: Any, method: str, names: set[str]

@@ -28,6 +28,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
+import yaml
+
 __all__ = ["Blob", "Commit", "Entry", "Fault", "Hub", "Repo", "text", "virtual"]
 
 _ZEROS = bytes(1 << 16)
@@ -211,8 +213,8 @@ class Hub:
         self.repos: dict[str, Repo] = {}
         self.moved: dict[str, str] = {}
         self.page_size = 1000
-        #: Whether listings give oids and sizes for ``?blobs=true`` (some mirrors do not).
-        self.blobs = True
+        #: Whether listings give oids and sizes for ``?blobs=true`` (some mirrors do not), and the front matter.
+        self.blobs = self.cards = True
         self.refused_tokens: set[str] = set()
         self.faults: list[Fault] = []
         self._entries: list[Entry] = []
@@ -537,7 +539,11 @@ class _Handler(BaseHTTPRequestHandler):
                 if blob.lfs:
                     sibling["lfs"] = {"sha256": blob.sha256, "size": blob.size, "pointerSize": len(blob.pointer)}
             siblings.append(sibling)
+        readme = commit.files.get("README.md")
+        front = b"".join(readme.slice(0, readme.size)).decode("utf-8", "replace") if readme else ""
+        card = yaml.safe_load(front[4:].partition("\n---")[0]) if front.startswith("---\n") else None
         return {
+            **({"cardData": card} if card and self.server.hub.cards else {}),
             "_id": "0" * 24,
             "id": repo.name,
             "modelId": repo.name,

@@ -132,7 +132,7 @@ class Repository:
         metadata: Mapping[str, str] | None = None,
     ) -> None:
         self.repo, self.asked, self.revision, self.complete = "org/model", "org/model", None, True
-        self.label, self.lacking = "model", None
+        self.label, self.lacking, self.card = "model", None, None
         self.refused: tuple[Unread, ...] = ()
         self.prefixes: dict[str, bytes] = {}
         self.read_paths: list[str] = []

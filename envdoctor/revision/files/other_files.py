@@ -23,8 +23,9 @@ _README = "README.md"
 _LICENCES = ("licen", "copying", "notice", "use_policy", "usage_policy")
 _LONGEST_LICENCE, _MOST_LICENCES = 4 << 20, 20
 _FRONT = 64 << 10
+_FIELDS = ("license", "license_name", "license_link")
 #: Read line by line: a YAML reader would follow the aliases of a hostile file, and one scalar is all that is wanted.
-_FIELD = re.compile(r"^(license|license_name|license_link)[ \t]*:(.*)", re.MULTILINE)
+_FIELD = re.compile(rf"^({'|'.join(_FIELDS)})[ \t]*:(.*)", re.MULTILINE)
 _ITEMS = re.compile(r"^[ \t]*-(.+)", re.MULTILINE)
 
 
@@ -60,7 +61,18 @@ def is_licence(path: str) -> bool:
 
 def compare_licences(revisions: Revisions) -> Compared:
     """Return the changes. Licence files are read only to see whether more than blanks and line breaks changed."""
-    return outcome(_compare_licences(revisions), Message("licence") if revisions.files else None)
+    listed = _README in revisions.changed() and _cards(revisions)
+    name = Message("licence (of README.md by the Hub's list)") if listed else Message("licence")
+    return outcome(_compare_licences(revisions), name if revisions.files else None)
+
+
+def _cards(revisions: Revisions) -> list[dict[str, str]]:
+    """Return what both lists give of README.md; nothing unless one of two lists of a Hub gives any of it."""
+    cards = revisions.old.card, revisions.new.card
+    given = [{name: held.get(name) for name in _FIELDS} for held in cards if held is not None] if any(cards) else []
+    texts = [{name: held if isinstance(held, list) else [held] for name, held in one.items()} for one in given]
+    found = [{name: short(", ".join(map(str, held))) for name, held in one.items() if any(held)} for one in texts]
+    return found if len(found) == len(cards) else []
 
 
 def _compare_licences(revisions: Revisions) -> Iterator[Change | Unread]:
@@ -68,11 +80,12 @@ def _compare_licences(revisions: Revisions) -> Iterator[Change | Unread]:
     for path in changed[_MOST_LICENCES:][:1]:
         yield Unread(path, Message("only {} files of this kind are compared", _MOST_LICENCES))
     for path in changed[:_MOST_LICENCES]:
-        pair = revisions.read(path, _LONGEST_LICENCE)
+        cards = _cards(revisions) if path == _README else []
+        pair = (None, None) if cards else revisions.read(path, _LONGEST_LICENCE)
         if isinstance(pair, Unread):
             yield pair
         elif path == _README:
-            for name, before, after in differences(*map(_front_matter, pair)):
+            for name, before, after in differences(*(cards or map(_front_matter, pair))):
                 yield _change("field", path, name, before, after)
         elif None in pair or (pair[0] or b"").split() != (pair[1] or b"").split():
             yield _change("text", path, path, *revisions.sizes(path))

@@ -163,7 +163,9 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
     if len(siblings) > MOST_FILES:
         text = "{} lists {} files; at most {} are compared"
         raise TransportError(text, repo, f"{len(siblings):,}", f"{MOST_FILES:,}")
-    return HubSnapshot(access, repo, *check_items(siblings), present, commit)
+    snapshot = HubSnapshot(access, repo, *check_items(siblings), present, commit)
+    snapshot.card = card if isinstance(card := data.get("cardData"), dict) else {}
+    return snapshot
 
 
 def _odd(transport: Transport, what: Message) -> TransportError:

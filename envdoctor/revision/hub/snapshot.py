@@ -103,6 +103,7 @@ class Snapshot(ABC):
     (``zai-org/chatglm3-6b @ b098244``, ``./model``). ``complete`` is False where not all files of the commit are known.
     ``refused`` are listed files that are not in ``files``, because their names or oids cannot be trusted or they are
     not at hand. ``lacking`` says as a clause which weights of the revision are not at hand; None where none are missed.
+    ``card`` is the front matter of README.md by a Hub's list, empty where the list has none; None for other sources.
     """
 
     asked: str
@@ -113,6 +114,7 @@ class Snapshot(ABC):
     revision: str | None = None
     complete: bool = True
     lacking: Message | None = None
+    card: Mapping[str, Any] | None = None
 
     def entry(self, path: str, limit: int | None = None) -> FileEntry | Unread:
         """Return the file, unless it is missing or larger than ``limit`` bytes."""
