@@ -33,6 +33,8 @@ _CHAPTER = re.compile(r"^\| \[[^\]]+\]\(([\w-]+)\.md\)")
 _GROUP = re.compile(r"^\| \*\*(.+)\*\* \|")
 #: Of each language: what Sphinx calls it, and where the site of the other is.
 _LANGUAGES = {"en": ("en", "zh/"), "zh": ("zh_CN", "../")}
+#: What the menu and the contents of a page are called for those who hear them.
+_ASIDES = {"en": ("Chapters", "On this page"), "zh": ("目录", "本页内容")}
 _CONF = """
 extensions = ["myst_parser"]
 html_theme = "furo"
@@ -94,6 +96,15 @@ def _menu(contents: str, last: list[str]) -> str:
     return "".join(f"\n```{{toctree}}\n{tree}\n```\n" for tree in trees)
 
 
+def accessible(page: str, lang: str) -> str:
+    """Return a page with what the theme leaves out: the level of headings in the menu, names of the two asides, and the
+    keyboard's way into what scrolls by itself."""
+    for place, name in zip(("sidebar-drawer", "toc-drawer"), _ASIDES[lang], strict=True):
+        page = re.sub(f'<aside class="{place}[^"]*"', rf'\g<0> aria-label="{name}"', page)
+    page = page.replace('<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">')
+    return re.sub(r'<pre(?=>)|<div class="table-wrapper[^"]*"', r'\g<0> tabindex="0"', page)
+
+
 def main(site: Path) -> int:
     """Build both languages: the English at the top, the Chinese in zh/."""
     for lang, place in (("en", site), ("zh", site / "zh")):
@@ -103,6 +114,9 @@ def main(site: Path) -> int:
             write(source, lang)
             if build_main(["-q", "-W", "--keep-going", "-n", "-d", f"{folder}/read", str(source), str(place)]):
                 return 1
+        for page in place.rglob("*.html"):
+            if lang == "zh" or "zh" not in page.relative_to(site).parts:
+                page.write_text(accessible(page.read_text(encoding="utf-8"), lang), encoding="utf-8")
     (site / "search-rules.html").write_text(searched(load_matrix()), encoding="utf-8")
     return 0
 

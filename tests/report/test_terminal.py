@@ -171,6 +171,9 @@ def test_one_line_says_what_to_type_next(report: Report) -> None:
     advice = "\nNext         give --model ORG/NAME or --model DIR\n"
     assert page(report, findings=(), exit_code=0, width=None).endswith(advice)
     assert "Next " not in page(report, findings=(), not_checked=(), exit_code=0)
+    without = FactSet([Fact("pkg.torch", ABSENT, "site-packages", "observed")])
+    lost = page(report, command="probe", facts=without, findings=(), exit_code=3, width=None)
+    assert lost.endswith("\nNext         name the Python that has torch: --python PATH\n")
     plan = "envdoctor plan --python .venv"
     cured = render(report.changed(plan=Plan(constraints=("torch==2.4.1",))), again=plan)
     assert f"\nNext         {plan}\n             envdoctor explain ID (why" in cured
