@@ -289,8 +289,8 @@ class _Run:
         """Return, by term, the bytes of a token and of the whole step that adapters hold, of the linear layers that
         LoRA leaves alone: a copy of each input, in single precision or in that of autocast, the ``noise`` of its
         dropout (lora/layer.py in peft), and the cast adapters. Nothing of layers that are computed again, or that are
-        in single precision and share their inputs. Note the ``copies`` of the others, which are not there where adapters
-        have the dtype of the weights."""
+        in single precision and share their inputs. Note the ``copies`` of the others, which are not there where
+        adapters have the dtype of the weights."""
         lora, packed = self.job["lora"], self.job["quantized"]
         shared = packed and packed["upcast"] and not self.job["amp"]
         if not lora or shared or self.job["checkpointing"]:
