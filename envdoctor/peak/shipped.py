@@ -90,7 +90,7 @@ class OnCuda(NamedTuple):
             (*_, point) = sorted(trace.points, key=lambda point: (point["layers"], point["tokens"]))
             sizes = [(size, terms.get(_LOGITS, 0.0)) for size, _, terms in point["segments"].values()]
             half = max(size for size, _ in sizes) - max(size - logits / 2 for size, logits in sizes)
-            trace = trace._replace(halfway=half)
+            trace = trace._replace(halfway=trace.halfway + half)
         if job.get("keeps_inputs") and job["quantized"] and not job["checkpointing"]:
             hidden, inner = (job["config"].get(name) for name in ("hidden_size", "intermediate_size"))
             if isinstance(hidden, int) and isinstance(inner, int):
@@ -176,9 +176,6 @@ class Shipped:
         job = {**job, "attention": job["attention"] or model["attention"], "lora": self._named(model, job["lora"])}
         inner = self._inner.get((kind, job.get("trainer", "")), self._inner.get((kind, ""), {"share": 1.0}))
         run = _Run(model, job, float(inner["share"]))
-        lora = job["lora"]
-        if lora and job.get("plain_adapters"):
-            job = {**job, "lora": {**lora, "lora_dropout": None}}
         targets, words = self._targets(model, job), form_words(job, "all-linear")
         noise = "dropout" in words and not self._forms.keys().isdisjoint({(kind, words), (_LIKE, words)})
         spared = run.without_adapters(model, noise)
@@ -203,7 +200,8 @@ class Shipped:
         elif of == "generation" and self._unknown:
             all_logits = run.bytes_of(_FULL_LOGITS)
         trace = run.trace(rows)._replace(residuals_of=of, residuals=self._residuals[of])
-        return trace._replace(release=minor, near=near, apart=all_logits)
+        halfway = run.copies * max(job["tokens"]) if job.get("plain_adapters") and not job["amp"] else 0.0
+        return trace._replace(release=minor, near=near, apart=all_logits, halfway=halfway)
 
     def _most_alike(self, kind: str, words: str) -> tuple[dict[str, list[Row]], str, str]:
         """Return the forms of the nearest type and job by release, that type, and the words of that job."""
@@ -268,6 +266,7 @@ class _Run:
             self.weights = linear * _FOUR_BIT[packed["double"]] + rest * (4 if packed["upcast"] else self.width)
         self.results = self.norm = 0.0
         self.spared: dict[str, tuple[float, float]] = {}
+        self.copies = 0.0
         self.trained = self._adapters(model, lora) if lora else self.parameters if job["training"] else 0.0
 
     def _total(self, text: str, **more: float) -> float:
@@ -289,36 +288,33 @@ class _Run:
     def without_adapters(self, model: Row, noise: bool) -> dict[str, tuple[float, float]]:
         """Return, by term, the bytes of a token and of the whole step that adapters hold, of the linear layers that
         LoRA leaves alone: a copy of each input, in single precision or in that of autocast, the ``noise`` of its
-        dropout (lora/layer.py in peft), and the cast adapters; and the copies of all inputs where adapters have the
-        dtype of the weights. Nothing of layers that are computed again, or that are in single precision and share their
-        inputs."""
+        dropout (lora/layer.py in peft), and the cast adapters. Nothing of layers that are computed again, or that are
+        in single precision and share their inputs. Note the ``copies`` of the others, which are not there where
+        adapters have the dtype of the weights."""
         lora, packed = self.job["lora"], self.job["quantized"]
         shared = packed and packed["upcast"] and not self.job["amp"]
         if not lora or shared or self.job["checkpointing"]:
             return {}
         modules, names = model["modules"], lora["target_modules"] or model["least"]
-        plain = self.job.get("plain_adapters") and not self.job["amp"]
         names = modules if names == "all-linear" else names
         if any(name not in modules for name in names):
             return {}
         each, spared = 2 if self.job["amp"] else 4, dict[str, tuple[float, float]]()
         inputs: set[str] = set()
         for name in modules:
-            label = "MLP" if name.partition("_")[0] in ("gate", "up", "down") else "attention"
-            token, cast = spared.get(label, (0.0, 0.0))
             into, out = map(self._total, modules[name])
+            label = "MLP" if name.partition("_")[0] in ("gate", "up", "down") else "attention"
             if name in names:
                 # One input of queries, keys and values, and a mask of a byte where there is dropout.
-                shared_by = (
-                    "qkv" if name[0] in "qkv" else name if lora["lora_dropout"] else label + name[0:1].strip("u")
-                )
+                shared_by = "qkv" if name[0] in "qkv" else name
                 kept = 0 if shared_by in inputs else 3 if lora["lora_dropout"] else 2
                 inputs.add(shared_by)
-                spared[label] = token + (self.batch * self.depth * (each - kept) * into if plain else 0.0), cast
+                self.copies += self.batch * self.depth * (each + 4 * noise - kept) * into
                 continue
+            token, cast = spared.get(label, (0.0, 0.0))
             token += self.batch * self.depth * ((each + 4 * noise) * into + each * lora["r"])
             spared[label] = token, cast + (2 * self.depth * lora["r"] * (into + out) if self.job["amp"] else 0.0)
-        return {label: sizes for label, sizes in spared.items() if any(sizes)}
+        return spared
 
     def spare(self, layers: Mapping[str, str]) -> None:
         """Take from each term what the ``layers`` of the run's type hold less of a token than those of the forms."""

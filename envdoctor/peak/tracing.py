@@ -24,8 +24,8 @@ class Trace(NamedTuple):
     the live bytes by what they hold, with the operation at the most. Where it comes from shipped coefficients,
     ``release`` is the transformers that they are of, ``near`` the form that was taken where none is about the job, and
     ``residuals`` are, by measure, the published readings ``residuals_of`` such runs as shares of the live bytes.
-    ``apart`` are bytes that may be there too, ``absent`` bytes that may not be there, and ``halfway`` those that by the
-    code are not there and that readings show half of."""
+    ``apart`` are bytes that may be there too, ``absent`` bytes that may not be there, and ``halfway`` those that by a
+    framework's own code are not there and that readings show half of."""
 
     model: Mapping[str, Any]
     points: tuple[Mapping[str, Any], ...]
