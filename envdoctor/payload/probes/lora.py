@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, Unavailable, judged, lost, relative, reported
+from ..probing.kit import Emit, Job, Unavailable, full_precision, judged, lost, relative, reported
 
 PROBE = {
     "title": "LoRA: forward, gradients, merge, combine, save and load",
@@ -77,6 +77,11 @@ def run(job: Job, emit: Emit) -> None:
     if find_spec("peft") is None:
         emit({"case": "LoRA", "skip": "peft is not installed"})
         return
+    with full_precision():  # TF32 is the business of another experiment
+        _all_kinds(job, emit)
+
+
+def _all_kinds(job: Job, emit: Emit) -> None:
     from peft import LoraConfig
 
     thorough = job["options"].get("kinds") == "all"
