@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, Unavailable, judged, lost, relative, reported
+from ..probing.kit import Emit, Job, Unavailable, full_precision, judged, lost, relative, reported
 
 PROBE = {
     "title": "LoRA: forward, gradients, merge, combine, save and load",
@@ -38,6 +38,8 @@ _OTHER_RANK, _OTHER_ALPHA = 7, 11
 _LIMIT = 1e-3
 _COMBINED = "combined with weight one by add_weighted_adapter"
 _LLAMA, _GPT2 = ("q_proj", "v_proj", "down_proj"), ("c_attn", "c_proj")
+#: What peft takes of one adapter only.
+_ONCE = ("bias", "modules_to_save")
 _MIXED = {"rank_pattern": {"v_proj": _OTHER_RANK}, "alpha_pattern": {"down_proj": _OTHER_ALPHA}}
 
 
@@ -75,11 +77,16 @@ def run(job: Job, emit: Emit) -> None:
     if find_spec("peft") is None:
         emit({"case": "LoRA", "skip": "peft is not installed"})
         return
+    with full_precision():  # TF32 is the business of another experiment
+        _all_kinds(job, emit)
+
+
+def _all_kinds(job: Job, emit: Emit) -> None:
     from peft import LoraConfig
 
     thorough = job["options"].get("kinds") == "all"
     for kind, several in [(kind, several) for kind in _KINDS for several in (False, True)[: 1 + thorough]]:
-        if not (kind.quick or thorough):
+        if not (kind.quick or thorough) or (several and {*_ONCE} & {*kind.settings}):
             continue
         words = f"{kind.words}, two adapters" if several else kind.words
         case = judged("change", "lora-differs", ["logits"], dtype="fp32", limit=_LIMIT, params={"kind": kind.words})
@@ -180,7 +187,7 @@ def _stages(kind: _Kind, settings: Any, device: str, several: bool, thorough: bo
         if "lora_only" not in kind.settings.values():
             yield "switched off", without
         yield "saved and loaded", again
-        if thorough and not dora and not {*_MIXED, "target_parameters", "lora_bias"} & {*kind.settings}:
+        if thorough and not dora and not {*_MIXED, *_ONCE, "target_parameters", "lora_bias"} & {*kind.settings}:
             yield _COMBINED, combined  # what peft does not combine is left out
     yield "merged for good", lambda: _off(model.merge_and_unload(), exact)
 
