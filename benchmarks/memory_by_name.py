@@ -31,7 +31,8 @@ from memory_formulas import PEERS
 from envdoctor.cli.main import main as envdoctor
 from envdoctor.matrix import load_matrix
 from envdoctor.observe.model.config import shape_of
-from envdoctor.peak import model_of, share_if_emptied
+from envdoctor.peak import model_of
+from envdoctor.peak.closed_form import share_if_emptied
 
 #: Cards beside whose usable memory every reading is judged, in GiB.
 CARDS = (7.6, 11.6, 14.7, 15.7, 22.0, 23.5, 31.5, 39.4, 44.4, 47.5, 79.1, 94.0, 139.8)

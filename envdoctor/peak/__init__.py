@@ -9,7 +9,7 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "closed_form": "ClosedForm Residual share_if_emptied",
+        "closed_form": "ClosedForm Residual",
         "prediction": "model_of predict",
         "read_data": "DataProblem",
         "recipe": "Stage batch_of engine_of settings_of staged",
