@@ -20,8 +20,7 @@ from envdoctor.app.errors import JobError, told_as
 from envdoctor.app.facts import Sources
 from envdoctor.app.whole_file import write_whole
 from envdoctor.facts.factset import FactSet
-from envdoctor.judge.finding import Finding, Plan
-from envdoctor.judge.finding import Policy
+from envdoctor.judge.finding import Finding, Plan, Policy
 from envdoctor.matrix.entry_statements import entries
 from envdoctor.matrix.matrix import Matrix, load_matrix
 from envdoctor.remedy.installer import Change, InstallerError, Place, install, merged, place_of_python, preview
@@ -195,7 +194,7 @@ class _Fix:
         if commands and writable:
             raise JobError("{}: cannot be written, so nothing can be changed there", writable[0])
         self._talk.progress(self.page.say("asking the installer what it would change"))
-        versions = {fact.key[4:]: fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)}
+        versions = _versions(facts)
         with told_as(JobError, InstallerError), without_new(place.prefix, _LOCK_OF_UV):
             asked = [preview(line, versions, self._environ, self._cwd) for line in commands]
         changes = merged(change for some in asked for change in some)
@@ -292,13 +291,15 @@ class _Fix:
         try:
             self._talk.progress(self.page.say("copying what will be changed"))
             undo.copy(self._touched(facts, place, prepared.changes), list(map(shlex.join, prepared.commands)))
-        except BaseException as error:
+        except NoRoom as error:
             undo.discard()
-            if isinstance(error, NoRoom):
-                text = "nothing was changed: the copy needs {} MiB, and the disk has {} MiB left"
-                raise JobError(text, error.needed >> 20, error.free >> 20) from None
-            if isinstance(error, OSError):
-                raise JobError(_NO_COPY, because_of(error)) from None
+            text = "nothing was changed: the copy needs {} MiB, and the disk has {} MiB left"
+            raise JobError(text, error.needed >> 20, error.free >> 20) from None
+        except OSError as error:
+            undo.discard()
+            raise JobError(_NO_COPY, because_of(error)) from None
+        except BaseException:
+            undo.discard()
             raise
 
     def _reason(self, error: BaseException) -> str:
@@ -334,7 +335,7 @@ class _Fix:
     def _imports(self, facts: FactSet) -> dict[str, str]:
         """Return the statements that fail, by what people import of the installed packages, in a bounded child without
         a GPU; each with its error."""
-        installed = {fact.key[4:]: fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)}
+        installed = _versions(facts)
         statements = [one.statement for one in entries(self._matrix.rows, installed) if not one.needs_gpu]
         python = facts.text("python.executable")
         if not statements or python is None:
@@ -418,6 +419,10 @@ def _direct_url(path: str) -> str | None:
         return None
     except (OSError, ValueError, KeyError, TypeError):
         return "?"
+
+
+def _versions(facts: FactSet) -> dict[str, str]:
+    return {fact.key[4:]: fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)}
 
 
 def _error_in(seen: Mapping[str, object]) -> str:
