@@ -5,13 +5,7 @@ The experiments know none of them. A fault may be told by any of the rules named
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from pathlib import Path
-
-from strangers import of_set
-from trials import Found
-
-__all__ = ["CAUSES", "FLAKY", "MACHINE", "third_strangers"]
+__all__ = ["CAUSES", "FLAKY", "MACHINE"]
 
 _OPERATION, _ATTENTION = "probe-operation-inaccurate", "probe-attention-inaccurate"
 _MODEL, _SDPA = "probe-model-code-differs", "probe-transformers-sdpa-differs"
@@ -57,10 +51,3 @@ FLAKY = dict.fromkeys(
     ),
     ("probe-unlike-answers", "probe-not-repeatable"),
 )
-
-
-def third_strangers(
-    python: str, scratch: Path, faults: Collection[str] = (), suite: str = "quick"
-) -> Iterator[tuple[str, Found]]:
-    """Like ``strangers``, of the third set."""
-    yield from of_set(CAUSES, FLAKY, python, scratch, faults, suite)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import card_faults  # noqa: F401 — each of these puts its faults into the table
 import faults  # noqa: F401
+import fifth_faults  # noqa: F401
 import flaky_faults  # noqa: F401
 import fourth_faults  # noqa: F401
 import loop_faults  # noqa: F401
