@@ -157,7 +157,8 @@ class Undo:
             with suppress(OSError):
                 _remove(path, now[path].kind)
         for path, entry in sorted(before.items()):
-            if now.get(path) != entry:
+            folder = os.path.dirname(path)
+            if now.get(path) != entry and os.path.realpath(folder) == folder:  # no link of a strange journal leads away
                 with suppress(OSError):
                     _restore(path, entry, now.get(path), copies.get(path, ""))
         for path, entry in sorted(before.items(), reverse=True):

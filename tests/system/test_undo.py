@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 import pytest
@@ -104,3 +105,20 @@ def test_a_copy_that_would_fill_the_disk_is_not_begun(tmp_path):
         undo.copy(lambda path: True, [])
     undo.discard()
     assert [path.name for path in tmp_path.iterdir()] == ["sparse"]
+
+
+def test_a_journal_of_others_does_not_lead_out_of_the_environment(tmp_path):
+    (env := tmp_path / "env").mkdir()
+    (outside := tmp_path / "outside").mkdir()
+    (env / "a").write_text("planted")
+    undo = Undo(str(env / ".undo"), [str(env)])
+    undo.take()
+    undo.copy(lambda path: True, ["words"])
+    journal = env / ".undo" / "journal.json"
+    told = json.loads(journal.read_text())
+    away = [*told["entries"][str(env / "a")]]
+    told["entries"] |= {str(env / "b"): ["link", *away[1:-1], str(outside)], str(env / "b" / "a"): away}
+    told["files"] = [str(env / "b" / "a")]
+    journal.write_text(json.dumps(told))
+    assert str(env / "b" / "a") in undo.put_back()
+    assert list(outside.iterdir()) == []
