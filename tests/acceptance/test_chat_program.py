@@ -65,7 +65,7 @@ def test_each_tool_answers_as_the_command_does(tmp_path: Path) -> None:
         ("check", {"modell": "Qwen/Qwen2.5-7B"}, "check takes no modell; it takes model, recipe"),
         ("check", {"lock": "/no/such/file"}, "--lock /no/such/file: cannot be read"),
         ("check", {"lock": "a", "report": "b"}, "give one of them"),
-        ("check", {"facts": "-"}, "--facts -: not JSON"),
+        ("check", {"facts": "-"}, "--facts -: is empty"),
         ("check", {"python": "\0"}, "does not exist"),
         ("check", {"settings": {"recipe.batch_size": "\x1b[31mred"}}, "a number is expected"),
         ("check", {"target": {"gpuu": "A100"}}, "a target has python, platform, gpu and driver, not gpuu"),

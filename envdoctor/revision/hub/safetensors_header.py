@@ -44,7 +44,7 @@ REASONS = {
     "truncated-data": Message("the file ends before the last tensor does"),
 }
 _METADATA = "__metadata__"
-_LONG_NUMBER = re.compile(rb"[0-9]{300}")
+_LONG_NUMBER = re.compile(rb"(?<![0-9])[0-9]{300}")
 _DEEPEST = 127  # serde_json's recursion limit of 128 is reached by the level after it
 #: Lists, objects, and what they hold: of 100,000 tensors in one file. The largest models have 140,000 in 64 files.
 _MOST_PARTS = 1_000_000
