@@ -84,7 +84,7 @@ def test_the_fix_of_a_story_in_its_own_recipe_is_the_one_that_is_typed(run, tmp_
 def test_a_report_says_what_the_recipe_says_and_where(check):
     out = check("--recipe", "train.yaml").out
     assert "Recipe       train.yaml (transformers, bf16, batch size 2" in out
-    assert "say what the recipe leaves open" in out and "give --recipe" not in out
+    assert "with more of the recipe" in out and "with --recipe" not in out
     assert "train.yaml:3" in out
     assert out.count("train.yaml:5: gradient_acumulation_steps is not known; did you mean") == 1
     out = check("--recipe", "train.yaml", "--lang", "zh").out
