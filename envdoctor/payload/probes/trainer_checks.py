@@ -102,7 +102,8 @@ def grad_accumulation(job: Job, emit: Emit) -> None:
         (tokens, tokens.clone().index_fill_(0, torch.arange(_SAME_LENGTH - labels), tiny_models.IGNORED))
         for (tokens, _), labels in zip(made, _ACCUMULATED)
     ]
-    once = {**_USUAL, "optim": "sgd", "schedule": "constant_with_warmup", "norm": 0.0, "epochs": 1, "warmup": 0}
+    once = {**_USUAL, "optim": "sgd", "schedule": "constant_with_warmup", "norm": 0.0}
+    once.update(epochs=1, warmup=0, decay=0.0)  # nothing but the gradient is in the step
     steps = {
         size: found_by(
             partial(_run, device, {**once, "batch": size, "windows": 4 // size}, made), device, "the Trainer"
@@ -268,7 +269,8 @@ def _trainer(model: Any, row: dict[str, Any], made: list[Any], device: str, fold
     settings: dict[str, Any] = {"learning_rate": rate, "lr_scheduler_type": row["schedule"], "optim": row["optim"]}
     settings.update(warmup_steps=row.get("warmup", _WARMUP), num_train_epochs=row.get("epochs", _EPOCHS))
     settings.update(per_device_train_batch_size=row["batch"], gradient_accumulation_steps=row["windows"])
-    settings.update(weight_decay=_DECAY, max_grad_norm=row["norm"], logging_steps=1, label_names=["labels"])
+    settings.update(weight_decay=row.get("decay", _DECAY), max_grad_norm=row["norm"])
+    settings.update(logging_steps=1, label_names=["labels"])
     settings.update(dataloader_drop_last=row["dropped"], per_device_eval_batch_size=row["batch"])
     if row["half"]:
         settings[row["half"]] = True

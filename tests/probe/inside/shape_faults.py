@@ -67,7 +67,8 @@ def _width(real: Any, x: Any, weight: Any, *given: Any) -> Any:
 def _wide(real: Any, x: Any, shape: Any, weight: Any = None, eps: Any = None) -> Any:
     if weight is not None and weight.shape[-1] >= 1024:
         weight = weight.view_as(weight)
-        weight.register_hook(lambda gradient: _scaled(gradient, slice(0, 256), 0.5))
+        if weight.requires_grad:  # some calls are made without gradients
+            weight.register_hook(lambda gradient: _scaled(gradient, slice(0, 256), 0.5))
     return real(x, shape, weight, eps)
 
 
