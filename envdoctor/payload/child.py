@@ -7,7 +7,8 @@ Standard input is one JSON object; its tasks run one after another, and after a 
 
 A script is a file of that folder with a function ``run(job, emit)``, or one that is named behind a colon
 (``probes/training_checks.py:tf32``); it may import what lies beside it relatively. Only ``script`` must be there.
-``job`` goes to the script; ``device`` in it may be auto (cuda when torch sees such a device).
+``job`` goes to the script; ``device`` in it may be auto (cuda when torch sees such a device), and with ``begun`` the
+script first runs to its first record, which is not told: all it calls has then been called more often.
 The answers go to what was standard output when this script began:
 
 * ``{"kind": "begin", "python": ..., "torch": ..., "device": ..., ...}`` when torch is there, if it is needed;
@@ -147,8 +148,22 @@ def _work(task: dict[str, Any], channel: Channel) -> tuple[str, str]:
     script = import_module(PACKAGE + "." + os.path.splitext(path)[0].replace("/", "."))
     gc.freeze()  # nor is it looked through when a script asks what is alive, or behind each task
     gc.enable()
-    getattr(script, function or "run")(job, channel.emit)
+    run = getattr(script, function or "run")
+    if job.get("begun"):
+        try:
+            run(job, _stop)
+        except _Begun:
+            pass
+    run(job, channel.emit)
     return "ok", ""
+
+
+class _Begun(BaseException):
+    """A script was begun, and is to begin anew; no script catches this."""
+
+
+def _stop(record: dict[str, Any]) -> None:
+    raise _Begun
 
 
 def _import_torch(begin: dict[str, Any]) -> tuple[str, str]:

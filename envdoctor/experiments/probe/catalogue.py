@@ -43,6 +43,7 @@ class Job:
     the import statements of a probe that runs these. Inputs are drawn from ``seed`` (None: not told, as in recordings
     of before; the child then takes 0). Jobs with the same ``needs`` share a process, so that torch is
     imported once, but for those that stand ``alone``. ``speeds`` is what is published of cards (table ``gpu-speeds``).
+    One that is ``begun`` first runs to its first observation, untold: what it calls, it then calls at other times.
     """
 
     probe: str
@@ -62,6 +63,7 @@ class Job:
     entries: tuple[str, ...] = ()
     script: str = ""
     seed: int | None = None
+    begun: bool = False
 
     @cached_property
     def label(self) -> str:
@@ -73,6 +75,8 @@ class Job:
         """Return the task for the child."""
         given = ("device", "suite", "dtype", "backend", "model", "options", "recipe", "entries", "speeds")
         job = {**{name: getattr(self, name) for name in given}, "seed": self.seed or 0}
+        if self.begun:
+            job["begun"] = True
         script = self.script or f"probes/{_stem(self.probe)}.py"
         return Task(script, job, self.needs, self.seconds, self.memory_mib, self.gpu_memory_mib)
 

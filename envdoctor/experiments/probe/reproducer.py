@@ -112,10 +112,12 @@ def cases_of(outcomes: Iterable[Outcome]) -> list[JudgedCase]:
         for same, case in _named(outcome, _judged([outcome])) if outcome.again else ():
             repeated.setdefault(same, []).append(case)
     cases = _judged(once)
-    if not repeated:
+    if not repeated and not any("again" in case.observation for case in cases):
         return cases
     names = [same for outcome in once for same, _ in _named(outcome, _judged([outcome]))]
-    doubted = [_doubted(case, repeated.get(same, ())) for same, case in zip(names, cases, strict=True)]
+    doubted = [
+        _doubted(case, [*_within(case), *repeated.get(same, ())]) for same, case in zip(names, cases, strict=True)
+    ]
     shaken = {same[0] for same, case in zip(names, doubted, strict=True) if case.verdict.signature == _UNLIKE}
     return [_shaken(case) if same[0] in shaken else case for same, case in zip(names, doubted, strict=True)]
 
@@ -124,7 +126,10 @@ _Same = tuple[str, str, str, int]
 
 
 def _judged(outcomes: Iterable[Outcome]) -> list[JudgedCase]:
-    observations = [observation for outcome in outcomes for observation in outcome.observations]
+    return _judged_observations([observation for outcome in outcomes for observation in outcome.observations])
+
+
+def _judged_observations(observations: Sequence[Mapping[str, Any]]) -> list[JudgedCase]:
     verdicts = judge_all(observations)
     return [
         JudgedCase(seen, verdict) for seen, verdict in zip(observations, verdicts, strict=True) if verdict is not None
@@ -140,6 +145,12 @@ def _named(outcome: Outcome, cases: Iterable[JudgedCase]) -> list[tuple[_Same, J
         count[name] += 1
         named.append(((*name, count[name]), case))
     return named
+
+
+def _within(case: JudgedCase) -> list[JudgedCase]:
+    """Return the case with the other answer that its operation gave when it was called once more, if it gave one."""
+    again = case.observation.get("again")
+    return _judged_observations([{**case.observation, **again}]) if isinstance(again, dict) else []
 
 
 def _doubted(case: JudgedCase, others: Sequence[JudgedCase]) -> JudgedCase:

@@ -78,13 +78,14 @@ def run_session(
             outcomes += run(jobs, workers=workers or (_workers(jobs) if found.device == "cpu" else 1))
     doubted = _doubted(outcomes)
     if doubted:
-        outcomes += run([*reversed(doubted), *doubted], again=True, workers=workers or 1)
+        last = [replace(job, begun=True) for job in doubted]
+        outcomes += run([*reversed(doubted), *last], again=True, workers=workers or 1)
     return session_of(outcomes)._replace(seconds=time.monotonic() - started)
 
 
 def _doubted(outcomes: Sequence[Outcome]) -> list[Job]:
     """Return the jobs with a failed case that are short enough to repeat, now in one process with others: what comes
-    with every so many calls then comes elsewhere."""
+    with every so many calls then comes elsewhere; the last time also where a job makes a multiple of so many."""
     return [
         replace(outcome.job, alone=False)
         for outcome in outcomes
