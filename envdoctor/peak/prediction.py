@@ -326,7 +326,8 @@ def predict(
     peak, said = run.peak(run.gone), [*model.said_of(trace, plan.job), *plan.assumed]
     need, doubts = run.doubted(run.need())
     verdict = need.verdict(gpu.free) if gpu is not None and plan.stated else None
-    if gpu is not None and not plan.stated and (least := run.shortest()).verdict(gpu.free) == "does-not-fit":
+    judged = gpu if plan.whole and not plan.stated else None
+    if judged is not None and (least := run.shortest()).verdict(judged.free) == "does-not-fit":
         need, verdict = need._replace(mostly=least.mostly), "does-not-fit"
         said.append(Message("the length was not given: it does not fit even at {} tokens", _SHORTEST))
     return {

@@ -143,7 +143,7 @@ class RunPlan(NamedTuple):
     more than the terms ``spared`` and to one of ``parts``. ``eager``: the attention may be eager, by the release.
     ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
     ``stage`` changes the traces (:func:`staged`). ``adapted`` is where the reference model of
-    an adapter comes from."""
+    an adapter comes from. ``whole``: what is trained, and how it is divided among processes, are known."""
 
     job: Mapping[str, Any]
     tokens: int
@@ -157,6 +157,7 @@ class RunPlan(NamedTuple):
     untold: bool = False
     less: float = 0.0
     adapted: str = "adapter-off"
+    whole: bool = True
 
 
 def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -258,8 +259,21 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     untold = training and job["stage"] == "sft" and given.get("framework") is None and "logits and loss" not in spared
     less = 0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA
     return RunPlan(
-        *(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage, untold, less, adapted)
+        *(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage, untold, less, adapted),
+        _whole(given, keys),
     )
+
+
+def _whole(given: Mapping[str, Any], keys: Mapping[str, str]) -> bool:
+    """Return whether nobody left open what is trained, on how many processes, and what of it each of them holds."""
+    if given.get("method") is None:
+        return False
+    if given.get("launcher") is not None and given.get("world_size") is None:
+        return False
+    if given.get("launcher") is None and given.get("framework") is None:
+        return True
+    known = given.keys() >= {"zero_stage", "fsdp"}
+    return known and (given["zero_stage"] is not None or "deepspeed" not in keys)
 
 
 def _method(given: Mapping[str, Any], stored: str | None, assumed: list[str]) -> str:

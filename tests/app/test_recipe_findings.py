@@ -24,10 +24,10 @@ GLM = {"model.repo": "zai-org/glm-4-9b-chat"}
 
 @pytest.fixture
 def told(matrix: Matrix, given: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
-    """What is found at warning or error in a recipe, by rule; ``facts`` beside those of the installed releases."""
+    """What is found at warning or error in a recipe, by rule; ``facts`` beside those of INSTALLED, ``typed`` by --set."""
 
-    def found(file: Path, model: str | None = None, **facts: Any) -> dict[str, Any]:
-        sources = given({**INSTALLED, **facts}, recipe=[file.name], cwd=file.parent, model=model)
+    def found(file: Path, model: str | None = None, typed: tuple[str, ...] = (), **facts: Any) -> dict[str, Any]:
+        sources = given({**INSTALLED, **facts}, recipe=[file.name], cwd=file.parent, model=model, assignments=typed)
         findings = check(sources, matrix=matrix).findings
         return {one.id: one for one in findings if one.severity != "note" and not one.superseded_by}
 
@@ -44,6 +44,31 @@ trl/sft.yaml trl/zero3.yaml unsloth/train.py vllm/serve.sh vllm/serve.yaml weclo
 @pytest.mark.parametrize("name", HEALTHY.split())
 def test_a_healthy_recipe_gives_nothing(told: Any, name: str):
     assert list(told(FIXTURES / "recipes" / name, model="meta-llama/Meta-Llama-3-8B")) == []
+
+
+TORCHRUN = "torchrun --nproc-per-node"
+DIVIDED = [
+    (f"{TORCHRUN}=8", "", ("recipe.method=full",), True),
+    ("python", "", ("recipe.method=full",), True),
+    (f"{TORCHRUN}=8", "", (), False),
+    (f"{TORCHRUN}=$N", "", ("recipe.method=full",), False),
+    ("accelerate launch", "", ("recipe.method=full",), False),
+    ("accelerate launch --config_file none.yaml", "", ("recipe.method=full",), False),
+    (f"{TORCHRUN}=8", "--deepspeed $FILE", ("recipe.method=full",), False),
+    (f"{TORCHRUN}=8", "--deepspeed none.json", ("recipe.method=full",), False),
+    (f"{TORCHRUN}=8", "--fsdp $SHARDED", ("recipe.method=full",), False),
+]
+
+
+@pytest.mark.parametrize(("launcher", "option", "typed", "told_so"), DIVIDED)
+def test_a_run_that_may_be_divided_or_train_adapters_is_not_said_to_fit_at_no_length(
+    told: Any, tmp_path: Path, launcher: str, option: str, typed: tuple[str, ...], told_so: bool
+):
+    """Full fine-tuning of 8 billion weights in bfloat16 by AdamW takes 75 GiB before any sample, 90 with DDP's."""
+    command = f"{launcher} train.py --output_dir out --per_device_train_batch_size 1 --bf16 True {option}"
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{command}\n")
+    found = told(tmp_path / "run.sh", model="meta-llama/Meta-Llama-3-8B", typed=typed)
+    assert ("does-not-fit" in found) is told_so
 
 
 def test_the_defaults_of_grpo_beside_an_engine_need_more_than_80_gib(told: Any):
