@@ -303,10 +303,11 @@ class _Fix:
             raise
 
     def _reason(self, error: BaseException) -> str:
-        if isinstance(error, KeyboardInterrupt):
-            return self.page.say("interrupted")
-        if isinstance(error, OSError):
-            return self.page.sentence(because_of(error))
+        match error:
+            case KeyboardInterrupt():
+                return self.page.say("interrupted")
+            case OSError():
+                return self.page.sentence(because_of(error))
         return self.page.sentence(error.args[0] if error.args else type(error).__name__)
 
     def _whole(self, report: Report, prepared: _Prepared, *, write: bool) -> list[Finding]:

@@ -24,7 +24,7 @@ GLM = {"model.repo": "zai-org/glm-4-9b-chat"}
 
 @pytest.fixture
 def told(matrix: Matrix, given: Callable[..., Any]) -> Callable[..., dict[str, Any]]:
-    """What is found at warning or error in a recipe, by rule; ``facts`` beside those of INSTALLED, ``typed`` by --set."""
+    """What is found at warning or error in a recipe, by rule; ``facts`` beside INSTALLED, ``typed`` by --set."""
 
     def found(file: Path, model: str | None = None, typed: tuple[str, ...] = (), **facts: Any) -> dict[str, Any]:
         sources = given({**INSTALLED, **facts}, recipe=[file.name], cwd=file.parent, model=model, assignments=typed)

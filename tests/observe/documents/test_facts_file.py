@@ -169,7 +169,7 @@ def test_a_wrong_file_is_one_sentence(refused, document, sentence):
     [
         ({"cuda.toolkit": "12.2 / 11.8"}, "dotted integers such as \"12.4\" are expected, not '12.2 / 11.8'"),
         ({"pkg.peft": "N/A"}, "a version by PEP 440 is expected, not 'N/A'"),
-        ({"gpu": [{"name": "A100", "memory_gib": "80 GB"}]}, "item 1: memory_gib counts as unknown: a number of GiB is"),
+        ({"gpu": [{"name": "A100", "memory_gib": "80 GB"}]}, "item 1: memory_gib counts as unknown: a number of GiB"),
         ({"gpu.cc": ["9.0", 8.0]}, "item 2: cc counts as unknown: a version in quotes is expected, not 8.0"),
         ({"recipe.method": "lorra"}, "'lorra' is none of"),
     ],
