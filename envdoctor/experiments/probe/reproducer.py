@@ -149,8 +149,10 @@ def _named(outcome: Outcome, cases: Iterable[JudgedCase]) -> list[tuple[_Same, J
 
 def _within(case: JudgedCase) -> list[JudgedCase]:
     """Return the case with the other answer that its operation gave when it was called once more, if it gave one."""
-    again = case.observation.get("again")
-    return _judged_observations([{**case.observation, **again}]) if isinstance(again, dict) else []
+    match case.observation.get("again"):
+        case {**again}:
+            return _judged_observations([{**case.observation, **again}])
+    return []
 
 
 def _doubted(case: JudgedCase, others: Sequence[JudgedCase]) -> JudgedCase:
