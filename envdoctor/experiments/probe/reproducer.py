@@ -151,7 +151,7 @@ def _within(case: JudgedCase) -> list[JudgedCase]:
     """Return the case with the other answer that its operation gave when it was called once more, if it gave one."""
     match case.observation.get("again"):
         case {**again}:
-            return _judged_observations([{**case.observation, **again}])
+            return _judged_observations([{**case.observation, **{str(key): value for key, value in again.items()}}])
     return []
 
 

@@ -128,13 +128,13 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
         exact = [lay(value.double()).clone() for value, lay in zip(given, lays)]
         truth = forward_backward(row.formula, exact, upstream, row.asks)
         found = compare({name: got[name] for name in row.gate.split() or got}, truth, row.unit)
-        told = [compare({"o": other}, truth, row.unit) for other in others]
+        seen = [compare({"o": other}, truth, row.unit) for other in others]
         for part in ("ratio", "nonfinite"):
-            for said in told:
+            for said in seen:
                 if said[part].get("o", 0) > found[part].get("o", 0):
                     found[part]["o"] = said[part]["o"]
-        if len(told) > 1:
-            best = min(told, key=lambda said: [said[part].get("o", 0) for part in ("nonfinite", "ratio")])
+        if len(seen) > 1:
+            best = min(seen, key=lambda said: [said[part].get("o", 0) for part in ("nonfinite", "ratio")])
             found["again"] = {part: {**found[part], **best[part]} for part in ("ratio", "nonfinite")}
             if "o" not in best["nonfinite"]:
                 found["again"]["nonfinite"].pop("o", None)
@@ -169,7 +169,7 @@ def _untracked(row: Case, given: list[Any]) -> Any:
 
 
 def _alike(one: Any, other: Any) -> bool:
-    return one.shape == other.shape and torch.equal(one, other)
+    return bool(one.shape == other.shape and torch.equal(one, other))
 
 
 def _as_it_is(value: Any) -> Any:
