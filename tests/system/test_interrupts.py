@@ -18,8 +18,8 @@ reading._LIMITS = reading._LIMITS._replace(seconds=600.0, in_all=600.0)  # the c
 def children():
     tasks = [f"/proc/self/task/{task}/children" for task in os.listdir("/proc/self/task")]
     found = [int(child) for task in tasks for child in open(task).read().split()]
-    # Not before they have become the program: until then they carry this one's name.
-    return [child for child in found if open("/proc/self/cmdline").read() != open(f"/proc/{child}/cmdline").read()]
+    # Not before they have become the program and worked for a while: until then who starts them may not hold them yet.
+    return [child for child in found if int(open(f"/proc/{child}/stat").read().rpartition(")")[2].split()[11]) > 4]
 
 def hang_them_and_interrupt():
     while not (found := children()):
