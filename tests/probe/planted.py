@@ -121,8 +121,8 @@ def planted(python: str, scratch: Path, wanted: Wanted[Name], *, reached: bool =
     for _, fault, job in each:
         task = job.task()
         job_of = {**task.job, "script": task.script, "fault": fault, "reached": reached}
-        # What a case of attention must give is kept for all faults: a gigabyte.
-        tasks.append(task._replace(script="faulty.py", job=job_of, memory_mib=task.memory_mib + 1500))
+        # What a case of attention must give is kept for all faults: two gigabytes.
+        tasks.append(task._replace(script="faulty.py", job=job_of, memory_mib=task.memory_mib + 3000))
     place = Place(python, os.environ, str(scratch), str(scratch), "", INSIDE)
     found: dict[Name, list[Outcome]] = {}
     for (name, _, job), answer in zip(each, run_in_target(tasks, place), strict=True):
