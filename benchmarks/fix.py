@@ -21,7 +21,6 @@ import filecmp
 import hashlib
 import json
 import os
-import random
 import shutil
 import stat
 import subprocess
@@ -31,11 +30,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fixes import REPLACED, ROOT, STACKS, built, drawable, imports, installed
-
-sys.path.insert(0, str(ROOT / "tools"))
-
-from package_index import Index
+from fixes import STACKS, built, imports, installed, replacements
 
 #: Stands in for uv: does what is asked, and what FAULT says behind every install that is no dry run.
 FAULTY = """#!/bin/sh
@@ -77,16 +72,10 @@ def run(
     """The cases in order, up to the one with which ``count`` are broken; what was tried is not tried again."""
     results = home / f"fix-{seed}"
     results.mkdir(exist_ok=True)
-    draw = random.Random(seed)
-    index, releases = Index(), dict[str, list[str]]()
+    drawn = replacements(seed, stacks)
     cases: list[dict[str, Any]] = []
     while sum(bool(case["before"]) for case in cases) < count:
-        stack = draw.choice(sorted(STACKS))
-        present = [name for name in REPLACED.split() if name in stacks[stack]]
-        names = draw.sample(present, draw.choice((1, 2, 2)))
-        for name in names:
-            releases.setdefault(name, drawable(index, name))
-        pins = [f"{name}=={draw.choice(releases[name])}" for name in names]
+        stack, pins = next(drawn)
         path = results / f"{len(cases):03}.json"
         if not path.exists():
             with_faults = sum(bool(case["before"]) for case in cases) < faults

@@ -22,7 +22,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,22 +98,29 @@ def run(home: Path, count: int, seed: int, again: Sequence[int]) -> list[dict[st
     stacks = {name: built(home, name, packages.split()) for name, packages in STACKS.items()}
     results = home / f"results-{seed}"
     results.mkdir(exist_ok=True)
-    draw = random.Random(seed)
-    index, releases = Index(), dict[str, list[str]]()
+    drawn = replacements(seed, stacks)
     cases: list[dict[str, Any]] = []
     while sum(bool(case["before"]) for case in cases) < count:
-        stack = draw.choice(sorted(STACKS))
-        present = [name for name in REPLACED.split() if name in stacks[stack]]
-        names = draw.sample(present, draw.choice((1, 2, 2)))
-        for name in names:
-            releases.setdefault(name, drawable(index, name))
-        pins = [f"{name}=={draw.choice(releases[name])}" for name in names]
+        stack, pins = next(drawn)
         path = results / f"{len(cases):03}.json"
         if not path.exists() or len(cases) in again:
             path.write_text(json.dumps(one_case(home, home / f"case-{seed}", stack, pins), indent=1))
         cases.append({"number": f"{seed}-{len(cases)}", **json.loads(path.read_text())})
         print(summary(cases[-1]), file=sys.stderr, flush=True)
     return cases
+
+
+def replacements(seed: int, stacks: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, list[str]]]:
+    """Stacks without end, each with the one or two packages that are replaced in it by releases drawn at random."""
+    draw = random.Random(seed)
+    index, releases = Index(), dict[str, list[str]]()
+    while True:
+        stack = draw.choice(sorted(STACKS))
+        present = [name for name in REPLACED.split() if name in stacks[stack]]
+        names = draw.sample(present, draw.choice((1, 2, 2)))
+        for name in names:
+            releases.setdefault(name, drawable(index, name))
+        yield stack, [f"{name}=={draw.choice(releases[name])}" for name in names]
 
 
 def built(home: Path, name: str, packages: Sequence[str]) -> dict[str, str]:
