@@ -1,5 +1,6 @@
 """Facts that somebody gives: ``--set key=value``, or key and value of a configuration; the last one wins."""
 
+import re
 from collections.abc import Iterable
 
 from envdoctor.facts.registry import (
@@ -16,6 +17,8 @@ from envdoctor.system.message import Message, MessageError, did_you_mean
 
 #: Lists whose items people describe by columns; others come out of observations and derivations.
 _GIVEN_BY_COLUMNS = ("gpu",)
+#: What is given for the name of a package: a requirement, or a release of three numbers.
+_RELEASE = re.compile(r"=|\s*\d+\.\d+\.\d")
 #: ``key=value`` as a user types it, or the key and the value.
 Assignment = str | tuple[str, object]
 
@@ -59,7 +62,7 @@ def parse_assignments(given: Iterable[Assignment], registry: Registry, origin: s
         if not equals:
             raise AssignmentError("{} {}: key=value is expected", origin, text)
         if spec is None or key.endswith("*"):
-            raise AssignmentError("{} {}: {}", origin, text, _hint(key, registry))
+            raise AssignmentError("{} {}: {}", origin, text, _hint(key, raw, registry))
         strange = strange_name(key, registry)
         if strange is not None:
             head = key.partition(".")[0]
@@ -122,11 +125,14 @@ def _cells(raw: str) -> list[str]:
     return cells
 
 
-def _hint(key: str, registry: Registry) -> Message:
+def _hint(key: str, raw: str, registry: Registry) -> Message:
     known = [spec.key for spec in registry if not spec.key.endswith("*") and spec.type != "records"]
     known += [column.key for spec in registry for column in spec.columns.values() if spec.key in _GIVEN_BY_COLUMNS]
     listed = Message("`envdoctor matrix facts` lists them")
     meant = sorted((one for one in known if one.endswith(f".{key}")), key=lambda one: not one.startswith("recipe."))
+    package = key.removesuffix(".version")
+    if "." not in package and _RELEASE.match(raw):
+        meant = [f"pkg.{package}"]
     if meant:
         return Message("{} is not a known fact; did you mean {}?", key, meant[0])
     return Message("{} is not a known fact; {}", key, did_you_mean(key, known, listed))

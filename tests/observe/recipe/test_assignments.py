@@ -97,6 +97,8 @@ def test_columns_describe_items_one_after_the_other(parse, texts, items):
         ("=2", "is not a known fact"),
         ("recipe.batchsize=2", "recipe.batchsize is not a known fact; did you mean recipe.batch_size?"),
         ("batch_size=2", "is not a known fact"),
+        ("torch==2.5", "torch is not a known fact; did you mean pkg.torch?"),
+        ("torch.version=2.5.0", "torch.version is not a known fact; did you mean pkg.torch?"),
         ("pkg.*=2", "pkg.* is not a known fact"),
         ("pkg.=2", "is not a known fact"),
         ("recipe.batch_size=many", "a number is expected, not 'many'"),
