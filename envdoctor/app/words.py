@@ -46,8 +46,9 @@ _BELOW = ("bin/python", "etc/os-release", "usr/lib")
 
 def meant(word: str, cwd: str, takes: Iterable[str]) -> Sequence[str]:
     """Return the keywords of the options that a word stands for, of those that a command ``takes``. An existing file or
-    folder is what its name and its beginning say, ``KEY=VALUE`` and ``NAME==VERSION`` a fact, ``ORG/NAME`` and ``7B`` a model. Raises
-    :class:`~envdoctor.app.errors.UsageProblem` for a word that is none of it, or nothing that the command takes."""
+    folder is what its name and its beginning say, ``KEY=VALUE`` and ``NAME==VERSION`` a fact, ``ORG/NAME`` and ``7B`` a
+    model. Raises :class:`~envdoctor.app.errors.UsageProblem` for a word that is none of it, or nothing that the command
+    takes."""
     path, files = os.path.join(cwd, word) if word else "", Files()
     if os.path.isdir(path):
         below = [name for name in _BELOW if os.path.exists(os.path.join(path, name))]

@@ -43,6 +43,7 @@ FOLDERS = {
 }
 WORDS = {
     "recipe.batch_size=2": "assignments",
+    "torch==2.5.0": "assignments",
     "THUDM/glm-4-9b-chat-hf": "model",
     "https://huggingface.co/Qwen/Qwen2.5-7B": "model",
     "Qwen2.5-7B-Instruct": "model",
