@@ -41,16 +41,26 @@ def text_of(table: Mapping[str, str] | str | None) -> Text:
     return Text(english, chinese)
 
 
-def title_of(texts: Mapping[str, Any]) -> Text:
-    """Return what a rule says of anybody's versions: its title, or its message with ``...`` in place of values."""
+def title_of(texts: Mapping[str, Any], known: Mapping[str, str] = {}) -> Text:
+    """Return what a rule says of anybody's versions: its title, or its message with ``...`` in place of values that are
+    not ``known``."""
     if texts["title"]:
         return Text(texts["title"])
-    return without_values(text_of(texts["message"]))
+    return without_values(text_of(texts["message"]), known)
 
 
-def without_values(text: Text) -> Text:
-    """Return the text with ``...`` in place of values."""
-    return Text(re.sub(_PLACEHOLDER, "...", text.en), text.zh and re.sub(_PLACEHOLDER, "...", text.zh))
+def without_values(text: Text, known: Mapping[str, str] = {}) -> Text:
+    """Return the text with ``...`` in place of values, or those that are ``known`` by the keys of their facts."""
+
+    def replaced(wording: str) -> str:
+        return re.sub(_PLACEHOLDER, lambda match: known.get(match[1], "..."), wording)
+
+    return Text(replaced(text.en), text.zh and replaced(text.zh))
+
+
+def values_of(text: Text) -> list[str]:
+    """Return the keys of the facts whose values stand in a text."""
+    return re.findall(_PLACEHOLDER, text.en)
 
 
 def fill(text: Text, read: Callable[[str], Fact]) -> Text:

@@ -4,8 +4,10 @@ A symptom is a list of ``lines``: each is a text that stands in one line of the 
 pieces; case, quotes and blanks do not count. All of them must be there. A long line may go on in the next one, because
 terminals and mail break them. Nothing is a regular expression, so a log takes time in proportion to its length whatever
 stands in it. With ``raised_in``, a package, the last file of a traceback above it is one of that package.
+``{model.type}`` stands for one word, which the log tells of that fact.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -15,6 +17,10 @@ from typing import Any, NamedTuple
 _LEAST, _LEAST_LINE = 10, 4
 #: Lines that hold the first piece of a text and are looked at to the end.
 _LOOKS = 200
+#: What a symptom leaves open between its pieces: anything, or the word for a fact.
+_OPEN = re.compile(r"\*|\{[\w.]+\}")
+#: Characters of a line in which such a word is looked for.
+_LONGEST = 2_000
 #: Characters from which on a line may have been broken: its text may go on in the next one.
 _WRAPPED = 50
 
@@ -33,21 +39,35 @@ class Log(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A symptom that was found: the place of its last line (from 0), and how much it says (letters)."""
+    """A symptom that was found: the place of its last line (from 0), how much it says (letters), and keys of facts with
+    the words of the log for them."""
 
     place: int
     letters: int
+    told: tuple[tuple[str, str], ...] = ()
 
 
 def seen_in(log: Log, symptoms: Iterable[Mapping[str, Any]]) -> Seen | None:
     """Return the symptom that says most among those in the log; None if the log has none."""
     found: list[Seen] = []
     for symptom in symptoms:
-        places = [_last(log, _plain(text).split("*")) for text in symptom["lines"]]
-        place = max((place for place in places if place is not None), default=0)
-        if None not in places and _raised_in(symptom.get("raised_in", ""), log, log.starts[place]):
-            found.append(Seen(place, letters(symptom)))
+        texts = list(map(_plain, symptom["lines"]))
+        places = [place for text in texts if (place := _last(log, _OPEN.split(text))) is not None]
+        told = [word for text, place in zip(texts, places, strict=False) if (word := _told(log, place, text))]
+        is_whole = len(places) == len(texts) and len(told) == sum("{" in text for text in texts)
+        if is_whole and _raised_in(symptom.get("raised_in", ""), log, log.starts[max(places)]):
+            found.append(Seen(max(places), letters(symptom), tuple(told)))
     return max(found, key=lambda one: one.letters, default=None)
+
+
+def _told(log: Log, place: int, text: str) -> tuple[str, str] | None:
+    """Return the key of a fact that a text names, and the word of the log for it, in quotes or not."""
+    before, _, rest = text.partition("{")
+    key, _, after = rest.partition("}")
+    start = log.starts[place]
+    pattern = rf"{re.escape(before.rpartition('*')[2])}'?([\w.-]{{1,80}})'?{re.escape(after.partition('*')[0])}"
+    word = re.search(pattern, log.text[start : start + _LONGEST]) if key else None
+    return (key, word[1]) if word else None
 
 
 def _raised_in(package: str, log: Log, before: int) -> bool:
@@ -57,13 +77,16 @@ def _raised_in(package: str, log: Log, before: int) -> bool:
 
 
 def letters(symptom: Mapping[str, Any]) -> int:
-    """Return the letters and digits of a symptom."""
-    return sum(char.isalnum() for text in symptom["lines"] for char in text)
+    """Return the letters and digits of a symptom, but for what it leaves open."""
+    return sum(map(str.isalnum, "".join(_OPEN.sub("", text) for text in symptom["lines"])))
 
 
 def faults_of(symptom: Mapping[str, Any], ordinary: Sequence[str]) -> Iterator[str]:
     """Yield what is wrong with a symptom: ``ordinary`` are lines of healthy runs."""
-    if letters(symptom) < _LEAST or any(sum(map(str.isalnum, text)) < _LEAST_LINE for text in symptom["lines"]):
+    is_open = any("{" in text for text in symptom["lines"])  # its word is looked up
+    if (letters(symptom) < _LEAST and not is_open) or any(
+        sum(map(str.isalnum, text)) < _LEAST_LINE for text in symptom["lines"]
+    ):
         yield f"{symptom['lines']}: fewer than {_LEAST} letters (a line: {_LEAST_LINE}) may stand in any log"
     if any(not piece.strip() for text in symptom["lines"] for piece in text.split("*")):
         yield f"{symptom['lines']}: * stands between two texts"

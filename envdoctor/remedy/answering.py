@@ -11,12 +11,14 @@ from itertools import islice, pairwise
 from operator import or_
 from typing import Any
 
-from envdoctor.facts.values import Unknown
-from envdoctor.judge.evaluate import evaluate, text_of, title_of, without_values
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import Absent, Fact, Unknown, Value, spell
+from envdoctor.judge.derivations import with_facts
+from envdoctor.judge.evaluate import evaluate, text_of, title_of, values_of, without_values
 from envdoctor.matrix.ledger import Released
 from envdoctor.matrix.ledger_taking import allows
 from envdoctor.matrix.lookup import lacks, modules_with, name_moves, provider_of, read_taken
-from envdoctor.matrix.rules import SEVERITIES
+from envdoctor.matrix.rules import SEVERITIES, Rule
 from envdoctor.matrix.symptoms import Log, Seen, seen_in
 from envdoctor.observe.documents.tracebacks import Reading, imported_in, module_of
 from envdoctor.remedy import homes
@@ -383,15 +385,13 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
     NaN) it says nothing for those about models of which the log does not speak: they are left away. ``first`` is the
     number of the first line.
     """
-    log, facts, matrix = Log.of(lines), situation.facts, situation.matrix
+    log, matrix = Log.of(lines), situation.matrix
+    facts, shown = _told_by(log, situation)
     found: list[tuple[tuple[object, ...], Seen | None, Suspect]] = []
     ruled_out: list[tuple[tuple[object, ...], Suspect]] = []
     sharing: Counter[Seen | None] = Counter()
-    for rule in matrix.rules:
-        texts = matrix.texts(rule)
-        seen = seen_in(log, texts.get("symptom", ()))
-        if seen is None:
-            continue
+    stood_for: dict[str, tuple[object, ...]] = {}
+    for rule, texts, seen in shown:
         outcome = evaluate(rule, facts, matrix.registry)
         missing = tuple(sorted(key for key in set(rule.keys()) if facts.unknown(key)))
         of_model = {key for key in missing if key.startswith("model.")}
@@ -399,7 +399,7 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         fix = next(iter(texts["fix"]), None)
         suspect = Suspect(
             id=rule.id,
-            title=title_of(texts),
+            title=title_of(texts, {key: spell(value) for key, value in _values(texts, facts) if seen.told}),
             applies=outcome.holds,
             line=first + seen.place,
             said=lines[seen.place].strip(),
@@ -413,15 +413,43 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         if outcome.holds is False:
             ruled_out.append((order, suspect))
             continue
+        stood_for.update(dict.fromkeys(rule.supersedes, order[:2]))
         sharing[seen] += 1
         found.append((order, seen if is_open else None, suspect))
     for row in matrix.rows("known-errors", "error"):  # whose kind of cause is known, and which no facts decide
-        seen = seen_in(log, row["symptom"])
-        if seen is not None:
-            sharing[seen] += 1
+        known = seen_in(log, row["symptom"])
+        if known is not None:
+            sharing[known] += 1
             title, why, fix = (text_of(row[part]) for part in ("title", "why", "fix"))
-            said = lines[seen.place].strip()
-            known = Suspect(row["id"], title, None, first + seen.place, said, why, fix, row["source"], rule=False)
-            found.append(((True, -seen.letters, 1, 0, -seen.place, row["id"]), None, known))
+            line, said = first + known.place, lines[known.place].strip()
+            suspect = Suspect(row["id"], title, None, line, said, why, fix, row["source"], rule=False)
+            found.append(((True, -known.letters, 1, 0, -known.place, row["id"]), None, suspect))
+    found = [one for one in found if stood_for.get(one[-1].id, one[0]) >= one[0][:2]]
     told = [(order, suspect) for order, of_a_model, suspect in found if sharing[of_a_model] < 2] or ruled_out
     return tuple(suspect for _, suspect in sorted(told, key=lambda one: one[0])[:_MOST_SUSPECTS])
+
+
+def _told_by(log: Log, situation: Situation) -> tuple[FactSet, list[tuple[Rule, Mapping[str, Any], Seen]]]:
+    """Return the facts with those that the log tells, and the rules of which a symptom stands in it. A word counts as a
+    fact where all that the rule says follows from it."""
+    facts, matrix = situation.facts, situation.matrix
+    shown = []
+    for rule in matrix.rules:
+        texts = matrix.texts(rule)
+        symptoms = texts.get("symptom", ())
+        seen = seen_in(log, symptoms)
+        if seen is not None and seen.told:
+            given = with_facts(facts, (Fact(key, word, "log", "given") for key, word in seen.told), matrix)
+            if any(isinstance(value, Unknown | Absent) for _, value in _values(texts, given)):
+                seen = seen_in(log, (one for one in symptoms if "{" not in "".join(one["lines"])))
+            else:
+                facts = given
+        if seen is not None:
+            shown.append((rule, texts, seen))
+    return facts, shown
+
+
+def _values(texts: Mapping[str, Any], facts: FactSet) -> list[tuple[str, Value]]:
+    """Return the facts that a rule's message says, but for versions of the environment."""
+    keys = values_of(text_of(texts["message"]))
+    return [(key, facts.value(key)) for key in keys if not key.startswith("pkg.")]

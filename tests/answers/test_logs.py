@@ -120,3 +120,18 @@ def test_a_known_error_is_told_beside_rules_and_is_none(matrix):
 def test_a_long_line_may_be_broken(matrix, log, told):
     ids = {one.id for one in explain_error(log, matrix).answer.suspects}
     assert ("loss-reaches-no-trainable-weight" in ids) is told
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("KeyError: 'smollm3'", "does not know the model type smollm3 (known from 4.53.0 on)"),
+        ("KeyError: 'input_ids'", None),
+        (f"KeyError: '{'x' * 100}'", None),
+        ("... has model type ‘qwen3_next’ but Transformers does not recognize this architecture.", "4.57.0"),
+        ("has model type `of-tomorrow` but Transformers does not recognize this architecture", "the model type ..."),
+    ],
+)
+def test_a_word_of_a_log_is_a_fact_where_something_follows_from_it(matrix, log, said):
+    titles = [one.title.en for one in explain_error(log, matrix).answer.suspects]
+    assert (said or "") in " ".join(titles) and bool(titles) is bool(said)
