@@ -496,9 +496,12 @@ class _Prediction(NamedTuple):
                 changed_sizes = {"batch": self.batch, "tokens": plan.tokens, **saving.job}
                 savings.append(after(saving, any_length, **changed_sizes))
         savings.sort(key=lambda change: change["verdict"] != "fits")
-        if not any(change["verdict"] == "fits" for change in savings):
+        # Nobody asked for a small part of the data.
+        enough = [one for one in savings if 2 * one["set"].get("recipe.max_length", plan.tokens) >= plan.tokens]
+        if not any(change["verdict"] == "fits" for change in enough):
             single = [saving for saving in tried if "recipe.method" in saving.set or len(saving.set) == 1]
             single += [Saving({self.batch_name: 1}, {"batch": 1})] if self.batch > 1 else []
+            single.sort(key=lambda saving: "recipe.method" in saving.set)  # what trains something else is the last
             sizes = {"batch": self.batch, "tokens": [plan.tokens, *_shorter(plan.tokens)]}
 
             def together(savings: Sequence[Saving]) -> list[tuple[MemorySaving, Saving]]:
