@@ -91,7 +91,7 @@ _USUAL = {
 }
 _USUAL["beside"] = _BESIDE
 #: After so many rows what they leave behind is handed back.
-_SOME = 400
+_SOME = 100
 #: The share of rows in which not all inputs have gradients.
 _FROZEN = 0.4
 #: What dropout is tried with; the ratio of one that chance does not explain.

@@ -59,11 +59,12 @@ PROBES = {
     },
     "parallel-training": {
         "title": "training on two processes against training on one",
-        "suites": {"quick": [{"started": False}], "full": [{}]},
-        "seconds": {"cpu": 60, "cuda": 240},
-        "memory_mib": 2000,
+        "suites": {"full": [{}]},
+        "seconds": {"cpu": 90, "cuda": 240},
+        "memory_mib": 3000,
         "cuda_memory_mib": 4000,
     },
+    "samplers": {"title": "samples that each of several processes is given"},
     "save-load": {"title": "models that are saved and loaded again", "needs": ["torch", "transformers", "accelerate"]},
     "training-step": {
         "title": "optimizer steps in the recipe's dtype",
@@ -196,15 +197,8 @@ def parallel_training(job: Job, emit: Emit) -> None:
     Two steps with clipping by DistributedDataParallel, also with two micro-batches and ``no_sync``, and by both kinds
     of FSDP, which the installed torch offers: gloo on the CPU, NCCL where two GPUs are visible; against one process in
     float64. https://github.com/pytorch/pytorch/issues/144045 (FSDP2 leaves a small tensor without a gradient),
-    https://github.com/pytorch/pytorch/issues/155903 (what FSDP2 divides by). And which samples each process would get,
-    by torch and accelerate: https://github.com/huggingface/accelerate/issues/2268.
+    https://github.com/pytorch/pytorch/issues/155903 (what FSDP2 divides by).
     """
-    for row in drawn(seed_of(job), **_SHARED):
-        case = judged("exact", "parallel-differs", ["samples"], params={"way": row["by"]})
-        case["case"] = "samples by " + ", ".join(f"{name} {value}" for name, value in row.items())[3:]
-        emit({**case, **found_by(partial(_shared, row), "cpu", "accelerate")})
-    if not job["options"].get("started", True):
-        return
     backend = "nccl" if job["device"] == "cuda" and torch.cuda.device_count() > 1 else "gloo"
     case = judged("change", "parallel-differs", ["parameters"], dtype="fp32", limit=_LIMIT, backend=backend)
     if not has_backend(backend):
@@ -247,7 +241,7 @@ def _given(row: dict[str, Any], rank: int, epoch: int) -> list[int]:
     """The numbers of the samples that one of several processes gets."""
     data, processes, dropped = range(row["samples"]), row["processes"], row["dropped"]
     if row["by"] == "DistributedSampler":
-        sampler: Any = DistributedSampler(data, processes, rank, seed=3, drop_last=dropped)  # type: ignore[arg-type]
+        sampler: Any = DistributedSampler(data, processes, rank, seed=3, drop_last=dropped)
         sampler.set_epoch(epoch)
         return [*sampler]
     if find_spec("accelerate") is None:
@@ -255,18 +249,30 @@ def _given(row: dict[str, Any], rank: int, epoch: int) -> list[int]:
     loading = importlib.import_module("accelerate.data_loader")
     size = row["batch"] * (processes if row["split"] else 1)
     if row["by"] == "BatchSamplerShard":
-        order = RandomSampler(data, generator=torch.Generator().manual_seed(epoch))  # type: ignore[arg-type]
+        order = RandomSampler(data, generator=torch.Generator().manual_seed(epoch))
         batches = loading.BatchSamplerShard(
             BatchSampler(order, size, dropped), processes, rank, row["split"], row["even"]
         )
     else:
         torch.manual_seed(3)
-        loader: Any = DataLoader(data, size, shuffle=True, drop_last=dropped)  # type: ignore[arg-type]
+        loader: Any = DataLoader(data, size, shuffle=True, drop_last=dropped)
         batches = loading.prepare_data_loader(
             loader, None, processes, rank, row["split"], even_batches=row["even"], use_seedable_sampler=True
         )
         batches.set_epoch(epoch)
     return [int(one) for batch in batches for one in batch]
+
+
+def samplers(job: Job, emit: Emit) -> None:
+    """Do several processes train on the samples that one would?
+
+    Those that torch's and accelerate's samplers give to each, asked in one process:
+    https://github.com/huggingface/accelerate/issues/2268.
+    """
+    for row in drawn(seed_of(job), **_SHARED):
+        case = judged("exact", "parallel-differs", ["samples"], params={"way": row["by"]})
+        case["case"] = "samples by " + ", ".join(f"{name} {value}" for name, value in row.items())[3:]
+        emit({**case, **found_by(partial(_shared, row), "cpu", "accelerate")})
 
 
 def save_load(job: Job, emit: Emit) -> None:
