@@ -48,6 +48,7 @@ PACKAGE = "envdoctor_payload"
 
 def main() -> None:
     """Read the request, run its tasks one after another, end with an exit code of ``EXIT_CODES`` (1 for the rest)."""
+    _spare_memory()
     channel = Channel(_private_stdout())
     here = os.path.dirname(os.path.abspath(__file__))
     # Neither this folder's names nor the working directory's may shadow a library.
@@ -300,19 +301,32 @@ def _plain(value: Any, depth: int) -> Any:
     return str(value)[:LONGEST_TEXT]
 
 
+def _spare_memory() -> None:
+    """Keep one heap (mallopt(3), M_ARENA_MAX), whose free end goes back from 32 MiB on, and blocks from 16 MiB on at
+    once: to map every tensor anew takes as long as to compute it. And keep few of the kernels that oneDNN makes for
+    shapes: of a thousand, its default, 200 MiB are left
+    (https://uxlfoundation.github.io/oneDNN/dev_guide_primitive_cache.html)."""
+    os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
+    _libc("mallopt", -8, 1)
+    _libc("mallopt", -3, 1 << 24)
+    _libc("mallopt", -1, 1 << 25)
+
+
 def give_back() -> None:
     """Hand memory that the task left unused back to the system, so that those of one process do not add up: glibc keeps
-    it (https://man7.org/linux/man-pages/man3/malloc_trim.3.html). From now on what is larger than 1 MiB goes back by
-    itself: glibc raises that bound with each such block that is freed (mallopt(3), M_MMAP_THRESHOLD)."""
+    it (https://man7.org/linux/man-pages/man3/malloc_trim.3.html)."""
+    gc.collect()
+    _libc("malloc_trim", 0)
+
+
+def _libc(name: str, *numbers: int) -> None:
+    """Call a function of glibc; another C library lacks it."""
     import ctypes
 
-    gc.collect()
     try:
-        libc = ctypes.CDLL(None)
-        libc.malloc_trim(0)
-        libc.mallopt(-3, 1 << 20)
+        getattr(ctypes.CDLL(None), name)(*numbers)
     except (OSError, AttributeError, TypeError):
-        pass  # another C library
+        pass
 
 
 def _peak_rss_mib() -> float | None:

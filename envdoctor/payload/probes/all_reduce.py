@@ -18,16 +18,16 @@ from ..probing.kit import Emit, Job, judged
 
 PROBE = {
     "title": "sums and exchanges between processes",
-    "suites": {"full": [{}], "card": [{"bandwidth": True, "devices": ["cuda"]}]},
+    "suites": {"quick": [{"devices": ["cpu"]}], "full": [{}], "card": [{"bandwidth": True, "devices": ["cuda"]}]},
     "seconds": {"cpu": 90, "cuda": 240},
-    "memory_mib": 3000,
+    "memory_mib": 2000,
     # Eight processes, each with torch, a context and the buffers of NCCL.
     "cuda_memory_mib": 16000,
 }
 
 #: Elements of what is summed. NCCL sends small messages, middle ones and those of 32 MiB in different ways; gloo has a
 #: path of its own from 262,144 elements on.
-_SIZES = {"cpu": (1, 7, 8, 1000, 4097, 300_001), "cuda": (1, 7, 8, 1000, 4097, 300_001, 1 << 24)}
+_SIZES = {"cpu": (1, 7, 8, 513, 1000, 4097, 300_001, 1 << 21), "cuda": (1, 7, 8, 1000, 4097, 300_001, 1 << 24)}
 #: Bytes of the messages that are timed, and how much more than one of them a process needs: integers of 64 bits to say
 #: what must come out, and their comparisons.
 _TIMED, _ROOM = tuple(1 << power for power in range(10, 29, 2)), 40

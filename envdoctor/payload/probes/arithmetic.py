@@ -23,6 +23,7 @@ import operator
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import cycle, islice
 from typing import Any
 
@@ -30,9 +31,9 @@ import torch
 from torch.nn import functional
 
 from ..child import give_back
-from ..probing.kit import DTYPES, Case, Emit, Job, found_by, full_precision, run_rows, seed_of
+from ..probing.kit import DTYPES, Case, Emit, Job, compare, found_by, full_precision, run_rows, seed_of
 from ..probing.operations import LAYOUTS, OPERATIONS, VALUES
-from ..probing.shapes import HIDDEN, SIZES, WORDS
+from ..probing.shapes import HIDDEN, SIZES, WORDS, drawn, each
 
 PROBE = {
     "title": "operations of a training step against float64",
@@ -90,9 +91,19 @@ _USUAL = {
 }
 _USUAL["beside"] = _BESIDE
 #: After so many rows what they leave behind is handed back.
-_SOME = 400
+_SOME = 100
 #: The share of rows in which not all inputs have gradients.
 _FROZEN = 0.4
+#: What dropout is tried with; the ratio of one that chance does not explain.
+_DROPOUT: dict[str, Any] = {
+    "rows": (range(33, 64), range(257, 530), range(2049, 4600)),
+    "width": (range(33, 64), (64,)),
+    "share": each(0.05, 0.1, 0.5, 0.9),
+    "dtype": each(*DTYPES),
+    "layout": each("plain", "transposed", "strided"),
+    "in_place": each(False, True),
+}
+_UNLIKELY = 1e6
 #: The work of a product is kept below this by fewer columns: it takes milliseconds.
 _WORK = 1 << 22
 
@@ -102,15 +113,18 @@ def run(job: Job, emit: Emit) -> None:
     device = job["device"]
     switches = _without_reduced_reductions() if device == "cuda" else {}
     with full_precision():  # TF32, which NVIDIA's containers switch on, is the business of another experiment
-        drawn = _rows(device, seed_of(job))
-        while some := list(islice(drawn, _SOME)):
+        operations = _rows(device, seed_of(job))
+        while some := list(islice(operations, _SOME)):
             # Kernels made for a shape live as long as the thread that they were made in.
             with ThreadPoolExecutor(1) as thread:
                 thread.submit(run_rows, job, emit, some).result()
             give_back()
     run_rows(job, emit, [row for dtype in _HALVES for row in _ones(dtype)])
-    case = {"case": "dropout fp32", "judge": "rounding", "dtype": "fp32", "backend": "default", "gate": ["o"]}
-    emit({**case, "params": {"operation": "dropout"}, **found_by(lambda: _dropped(device), device)})
+    for row in drawn(seed_of(job), **_DROPOUT):
+        case = {"judge": "rounding", "dtype": row["dtype"], "backend": "default", "gate": ["o", "d0"]}
+        case["limits"] = _LIMITS["element"][row["dtype"] != "fp32"]
+        case["case"] = "dropout of " + ", ".join(f"{name} {value}" for name, value in row.items())
+        emit({**case, "params": {"operation": "dropout"}, **found_by(partial(_dropped, device, row), device)})
     for name, value in switches.items():
         setattr(torch.backends.cuda.matmul, name, value)
     # 128 tiles of 128 x 128, for which libraries take the kernels of training.
@@ -140,8 +154,8 @@ def _rows(device: str, seed: int) -> Iterator[Case]:
         for kinds in some.values():
             choose.shuffle(kinds)
         turns = {axis: cycle(some[axis]) for axis in ("layouts", "values", "beside")}
-        drawn = {"rows", "width"} & set(shapes.replace(",", "").split())
-        for size in some["sizes"] if drawn else ["tails"]:
+        sized = {"rows", "width"} & set(shapes.replace(",", "").split())
+        for size in some["sizes"] if sized else ["tails"]:
             # Where there are many numbers, dtypes take turns, and so do operations.
             share = _SHARES.get(size)
             if share is not None and choose.random() > share:
@@ -226,17 +240,23 @@ def _ones(dtype: str) -> list[Case]:
     ]
 
 
-def _dropped(device: str) -> dict[str, Any]:
-    """Dropout of ones: what is left must be 1 / (1 - p), as many as p says, and others the next time and further on."""
-    ones = torch.ones(256, 256, dtype=torch.float32, device=device)
-    first, second = (functional.dropout(ones, 0.25, training=True) for _ in range(2))
-    out = first.double().cpu()
-    left = out[out != 0]
-    share = abs(left.numel() / out.numel() - 0.75)
-    again = any(
-        torch.equal(out.flatten()[:size], out.flatten()[size : 2 * size]) for size in (256, 1 << 10, 1 << 12, 1 << 14)
+def _dropped(device: str, row: dict[str, Any]) -> dict[str, Any]:
+    """Dropout of ones, and its gradient: what is left must be 1 / (1 - p), as many as p says in each part, and others
+    the next time and further on."""
+    ones = torch.ones(row["rows"], row["width"], dtype=DTYPES[row["dtype"]], device=device)
+    given = LAYOUTS[row["layout"]](ones).requires_grad_()
+    first, second = (functional.dropout(given * 1, row["share"], True, row["in_place"]) for _ in range(2))
+    first.backward(ones)
+    left = (first.detach() != 0).double().cpu()
+    truth = left / (1 - row["share"])
+    found = compare({"o": first.detach(), "d0": given.grad}, {"o": truth, "d0": truth}, "exact")
+    flat = left.flatten()
+    deviation = (row["share"] * (1 - row["share"])) ** 0.5
+    off = max(
+        abs(float(part.mean()) - 1 + row["share"]) * len(part) ** 0.5 for part in (*flat.tensor_split(8), flat[-256:])
     )
-    told = left.numel() and not again and not torch.equal(first, second)
-    error = float((left * 0.75 - 1).abs().max()) if told else 1.0
-    # 0.01 is six times what chance allows.
-    return {"ratio": {"o": max(error / torch.finfo(torch.float32).eps, 800 * share)}}
+    again = any(torch.equal(flat[:size], flat[size : 2 * size]) for size in (1 << power for power in range(8, 17, 2)))
+    # Chance alone does not get to eight deviations.
+    if off > 8 * deviation or again or torch.equal(first, second):
+        found["ratio"]["o"] = max(found["ratio"].get("o", 0.0), _UNLIKELY)
+    return found

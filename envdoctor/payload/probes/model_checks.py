@@ -142,10 +142,7 @@ def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
     batch = tiny_models.padded(tiny_models.samples((24, 17)), "right")
     exact = _logits(eager.eval(), batch)
     tiny_models.drop_attention(eager)
-    for place, module in list(eager.named_modules()):
-        if place.endswith(".mlp"):
-            module.add_module("dropped", torch.nn.Dropout(0.5))
-            module.register_forward_hook(lambda module, given, out: module.dropped(out))
+    tiny_models.drop_layers(eager)
     return _change(_logits(eager.eval(), batch), exact, "eval-dropout")
 
 

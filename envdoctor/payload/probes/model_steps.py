@@ -6,13 +6,16 @@ The functions cite the bugs that they exist for, such as https://github.com/pyto
 
 from __future__ import annotations
 
+import importlib
 import tempfile
 from functools import partial
+from importlib.util import find_spec
 from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at run time)
 
 import torch
 from torch.nn import functional
 from torch.utils import checkpoint
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler
 
 from ..probing import tiny_models
 from ..probing.collective import has_backend, together
@@ -61,6 +64,7 @@ PROBES = {
         "memory_mib": 3000,
         "cuda_memory_mib": 4000,
     },
+    "samplers": {"title": "samples that each of several processes is given"},
     "save-load": {"title": "models that are saved and loaded again", "needs": ["torch", "transformers", "accelerate"]},
     "training-step": {
         "title": "optimizer steps in the recipe's dtype",
@@ -76,6 +80,16 @@ PROBES = {
 #: Relative difference of a gradient with checkpoints, and the share of values that dropout drops behind a layer.
 _LIMIT, _DROPPED = 1e-3, 0.1
 _CYCLES, _BATCHES = 3, 5
+#: What shares samples over processes; each two values of two axes meet in a case.
+_SHARED: dict[str, Any] = {
+    "by": each("DistributedSampler", "BatchSamplerShard", "a prepared DataLoader"),
+    "processes": each(2, 3, 4),
+    "samples": (range(5, 12), range(24, 48), (48,)),
+    "batch": each(1, 2, 5),
+    "split": each(False, True),
+    "even": each(True, False),
+    "dropped": each(False, True),
+}
 _SAVED = (
     *("llama", "llama linear", "llama dynamic", "llama llama3", "llama yarn"),
     "qwen2",
@@ -99,7 +113,7 @@ def checkpointing(job: Job, emit: Emit) -> None:
     https://github.com/pytorch/pytorch/issues/193671; memory that was not freed:
     https://github.com/pytorch/pytorch/issues/147449. Reentrant and not, on a tiny model in float32 with dropout behind
     each layer, which must drop the same values when it is computed again: seen bitwise equal on healthy releases. And
-    models of transformers as its Trainer switches it on, with the cache that their configs ask for:
+    models of transformers as its Trainer switches it on, dropping too, with the cache that their configs ask for:
     https://github.com/huggingface/transformers/issues/28056.
     """
     model = tiny_models.build("chatglm-like", "sdpa").to(job["device"])
@@ -116,6 +130,7 @@ def checkpointing(job: Job, emit: Emit) -> None:
     def of_transformers(name: str, called: str) -> None:
         model = tiny_models.build(name, "sdpa", job["model"]).to(job["device"])
         model.config.use_cache = True
+        tiny_models.drop_layers(model)
 
         def switch(reentrant: bool | None) -> None:
             if reentrant is None:
@@ -198,6 +213,66 @@ def parallel_training(job: Job, emit: Emit) -> None:
         both = [result["changes"][way] for result in results]
         found = next((one for one in both if not one.get("relative", _LIMIT) < _LIMIT), both[0])
         emit({**case, "case": f"two steps by {way}", "params": {"way": way}, **found})
+
+
+def _shared(row: dict[str, Any]) -> dict[str, Any]:
+    """Every process gets as many samples; together they have each once, and as few again or left out as whole rounds of
+    batches need; the same seed gives the same order, another epoch another."""
+    count, processes, kinds = row["samples"], row["processes"], ("by", "samples", "processes")
+    if row["by"] == "DistributedSampler":
+        row = {**{name: row[name] for name in kinds}, "dropped": row["dropped"], "batch": 1, "even": True}
+    first, again, other = ([_given(row, rank, epoch) for rank in range(processes)] for epoch in (0, 0, 1))
+    together, rounds = [one for some in first for one in some], processes * row["batch"]
+    wanted = count // rounds if row["dropped"] else -(-count // rounds)
+    wanted = wanted * rounds if row["dropped"] or row["even"] else count
+    lengths, told = [len(some) for some in first], ""
+    if len(together) != wanted or len(set(together)) != min(wanted, count):
+        told = f"{len(set(together))} of {count} samples, {len(together)} in all instead of {wanted}"
+    elif wanted != count and len(set(lengths)) > 1:
+        told = f"the processes get {lengths} samples"
+    elif first != again:
+        told = "the same seed gives another order"
+    elif first == other and wanted > 20:
+        told = "each epoch has the order of the first"
+    return {"equal": not told, "detail": told or f"{lengths} samples"}
+
+
+def _given(row: dict[str, Any], rank: int, epoch: int) -> list[int]:
+    """The numbers of the samples that one of several processes gets."""
+    data, processes, dropped = range(row["samples"]), row["processes"], row["dropped"]
+    if row["by"] == "DistributedSampler":
+        sampler: Any = DistributedSampler(data, processes, rank, seed=3, drop_last=dropped)
+        sampler.set_epoch(epoch)
+        return [*sampler]
+    if find_spec("accelerate") is None:
+        raise Unavailable("accelerate is not installed")
+    loading = importlib.import_module("accelerate.data_loader")
+    size = row["batch"] * (processes if row["split"] else 1)
+    if row["by"] == "BatchSamplerShard":
+        order = RandomSampler(data, generator=torch.Generator().manual_seed(epoch))
+        batches = loading.BatchSamplerShard(
+            BatchSampler(order, size, dropped), processes, rank, row["split"], row["even"]
+        )
+    else:
+        torch.manual_seed(3)
+        loader: Any = DataLoader(data, size, shuffle=True, drop_last=dropped)
+        batches = loading.prepare_data_loader(
+            loader, None, processes, rank, row["split"], even_batches=row["even"], use_seedable_sampler=True
+        )
+        batches.set_epoch(epoch)
+    return [int(one) for batch in batches for one in batch]
+
+
+def samplers(job: Job, emit: Emit) -> None:
+    """Do several processes train on the samples that one would?
+
+    Those that torch's and accelerate's samplers give to each, asked in one process:
+    https://github.com/huggingface/accelerate/issues/2268.
+    """
+    for row in drawn(seed_of(job), **_SHARED):
+        case = judged("exact", "parallel-differs", ["samples"], params={"way": row["by"]})
+        case["case"] = "samples by " + ", ".join(f"{name} {value}" for name, value in row.items())[3:]
+        emit({**case, **found_by(partial(_shared, row), "cpu", "accelerate")})
 
 
 def save_load(job: Job, emit: Emit) -> None:

@@ -319,6 +319,14 @@ def drop_attention(model: Any) -> None:
             module.attention_dropout = 0.5
 
 
+def drop_layers(model: Any) -> None:
+    """Let half of what each feed-forward gives be dropped in training."""
+    for place, module in list(model.named_modules()):
+        if place.endswith(".mlp"):
+            module.add_module("dropped", torch.nn.Dropout(0.5))
+            module.register_forward_hook(lambda module, given, out: module.dropped(out))
+
+
 class ChatGLMLike(torch.nn.Module):
     """Two layers after ChatGLM3's remote code: fused multi-query projection with bias, rotary on half of each head in
     interleaved pairs, a mask only with padding, in which pad rows attend to everything."""
