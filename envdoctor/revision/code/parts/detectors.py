@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from envdoctor.revision.code.parts.canonical import MAX_LINE, assigned, exact, short
 from envdoctor.source.definitions import all_nodes, dotted, keyword_of, last_name, names_in, text_of
-from envdoctor.source.scopes import inner_parts
+from envdoctor.source.scopes import inner_parts, scopes_of
 
 #: The scope of what belongs to no class and no function.
 MODULE_LEVEL = "module level"
@@ -23,7 +23,6 @@ _WRITING_METHODS = frozenset({"write_text", "write_bytes", "extractall", "symlin
 _INNER_PARTS = frozenset({"__globals__", "__builtins__", "__subclasses__"})
 _FAULT_ENDINGS = ("Error", "Exception", "Warning", "Timeout", "Expired")
 _SAFE_LOADERS = frozenset({"SafeLoader", "CSafeLoader", "BaseLoader"})
-_MOST_MEANINGS = 8
 _ASKS_VERSION = re.compile(r"is_\w+_(?:version|or_higher|or_later|or_newer)\Z|is_\w+?_greater_or_equal")
 #: A version in the text of an expression; Python's is none of a package: nobody's code waits for its second number.
 _VERSION = re.compile(
@@ -58,7 +57,7 @@ def sites_of(tree: ast.Module, nodes: list[ast.AST], reaching: Mapping[str, str]
     """Return calls and references that reach beyond computing, and version gates, in the order of the file; ``nodes``
     are all nodes of the tree, ``reaching`` maps the names that reach to their kinds, empty for harmless ones."""
     sites: list[Site] = []
-    names, versions = _Names(nodes, reaching), _Versions(nodes)
+    names, versions = _Names(tree, nodes, reaching), _Versions(nodes)
     # Of what is still to be visited: node, scope, whether it runs at load, whether the major version was looked at.
     waiting: list[tuple[ast.AST, str, bool, bool]] = [(tree, "", True, False)]
     while waiting:
@@ -95,28 +94,18 @@ class _Names:
     """What the names of a file stand for (``np`` for ``numpy``, ``run`` for ``subprocess.run``, ``o`` after ``o = os``;
     one that is bound twice for both), and what can be done by them."""
 
-    def __init__(self, nodes: list[ast.AST], reaching: Mapping[str, str]) -> None:
+    def __init__(self, tree: ast.Module, nodes: list[ast.AST], reaching: Mapping[str, str]) -> None:
         self._reaching = reaching
         self._targets: dict[str, set[str]] = {}
-        copies: list[tuple[str, str]] = []
+        scopes = scopes_of(tree, (), standard=True).values()
+        for name, targets in ((name, targets) for scope in scopes for name, targets in scope.bound.items()):
+            if known := {target.dotted for target in targets if target}:
+                self._targets.setdefault(name, set()).update(known)
         for node in nodes:
             match node:
-                case ast.Import(names=names):
-                    for one in names:
-                        root = one.name.partition(".")[0]
-                        self._bind(one.asname or root, [one.name if one.asname else root])
-                case ast.ImportFrom(module=module, names=names, level=0):
-                    for one in names:
-                        self._bind(one.asname or one.name, [f"{module}.{one.name}"])
-                case ast.Assign(value=ast.Name() | ast.Attribute() as original):
-                    copies += [(name, dotted(original)) for name in assigned(node)[0]]
-        for name, value in copies:
-            if self._is_imported(value):
-                self._bind(name, self._resolved(value))
-
-    def _bind(self, name: str, meanings: list[str]) -> None:
-        known = self._targets.setdefault(name, set())
-        known.update(meanings[: _MOST_MEANINGS - len(known)])
+                case ast.Assign(value=ast.Name() | ast.Attribute() as original) if self._is_imported(dotted(original)):
+                    for name in assigned(node)[0]:
+                        self._targets.setdefault(name, set()).update(self._resolved(dotted(original)))
 
     def _is_imported(self, name: str) -> bool:
         return name.partition(".")[0] in self._targets
