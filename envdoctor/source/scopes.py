@@ -73,9 +73,9 @@ class Scope:
         return scope.bound[name] if scope is not None else []
 
 
-def scopes_of(tree: ast.Module, own: Collection[str]) -> Mapping[int, Scope]:
+def scopes_of(tree: ast.Module, own: Collection[str], *, standard: bool = False) -> Mapping[int, Scope]:
     """Return the scopes by the ``id`` of the node that opens each. Imports of modules ``own``, of the standard library
-    and relative ones are bound to None."""
+    (unless ``standard``) and relative ones are bound to None."""
     scopes: dict[int, Scope] = {id(tree): Scope("module", None)}
     waiting: list[tuple[ast.AST, Scope]] = [(tree, scopes[id(tree)])]
     while waiting:
@@ -83,7 +83,7 @@ def scopes_of(tree: ast.Module, own: Collection[str]) -> Mapping[int, Scope]:
         kind, inside = _OPENS.get(type(node)), scope
         if kind is not None:
             inside = scopes[id(node)] = Scope(kind, scope)
-        _bind(node, scope, inside, own)
+        _bind(node, scope, inside, own, standard)
         waiting += [(child, inside if within else scope) for child, within in inner_parts(node)][::-1]
     return scopes
 
@@ -119,7 +119,7 @@ def function_parts(node: FunctionNode | ast.Lambda, *, hints: bool = True) -> li
     return parts
 
 
-def _bind(node: ast.AST, scope: Scope, inside: Scope, own: Collection[str]) -> None:
+def _bind(node: ast.AST, scope: Scope, inside: Scope, own: Collection[str], standard: bool) -> None:
     match node:
         case ast.Name(ctx=ast.Load()):
             return  # most nodes
@@ -127,9 +127,9 @@ def _bind(node: ast.AST, scope: Scope, inside: Scope, own: Collection[str]) -> N
             for alias in aliases:
                 top = alias.name.partition(".")[0]
                 name, module = (alias.asname, alias.name) if alias.asname else (top, top)
-                scope.bind(name, AssignmentTarget(module) if is_foreign(top, own) else None)
+                scope.bind(name, AssignmentTarget(module) if standard or is_foreign(top, own) else None)
         case ast.ImportFrom(module=source, names=aliases, level=level):
-            foreign = not level and source is not None and is_foreign(source, own)
+            foreign = not level and source is not None and (standard or is_foreign(source, own))
             for alias in (one for one in aliases if one.name != "*"):
                 target = AssignmentTarget(str(source), alias.name) if foreign else None
                 scope.bind(alias.asname or alias.name, target)

@@ -47,13 +47,9 @@ def written(folder: Path, held: Numbers) -> Any:
     return open_folder(str(folder))
 
 
-@pytest.fixture(params=["numpy", "no numpy"])
-def compare(tmp_path: Path, request: Any, monkeypatch: Any) -> Any:
-    """Compare two tables of tensors with their values, with and without numpy."""
-    if request.param == "numpy":
-        pytest.importorskip("numpy")
-    else:
-        monkeypatch.setitem(sys.modules, "numpy", None)
+@pytest.fixture
+def compare(tmp_path: Path) -> Any:
+    """Compare two tables of tensors with their values."""
 
     def run(old: Numbers, new: Numbers, budget: int = 0) -> tuple[Compared, list[str]]:
         sides = [written(tmp_path / name, held) for name, held in (("old", old), ("new", new))]
@@ -137,6 +133,14 @@ def test_a_pickle_is_not_loaded_for_its_values(tmp_path: Path) -> None:
     asked = Revisions(old, new, shipped(), Clock(), ("pytorch_model.bin",), 0)
     (part,) = tensors.compare(asked).unread
     assert part.reason == "its values were not compared: it is a pickle, which is never loaded"
+
+
+def test_without_numpy_no_value_is_compared_which_is_said(compare: Any, monkeypatch: Any) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    compared, said = compare({"w": ("F32", (2,), f32(1, 2))}, {"w": ("F32", (2,), f32(1, 3))})
+    (part,) = compared.unread
+    assert part.reason == "its values were not compared: numpy is not installed beside envdoctor"
+    assert [change.kind for change in compared.changes] == ["values-changed"] and not said
 
 
 def state(length: int) -> bytes:

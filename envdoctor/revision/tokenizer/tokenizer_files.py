@@ -12,11 +12,10 @@ tokenizer.json one each (``_STEPS``). Of the others:
 * ``tokenizer-file-added``, ``tokenizer-file-removed``: of the first and the last file nothing else is told.
 """
 
-import hashlib
 import json
 import posixpath
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -164,21 +163,15 @@ _Entry: TypeAlias = tuple[str | None, str, Mapping[str, bool]]
 
 class _TokenizerFile(NamedTuple):
     """What is compared of one tokenizer.json: ``parts`` are the steps around the model and its options, by kind and
-    name, ``scores`` a digest of those of a unigram model, whose ids are positions."""
+    name, ``scores`` those of a unigram model, whose ids are positions. ``form`` is the type of a merge: a list of two
+    tokens (tokenizers >= 0.20), or one text."""
 
     added: list[Mapping[str, Any]]
     parts: Mapping[tuple[str, str], Any]
     vocabulary: Mapping[str, Any]
-    scores: str | None
-    merges: "_Merges"
-
-
-class _Merges(NamedTuple):
-    """How many there are, a digest of them, and whether each is a pair of tokens (tokenizers >= 0.20) or one text."""
-
-    number: int
-    digest: str
-    pairs: bool | None = None
+    scores: list[tuple[str, float]]
+    merges: list[list[str]]
+    form: type | None
 
 
 class _Side(NamedTuple):
@@ -260,43 +253,34 @@ def _read_tokenizer_file(snapshot: Snapshot, path: str) -> _TokenizerFile | Unre
     if not isinstance(added, list) or not all(isinstance(entry, dict) for entry in added):
         return Unread(path, Message("its added_tokens are not a list of tables"))
     vocabulary, scores = _vocabulary(model.get("vocab"))
-    merges = _merges([] if model.get("merges") is None else model["merges"])
-    if vocabulary is None or merges is None:
+    given = [] if model.get("merges") is None else model["merges"]
+    merges = [one.split(" ", 1) if isinstance(one, str) else one for one in given] if isinstance(given, list) else [[]]
+    if vocabulary is None or not all(map(_is_pair, merges)):
         return Unread(path, Message("its vocabulary or its merges are not in a form that is known"))
-    given = {key: value for key, value in model.items() if value and key not in ("vocab", "merges")}
-    options = {("model-option-changed", f"model.{key}"): value for key, value in given.items()}
-    steps = {(kind, key): document.data.get(key) for key, kind in _STEPS.items()}
-    return _TokenizerFile(added, {**options, **steps}, vocabulary, scores, merges)
+    options = {key: value for key, value in model.items() if value and key not in ("vocab", "merges")}
+    parts = {("model-option-changed", f"model.{key}"): value for key, value in options.items()}
+    parts |= {(kind, key): document.data.get(key) for key, kind in _STEPS.items()}
+    return _TokenizerFile(added, parts, vocabulary, scores, merges, type(given[-1]) if given else None)
 
 
-def _vocabulary(vocab: object) -> tuple[dict[str, Any] | None, str | None]:
-    """Return the id of each token, and the digest of the scores."""
+def _is_pair(merge: object) -> bool:
+    return isinstance(merge, list) and [*map(type, merge)] == [str, str]
+
+
+def _vocabulary(vocab: object) -> tuple[dict[str, Any] | None, list[tuple[str, float]]]:
+    """Return the id of each token, and the scores."""
     if vocab is None or isinstance(vocab, dict):
-        return vocab or {}, None
+        return vocab or {}, []
     tokens: dict[str, Any] = {}
-    scores = hashlib.sha256()
+    scores: list[tuple[str, float]] = []
     for number, entry in enumerate(vocab if isinstance(vocab, list) else [None]):
         match entry:
             case [str(token), int(score) | float(score)]:
                 tokens.setdefault(token, number)
-                scores.update(json.dumps([token, float(score)]).encode())
+                scores.append((token, float(score)))
             case _:
-                return None, None
-    return tokens, scores.hexdigest()
-
-
-def _merges(merges: object) -> _Merges | None:
-    if not isinstance(merges, list):
-        return None
-    digest, pairs = hashlib.sha256(), None
-    for merge in merges:
-        pairs = not isinstance(merge, str)
-        match merge if pairs else merge.split(" ", 1):
-            case [str(), str()] as parts:
-                digest.update(json.dumps(parts).encode())
-            case _:
-                return None
-    return _Merges(len(merges), digest.hexdigest(), pairs)
+                return None, []
+    return tokens, scores
 
 
 def _keys(path: str, before: JsonObject, after: JsonObject, matrix: Matrix) -> Iterator[Change]:
@@ -422,6 +406,9 @@ def _compare_files(path: str, one: _TokenizerFile, two: _TokenizerFile) -> Itera
     if one.vocabulary.keys() == two.vocabulary.keys() and one.scores != two.scores:
         yield _change("vocabulary-changed", path, "model.vocab", "scores", "other scores")
     yield from _compare_merges(path, "model.merges", one.merges, two.merges)
+    if one.merges == two.merges and one.form is not two.form:
+        was, now = ("texts" if side.form is str else "pairs of tokens" for side in (one, two))
+        yield _change("merges-format-changed", path, "model.merges", was, now)
     for (kind, symbol), before, after in differences(one.parts, two.parts):
         yield _change(kind, path, symbol, *_step(before, after))
 
@@ -455,13 +442,10 @@ def _compare_vocabularies(path: str, symbol: str, one: Mapping[str, Any], two: M
         yield _change(kind, path, symbol, was, now, count, "; ".join(clauses))
 
 
-def _compare_merges(path: str, symbol: str, one: _Merges, two: _Merges) -> Iterator[Change]:
-    """Yield the change of the merges: of number, order or content, or else of their form."""
-    if one.digest != two.digest:
-        yield _change("merges-changed", path, symbol, f"{one.number:,} merges", f"{two.number:,} merges")
-    elif None not in (one.pairs, two.pairs) and one.pairs != two.pairs:
-        was, now = ("pairs of tokens" if side.pairs else "texts" for side in (one, two))
-        yield _change("merges-format-changed", path, symbol, was, now)
+def _compare_merges(path: str, symbol: str, one: Sequence[object], two: Sequence[object]) -> Iterator[Change]:
+    """Yield the change of the merges, of number, order or content."""
+    if one != two:
+        yield _change("merges-changed", path, symbol, f"{len(one):,} merges", f"{len(two):,} merges")
 
 
 def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iterator[Change | Unread]:
@@ -490,7 +474,6 @@ def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iter
         yield _change("vocabulary-changed", path, name, was, f"{now} with other content" if was == now else now)
 
 
-def _merges_in(content: bytes) -> _Merges:
+def _merges_in(content: bytes) -> list[bytes]:
     first, *others = (line.rstrip(b"\r") for line in content.split(b"\n"))
-    lines = [*filter(None, [b"" if first.startswith(b"#") else first, *others])]
-    return _Merges(len(lines), hashlib.sha256(b"\n".join(lines)).hexdigest())
+    return [*filter(None, [b"" if first.startswith(b"#") else first, *others])]

@@ -4,18 +4,14 @@
 the rows of an embedding or head that differ. ``values-not-finite``: NaN or infinity where the old revision had numbers.
 
 Floats are compared as numbers, in another dtype too. Packed and whole numbers (quantised weights) have no size that a
-difference could have: their bytes are compared. Nothing but the standard library is needed; numpy is quicker.
+difference could have: their bytes are compared. numpy measures; without it nothing is read.
 """
 
 import math
-import operator
-import struct
-import sys
-from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from envdoctor.revision.comparer import Change, Compared, Revisions
 from envdoctor.revision.hub.online import HubSnapshot
@@ -67,6 +63,12 @@ def compare_values(revisions: Revisions, one: WeightLayout, two: WeightLayout) -
     pieces = [piece for name in both for piece in _pieces(name, one, two)]
     pickle = Message("its values were not compared: {}", Message("it is a pickle, which is never loaded"))
     unread = [Unread(path, pickle) for path in sorted((one.files | two.files) - one.raw.keys() - two.raw.keys())]
+    try:
+        import numpy  # noqa: F401 (whoever measures imports it)
+    except ImportError:
+        lacking = Message("its values were not compared: {}", Message("numpy is not installed beside envdoctor"))
+        unread += [Unread(two.where[name], lacking) for name in both[:1]]
+        both = []
     if not both:
         return Compared(unread=tuple(unread))
     pieces.sort(key=lambda piece: piece.places[0][:2])
@@ -155,13 +157,7 @@ def _add(item: _Difference, piece: _Piece, raws: list[bytes]) -> None:
     if piece.dtypes[0] not in _FLOATS:
         item.packed = item.different = True
         return
-    try:
-        import numpy
-
-        measured = _measure_arrays(numpy, piece.dtypes, raws)
-    except ImportError:
-        measured = _measure(*(_numbers(dtype, raw) for dtype, raw in zip(piece.dtypes, raws, strict=True)))
-    largest, squares, base, finite = measured
+    largest, squares, base, finite = _measure(piece.dtypes, raws)
     item.largest, item.squares, item.base = max(item.largest, largest), item.squares + squares, item.base + base
     item.finite = item.finite and finite
     item.different = item.different or largest > 0 or not finite
@@ -172,36 +168,11 @@ def _add(item: _Difference, piece: _Piece, raws: list[bytes]) -> None:
         item.rows += tuple(piece.row + row for row in rows)
 
 
-def _numbers(dtype: str, raw: bytes) -> "array[float]":
-    """Return little-endian floats as an array; bfloat16 is the upper half of a float32."""
-    if dtype == "F16":
-        return array("f", struct.unpack(f"<{len(raw) // 2}e", raw))
-    numbers: array[float] = array("d" if dtype == "F64" else "f")
-    if dtype == "BF16":
-        wide = bytearray(2 * len(raw))
-        wide[2::4], wide[3::4] = raw[0::2], raw[1::2]
-        raw = bytes(wide)
-    numbers.frombytes(raw)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return numbers
+def _measure(dtypes: tuple[str, str], raws: list[bytes]) -> tuple[float, float, float, bool]:
+    """Return largest difference, squares of finite differences and old numbers, whether the new side stays finite.
+    Bytes are little-endian floats; bfloat16 is the upper half of a float32."""
+    import numpy
 
-
-def _measure(one: "array[float]", two: "array[float]") -> tuple[float, float, float, bool]:
-    """Return largest difference, squares of finite differences and old numbers, whether the new side stays finite."""
-    lost = False
-    if not math.isfinite(sum(map(abs, one)) + sum(map(abs, two))):
-        pairs = [(a, b) for a, b in zip(one, two, strict=True) if math.isfinite(a)]
-        kept = [(a, b) for a, b in pairs if math.isfinite(b)]
-        lost = len(kept) < len(pairs)
-        one, two = (array("d", side) for side in (zip(*kept, strict=True) if kept else ((), ())))
-    differences = array("d", map(operator.sub, two, one))
-    squares, base = (sum(map(operator.mul, side, side)) for side in (differences, one))
-    return max(map(abs, differences), default=0.0), squares, base, not lost
-
-
-def _measure_arrays(numpy: Any, dtypes: tuple[str, str], raws: list[bytes]) -> tuple[float, float, float, bool]:
-    """Measure like :func:`_measure`, but from the bytes, with numpy."""
     sides = []
     for dtype, raw in zip(dtypes, raws, strict=True):
         if dtype == "BF16":

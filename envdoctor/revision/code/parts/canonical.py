@@ -10,7 +10,8 @@ from itertools import compress
 from types import MappingProxyType
 from typing import NamedTuple
 
-from envdoctor.source.definitions import FunctionNode, all_nodes, blocks, children, dotted, names_in, parameters_of
+from envdoctor.source.definitions import FunctionNode, all_nodes, blocks, dotted, names_in, parameters_of
+from envdoctor.source.scopes import Scope
 
 #: Statements of a function, and characters of one, that are compared line by line.
 MAX_LINES = 1500
@@ -97,42 +98,16 @@ def is_pure(node: ast.AST) -> bool:
     return True
 
 
-def local_names(function: FunctionNode) -> Mapping[str, str]:
+def local_names(function: FunctionNode, scopes: Mapping[int, Scope]) -> Mapping[str, str]:
     """Return the names that a function binds in its own scope, each with its replacement by order. A parameter keeps
-    its name, for callers use it; and so does a name that is one elsewhere too (of an inner function, a caught error,
-    ``global``), and every name where the function asks for its names."""
+    its name, for callers use it; and so does a name that an inner function or class binds too, one of ``global``, and
+    every name where the function asks for its names."""
     nodes = all_nodes(function)
     if not _LOOKS_AT_NAMES.isdisjoint(names_in(nodes)):
         return {}
-    fixed: set[str] = set()
-    for node in nodes:
-        match node:
-            case ast.FunctionDef(name=name, args=args) | ast.AsyncFunctionDef(name=name, args=args):
-                fixed |= {name, *(one.arg for one in parameters_of(args))}
-            case ast.Lambda(args=args):
-                fixed |= {one.arg for one in parameters_of(args)}
-            case ast.Global(names=names) | ast.Nonlocal(names=names):
-                fixed |= {*names}
-            case ast.ClassDef(name=name):
-                fixed.add(name)
-            case ast.ExceptHandler(name=name) | ast.MatchAs(name=name) | ast.MatchStar(name=name) if name:
-                fixed.add(name)
-            case ast.alias(name=name, asname=asname):
-                fixed.add(asname or name.partition(".")[0])
-    bound: dict[str, str] = {}
-    waiting: list[ast.AST] = [*reversed(function.body)]
-    while waiting:
-        node = waiting.pop()
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()) if name not in fixed:
-                bound.setdefault(name, f"\0{len(bound)}")
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef() | ast.Lambda():
-                pass
-            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
-                pass
-            case _:
-                waiting += reversed(children(node))
-    return bound
+    inner = [scope for scope in map(scopes.get, map(id, nodes[1:])) if scope and scope.kind != "comprehension"]
+    fixed = {one.arg for one in parameters_of(function.args)}.union(*(scope.bound for scope in inner))
+    return {name: f"\0{place}" for place, name in enumerate(scopes[id(function)].bound) if name not in fixed}
 
 
 def lines_of(function: FunctionNode) -> list[str]:

@@ -5,14 +5,12 @@ They read what is written, so they can be misled on purpose: that nothing was fo
 
 import ast
 import re
-from collections.abc import Mapping
-from functools import reduce
-from operator import or_
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from envdoctor.revision.code.parts.canonical import assigned, exact, short
-from envdoctor.source.definitions import all_nodes, children, dotted, keyword_of, last_name, names_in, text_of
-from envdoctor.source.scopes import inner_parts
+from envdoctor.revision.code.parts.canonical import MAX_LINE, assigned, exact, short
+from envdoctor.source.definitions import all_nodes, dotted, keyword_of, last_name, names_in, text_of
+from envdoctor.source.scopes import inner_parts, scopes_of
 
 #: The scope of what belongs to no class and no function.
 MODULE_LEVEL = "module level"
@@ -25,13 +23,18 @@ _WRITING_METHODS = frozenset({"write_text", "write_bytes", "extractall", "symlin
 _INNER_PARTS = frozenset({"__globals__", "__builtins__", "__subclasses__"})
 _FAULT_ENDINGS = ("Error", "Exception", "Warning", "Timeout", "Expired")
 _SAFE_LOADERS = frozenset({"SafeLoader", "CSafeLoader", "BaseLoader"})
-_MOST_MEANINGS = 8
-#: What asks for a version, and which of its numbers an expression is made of; or the list of them.
-_PARSERS = frozenset({"parse", "Version", "LooseVersion", "StrictVersion", "parse_version", "version"})
 _ASKS_VERSION = re.compile(r"is_\w+_(?:version|or_higher|or_later|or_newer)\Z|is_\w+?_greater_or_equal")
-_MAJOR, _MINOR, _WHOLE, _LIST = 1, 2, 4, 8
-_FIELDS = {"major": _MAJOR, "minor": _MINOR, "release": _LIST}
-_INDEXES: dict[object, int] = {0: _MAJOR, 1: _MINOR}
+#: A version in the text of an expression; Python's is none of a package: nobody's code waits for its second number.
+_VERSION = re.compile(
+    r"(?<!\bsys\.)\b__version__|\bbase_version\b|\b(?:version|version\.parse|parse_version|\w*Version)\("
+    r"|\b(?!\w*python)\w*version\w*(?:\([^()]*\))?\.split\('\.'",
+)
+#: One of its numbers, by name or by place.
+_NUMBER = re.compile(r"\.(major|minor)\b|\.(?:release|split\('\.'[^)]*\))(?:\[:\d\])?\)*\[(\d)\]")
+_PLACES = {"major": "0", "minor": "1"}
+_SECOND = {"1"}
+_NAME = re.compile(r"(?<![.\w'])[A-Za-z_]\w*(?!\w|=[^=])")
+_LONGEST = 1000
 
 
 class Site(NamedTuple):
@@ -54,7 +57,7 @@ def sites_of(tree: ast.Module, nodes: list[ast.AST], reaching: Mapping[str, str]
     """Return calls and references that reach beyond computing, and version gates, in the order of the file; ``nodes``
     are all nodes of the tree, ``reaching`` maps the names that reach to their kinds, empty for harmless ones."""
     sites: list[Site] = []
-    names, versions = _Names(nodes, reaching), _Versions(nodes)
+    names, versions = _Names(tree, nodes, reaching), _Versions(nodes)
     # Of what is still to be visited: node, scope, whether it runs at load, whether the major version was looked at.
     waiting: list[tuple[ast.AST, str, bool, bool]] = [(tree, "", True, False)]
     while waiting:
@@ -91,28 +94,18 @@ class _Names:
     """What the names of a file stand for (``np`` for ``numpy``, ``run`` for ``subprocess.run``, ``o`` after ``o = os``;
     one that is bound twice for both), and what can be done by them."""
 
-    def __init__(self, nodes: list[ast.AST], reaching: Mapping[str, str]) -> None:
+    def __init__(self, tree: ast.Module, nodes: list[ast.AST], reaching: Mapping[str, str]) -> None:
         self._reaching = reaching
         self._targets: dict[str, set[str]] = {}
-        copies: list[tuple[str, str]] = []
+        scopes = scopes_of(tree, (), standard=True).values()
+        for name, targets in ((name, targets) for scope in scopes for name, targets in scope.bound.items()):
+            if known := {target.dotted for target in targets if target}:
+                self._targets.setdefault(name, set()).update(known)
         for node in nodes:
             match node:
-                case ast.Import(names=names):
-                    for one in names:
-                        root = one.name.partition(".")[0]
-                        self._bind(one.asname or root, [one.name if one.asname else root])
-                case ast.ImportFrom(module=module, names=names, level=0):
-                    for one in names:
-                        self._bind(one.asname or one.name, [f"{module}.{one.name}"])
-                case ast.Assign(value=ast.Name() | ast.Attribute() as original):
-                    copies += [(name, dotted(original)) for name in assigned(node)[0]]
-        for name, value in copies:
-            if self._is_imported(value):
-                self._bind(name, self._resolved(value))
-
-    def _bind(self, name: str, meanings: list[str]) -> None:
-        known = self._targets.setdefault(name, set())
-        known.update(meanings[: _MOST_MEANINGS - len(known)])
+                case ast.Assign(value=ast.Name() | ast.Attribute() as original) if self._is_imported(dotted(original)):
+                    for name in assigned(node)[0]:
+                        self._targets.setdefault(name, set()).update(self._resolved(dotted(original)))
 
     def _is_imported(self, name: str) -> bool:
         return name.partition(".")[0] in self._targets
@@ -206,85 +199,45 @@ def _is_set(value: ast.expr | None) -> bool:
 
 
 class _Versions:
-    """Which names of a file hold a version, parts of one, or the list of its parts; and which comparisons ask them."""
+    """Which comparisons ask for a version: by their texts, in which names that hold one are written out."""
 
     def __init__(self, nodes: list[ast.AST]) -> None:
-        self._known = {"__version__": _WHOLE}
-        assignments = [(node.targets, node.value) for node in nodes if isinstance(node, ast.Assign)]
+        self._known: dict[str, str] = {}
+        self._is_spoken_of = any("ersion" in last_name(node) for node in nodes)
+        assignments = [node for node in nodes if isinstance(node, ast.Assign) and self._is_spoken_of]
+        texts = [(one, exact(one.value, MAX_LINE)) for one in assignments if not _is_test(one.value)]
         for _ in range(2):  # once for `parts = v.split(".")`, once for `minor = int(parts[1])`
-            for target, value in ((target, value) for targets, value in assignments for target in targets):
-                self._learn(target, value)
+            for target, text in ((target, self._spelled(text)) for one, text in texts for target in one.targets):
+                match target:
+                    case ast.Name(id=name) if _VERSION.search(text):
+                        self._known[name] = text
+                    case ast.Tuple(elts=items) | ast.List(elts=items) if _VERSION.search(text):
+                        self._known |= {name: f"{text}[{place}]" for place, name in enumerate(names_in(items[:2]))}
 
-    def _learn(self, target: ast.expr, value: ast.expr) -> None:
-        match target:
-            case ast.Name(id=name):
-                is_test = isinstance(value, (ast.Compare, ast.BoolOp, ast.IfExp)) or _is_question(value)
-                is_list, known = self._held(value) & _LIST, self._known.get(name, 0)
-                parts = 0 if is_test or is_list else self._parts(value)
-                self._known[name] = (known & _LIST) | parts if parts else known | is_list
-            case ast.Tuple(elts=items) | ast.List(elts=items):
-                if any(self._held(one) & _LIST for one in all_nodes(value)):
-                    self._known |= dict(zip(names_in(items[:2]), _INDEXES.values(), strict=False))
+    def _spelled(self, text: str) -> str:
+        return _NAME.sub(lambda match: self._known.get(match[0], match[0]), text)[:_LONGEST]
 
     def gate(self, node: ast.AST, has_major: bool) -> str:
         """Return the kind of gate that the node is, or ""; ``has_major``: code around it asks for the first number."""
         parts = self._compared(node)
-        if parts == _MINOR and not has_major:
+        if parts == _SECOND and not has_major:
             return MINOR_ONLY
         return VERSION_GATE if parts or _is_question(node) else ""
 
-    def _compared(self, node: ast.AST) -> int:
-        """Return which parts of a version a comparison looks at."""
-        sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
-        return reduce(or_, map(self._parts, sides), 0)
+    def _compared(self, node: ast.AST) -> Collection[str]:
+        """Return which numbers of a version a comparison looks at; an empty text for all of them."""
+        text = self._spelled(exact(node, MAX_LINE)) if self._is_spoken_of and isinstance(node, ast.Compare) else ""
+        chosen = {_PLACES.get(match[1], match[2]) for match in _NUMBER.finditer(text)}
+        return (chosen or {""}) if _VERSION.search(text) else ()
 
     def asks_major(self, node: ast.BoolOp | ast.If | ast.IfExp) -> bool:
         """Return whether a condition compares the first number or the whole version."""
         tests = node.values if isinstance(node, ast.BoolOp) else [node.test]
-        return any(self._compared(inner) & ~_MINOR for test in tests for inner in all_nodes(test))
-
-    def _parts(self, node: ast.AST) -> int:
-        """Return which parts of a version an expression is made of."""
-        found, waiting = 0, [node]
-        while waiting:
-            inner = waiting.pop()
-            held = self._held(inner) & ~_LIST
-            found |= held
-            waiting += [] if held else children(inner)
-        return found
-
-    def _is_whole(self, node: ast.AST) -> bool:
-        return self._held(node) & ~_LIST == _WHOLE
-
-    def _held(self, node: ast.AST) -> int:
-        """Return which parts of a version a node itself holds: ``transformers.__version__``, ``version.parse(…)``,
-        ``v.major``, ``v.release[1]``, ``v.split(".")``, ``list(map(int, …))`` of that, or a name for one of them."""
-        match node:
-            case ast.Name(id=name):
-                return self._known.get(name, 0)
-            case ast.Attribute(attr="__version__" | "base_version"):
-                return 0 if dotted(node).startswith("sys.") else _WHOLE
-            case ast.Attribute(value=base, attr="major" | "minor" | "release" as name):
-                return _FIELDS[name] if self._is_whole(base) else 0
-            case ast.Subscript(value=base, slice=index) if self._held(base) & _LIST:
-                is_part = isinstance(index, ast.Slice)
-                return _LIST if is_part else _INDEXES.get(getattr(index, "value", None), _WHOLE)
-            case ast.Call(func=ast.Attribute(value=base, attr="split"), args=[ast.Constant(value="."), *_]):
-                inside = all_nodes(base)
-                return _LIST if any(self._is_whole(one) or _says_version(one) for one in inside) else 0
-            case ast.Call(func=ast.Name(id="list" | "tuple" | "map"), args=args):
-                return reduce(or_, map(self._held, args), 0) & _LIST
-            case ast.Call(func=func, args=args):
-                name = dotted(func)
-                asks = name.rpartition(".")[2] in _PARSERS
-                return _WHOLE * (asks and ("ersion" in name or any(map(self._is_whole, args))))
-        return 0
+        return any({*self._compared(inner)} - _SECOND for test in tests for inner in all_nodes(test))
 
 
-def _says_version(node: ast.AST) -> bool:
-    name = dotted(node).lower()
-    # No release of Python is waiting for a check that looks at its second number alone.
-    return "version" in name.rpartition(".")[2] and "python" not in name and not name.startswith("sys.")
+def _is_test(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Compare, ast.BoolOp, ast.IfExp)) or _is_question(node)
 
 
 def _is_question(node: ast.AST) -> bool:

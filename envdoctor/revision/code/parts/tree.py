@@ -20,6 +20,7 @@ from envdoctor.source.definitions import (
     parameter_words,
 )
 from envdoctor.source.notebook import parse_code
+from envdoctor.source.scopes import Scope, scopes_of
 from envdoctor.source.uses import TooMuch, Use, uses_of
 
 #: How the name of a property's second function ends.
@@ -140,12 +141,15 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
     nodes = all_nodes(tree)
     if len(nodes) > _MAX_NODES:
         raise TooMuch
-    imports, sites, uses, bound = _imports(tree), sites_of(tree, nodes, reaching), uses_of(tree).uses, _bound(nodes)
+    imports, sites, uses = _imports(tree), sites_of(tree, nodes, reaching), uses_of(tree).uses
     canonical.erase(nodes)
+    scopes = scopes_of(tree, ())
+    bound = {"*"}.intersection(one.name for one in nodes if isinstance(one, ast.alias))
+    bound |= {name for scope in scopes.values() for name in scope.bound}
     definitions: list[Definition] = []
     statements: list[_Statement] = []
     for scope, statement in _in_order(tree):
-        found = list(_defined(scope, statement))
+        found = list(_defined(scope, statement, scopes))
         definitions += found
         if not found:  # of a compound statement only its head counts, for what is inside comes by itself
             word, head = head_of(statement)
@@ -157,20 +161,8 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
     parts = [f"{one.name} {one.sense}" for one in definitions if "." not in one.name]
     parts += [one.meaning for one in statements if one.scope == MODULE_LEVEL]
     parts += [f"{one.name} {one.required} {one.demanded}" for one in imports]
-    everything: tuple[Sequence[Any], ...] = (definitions, imports, sites, statements, uses, bound)
+    everything: tuple[Sequence[Any], ...] = (definitions, imports, sites, statements, uses, sorted(bound))
     return FileCode(joined(parts), *map(tuple, everything))
-
-
-def _bound(nodes: list[ast.AST]) -> tuple[str, ...]:
-    """Return the names that are given a value anywhere, sorted."""
-    names: set[str] = set()
-    for node in nodes:
-        match node:
-            case ast.Name(id=name, ctx=ast.Store()) | ast.ClassDef(name=name) | ast.FunctionDef(name=name):
-                names.add(name)
-            case ast.alias(name=name, asname=asname):
-                names.add(asname or name.partition(".")[0])
-    return tuple(sorted(names))
 
 
 def _with_members(definitions: list[Definition], statements: list[_Statement]) -> list[Definition]:
@@ -206,11 +198,11 @@ def _in_order(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
         yield scope, statement
 
 
-def _defined(scope: str, node: ast.stmt) -> Iterator[Definition]:
+def _defined(scope: str, node: ast.stmt, scopes: Mapping[int, Scope]) -> Iterator[Definition]:
     """Yield the function, the class, or the names that a statement defines."""
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
-            yield _function(scope, node)
+            yield _function(scope, node, scopes)
         case ast.ClassDef(name=name, bases=bases, keywords=keywords, decorator_list=decorators):
             text = f"({', '.join(map(exact, [*bases, *keywords]))})"
             yield _definition(f"{scope}{name}", "class", text, node, digest([*bases, *keywords, *decorators]))
@@ -231,11 +223,11 @@ def _definition(name: str, kind: str, text: str, node: ast.stmt, result: Digest)
     )
 
 
-def _function(scope: str, node: FunctionNode) -> Definition:
+def _function(scope: str, node: FunctionNode, scopes: Mapping[int, Scope]) -> Definition:
     named = {*map(dotted, node.decorator_list)}
     setter = next((f".{kind}" for kind in ("setter", "deleter", "getter") if f"{node.name}.{kind}" in named), "")
     text, parameters = _parameters(node.args)
-    result = digest([node.body], canonical.local_names(node))
+    result = digest([node.body], canonical.local_names(node, scopes))
     calls = [one for one in result.nodes if isinstance(one, ast.Call)][:_MAX_CALLS]
     return _definition(f"{scope}{node.name}{setter}", "function", text, node, result)._replace(
         is_idle="gradient_checkpointing" in node.name
