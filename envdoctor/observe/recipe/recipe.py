@@ -20,6 +20,8 @@ COMPUTED = Message("the recipe computes it, or takes it from a variable")
 HELPERS = {name: FactSpec(name, "text") for name in ("model", "revision", "file", "gres", "exports", "chats")} | {
     name: FactSpec(name, "number") for name in ("nproc", "nnodes", "prompt_length", "answer_length", "global_batch")
 }
+#: What DeepSpeed's file may say, which is unknown where the recipe computes which file that is.
+_OF_A_FILE = ("zero_stage", "offload_optimizer", "offload_param")
 #: Of so many keys an unknown one is compared with the known ones, which takes milliseconds each.
 _COMPARED = 500
 #: Keys that no field takes, and whose values the prediction of memory asks for; nobody keeps a secret in them.
@@ -121,6 +123,9 @@ class Statements:
         for meaning in meanings:
             field = meaning.field
             # A file that was read says what it says; "auto" is what the others say.
+            if field == "file" and entry.computed:
+                self.open.update(_OF_A_FILE)
+                here.update({name: (self.fact(name, Unknown(COMPUTED), place), entry) for name in _OF_A_FILE})
             if field == "file" or (owner.row.get("auto") and entry.value == "auto"):
                 continue
             fact = self.fact_of(meaning, entry, place)
