@@ -16,7 +16,7 @@ _LATER = 1.07
 #: What a process has on a GPU beside torch's allocator, in GiB: 0.3 with CUDA's lazy loading and few kernels, more than
 #: 1 with all of torch's (https://github.com/pytorch/pytorch/issues/107667); 1.3 is in the documentation of transformers
 #: (https://huggingface.co/docs/transformers/v4.48.0/model_memory_anatomy).
-_CONTEXT = (0.3, 0.6, 1.3)
+CONTEXT = (0.3, 0.6, 1.3)
 Span = tuple[float, float, float]
 
 
@@ -101,7 +101,7 @@ def need_of(least: float, size: float, most: float, held: float, residuals: Mapp
         share, beside = residuals["process"].mostly
         return Need(allocated, reserved, taken, share * least + beside)
     low, likely, high = least, held * size, _LATER * held * most
-    process = (low + _CONTEXT[0] * GIB, likely + _CONTEXT[1] * GIB, high + _CONTEXT[2] * GIB)
+    process = (low + CONTEXT[0] * GIB, likely + CONTEXT[1] * GIB, high + CONTEXT[2] * GIB)
     return Need((least, size, _LATER * most), (low, likely, high), process, process[0])
 
 

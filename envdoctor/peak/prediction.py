@@ -463,14 +463,15 @@ class _Prediction(NamedTuple):
     def shown(self, need: Need, known: Mapping[str, Any], version: str | None, gpu: Gpu | None) -> Shown:
         """Return what each measure may show of the run whatever of it nobody told. Samples may be shorter than the
         longest, and the allocator of a GPU that is never full keeps blocks of all lengths."""
-        if not self.plan.job["training"]:
-            return Shown(need, 0.0)
         batch, tokens, base = self.batch, self.plan.tokens, {**self.base, "tokens": [self.plan.tokens]}
         others = [*unstated_of(self.given, base, known["unstated"], version)]
+        if not self.plan.job["training"]:
+            others = [(name, job) for name, job in others if name in ("load_dtype", "attn")]
         if self.model.heeds is False and self.plan.job["checkpointing"]:
             others.append(("gradient_checkpointing", {**base, "checkpointing": True}))
         shown = Shown(need, gpu.total if gpu is not None else math.inf)
-        if self.given.get("padding") != "max" and not self.given.get("packing"):
+        fixed = self.given.get("padding") == "max" or self.given.get("packing") or not self.plan.job["training"]
+        if not fixed:
             others.append(("padding", {**base, "tokens": [max(_SHORTEST, tokens // 4)]}))
             if not self.given.get("empty_cache_steps"):
                 form, kept = self.form(self.trace), {row["name"]: row["times"] for row in known["kept"]}
@@ -486,9 +487,10 @@ class _Prediction(NamedTuple):
         (trace,) = self.tracer.run([{**job, "untraced": True}])
         if not isinstance(trace, Trace):
             return None
-        form, tokens = self.form(trace), job["tokens"][0]
+        run, tokens = self._replace(trace=trace._replace(residuals=self.trace.residuals)), job["tokens"][0]
+        form = run.form(trace)
         weights = form.at(self.batch, tokens).terms.get("weights", 0.0)
-        return weights, self.around(form, partial(form.at, self.batch, tokens))
+        return weights, run.around(form, partial(form.at, self.batch, tokens))
 
     def up_to_doubts(self, after: Need, saving: Saving) -> Need:
         """Return the need after a change, up to the unknown properties of the run that it leaves; a smaller batch or

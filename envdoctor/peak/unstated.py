@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from envdoctor.peak.closed_form import GIB, Need
+from envdoctor.peak.closed_form import CONTEXT, GIB, Need
 from envdoctor.peak.tracing import Job
 from envdoctor.versions.pep440 import satisfies
 
@@ -68,4 +68,8 @@ class Shown:
         for (measure, (below, above)), (low, _, high) in zip(self._squares.items(), self._need[:3], strict=True):
             least = max(low - math.sqrt(below), min(low, self._weights))
             found[measure] = least, max(high, min(high + math.sqrt(above), self._most))
+        # Where nobody measured what a process has beside its tensors, it may be anything.
+        (low, _), (least, _, most) = found["reserved"], CONTEXT
+        low, high = low + least * GIB, self._need.reserved[2] + most * GIB
+        found["process"] = min(found["process"][0], low), max(found["process"][1], min(high, self._most))
         return found
