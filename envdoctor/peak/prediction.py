@@ -442,9 +442,10 @@ class _Prediction(NamedTuple):
     def needed(self, form: ClosedForm, low: Peak, high: Peak, share: float = 1.0, likely: Peak | None = None) -> Need:
         """Return what a run takes whose peak is between both, and halfway from the least to the ``likely`` one (None:
         the high one); ``share`` is how much more it may be than the plan has it."""
-        least, most = low.size - self.trace.halfway, high.size
+        least, most = low.size, high.size
         if not self.trace.residuals:  # which hold what other code takes
             least, most = low.most(-LESS if self.model.trainer else 0.0), high.most(self.model.margin)
+        least -= self.trace.halfway
         most = (most * (1 + self.model.loose) + self.trace.apart) * share
         smaller = (1 - self.model.loose) * (1 - self.plan.less) / self.plan.parts
         size = (least * smaller + (likely or high).size) / 2
