@@ -16,7 +16,7 @@ _LATER = 1.07
 #: What a process has on a GPU beside torch's allocator, in GiB: 0.3 with CUDA's lazy loading and few kernels, more than
 #: 1 with all of torch's (https://github.com/pytorch/pytorch/issues/107667); 1.3 is in the documentation of transformers
 #: (https://huggingface.co/docs/transformers/v4.48.0/model_memory_anatomy).
-_CONTEXT = (0.3, 0.6, 1.3)
+CONTEXT = (0.3, 0.6, 1.3)
 Span = tuple[float, float, float]
 
 
@@ -76,6 +76,11 @@ class Need(NamedTuple):
         )
         return Need(allocated, reserved, process, self.mostly)
 
+    def down_to(self, other: "Need") -> "Need":
+        """Return the need of a run that may be the other one instead, which takes less."""
+        allocated, reserved, process = ((there[0], *here[1:]) for here, there in zip(self[:3], other[:3], strict=True))
+        return Need(allocated, reserved, process, other.mostly)
+
 
 class Gpu(NamedTuple):
     """``total`` and ``free`` in bytes."""
@@ -96,7 +101,7 @@ def need_of(least: float, size: float, most: float, held: float, residuals: Mapp
         share, beside = residuals["process"].mostly
         return Need(allocated, reserved, taken, share * least + beside)
     low, likely, high = least, held * size, _LATER * held * most
-    process = (low + _CONTEXT[0] * GIB, likely + _CONTEXT[1] * GIB, high + _CONTEXT[2] * GIB)
+    process = (low + CONTEXT[0] * GIB, likely + CONTEXT[1] * GIB, high + CONTEXT[2] * GIB)
     return Need((least, size, _LATER * most), (low, likely, high), process, process[0])
 
 
@@ -148,6 +153,11 @@ class Peak(NamedTuple):
         """Return the bytes if what depends on the batch takes more by the share ``margin``."""
         return self.size + margin * sum(size for name, size in self.terms.items() if name not in _STATIC)
 
+    def held(self, kept: Terms) -> float:
+        """Return the most bytes that an allocator holds which has seen many lengths and a GPU that was never full: what
+        depends on the batch is there once more, or as often as ``kept`` says by its name."""
+        return self.size + sum(kept.get(name, 1.0) * size for name, size in self.terms.items() if name not in _STATIC)
+
 
 class ClosedForm:
     """The peak for any batch and length. ``shared`` turns the bytes of one process into those of one of many. ``held``
@@ -174,13 +184,14 @@ class ClosedForm:
                 self._segments[segment].append({name: _extended(values[name], self.depth) for name in names})
         self.held = self._share(trace)
 
-    def at(self, batch: int, tokens: int, without: Sequence[str] = ()) -> Peak:
-        """Return the peak of ``batch`` samples of ``tokens`` tokens, without the bytes of the names in ``without``."""
+    def at(self, batch: int, tokens: int, without: Sequence[str] = (), kept: Terms | None = None) -> Peak:
+        """Return the peak of ``batch`` samples of ``tokens`` tokens, without the bytes of the names in ``without``;
+        with ``kept`` that of what the allocator holds where lengths differ (:meth:`Peak.held`)."""
         peaks = []
         for segment, operation in self._operations.items():
             terms = {name: size for name, size in self._terms(segment, batch, tokens).items() if name not in without}
             peaks.append(Peak(segment, operation, self._shared(terms)))
-        return max(peaks, key=lambda peak: peak.size)
+        return max(peaks, key=lambda peak: peak.size if kept is None else peak.held(kept))
 
     def _terms(self, segment: str, batch: int, tokens: int) -> Terms:
         lengths = self._segments[segment]

@@ -1,5 +1,6 @@
 """The prediction of a training step or a prompt: the peak, the verdict, and what would make it fit."""
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -28,6 +29,7 @@ from envdoctor.peak.recipe import LESS, RunPlan, plan_of, settings_of, staged
 from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
 from envdoctor.peak.shipped import OnCuda
 from envdoctor.peak.tracing import Trace, TraceSource
+from envdoctor.peak.unstated import Shown, unstated_of
 from envdoctor.system.message import Message, as_message
 from envdoctor.versions.pep440 import satisfies
 
@@ -325,11 +327,22 @@ def predict(
     run = _Prediction(plan, given, model, tracer, base, trace)
     peak, said = run.peak(run.gone), [*model.said_of(trace, plan.job), *plan.assumed]
     need, doubts = run.doubted(run.need())
+    if not plan.divided:
+        form = run.form(trace)
+        least = run.around(form, lambda without: form.at(run.batch, plan.tokens, (*without, *OF_THE_MODEL)))
+        need = need.down_to(least)
+        text = "how the run is divided among processes is not known: one of many may take as little as {} GiB"
+        doubts.append(Message(text, f"{least.process[0] / GIB:.1f}"))
     verdict = need.verdict(gpu.free) if gpu is not None and plan.stated else None
     judged = gpu if plan.whole and not plan.stated else None
     if judged is not None and (least := run.shortest()).verdict(judged.free) == "does-not-fit":
         need, verdict = need._replace(mostly=least.mostly), "does-not-fit"
         said.append(Message("the length was not given: it does not fit even at {} tokens", _SHORTEST))
+    shown = run.shown(need, known, facts.text("pkg.transformers"), gpu)
+    if shown.names and plan.stated:
+        text = "nvidia-smi may show {} to {} GiB: not given are {}"
+        low, high = (f"{size / GIB:.1f}" for size in shown.spans()["process"])
+        doubts.append(Message(text, low, high, ", ".join(f"recipe.{name}" for name in shown.names)))
     return {
         "level": model.level_of(trace),
         "model": model.named,
@@ -348,6 +361,7 @@ def predict(
             "reserved": [*map(rounded, need.reserved)],
             "process": [*map(rounded, need.process)],
             "mostly": rounded(need.mostly),
+            "shown": {measure: [*map(rounded, span)] for measure, span in shown.spans().items()},
         },
         "gpu": gpu and gpu.name,
         "total_gib": gpu and rounded(gpu.total),
@@ -428,9 +442,10 @@ class _Prediction(NamedTuple):
     def needed(self, form: ClosedForm, low: Peak, high: Peak, share: float = 1.0, likely: Peak | None = None) -> Need:
         """Return what a run takes whose peak is between both, and halfway from the least to the ``likely`` one (None:
         the high one); ``share`` is how much more it may be than the plan has it."""
-        least, most = low.size - self.trace.halfway, high.size
+        least, most = low.size, high.size
         if not self.trace.residuals:  # which hold what other code takes
             least, most = low.most(-LESS if self.model.trainer else 0.0), high.most(self.model.margin)
+        least -= self.trace.halfway
         most = (most * (1 + self.model.loose) + self.trace.apart) * share
         smaller = (1 - self.model.loose) * (1 - self.plan.less) / self.plan.parts
         size = (least * smaller + (likely or high).size) / 2
@@ -445,6 +460,38 @@ class _Prediction(NamedTuple):
             need = need.up_to(self.needed(other, most, most))
             notes.append(Message(_DOUBTS[what], f"{most.size / GIB:.1f}"))
         return need, notes
+
+    def shown(self, need: Need, known: Mapping[str, Any], version: str | None, gpu: Gpu | None) -> Shown:
+        """Return what each measure may show of the run whatever of it nobody told. Samples may be shorter than the
+        longest, and the allocator of a GPU that is never full keeps blocks of all lengths."""
+        batch, tokens, base = self.batch, self.plan.tokens, {**self.base, "tokens": [self.plan.tokens]}
+        others = [*unstated_of(self.given, base, known["unstated"], version)]
+        if not self.plan.job["training"]:
+            others = [(name, job) for name, job in others if name in ("load_dtype", "attn")]
+        if self.model.heeds is False and self.plan.job["checkpointing"]:
+            others.append(("gradient_checkpointing", {**base, "checkpointing": True}))
+        shown = Shown(need, gpu.total if gpu is not None else math.inf)
+        fixed = self.given.get("padding") == "max" or self.given.get("packing") or not self.plan.job["training"]
+        if not fixed:
+            others.append(("padding", {**base, "tokens": [max(_SHORTEST, tokens // 4)]}))
+            if not self.given.get("empty_cache_steps"):
+                form, kept = self.form(self.trace), {row["name"]: row["times"] for row in known["kept"]}
+                shown.more("padding", form.at(batch, tokens, (), kept).held(kept) - form.at(batch, tokens).size)
+        as_it_is = self.untraced(base)
+        for name, job in others:
+            if as_it_is and (other := self.untraced(job)):
+                shown.otherwise(name, *as_it_is, *other)
+        return shown
+
+    def untraced(self, job: Mapping[str, Any]) -> tuple[float, Need] | None:
+        """Return the weights and the need of another run by shipped coefficients, if they tell it."""
+        (trace,) = self.tracer.run([{**job, "untraced": True}])
+        if not isinstance(trace, Trace):
+            return None
+        run, tokens = self._replace(trace=trace._replace(residuals=self.trace.residuals)), job["tokens"][0]
+        form = run.form(trace)
+        weights = form.at(self.batch, tokens).terms.get("weights", 0.0)
+        return weights, run.around(form, partial(form.at, self.batch, tokens))
 
     def up_to_doubts(self, after: Need, saving: Saving) -> Need:
         """Return the need after a change, up to the unknown properties of the run that it leaves; a smaller batch or

@@ -143,7 +143,7 @@ class RunPlan(NamedTuple):
     more than the terms ``spared`` and to one of ``parts``. ``eager``: the attention may be eager, by the release.
     ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
     ``stage`` changes the traces (:func:`staged`). ``adapted`` is where the reference model of
-    an adapter comes from. ``whole``: what is trained, and how it is divided among processes, are known."""
+    an adapter comes from. ``whole``: what is trained, and how it is divided among processes (``divided``), is known."""
 
     job: Mapping[str, Any]
     tokens: int
@@ -158,6 +158,7 @@ class RunPlan(NamedTuple):
     less: float = 0.0
     adapted: str = "adapter-off"
     whole: bool = True
+    divided: bool = True
 
 
 def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -257,23 +258,24 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     sizes = (int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
     parts = min(math.prod(sizes), _MOST_PARTS)
     untold = training and job["stage"] == "sft" and given.get("framework") is None and "logits and loss" not in spared
+    divided_so = _divided(given, keys)
     less = 0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA
     return RunPlan(
         *(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage, untold, less, adapted),
-        _whole(given, keys),
+        given.get("method") is not None
+        and divided_so
+        and (given.get("launcher") is None or bool(given.get("world_size"))),
+        divided_so,
     )
 
 
-def _whole(given: Mapping[str, Any], keys: Mapping[str, str]) -> bool:
-    """Return whether nobody left open what is trained, on how many processes, and what of it each of them holds."""
-    if given.get("method") is None:
-        return False
-    if given.get("launcher") is not None and given.get("world_size") is None:
-        return False
-    if given.get("launcher") is None and given.get("framework") is None:
+def _divided(given: Mapping[str, Any], keys: Mapping[str, str]) -> bool:
+    """Return whether what each process of several holds is known: it is not where the recipe names a file of
+    DeepSpeed's that nobody can read, or a launcher without how it divides the run."""
+    if given.get("zero_stage") is not None or given.get("fsdp"):
         return True
-    known = given.keys() >= {"zero_stage", "fsdp"}
-    return known and (given["zero_stage"] is not None or "deepspeed" not in keys)
+    names = {"zero_stage", "fsdp"} if given.get("launcher") is not None else {"zero_stage"}
+    return given.keys() >= names or (len(names) == 1 and "deepspeed" not in keys)
 
 
 def _method(given: Mapping[str, Any], stored: str | None, assumed: list[str]) -> str:

@@ -49,13 +49,15 @@ class MemoryReach(TypedDict):
 
 class _MemoryInterval(TypedDict):
     """The least, the likely and the most GiB by each measure; ``of``: the published readings that they rest on, empty
-    where the step was traced here. Four of five processes take more than ``mostly`` GiB: of a trace, the least."""
+    where the step was traced here. Four of five processes take more than ``mostly`` GiB: of a trace, the least.
+    ``shown`` are the ends of what each measure may show where what nobody told is otherwise."""
 
     of: str
     allocated: list[float]
     reserved: list[float]
     process: list[float]
     mostly: float
+    shown: dict[str, list[float]]
 
 
 class MemorySection(TypedDict):

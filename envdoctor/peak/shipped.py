@@ -69,17 +69,17 @@ def jobs_of(pattern: str) -> list[str]:
 
 class OnCuda(NamedTuple):
     """Traces of ``source`` with the outputs that a loop keeps, the half of the logits that is not there where
-    ``half_loss`` says so, the inputs of 4-bit layers that old releases of bitsandbytes keep, and what CUDA's kernel
-    for the gradient of a softmax makes beside its result: the product of gradient and output, in single precision; of
-    float16 the result itself is half as large. The traced kernels are the CPU's (softmax_backward_cuda_out in pytorch's
-    aten/src/ATen/native/cuda/SoftMax.cu)."""
+    ``half_loss`` says so, without the copies of inputs where ``plain_adapters`` does, the inputs of 4-bit layers that
+    old releases of bitsandbytes keep, and what CUDA's kernel for the gradient of a softmax makes beside its result: the
+    product of gradient and output, in single precision; of float16 the result itself is half as large. The traced
+    kernels are the CPU's (softmax_backward_cuda_out in pytorch's aten/src/ATen/native/cuda/SoftMax.cu)."""
 
     source: TraceSource
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
         """Return a trace for each job, or why it has no trace: one trace answers for loops that keep outputs and for
         others."""
-        own = {"half_loss", "keeps_inputs"}
+        own = {"half_loss", "keeps_inputs", "plain_adapters"}
         plain = [{key: value for key, value in job.items() if key not in own} for job in jobs]
         found = self.source.run([{**job, "keep_outputs": False} for job in plain])
         return [one if isinstance(one, str) else self._changed(one, job) for one, job in zip(found, jobs, strict=True)]
@@ -91,6 +91,11 @@ class OnCuda(NamedTuple):
             sizes = [(size, terms.get(_LOGITS, 0.0)) for size, _, terms in point["segments"].values()]
             half = max(size for size, _ in sizes) - max(size - logits / 2 for size, logits in sizes)
             trace = trace._replace(halfway=trace.halfway + half)
+        if job.get("plain_adapters") and job["lora"] and not job["amp"]:
+            # Coefficients tell which inputs adapters in single precision copy, of a traced run too.
+            (known,) = self.source.run([{**job, "keep_outputs": False, "untraced": True}])
+            copies = 0.0 if isinstance(known, str) else float(known.model.get("copies", 0.0))
+            trace = trace._replace(halfway=trace.halfway + copies * max(job["tokens"]))
         if job.get("keeps_inputs") and job["quantized"] and not job["checkpointing"]:
             hidden, inner = (job["config"].get(name) for name in ("hidden_size", "intermediate_size"))
             if isinstance(hidden, int) and isinstance(inner, int):
@@ -200,8 +205,7 @@ class Shipped:
         elif of == "generation" and self._unknown:
             all_logits = run.bytes_of(_FULL_LOGITS)
         trace = run.trace(rows)._replace(residuals_of=of, residuals=self._residuals[of])
-        halfway = run.copies * max(job["tokens"]) if job.get("plain_adapters") and not job["amp"] else 0.0
-        return trace._replace(release=minor, near=near, apart=all_logits, halfway=halfway)
+        return trace._replace(release=minor, near=near, apart=all_logits)
 
     def _most_alike(self, kind: str, words: str) -> tuple[dict[str, list[Row]], str, str]:
         """Return the forms of the nearest type and job by release, that type, and the words of that job."""
@@ -351,6 +355,7 @@ class _Run:
             "parameters": round(self.parameters),
             "weight_bytes": self.width * self.parameters,
             "layer_parameters": self.layer,
+            "copies": self.copies,
         }
         points = []
         for tokens in self.job["tokens"]:

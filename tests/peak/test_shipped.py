@@ -96,13 +96,16 @@ def test_types_without_a_gated_mlp_are_what_the_trace_says(
         # The inputs of three linear layers as wide as the model, and of one as wide as its MLP.
         ({"keeps_inputs": True, "quantized": PACKED["quantized"]}, 2 * 32 * 2048 * (3 * 4096 + 14336) / GIB, 0.0),
         ({"keeps_inputs": True, "quantized": PACKED["quantized"], "checkpointing": True}, 0.0, 0.0),
+        # Copies in single precision of each layer's input; three layers share what they keep, the others keep theirs.
+        ({"plain_adapters": True}, 0.0, 32 * 2048 * (16 * 4096 + 2 * 14336) / GIB),
+        ({"plain_adapters": True, "checkpointing": True}, 0.0, 0.0),
     ],
 )
 def test_what_a_code_of_its_own_and_an_old_bitsandbytes_do(own: dict[str, Any], more: float, halfway: float) -> None:
     table, terms = (load_matrix().table(name) for name in ("memory-forms", "memory-terms"))
     job = {**JOB, "tokens": [2048], "config": config("llama-3-8b"), "lora": LORA}
     own = {"amp": None, **own}
-    plain = {key: value for key, value in own.items() if key not in ("half_loss", "keeps_inputs")}
+    plain = {key: value for key, value in own.items() if key not in ("half_loss", "keeps_inputs", "plain_adapters")}
     found, usual = OnCuda(Shipped(table, terms, "5.23.0", False)).run([{**job, **own}, {**job, **plain}])
     assert isinstance(found, Trace) and size(found, {}) - size(usual, {}) == pytest.approx(more, abs=1e-3)
     assert found.halfway / GIB == pytest.approx(halfway, rel=0.02)

@@ -34,7 +34,8 @@ class Statements:
     """``said`` is what holds so far, by field; ``keys`` the items of ``recipe_key``; ``weak`` what a format or the name
     of a program says, for what no key says; ``files`` the first file of each format, ``calls`` its programs and calls;
     ``given`` every known key; ``open`` the fields of which a key says that nobody knows them; ``rests`` the formats of
-    which a script hands on keys that cannot be told; ``extra`` what is added to the lengths of prompt and answer."""
+    which a script hands on keys that cannot be told; ``extra`` what is added to the lengths of prompt and answer;
+    ``unread`` the keys that name a file by a variable."""
 
     def __init__(self, formats: Formats) -> None:
         self.said: dict[str, Fact] = {}
@@ -44,6 +45,7 @@ class Statements:
         self.calls: dict[str, set[str]] = {}
         self.given: set[str] = set()
         self.open: set[str] = set()
+        self.unread: list[str] = []
         self.rests: dict[str, Origin] = {}
         self.extra = 0
         self.formats, self.registry = formats, formats.registry
@@ -121,6 +123,8 @@ class Statements:
         for meaning in meanings:
             field = meaning.field
             # A file that was read says what it says; "auto" is what the others say.
+            if field == "file" and entry.computed:
+                self.unread.append(entry.key)
             if field == "file" or (owner.row.get("auto") and entry.value == "auto"):
                 continue
             fact = self.fact_of(meaning, entry, place)
@@ -255,7 +259,7 @@ def recipe_of(files: Sequence[RecipeFile], formats: Formats, installed: Callable
     missing = tuple(one for file in files for one in file.missing)
 
     there = [form for form in formats if form.name in statements.files]
-    _complete(statements, there, installed, [name for name, *_ in missing])
+    _complete(statements, there, installed, [*(name for name, *_ in missing), *statements.unread])
     variables = {form.name: f"env.{form.row.get('lenient', '')}" for form in there}
     said = statements.said
     values = {name: said[key].value if key in said else installed(key) for name, key in variables.items()}
@@ -276,7 +280,7 @@ def _complete(
     statements: Statements, forms: Sequence[Format], installed: Callable[[str], Value], unread: Sequence[str]
 ) -> None:
     """Add to what is said. ``forms`` are the recipe's formats, ``installed`` gives the facts of the environment, for
-    defaults that changed with a release; ``unread`` are files that it names and that were not read."""
+    defaults that changed with a release; ``unread`` are files that it names, or keys that do, and that nobody read."""
     said, formats = statements.said, statements.formats
     framework = next((form for form in forms if form.framework), None)
     if framework is not None:

@@ -138,6 +138,9 @@ def test_a_file_that_is_named_and_not_there_leaves_open_what_it_may_say(tmp_path
     recipe = written(tmp_path, "cutoff_len: 100\nfinetuning_type: lora\ndeepspeed: ds.json\n")
     assert recipe.missing == (("ds.json", "train.yaml:3", "is not there"),)
     assert isinstance(value(recipe, "zero_stage"), Unknown)
+    for words in ('--deepspeed "$FILE"', "--deepspeed $1"):
+        command = f"deepspeed --num_gpus 2 train.py --output_dir a --model_name_or_path a/b --bf16 True {words}\n"
+        assert isinstance(value(written(tmp_path, command, "run.sh"), "zero_stage"), Unknown)
     without = written(tmp_path, "cutoff_len: 100\nfinetuning_type: lora\n")
     assert value(without, "zero_stage") is ABSENT
 

@@ -1,0 +1,75 @@
+"""What a run may be whose settings are not all told, each of them as it may be too, and what of it may be shown."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from envdoctor.peak.closed_form import CONTEXT, GIB, Need
+from envdoctor.peak.tracing import Job
+from envdoctor.versions.pep440 import satisfies
+
+
+def unstated_of(
+    given: Mapping[str, Any], job: Job, rows: Sequence[Mapping[str, Any]], version: str | None
+) -> Iterator[tuple[str, Job]]:
+    """Yield each setting that ``given``, the recipe, leaves open of the ``job`` of a training run, and the job as it is
+    the other way. ``rows`` are of the table memory-frameworks, ``version`` is that of transformers (None: not
+    known)."""
+    framework = str(given.get("framework") or "")
+    for row in rows:
+        others = framework not in row.get("frameworks", [framework])
+        older = version is not None and "releases" in row and not satisfies(version, row["releases"])
+        if row["name"] in given or others or older:
+            continue
+        changes = {
+            key: {**job[key], **value} if isinstance(value, Mapping) else value
+            for key, value in row["may_be"].items()
+            if job[key] or not isinstance(value, Mapping)
+        }
+        if any(job[key] != value for key, value in changes.items()):
+            yield row["name"], {**job, **changes}
+
+
+#: A setting is named that changes so many bytes.
+_LEAST = GIB / 20
+
+
+class Shown:
+    """Between which ends the measures of a run lie whose ``need`` is known if it is as it was taken; ``names`` are the
+    settings by which it may differ. What each changes counts by its square, because not all of them are otherwise at
+    once. The allocator holds no more than ``most`` bytes."""
+
+    def __init__(self, need: Need, most: float) -> None:
+        self.names = list[str]()
+        self._need, self._most = need, most
+        self._squares = {name: [0.0, 0.0] for name in Need._fields[:3]}
+        self._weights = math.inf
+
+    def more(self, name: str, held: float) -> None:
+        """Note that the allocator may hold so many bytes more."""
+        for measure in ("reserved", "process"):
+            self._note(name, measure, 0.0, held)
+
+    def otherwise(self, name: str, weights: float, here: Need, other_weights: float, there: Need) -> None:
+        """Note what a run that is otherwise needs, beside the run as it was taken."""
+        self._weights = min(self._weights, weights, other_weights)
+        for measure, taken, other in zip(self._squares, here[:3], there[:3], strict=True):
+            self._note(name, measure, max(taken[0] - other[0], 0.0), max(other[2] - taken[2], 0.0))
+
+    def _note(self, name: str, measure: str, *ends: float) -> None:
+        for place, size in enumerate(ends):
+            self._squares[measure][place] += size**2
+        if max(ends) >= _LEAST and name not in self.names:
+            self.names.append(name)
+
+    def spans(self) -> dict[str, tuple[float, float]]:
+        """Return the least and the most bytes by measure; never less than the weights."""
+        found = {}
+        for (measure, (below, above)), (low, _, high) in zip(self._squares.items(), self._need[:3], strict=True):
+            least = max(low - math.sqrt(below), min(low, self._weights))
+            found[measure] = least, max(high, min(high + math.sqrt(above), self._most))
+        # Where nobody measured what a process has beside its tensors, it may be anything.
+        (low, _), (least, _, most) = found["reserved"], CONTEXT
+        low, high = low + least * GIB, self._need.reserved[2] + most * GIB
+        found["process"] = min(found["process"][0], low), max(found["process"][1], min(high, self._most))
+        return found

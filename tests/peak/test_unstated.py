@@ -1,0 +1,94 @@
+"""What nobody told of a run: each setting as it may be too, and what instruments may show then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from traced_jobs import JOB, LORA, config
+
+from envdoctor.facts import Fact, FactSet, Records
+from envdoctor.matrix import load_matrix
+from envdoctor.peak import Shipped, model_of, predict
+from envdoctor.peak.unstated import unstated_of
+
+MATRIX = load_matrix()
+KNOWN = MATRIX.table("memory-frameworks")
+TOLD = {
+    **{"train_batch_size": 1, "max_length": 1024, "gradient_checkpointing": True, "gradient_accumulation": 1},
+    **{"optimizer": "adamw_torch", "load_dtype": "bf16", "dtype": "bf16", "attn": "sdpa", "framework": "transformers"},
+    **{"lora_r": 8, "lora_targets": ("q_proj", "v_proj"), "lora_dropout": 0.05, "padding": "max"},
+}
+
+
+def shown(method: str = "lora", gpu: float | None = None, **recipe: Any) -> dict[str, Any]:
+    """The interval of a run of Llama 3 8B by coefficients, and the sentence about what was not given as ``said``."""
+    given = {"method": method, **{name: value for name, value in {**TOLD, **recipe}.items() if value != "unknown"}}
+    facts = FactSet(Fact(f"recipe.{name}", value, "", "given") for name, value in given.items())
+    facts.update([Fact("model.dtype", "bfloat16", "", "given")])
+    if gpu is not None:
+        facts.update([Fact("gpu", Records(({"name": "A", "memory_gib": gpu},)), "", "given")])
+    source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), None, False)
+    section = predict(facts, model_of(config("llama-3-8b"), []), source, KNOWN)
+    said = [text for text in section["assumed"] if text.startswith("nvidia-smi may show")]
+    return {**section["interval"], "verdict": section["verdict"], "said": said}
+
+
+def test_of_a_run_that_is_told_as_a_whole_nothing_is_added() -> None:
+    found = shown()
+    assert found["said"] == []
+    for measure in ("allocated", "reserved"):
+        assert found["shown"][measure] == [found[measure][0], found[measure][2]]
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "lower", "higher"),
+    [
+        ("gradient_checkpointing", "lora", True, False),
+        ("optimizer", "full", True, False),
+        ("load_dtype", "full", False, True),
+        ("lora_targets", "lora", False, True),
+        ("lora_r", "lora", False, True),
+        ("attn", "lora", False, True),
+    ],
+)
+def test_what_nobody_told_widens_towards_what_it_may_be(name: str, method: str, lower: bool, higher: bool) -> None:
+    again = {"gradient_checkpointing": False} if name in ("lora_targets", "lora_r", "attn") else {}
+    found = shown(method, **{**again, name: "unknown"})
+    (low, high), (least, _, most) = found["shown"]["allocated"], found["allocated"]
+    assert (low < least - 0.05, high > most + 0.05) == (lower, higher)
+    (said,) = found["said"]
+    assert said.endswith(f"not given are recipe.{name}")
+
+
+def test_lengths_that_differ_leave_blocks_in_the_allocator_up_to_the_card_and_change_no_verdict() -> None:
+    fixed, varied = (shown(padding=padding) for padding in ("max", "longest"))
+    assert varied["shown"]["reserved"][1] > fixed["shown"]["reserved"][1] + 1
+    assert varied["shown"]["allocated"][1] == fixed["shown"]["allocated"][1]
+    assert varied["shown"]["allocated"][0] < fixed["shown"]["allocated"][0]
+    small = shown(padding="longest", gpu=20.5)
+    assert small["shown"]["process"][1] == max(20.5, small["process"][2])
+    assert small["verdict"] == shown(gpu=20.5)["verdict"]
+
+
+def test_a_framework_chooses_for_itself_and_a_release_tells_a_default() -> None:
+    job = {**JOB, "lora": LORA}
+
+    def names(framework: str, version: str | None) -> set[str]:
+        return {name for name, _ in unstated_of({"framework": framework}, job, KNOWN["unstated"], version)}
+
+    assert {"load_dtype", "attn", "dtype"} <= names("transformers", None)
+    assert names("transformers", "5.23.0").isdisjoint({"load_dtype", "attn"})
+    assert names("axolotl", None).isdisjoint({"load_dtype", "attn", "dtype"}) and "lora_r" in names("axolotl", None)
+
+
+@pytest.mark.parametrize("keys", [{"deepspeed": "$FILE"}, {}])
+def test_a_run_that_is_divided_in_an_unknown_way_is_judged_by_the_range(
+    predicted: Any, trace_of: Any, keys: dict[str, str]
+) -> None:
+    trace = trace_of({"weights": 10.0, "gradients": 20.0, "attention": 3.0})
+    gpus = Records(({"name": "A", "memory_gib": 16.0},))
+    found = predicted(trace, gpus, keys, framework="transformers", zero_stage="unknown", fsdp=False)
+    low, high = found["process_gib"]
+    assert (found["verdict"], low < 4, high > 33) == (("tight", True, True) if keys else ("does-not-fit", False, True))
+    assert any("is divided among processes" in text for text in found["assumed"]) == bool(keys)
