@@ -10,8 +10,9 @@ was: names, kinds, modes, times, links and bytes of every file are compared. So 
 share, and the folders around.
 
 The first ``--faults`` of them are also fixed with an installer that does its work and then fails, ends envdoctor
-(SIGTERM) or kills it (SIGKILL, after which a second `fix` finds the copy): each time everything must be as it was.
-Printed as Markdown.
+(SIGTERM), kills it (SIGKILL, after which a second `fix` finds the copy), or leaves a module that cannot be imported;
+and on a file system of their own (a tmpfs, which root may mount) that has 512 KiB left when the installer starts, and
+nothing when it ends: each time everything must be as it was. Printed as Markdown.
 """
 
 from __future__ import annotations
@@ -26,23 +27,38 @@ import stat
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 from fixes import STACKS, built, imports, installed, replacements
 
-#: Stands in for uv: does what is asked, and what FAULT says behind every install that is no dry run.
+#: Stands in for uv: does what is asked, and what FAULT says around every install that is no dry run.
 FAULTY = """#!/bin/sh
+case "$*" in *--dry-run*) exec "$UV" "$@" ;; esac
+if [ "$FAULT" = full ]; then
+  cat /dev/zero > "$ENVIRONMENT.filling"
+  truncate -s -512K "$ENVIRONMENT.filling"
+fi 2> /dev/null
 "$UV" "$@" || exit $?
-case "$*" in *--dry-run*) exit 0 ;; esac
 case "$FAULT" in
-  fails) echo "No space left on device" >&2; exit 1 ;;
+  fails) exit 1 ;;
+  full) cat /dev/zero >> "$ENVIRONMENT.filling"; exit 1 ;;
   ends) kill -TERM $PPID; exec tail -f /dev/null ;;
   kills) kill -KILL $PPID; exec tail -f /dev/null ;;
 esac
+for word in "$@"; do
+  case "$word" in *==*) ;; *) continue ;; esac
+  name=$(echo "${word%%[=<>!~]*}" | tr - _)
+  for path in "$ENVIRONMENT"/lib/python3*/site-packages/$name/__init__.py \
+    "$ENVIRONMENT"/lib/python3*/site-packages/$name.py; do
+    [ -f "$path" ] && rm "$path" && echo 'raise ImportError("planted")' > "$path"
+  done
+done
+exit 0
 """
-FAULTS = ("fails", "ends", "kills")
+FAULTS = ("fails", "ends", "kills", "imports", "full")
 
 
 def main() -> int:
@@ -104,14 +120,15 @@ def one_case(home: Path, folder: Path, stack: str, pins: Sequence[str], faults: 
     before, was = listed(folder), installed(folder)
     case["faults"] = {}
     for fault in faults:
-        code, said, _ = fixed(home, folder, fault)
-        if fault == "kills":  # the copy is found by the next one, whose installer fails as well
-            code, said, _ = fixed(home, folder, "fails")
-        case["faults"][fault] = {
-            "as it was": not differing(before, kept, folder),
-            "code": code,
-            "said": said[-400:],
-        }
+        with disk_of_its_own(folder) if fault == "full" else nullcontext(folder) as place:
+            code, said, _ = fixed(home, place, fault)
+            if fault == "kills":  # the copy is found by the next one, whose installer fails as well
+                code, said, _ = fixed(home, place, "fails")
+            differs = differing(before, kept, place)
+        case["faults"][fault] = {"as it was": not differs, "differs": differs[:20], "code": code, "said": said[-400:]}
+        if differs:  # the next fault finds what the first one found
+            shutil.rmtree(folder)
+            subprocess.run(["cp", "-al", kept, folder], check=True)
     case["code"], case["said"], case["around"] = fixed(home, folder, "")
     case["differs"] = differing(before, kept, folder)[:20]
     case["after"] = imports(folder)
@@ -119,6 +136,19 @@ def one_case(home: Path, folder: Path, stack: str, pins: Sequence[str], faults: 
     case["changed"] = {name: [was.get(name), now.get(name)] for name in {*was, *now} if was.get(name) != now.get(name)}
     case["outcome"] = "whole" if not case["after"] else "as it was" if not case["differs"] else "neither"
     return case
+
+
+@contextmanager
+def disk_of_its_own(folder: Path) -> Iterator[Path]:
+    """A copy of the environment on a file system with little room."""
+    disk = folder.with_name(f"{folder.name}-disk")
+    disk.mkdir(exist_ok=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2g", "tmpfs", disk], check=True)
+    try:
+        subprocess.run(["cp", "-a", folder, disk / "env"], check=True)
+        yield disk / "env"
+    finally:
+        subprocess.run(["umount", disk], check=True)
 
 
 def fixed(home: Path, environment: Path, fault: str) -> tuple[int, str, list[str]]:
@@ -129,6 +159,7 @@ def fixed(home: Path, environment: Path, fault: str) -> tuple[int, str, list[str
     for path in folders.values():
         path.mkdir(parents=True)
     variables = {**os.environ, "HOME": str(folders["home"]), "TMPDIR": str(folders["tmp"]), "FAULT": fault}
+    variables["ENVIRONMENT"] = str(environment)
     variables["XDG_CACHE_HOME"] = str(home / "envdoctor-cache")
     if fault:
         (folders["bin"] / "uv").write_text(FAULTY)
@@ -179,7 +210,7 @@ def table(cases: Sequence[Mapping[str, Any]], changed: Sequence[str]) -> str:
     """The counts, then the cases."""
     broken = [case for case in cases if case["before"]]
     counts = Counter(case["outcome"] for case in broken)
-    faults = [found["as it was"] for case in broken for found in case["faults"].values()]
+    faults = {name: [case["faults"][name]["as it was"] for case in broken if name in case["faults"]] for name in FAULTS}
     around = sorted({path for case in broken for path in case["around"]})
     lines = [
         f"{len(cases)} environments drawn, {len(broken)} of them cannot be imported whole.",
@@ -189,7 +220,7 @@ def table(cases: Sequence[Mapping[str, Any]], changed: Sequence[str]) -> str:
         f"| whole afterwards, by the real imports | {counts['whole']} of {len(broken)} |",
         f"| as it was, to the byte | {counts['as it was']} of {len(broken)} |",
         f"| neither | {counts['neither']} of {len(broken)} |",
-        f"| as it was after an installer that fails, SIGTERM, SIGKILL | {sum(faults)} of {len(faults)} |",
+        *(f"| as it was after the fault '{name}' | {sum(seen)} of {len(seen)} |" for name, seen in faults.items()),
         f"| stacks of which a file that the environments share was changed | {len(changed)} of {len(STACKS)} |",
         f"| files left in the home, the temporary and the working folder | {', '.join(around) or 'none'} |",
         "",

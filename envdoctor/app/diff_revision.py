@@ -256,6 +256,6 @@ def _cached(repo: str, access: Access) -> list[Row]:
         day = datetime.fromtimestamp(commit.used, timezone.utc).date().isoformat()
         rows.append(Row(commit.commit, day, refs, kinds_of(snapshot.places), True, snapshot.lacking))
     if not rows:
-        text = "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode"
+        text = "{} is not in the local cache, and offline mode is on: give local folders, or leave offline mode"
         raise SnapshotError(text, repo, kind="offline")
     return rows

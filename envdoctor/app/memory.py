@@ -72,7 +72,7 @@ def memory(
         place = Place(str(python), sources.environ, sources.folder(), scratch, "")
         alone = data is not None and facts.text("model.name") is None
         if data is not None:
-            say("counting tokens")
+            say(Message("counting tokens"))
             folder = _tokenizer_folder(tokenizer, facts, sources, matrix)
             seen, length = _lengths_of(data, tokenizer, folder, facts, place)
             told = [Fact("recipe.max_length", length, f"--data {data}", "given")] if length is not None else []
@@ -81,7 +81,7 @@ def memory(
             text = Message("memory was not predicted because no model was given; give --model DIR")
             notices.append(Notice("warning", text))
         else:
-            say("tracing the model")
+            say(Message("tracing the model"))
             try:
                 section, unjudged = _predicted(facts, sources, matrix, place if python is not None else None, USUAL)
             except MemoryProblem as error:

@@ -43,8 +43,7 @@ def run(**options: Any) -> int:
     """
     from envdoctor.app.check import check
     from envdoctor.app.reporting import check_targets
-    from envdoctor.cli.output import progress_line
-    from envdoctor.system.language import say
+    from envdoctor.system.message import Message
 
     judging = shared.CommandRun(options)
     sources, others = judging.sources(), None
@@ -55,7 +54,7 @@ def run(**options: Any) -> int:
         if others is None:
             return 0  # rank 0 speaks for all
     named = [name.strip() for text in (*judging.configuration.require, *options["require"]) for name in text.split(",")]
-    with progress_line(options["quiet"] > 0, say(judging.lang, "checking")) as progress:
+    with judging.doing(Message("checking")) as progress:
         report = check_targets(
             shared.stated_targets(options),
             lambda target: check(

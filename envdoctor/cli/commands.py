@@ -12,7 +12,7 @@ from envdoctor.cli import usage
 from envdoctor.cli.options import Option
 from envdoctor.cli.output import progress_line, say_notices, write_stdout
 from envdoctor.system.clean import clean
-from envdoctor.system.language import say
+from envdoctor.system.message import Message
 
 #: How much of the changes is told, by option: the first one that was given decides.
 _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
@@ -60,7 +60,7 @@ def memory(**options: Any) -> int:
     if tokenizer is not None and data is None:
         raise click.UsageError("--tokenizer counts the tokens of --data: give both")
     sources = run.sources(assignments=(*typed, *options["assignments"]))
-    with progress_line(options["quiet"] > 0, say(run.lang, "predicting")) as progress:
+    with run.doing(Message("predicting")) as progress:
         report = predict(sources, data=data, tokenizer=tokenizer, **run.judging, progress=progress)
     return run.present(report)
 
@@ -90,11 +90,10 @@ def plan(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int
     """
     from envdoctor.app.plan import plan as planned
     from envdoctor.app.whole_file import write_whole
-    from envdoctor.report.page import Page
 
     asked = shared.CommandOptions(options)
-    page = Page(asked.matrix.registry, asked.lang)
-    with progress_line(False, page.say("checking")) as progress:
+    page = asked.page()
+    with asked.doing(Message("checking")) as progress:
         found = planned(asked.sources(), requirements, matrix=asked.matrix, progress=progress, lang=page.lang)
     if found.because:
         text = page.say("no set of versions without an error was found: {reason}", reason=found.because)
@@ -142,34 +141,25 @@ def fix(yes: bool, dry_run: bool, write: bool, **options: Any) -> int:
 
     from envdoctor.app.fix import Talk
     from envdoctor.app.fix import fix as applied
-    from envdoctor.report.page import Page
 
     asked = shared.CommandOptions(options)
-    page = Page(asked.matrix.registry, asked.lang)
+    page = asked.page()
 
     def confirm(question: str) -> bool:
         if yes:
             return True
         if not sys.stdin.isatty():
             raise click.UsageError("fix asks before it changes anything: where nobody can answer, give --yes")
-        wipe()
+        progress("")
         return click.confirm(clean(question))
 
     def say(line: str) -> None:
-        wipe()
+        progress("")
         click.echo(clean(line, None))
 
-    def wipe() -> None:
-        if sys.stderr.isatty():
-            progress("")
-            click.echo("\r", nl=False, err=True)
-
-    with progress_line(False, page.say("checking")) as progress:
-        talk = Talk(say, confirm, progress)
-        policy = asked.configuration.policy()
-        return applied(
-            asked.sources(), talk, dry_run=dry_run, write=write, policy=policy, matrix=asked.matrix, lang=page.lang
-        )
+    with asked.doing(Message("checking")) as progress:
+        how: dict[str, Any] = {"policy": asked.configuration.policy(), "matrix": asked.matrix, "lang": page.lang}
+        return applied(asked.sources(), Talk(say, confirm, progress), dry_run=dry_run, write=write, **how)
 
 
 @usage.command(
@@ -222,7 +212,7 @@ def diff_revision(**options: Any) -> int:
     )
     if options["listed"]:
         return _list(request, run, options)
-    with progress_line(options["quiet"] > 0, say(run.lang, "comparing")) as progress:
+    with run.doing(Message("comparing")) as progress:
         report = compared(request, **run.judging, progress=progress)
     return run.present(report, detail=next((name for option, name in _DETAILS.items() if options[option]), "usual"))
 
@@ -235,7 +225,7 @@ def _list(request: Any, run: shared.CommandRun, options: dict[str, Any]) -> int:
 
     if options["format_"] not in ("terminal", "json"):
         raise UsageProblem("--list has no format {}: terminal or json", options["format_"])
-    with progress_line(options["quiet"] > 0, say(run.lang, "reading")) as progress:
+    with run.doing(Message("reading")) as progress:
         commits = list_commits(request, matrix=run.matrix, progress=progress)
     write_stdout(render_json(commits) if options["format_"] == "json" else render(commits, run.lang))
     return 3 if not commits.offline and any(row.unread is not None for row in commits.rows) else 0
@@ -255,7 +245,7 @@ def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bo
     from envdoctor.app.whole_file import write_whole
 
     sources = Sources(hash=hash)
-    with progress_line(False, "reading") as progress:
+    with progress_line(False, "en", "reading") as progress:
         path, text, entry = pinned(repo, revision, sources=sources, offline=offline, timeout=timeout, progress=progress)
     write_whole(path, text)
     plural = "" if len(entry.files) == 1 else "s"
@@ -275,6 +265,7 @@ def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bo
     Option("--format", "How they are written.", choices=("text", "json"), default="text", name="format_", common=True),
     Option("--for-issue", "A redacted Markdown block for a bug report.", kind="flag", common=True),
     Option("--public", "Leave out paths and host identifiers.", kind="flag", common=True),
+    shared.lang_option,
     Option("-v, --verbose", "Also what is not known, and long lists whole.", kind="count", common=True),
     group=shared.REPORT,
 )
@@ -289,12 +280,11 @@ def facts(ctx: click.Context, /, **options: Any) -> int:
     """
     from envdoctor.app.facts import collect_facts
     from envdoctor.report import facts_json, facts_text
-    from envdoctor.report.page import Page
 
     if len(shared.stated_targets(options)) > 1:
         raise click.UsageError("facts are those of one target: give each --target- option once")
     asked = shared.CommandOptions(options)
-    with progress_line(False, "reading"):
+    with asked.doing(Message("reading")):
         gathered = collect_facts(asked.sources(), asked.matrix, links=True)
     known, registry, public = gathered.facts, asked.matrix.registry, options["public"]
     if options["for_issue"]:
@@ -302,10 +292,8 @@ def facts(ctx: click.Context, /, **options: Any) -> int:
     elif options["format_"] == "json":
         write_stdout(facts_json.render(known, registry, public=public))
     else:
-        write_stdout(
-            facts_text.render(known, Page(registry, verbosity=options["verbose"]), gathered.target, public=public)
-        )
-    say_notices([*(("note", text) for text in asked.taken), *gathered.notices])
+        write_stdout(facts_text.render(known, asked.page(verbosity=options["verbose"]), gathered.target, public=public))
+    say_notices([*(("note", text) for text in asked.taken), *gathered.notices], asked.lang)
     return 0
 
 
@@ -321,7 +309,7 @@ def compare(files: tuple[str, ...], **options: Any) -> int:
     from envdoctor.app.compare import compare as compared
 
     run = shared.CommandRun(options)
-    with progress_line(options["quiet"] > 0, say(run.lang, "comparing")):
+    with run.doing(Message("comparing")):
         report = compared(files, **run.judging)
     return run.present(report)
 

@@ -11,11 +11,10 @@ from envdoctor.app.explaining import Explained, explain, explain_error, rules_wi
 from envdoctor.cli import options as shared
 from envdoctor.cli import usage
 from envdoctor.cli.options import JUDGED, Option
-from envdoctor.cli.output import progress_line, say_notices, write_stdout
+from envdoctor.cli.output import say_notices, write_stdout
 from envdoctor.report.color import choose_width
 from envdoctor.report.explanation import names_and_titles, render
-from envdoctor.report.page import Page
-from envdoctor.system.language import say
+from envdoctor.system.message import Message
 
 #: Letters of a word that is too short to be looked for in the rules ("is").
 _LEAST = 2
@@ -75,7 +74,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
             text = text_of_option(option, text)
         here = log is None or any(options.get(name) for name in (*SOURCES, "assignments"))
         in_general = options["no_environment"] or not here
-        with progress_line(False, say(asked.lang, "reading")):
+        with asked.doing(Message("reading")):
             explained = explain_error(text, asked.matrix, None if in_general else asked.sources())
         return _answer(explained, asked, as_json=options["format_"] == "json")
     text = " ".join(words)
@@ -104,7 +103,7 @@ def _answer(explained: Explained, asked: shared.CommandOptions, *, as_json: bool
     if as_json:
         write_stdout(error_text.render_json(explained.answer, target))
     else:
-        page = Page(asked.matrix.registry, asked.lang, choose_width(os.environ, sys.stdout.isatty()))
+        page = asked.page(width=choose_width(os.environ, sys.stdout.isatty()))
         write_stdout(error_text.render(explained.answer, page, target, facts))
-    say_notices(gathered.notices if gathered is not None else ())
+    say_notices(gathered.notices if gathered is not None else (), asked.lang)
     return 0 if explained.answer.known else 3

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from envdoctor.app.configuration import Configuration
+from envdoctor.report.page import Page
 from envdoctor.report.report import names
 from envdoctor.system.message import Message
 
@@ -310,6 +311,16 @@ class CommandOptions:
         from envdoctor.report.color import choose_lang
 
         return choose_lang(self._options["lang"] or self.configuration.lang or "auto", os.environ, sys.stdout.encoding)
+
+    def page(self, **how: Any) -> Page:
+        """Return a page in that language."""
+        return Page(self.matrix.registry, self.lang, **how)
+
+    def doing(self, what: str, silent: bool = False) -> Any:
+        """Show what is being done: :func:`~envdoctor.cli.output.progress_line`."""
+        from envdoctor.cli.output import progress_line
+
+        return progress_line(silent or self._options.get("quiet", 0) > 0, self.lang, what)
 
     def sources(self, **instead: Any) -> Any:
         """Return the sources to judge; ``instead`` replaces what was typed. Options the command lacks are empty."""

@@ -15,18 +15,23 @@ _PATIENCE = 2
 
 
 @contextmanager
-def progress_line(quiet: bool, doing: str = "") -> Iterator[Callable[[str], None]]:
+def progress_line(quiet: bool, lang: str, doing: str) -> Iterator[Callable[[str], None]]:
     """Yield a function that shows on a terminal what is being done, and wipe it at the end. What takes longer than two
     seconds is shown with its seconds; ``doing`` is what is being done until the function is called."""
     if quiet or not sys.stderr.isatty():
         yield lambda text: None
         return
+    from envdoctor.report.page import display_width, pad
     from envdoctor.system.clean import clean
+    from envdoctor.system.language import sentence
 
     begun, told, ended = time.monotonic(), [doing], threading.Event()
 
-    def paint(text: str) -> None:
-        sys.stderr.write(f"\r{clean(text)[:_WIDTH]:<{_WIDTH}}")
+    def paint(text: str, seconds: str = "") -> None:
+        text = clean(sentence(lang, text) + seconds)
+        while display_width(text) > _WIDTH:
+            text = text[:-1]
+        sys.stderr.write(f"\r{pad(text, _WIDTH)}\r")
         sys.stderr.flush()
 
     def show(text: str) -> None:
@@ -37,7 +42,7 @@ def progress_line(quiet: bool, doing: str = "") -> Iterator[Callable[[str], None
         while not ended.wait(1):
             seconds = time.monotonic() - begun
             if seconds >= _PATIENCE:
-                paint(f"{told[0]} ({seconds:.0f} s)")
+                paint(told[0], f" ({seconds:.0f} s)")
 
     counting = threading.Thread(target=count, daemon=True)
     counting.start()
@@ -47,8 +52,6 @@ def progress_line(quiet: bool, doing: str = "") -> Iterator[Callable[[str], None
         ended.set()
         counting.join()
         paint("")
-        sys.stderr.write("\r")
-        sys.stderr.flush()
 
 
 def write_stdout(text: str) -> None:
@@ -67,10 +70,12 @@ def write_stdout(text: str) -> None:
             raise JobError("standard output cannot be written: {}", because_of(error)) from None
 
 
-def say_notices(notices: Iterable[tuple[str, str]]) -> None:
+def say_notices(notices: Iterable[tuple[str, str]], lang: str) -> None:
     """Write notices, as level and text, to standard error."""
+    from envdoctor.system.language import say, sentence
+
     for level, text in notices:
-        print(f"{level}: {text}", file=sys.stderr)
+        print(say(lang, "{name}: {value}", name=say(lang, level), value=sentence(lang, text)), file=sys.stderr)
 
 
 def ended_by(error: Exception, arguments: Sequence[str]) -> int:

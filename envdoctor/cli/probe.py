@@ -62,9 +62,9 @@ def command(**options: Any) -> int:
     from envdoctor.app.errors import UsageProblem
     from envdoctor.app.probe import ProbeRequest, catalogue, probe
     from envdoctor.app.whole_file import write_whole
-    from envdoctor.cli.output import progress_line, write_stdout
+    from envdoctor.cli.output import write_stdout
     from envdoctor.report.probe_section import catalogue_text
-    from envdoctor.system.language import say
+    from envdoctor.system.message import Message
 
     if options["list_"]:
         write_stdout(catalogue_text(catalogue().values()))
@@ -95,7 +95,7 @@ def command(**options: Any) -> int:
         workers=None if here is None else 1,  # the other ranks of the machine want cores as well
         here=here,
     )
-    with progress_line(silent or options["quiet"] > 0, say(run.lang, "reading")) as progress:
+    with run.doing(Message("reading"), silent) as progress:
         report = probe(request, **run.judging, progress=progress)
     if silent:
         return 0

@@ -49,7 +49,7 @@ class Group(click.Group):
         lines = [*_lines(self, ctx, everything=True), "", page.say("Commands:")]
         column = max(map(len, commands)) + 4
         for name, text in commands.items():
-            lines += page.lines(_translated(page, text), pad(f"  {name}", column), " " * column)
+            lines += page.lines(page.sentence(Message(text)), pad(f"  {name}", column), " " * column)
         formatter.write("\n".join(lines))
 
 
@@ -99,9 +99,10 @@ def _lines(shown: click.Command, ctx: click.Context, *, everything: bool) -> Ite
     for paragraph in _paragraphs(shown):
         yield ""
         if paragraph.startswith("\b"):
-            yield from (f"  {code}{_translated(page, more)}" for code, more in map(_example, paragraph.split("\n")[1:]))
+            examples = map(_example, paragraph.split("\n")[1:])
+            yield from (f"  {code}{page.sentence(Message(more))}" for code, more in examples)
         else:
-            yield from page.lines(_translated(page, paragraph), "  ", "  ")
+            yield from page.lines(page.sentence(Message(paragraph)), "  ", "  ")
     rows = getattr(shown, "rows", [])
     kept = rows if everything or len(rows) <= _MOST else [row for row in rows if row.common]
     for title in GROUPS if len(rows) > _MOST else ("",):
@@ -122,7 +123,7 @@ def _option(row: Option, page: Page) -> list[str]:
     choices = "|".join(row.choices)
     among = len(choices) <= _CHOICES
     value = row.metavar or (f"[{choices}]" if among else "NAME") if row.kind not in ("flag", "count") else ""
-    text = _translated(page, row.help)
+    text = page.sentence(Message(row.help))
     text = text if among else page.labelled(text.rstrip(".。"), page.separated([*row.choices]))
     usual = row.usual or row.default
     text += f" [{usual:g}]" if isinstance(usual, float) else f" [{usual}]" if usual is not None and value else ""
@@ -142,10 +143,6 @@ def _example(line: str) -> tuple[str, str]:
     """Return an example up to its comment, and the words of the comment."""
     code, mark, comment = line.partition("  # ")
     return code + mark, comment
-
-
-def _translated(page: Page, text: str) -> str:
-    return page.sentence(Message(text))
 
 
 def _page(ctx: click.Context) -> Page:

@@ -38,18 +38,19 @@ def fact_lines(
 ) -> list[str]:
     """Return lines of the known facts whose key is ``wanted``, a blank line between groups; the facts are clean. With
     ``unknown``, the keys that are unknown follow, together where they share a reason."""
-    groups: dict[str, list[Fact]] = {}
-    for spec in page.registry:  # the registry's order is the reader's order
-        groups.setdefault(spec.key.partition(".")[0], [])
+    groups: dict[str, list[Fact]] = {spec.key.partition(".")[0]: [] for spec in page.registry}  # the reader's order
     reasons: dict[str, list[str]] = {}
+    empty: list[str] = []
     complete = set(facts.complete_prefixes())
     for fact in sorted(facts, key=lambda fact: fact.key):
         if isinstance(fact.value, Unknown) and not isinstance(fact.value, Range):
             reasons.setdefault(page.sentence(fact.value.reason), []).append(fact.key)
-        elif wanted(fact.key):
-            groups.setdefault(fact.key.partition(".")[0], []).append(fact)
-        else:
+        elif not wanted(fact.key):
             complete.discard(fact.key.partition(".")[0])
+        elif isinstance(fact.value, Records) and not (fact.value or fact.value.incomplete or page.verbosity):
+            empty.append(fact.key)
+        else:
+            groups.setdefault(fact.key.partition(".")[0], []).append(fact)
     for spec in page.registry:
         if spec.key not in facts and not spec.key.endswith(".*"):
             reasons.setdefault(page.sentence(NOT_GIVEN.reason), []).append(spec.key)
@@ -59,11 +60,11 @@ def fact_lines(
     lines: list[str] = []
     for prefix, members in groups.items():
         block = table.group(members, prefix in complete)
-        if block and prefix in complete:
+        if members and prefix in complete:
             block.append(page.say("any other {prefix}.* is absent", prefix=prefix))
         lines += ["", *block] if block and lines else block
-    told = page.sentence(NOT_GIVEN.reason)
-    if unknown and page.verbosity == 0 and (names := reasons.pop(told, None)):
+    lines += ["", *page.items(empty, page.say("none: "), "  ")] if empty else []
+    if unknown and page.verbosity == 0 and (names := reasons.pop(page.sentence(NOT_GIVEN.reason), None)):
         text_of_rest = page.say("{n} more fact(s) are not known, and nothing was given that tells them: -v", len(names))
         lines += ["", *page.lines(text_of_rest)]
     for reason, names in sorted(reasons.items()) if unknown else ():
@@ -91,7 +92,7 @@ class _Table(NamedTuple):
                     lines += self._row(fact, self._counted(len(fact.value)) or _value(fact, self.page))
                 case value if not together or value is not ABSENT:
                     lines += self._row(fact, _value(fact, self.page))
-        if together and not (complete and lines):
+        if together and not complete:
             lines += self.page.items(absent, self.page.say("absent: "), "  ")
         return lines
 
@@ -149,8 +150,7 @@ def render_issue(facts: FactSet, registry: Registry) -> str:
     rows += _named(_OF_TORCH, facts, page)
     gpus = facts.value("gpu")
     doubt = gpus.reason if isinstance(gpus, Unknown) else getattr(gpus, "incomplete", None)
-    is_open = doubt or isinstance(gpus, Unknown)
-    none = f"not known ({doubt})" if doubt else "not known" if is_open else "none"
+    none = f"not known ({doubt})" if doubt else "not known" if isinstance(gpus, Unknown) else "none"
     rows += [("GPU", group) for group in gpu_groups(facts) or [none]]
     rows += _named(_OTHERS, facts, page)
     rows.append(("python", python_words(facts, page).removeprefix("python ") or "not known"))

@@ -88,7 +88,7 @@ def compare_snapshots(
     parts: list[tuple[str, Compared]] = []
     for comparer in COMPARERS:
         if areas is None or comparer.area in areas:
-            progress(f"comparing {comparer.area}")
+            progress(Message("comparing {}", comparer.area))
             revisions = Revisions(old, new, matrix, clock, files_of(comparer, paths), values, progress)
             parts.append((comparer.area, comparer.compare(revisions)))
     return Comparison(parts, (*old.refused, *new.refused))
@@ -154,7 +154,7 @@ def attribute(
     touched: dict[Wanted, Commit] = {}
     before = old
     for number, commit in enumerate(reversed(newest_first), 1):
-        progress(f"history: commit {number} of {len(newest_first)}")
+        progress(Message("history: commit {} of {}", number, len(newest_first)))
         after = open_hub(repo, commit.id, new.access)
         oids = [{path: entry.oid for path, entry in side.files.items()} for side in (before, after)]
         touching = [change for change in pending if oids[0].get(change[2]) != oids[1].get(change[2])]

@@ -201,7 +201,7 @@ def test_without_network_and_cache_it_says_what_to_do(run, tmp_path):
     offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
     result = run("diff-revision", "THUDM/chatglm3-6b", "--no-config", env=offline)
     assert result.code == 3
-    assert len(result.err.splitlines()) == 1 and "two folders" in result.err
+    assert len(result.err.splitlines()) == 1 and "local folders" in result.err
 
 
 def test_equal_revisions_are_said_to_be_equal(published, diff):

@@ -3,6 +3,7 @@
 import pytest
 from cached_models import put
 from loopback import text
+from small_models import transport
 
 from envdoctor.revision import HubSnapshot, SnapshotError, open_pair, open_snapshot
 
@@ -66,6 +67,13 @@ def test_a_date_that_means_no_commit_is_said(repo, access, revision, words):
         open_snapshot(REPO, revision, access())
 
 
+def test_a_date_in_another_form_is_said_without_a_network_too(hub, access):
+    nowhere = transport(hub, endpoint="http://no-such-host.invalid", pause=30.0)
+    with pytest.raises(SnapshotError, match="for a date write 2024-01-31") as caught:
+        open_pair(REPO, "31.01.2024", None, access(transport=nowhere))
+    assert caught.value.usage
+
+
 @pytest.mark.parametrize(
     ("model", "words"),
     [
@@ -113,7 +121,7 @@ def test_one_snapshot_of_each_source(hub, repo, access, tmp_path):
 @pytest.mark.parametrize("name", ["HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"])
 def test_offline_by_a_variable_asks_nobody(hub, repo, access, tmp_path, name):
     where = access(environ={"HF_HUB_CACHE": str(tmp_path / "hub"), name: "1"}, transport=None)
-    with pytest.raises(SnapshotError, match="give two folders") as caught:
+    with pytest.raises(SnapshotError, match="give local folders") as caught:
         open_snapshot("THUDM/tiny", None, where)
     assert caught.value.kind == "offline"
     assert where.transport is None and not hub.log

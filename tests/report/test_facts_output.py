@@ -74,6 +74,8 @@ def test_long_lists_are_counted_unless_asked_for(registry: Registry) -> None:
     assert "name p39, version 1" in facts_text.render(facts, Page(registry, verbosity=1))
     absent = known(**{f"env__NCCL_{n}": ABSENT for n in range(9)})
     assert "absent: env.NCCL_0, env.NCCL_1" in facts_text.render(absent, Page(registry))
+    none = facts_text.render(known(dist=Records(()), gpu=Records((), "NVML gave up")), Page(registry))
+    assert "\nnone: dist\n" in none and "NVML gave up" in none.partition("none: ")[0]
 
 
 # --- as a file --------------------------------------------------------------------------------------------------------

@@ -77,7 +77,7 @@ def run_jobs(
                     for number, outcome in zip(waiting.pop(future), future.result(), strict=True):
                         outcomes[number] = outcome._replace(again=again)
                         keep(outcomes[number])
-                tell(f"{len(outcomes)} of {len(jobs)} done   {'   '.join(sorted(run.now.values()))}")
+                tell(Message("{} of {} done   {}", len(outcomes), len(jobs), "   ".join(sorted(run.now.values()))))
         except BaseException:
             run.stop.set()
             pool.shutdown(wait=False, cancel_futures=True)

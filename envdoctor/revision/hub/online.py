@@ -97,12 +97,12 @@ def listing_refused(error: TransportError, repo: str, revision: str, transport: 
     match error.kind:
         case "offline":
             text = (
-                "{} @ {} was not asked for on {}: offline mode is on (HF_HUB_OFFLINE or --offline); give two "
+                "{} @ {} was not asked for on {}: offline mode is on (HF_HUB_OFFLINE or --offline); give local "
                 "folders, or revisions that are in the local cache"
             )
             return SnapshotError(text, repo, revision, host, kind="offline")
         case "network" | "timeout":
-            text = "{} @ {}: {}; check the network, the proxy and HF_ENDPOINT, or give two folders"
+            text = "{} @ {}: {}; check the network, the proxy and HF_ENDPOINT, or give local folders"
             return SnapshotError(text, repo, revision, error, kind=error.kind)
         case "usage":
             return SnapshotError("{} @ {}: {}", repo, revision, error, kind="usage")
@@ -112,7 +112,7 @@ def listing_refused(error: TransportError, repo: str, revision: str, transport: 
     if error.code == "GatedRepo":
         return SnapshotError("{} on {} is gated: {}", repo, host, _gate(repo, transport), kind="gated")
     if "disabled" in said:
-        text = "{} was disabled on {}, its files cannot be read: give two folders"
+        text = "{} was disabled on {}, its files cannot be read: give local folders"
         return SnapshotError(text, repo, host, kind="disabled")
     if "credentials" in said or (error.status == 401 and token and not error.code):
         text = "{} does not accept the token of this machine (HTTP {}): {} again, or unset it"

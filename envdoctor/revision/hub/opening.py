@@ -138,7 +138,7 @@ def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapsho
         return open_hub(repo, text, access)
     except SnapshotError as error:
         if error.kind != "revision-not-found":
-            raise
+            raise (_written_otherwise(text) if error.kind == "network" else None) or error from None
         begun: list[str] = []
         if when is not None:
             begun = [_commit_at(access.hub, repo, when, text)]
@@ -159,7 +159,7 @@ def _written_otherwise(text: str) -> SnapshotError | None:
     orders = [(one, two, three)] if match and len(match[1]) == 4 else [(three, two, one), (three, one, two)]
     days = [f"{year:04}-{month:02}-{day:02}" for year, month, day in orders]
     right = [day for day in dict.fromkeys(days) if _moment(day)]
-    problem = "{} is neither a revision nor a date in the right form: write {}"
+    problem = "{} is no revision that is known; for a date write {}"
     return SnapshotError(problem, text, joined(right, " or "), kind="usage") if right else None
 
 
@@ -230,7 +230,7 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
     if len({item.commit for item in matches}) == 1:
         return from_cache(matches[0], repo, access)
     if not cached:
-        text = "{} is not in the local cache, and offline mode is on: give two folders, or leave offline mode"
+        text = "{} is not in the local cache, and offline mode is on: give local folders, or leave offline mode"
         raise SnapshotError(text, repo, kind="offline")
     if date_of(wanted) is not None:
         text = "{} is a date, and the local cache does not hold the dates of commits: name one of {}"
@@ -281,9 +281,9 @@ def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pai
     if named.revision and new is None:
         model, new = str(named.repo), named.revision
     old, new = two_of(old, new)
-    newer = open_side(model, new, access)
     if old is not None:
-        return Pair(open_side(model, old, access), newer)
+        return Pair(open_side(model, old, access), open_side(model, new, access))
+    newer = open_side(model, new, access)
     cached = access.cached(str(named.repo), newer.repo)
     if isinstance(newer, HubSnapshot) and (whole_commit or not cached):
         return _before_the_last_change(newer)

@@ -77,7 +77,7 @@ def compare_values(revisions: Revisions, one: WeightLayout, two: WeightLayout) -
     fitting = [piece for piece, cost in zip(pieces, accumulate(costs), strict=True) if cost <= budget]
     total = sum(place[2] for piece in fitting for place in piece.places)
     fetched = gigabytes(sum(costs[: len(fitting)]))
-    revisions.progress(f"comparing values: {gigabytes(total)} are read, {fetched} of it from the Hub")
+    revisions.progress(Message("comparing values: {} are read, {} of it from the Hub", gigabytes(total), fetched))
     if left := pieces[len(fitting) :]:
         count = len({piece.name for piece in left})
         reason = Message("values of {} tensors lie beyond the {} that may be fetched", count, gigabytes(budget))
@@ -90,7 +90,7 @@ def compare_values(revisions: Revisions, one: WeightLayout, two: WeightLayout) -
             unread.append(Unread(problem.path, Message("its values were not compared: {}", problem.reason)))
             break
         done += sum(place[2] for piece in window for place in piece.places)
-        revisions.progress(f"comparing values: {gigabytes(done)} of {gigabytes(total)}")
+        revisions.progress(Message("comparing values: {} of {}", gigabytes(done), gigabytes(total)))
     changes, patterns = _changes({item.name: item for item in differences.values() if item.different}, two)
     settled = Message("every value of {} of {} tensors", len({piece.name for piece in fitting}), len(two.where))
     equal = () if changes or unread else (settled,)
