@@ -511,6 +511,7 @@ class _Prediction(NamedTuple):
         """Return changes that lower the peak, and whether the run then fits; the ones that make it fit come first."""
         plan, doubt = self.plan, doubted.process[2] / self.need().process[2]
         savings: list[MemorySaving] = []
+        cut = False  # nobody asked for a small part of the length
 
         def fits(peak: Peak) -> bool:
             return self.needed(form, peak, peak, doubt).verdict(gpu.free) == "fits"
@@ -542,10 +543,11 @@ class _Prediction(NamedTuple):
                     continue
                 changed_sizes = {"batch": self.batch, "tokens": plan.tokens, **saving.job}
                 savings.append(after(saving, any_length, **changed_sizes))
+                cut |= 2 * changed_sizes["tokens"] < plan.tokens
         savings.sort(key=lambda change: change["verdict"] != "fits")
-        # Nobody asked for a small part of the data.
-        enough = [one for one in savings if 2 * one["set"].get("recipe.max_length", plan.tokens) >= plan.tokens]
-        if not any(change["verdict"] == "fits" for change in enough):
+        if not any(
+            change["verdict"] == "fits" and not (cut and "recipe.max_length" in change["set"]) for change in savings
+        ):
             single = [saving for saving in tried if "recipe.method" in saving.set or len(saving.set) == 1]
             single += [Saving({self.batch_name: 1}, {"batch": 1})] if self.batch > 1 else []
             single.sort(key=lambda saving: "recipe.method" in saving.set)  # what trains something else is the last

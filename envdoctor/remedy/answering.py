@@ -12,7 +12,7 @@ from operator import or_
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Absent, Fact, Unknown, Value, spell
+from envdoctor.facts.values import Fact, Unknown
 from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.evaluate import evaluate, text_of, title_of, values_of, without_values
 from envdoctor.matrix.ledger import Released
@@ -399,7 +399,7 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         fix = next(iter(texts["fix"]), None)
         suspect = Suspect(
             id=rule.id,
-            title=title_of(texts, {key: spell(value) for key, value in _values(texts, facts) if seen.told}),
+            title=title_of(texts, _values(texts, facts) if seen.told else {}),
             applies=outcome.holds,
             line=first + seen.place,
             said=lines[seen.place].strip(),
@@ -440,16 +440,16 @@ def _told_by(log: Log, situation: Situation) -> tuple[FactSet, list[tuple[Rule, 
         seen = seen_in(log, symptoms)
         if seen is not None and seen.told:
             given = with_facts(facts, (Fact(key, word, "log", "given") for key, word in seen.told), matrix)
-            if any(isinstance(value, Unknown | Absent) for _, value in _values(texts, given)):
-                seen = seen_in(log, (one for one in symptoms if "{" not in "".join(one["lines"])))
-            else:
+            if all(_values(texts, given).values()):
                 facts = given
+            else:
+                seen = seen_in(log, (one for one in symptoms if "{" not in "".join(one["lines"])))
         if seen is not None:
             shown.append((rule, texts, seen))
     return facts, shown
 
 
-def _values(texts: Mapping[str, Any], facts: FactSet) -> list[tuple[str, Value]]:
-    """Return the facts that a rule's message says, but for versions of the environment."""
+def _values(texts: Mapping[str, Any], facts: FactSet) -> dict[str, str]:
+    """Return the facts that a rule's message says, but for versions of the environment; "" for what is not known."""
     keys = values_of(text_of(texts["message"]))
-    return [(key, facts.value(key)) for key in keys if not key.startswith("pkg.")]
+    return {key: facts.text(key) or "" for key in keys if not key.startswith("pkg.")}
