@@ -302,8 +302,8 @@ def _plain(value: Any, depth: int) -> Any:
 
 
 def _spare_memory() -> None:
-    """Keep one heap (mallopt(3), M_ARENA_MAX), whose free end goes back from 32 MiB on, and blocks of 16 MiB by themselves
-    (to map each tensor anew takes as long as to compute it); and few of the kernels that oneDNN makes for each shape:
+    """Keep one heap (mallopt(3), M_ARENA_MAX), whose free end goes back from 32 MiB on, and what is larger than 16 MiB
+    outside of it: to map each tensor anew takes as long as to compute it. And keep few of oneDNN's kernels for shapes:
     https://uxlfoundation.github.io/oneDNN/dev_guide_primitive_cache.html."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
     for setting in ((-8, 1), (-3, 1 << 24), (-1, 1 << 25)):

@@ -90,13 +90,8 @@ _SHARED: dict[str, Any] = {
     "even": each(True, False),
     "dropped": each(False, True),
 }
-_SAVED = (
-    *("llama", "llama linear", "llama dynamic", "llama llama3", "llama yarn"),
-    "qwen2",
-    "qwen3",
-    "mixtral",
-    "gpt2",
-)
+_SAVED = ("llama", *(f"llama {kind}" for kind in ("linear", "dynamic", "llama3", "yarn")))
+_SAVED += ("qwen2", "qwen3", "mixtral", "gpt2")
 #: Cycles of the same lengths and of new ones, and the former.
 _SAME, _NEW = 4, 3
 _LENGTHS = (64, 96, 130, 192, 200, 261, 320, 333, 448, 512, 640, 704)
