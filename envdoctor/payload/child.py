@@ -302,14 +302,12 @@ def _plain(value: Any, depth: int) -> Any:
 
 
 def _spare_memory() -> None:
-    """Keep one heap (mallopt(3), M_ARENA_MAX), whose free end goes back from 32 MiB on, and blocks from 16 MiB on at
-    once: to map every tensor anew takes as long as to compute it. And keep few of the kernels that oneDNN makes for
-    shapes: of a thousand, its default, 200 MiB are left
-    (https://uxlfoundation.github.io/oneDNN/dev_guide_primitive_cache.html)."""
+    """Keep one heap (mallopt(3), M_ARENA_MAX), whose free end goes back from 32 MiB on, and what is larger than 16 MiB
+    outside of it: to map each tensor anew takes as long as to compute it. And keep few of oneDNN's kernels for shapes:
+    https://uxlfoundation.github.io/oneDNN/dev_guide_primitive_cache.html."""
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "32")
-    _libc("mallopt", -8, 1)
-    _libc("mallopt", -3, 1 << 24)
-    _libc("mallopt", -1, 1 << 25)
+    for setting in ((-8, 1), (-3, 1 << 24), (-1, 1 << 25)):
+        _libc("mallopt", *setting)
 
 
 def give_back() -> None:
@@ -320,13 +318,12 @@ def give_back() -> None:
 
 
 def _libc(name: str, *numbers: int) -> None:
-    """Call a function of glibc; another C library lacks it."""
     import ctypes
 
     try:
         getattr(ctypes.CDLL(None), name)(*numbers)
     except (OSError, AttributeError, TypeError):
-        pass
+        pass  # another C library
 
 
 def _peak_rss_mib() -> float | None:

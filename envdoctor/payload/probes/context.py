@@ -23,18 +23,9 @@ PROBE = {"title": "torch, device and settings", "settles": (), "gpu_memory_mib":
 
 #: Variables that choose kernels or memory; their values go into the record.
 _VARIABLES = (
-    "TORCH_CUDNN_SDPA_DEPRIORITIZED",
-    "PYTORCH_ALLOC_CONF",
-    "PYTORCH_CUDA_ALLOC_CONF",
-    "PYTORCH_HIP_ALLOC_CONF",
-    "NVIDIA_TF32_OVERRIDE",
-    "CUBLAS_WORKSPACE_CONFIG",
-    "CUDA_MODULE_LOADING",
-    "CUDA_LAUNCH_BLOCKING",
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
-    "ATEN_CPU_CAPABILITY",
-    "CUDA_DEVICE_ORDER",
-    "CUDA_VISIBLE_DEVICES",
+    *("TORCH_CUDNN_SDPA_DEPRIORITIZED", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF"),
+    *("NVIDIA_TF32_OVERRIDE", "CUBLAS_WORKSPACE_CONFIG", "CUDA_MODULE_LOADING", "CUDA_LAUNCH_BLOCKING"),
+    *("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE", "ATEN_CPU_CAPABILITY", "CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES"),
 )
 #: Those of NCCL and of torch's use of it, which hide a bad link or bring one out, begin so; names of files and hosts in
 #: them are nobody's business.

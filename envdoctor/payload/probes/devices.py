@@ -35,7 +35,7 @@ PROBES = {
         # Of each of eight cards a result is on its way through the host.
         "cuda_memory_mib": 12000,
         "gpu_memory_mib": None,
-    },
+    }
 }
 
 _ALONE = "not run: needs two GPUs, and --all-gpus shows all of them to the experiments"

@@ -56,6 +56,7 @@ class _Kind(NamedTuple):
 
 
 _EXPERTS = "mlp.experts.down_proj"
+_PARTS = (*(f"lora_{name}" for name in ("A", "B", "embedding_A", "embedding_B", "magnitude_vector")), "bias")
 _KINDS = (
     _Kind("scaling by alpha / r", "llama", _LLAMA, {}),
     _Kind("scaling by alpha / √r", "llama", _LLAMA, {"use_rslora": True}, 0.5),
@@ -219,14 +220,7 @@ def _summed(plain: Any, trained: dict[str, Any], kind: _Kind, adapters: tuple[st
             parts = {
                 part: value
                 for path, value in trained.items()
-                for part in (
-                    "lora_A",
-                    "lora_B",
-                    "lora_embedding_A",
-                    "lora_embedding_B",
-                    "lora_magnitude_vector",
-                    "bias",
-                )
+                for part in _PARTS
                 if f".{layer}.{part if part != 'bias' else 'lora_B'}.{adapter}" in path
                 and path.endswith(".bias") is (part == "bias")
             }

@@ -12,19 +12,7 @@ from typing import Any
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import (
-    Emit,
-    Job,
-    Unavailable,
-    full_precision,
-    judged,
-    lost,
-    relative,
-    reported,
-    rms,
-    seed_of,
-    vector,
-)
+from ..probing.kit import Emit, Job, Unavailable, full_precision, judged, lost, relative, reported, rms, seed_of, vector
 from ..probing.plain_decoder import can_follow, logits_of, loss_of
 from ..probing.shapes import drawn, each
 
@@ -184,12 +172,9 @@ def _written(row: dict[str, Any], job: Job) -> dict[str, Any]:
     batch = tiny_models.padded(tiny_models.samples(lengths), "left")
     given = {key: batch[key].to(job["device"]) for key in ("input_ids", "attention_mask")}
     model.generation_config.eos_token_id = None  # no text ends before its time
-    asked: dict[str, Any] = {
-        "use_cache": True,
-        "output_logits": True,
-        "output_scores": True,
-        "return_dict_in_generate": True,
-    }
+    asked: dict[str, Any] = dict.fromkeys(
+        ("use_cache", "output_logits", "output_scores", "return_dict_in_generate"), True
+    )
     asked.update(max_new_tokens=_NEW, **_MODES[mode], **_CACHES[row["cache"]])
     torch.manual_seed(3)
     try:

@@ -15,7 +15,7 @@ from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at r
 import torch
 from torch.nn import functional
 from torch.utils import checkpoint
-from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler
+from torch.utils.data import DataLoader, DistributedSampler
 
 from ..probing import tiny_models
 from ..probing.collective import has_backend, together
@@ -82,7 +82,7 @@ _LIMIT, _DROPPED = 1e-3, 0.1
 _CYCLES, _BATCHES = 3, 5
 #: What shares samples over processes; each two values of two axes meet in a case.
 _SHARED: dict[str, Any] = {
-    "by": each("DistributedSampler", "BatchSamplerShard", "a prepared DataLoader"),
+    "by": each("DistributedSampler", "accelerate"),
     "processes": each(2, 3, 4),
     "samples": (range(5, 12), range(24, 48), (48,)),
     "batch": each(1, 2, 5),
@@ -90,13 +90,8 @@ _SHARED: dict[str, Any] = {
     "even": each(True, False),
     "dropped": each(False, True),
 }
-_SAVED = (
-    *("llama", "llama linear", "llama dynamic", "llama llama3", "llama yarn"),
-    "qwen2",
-    "qwen3",
-    "mixtral",
-    "gpt2",
-)
+_SAVED = ("llama", *(f"llama {kind}" for kind in ("linear", "dynamic", "llama3", "yarn")))
+_SAVED += ("qwen2", "qwen3", "mixtral", "gpt2")
 #: Cycles of the same lengths and of new ones, and the former.
 _SAME, _NEW = 4, 3
 _LENGTHS = (64, 96, 130, 192, 200, 261, 320, 333, 448, 512, 640, 704)
@@ -216,29 +211,22 @@ def parallel_training(job: Job, emit: Emit) -> None:
 
 
 def _shared(row: dict[str, Any]) -> dict[str, Any]:
-    """Every process gets as many samples; together they have each once, and as few again or left out as whole rounds of
-    batches need; the same seed gives the same order, another epoch another."""
-    count, processes, kinds = row["samples"], row["processes"], ("by", "samples", "processes")
-    if row["by"] == "DistributedSampler":
-        row = {**{name: row[name] for name in kinds}, "dropped": row["dropped"], "batch": 1, "even": True}
+    """Together the processes have each sample once, and as few again or left out as whole rounds of batches need."""
+    count, processes, dropped = row["samples"], row["processes"], row["dropped"]
     first, again, other = ([_given(row, rank, epoch) for rank in range(processes)] for epoch in (0, 0, 1))
-    together, rounds = [one for some in first for one in some], processes * row["batch"]
-    wanted = count // rounds if row["dropped"] else -(-count // rounds)
-    wanted = wanted * rounds if row["dropped"] or row["even"] else count
-    lengths, told = [len(some) for some in first], ""
-    if len(together) != wanted or len(set(together)) != min(wanted, count):
-        told = f"{len(set(together))} of {count} samples, {len(together)} in all instead of {wanted}"
-    elif wanted != count and len(set(lengths)) > 1:
-        told = f"the processes get {lengths} samples"
-    elif first != again:
-        told = "the same seed gives another order"
-    elif first == other and wanted > 20:
-        told = "each epoch has the order of the first"
-    return {"equal": not told, "detail": told or f"{lengths} samples"}
+    together, whole = [one for some in first for one in some], row["even"] or dropped
+    rounds = processes * row["batch"]
+    wanted = (count // rounds if dropped else -(-count // rounds)) * rounds if whole else count
+    alike = len({len(some) for some in first}) == 1 or not whole
+    right = alike and len(together) == wanted and len(set(together)) == min(wanted, count)
+    told = f"{len(set(together))} of {count} samples, {[len(some) for some in first]} in all"
+    if right and (first != again or (first == other and wanted > 20)):
+        right, told = False, "the same seed gives another order, or each epoch that of the first"
+    return {"equal": right, "detail": told}
 
 
 def _given(row: dict[str, Any], rank: int, epoch: int) -> list[int]:
-    """The numbers of the samples that one of several processes gets."""
+    """The numbers of the samples that one of several processes gets, by torch's sampler or accelerate's."""
     data, processes, dropped = range(row["samples"]), row["processes"], row["dropped"]
     if row["by"] == "DistributedSampler":
         sampler: Any = DistributedSampler(data, processes, rank, seed=3, drop_last=dropped)
@@ -246,21 +234,13 @@ def _given(row: dict[str, Any], rank: int, epoch: int) -> list[int]:
         return [*sampler]
     if find_spec("accelerate") is None:
         raise Unavailable("accelerate is not installed")
-    loading = importlib.import_module("accelerate.data_loader")
-    size = row["batch"] * (processes if row["split"] else 1)
-    if row["by"] == "BatchSamplerShard":
-        order = RandomSampler(data, generator=torch.Generator().manual_seed(epoch))
-        batches = loading.BatchSamplerShard(
-            BatchSampler(order, size, dropped), processes, rank, row["split"], row["even"]
-        )
-    else:
-        torch.manual_seed(3)
-        loader: Any = DataLoader(data, size, shuffle=True, drop_last=dropped)
-        batches = loading.prepare_data_loader(
-            loader, None, processes, rank, row["split"], even_batches=row["even"], use_seedable_sampler=True
-        )
-        batches.set_epoch(epoch)
-    return [int(one) for batch in batches for one in batch]
+    torch.manual_seed(3)
+    prepare = importlib.import_module("accelerate.data_loader").prepare_data_loader
+    loader: Any = DataLoader(data, row["batch"] * (processes if row["split"] else 1), True, drop_last=dropped)
+    how = {"split_batches": row["split"], "even_batches": row["even"], "use_seedable_sampler": True}
+    loader = prepare(loader, None, processes, rank, **how)
+    loader.set_epoch(epoch)
+    return [int(one) for batch in loader for one in batch]
 
 
 def samplers(job: Job, emit: Emit) -> None:
@@ -270,6 +250,8 @@ def samplers(job: Job, emit: Emit) -> None:
     https://github.com/huggingface/accelerate/issues/2268.
     """
     for row in drawn(seed_of(job), **_SHARED):
+        if row["by"] == "DistributedSampler":
+            row.update(batch=1, even=True)
         case = judged("exact", "parallel-differs", ["samples"], params={"way": row["by"]})
         case["case"] = "samples by " + ", ".join(f"{name} {value}" for name, value in row.items())[3:]
         emit({**case, **found_by(partial(_shared, row), "cpu", "accelerate")})

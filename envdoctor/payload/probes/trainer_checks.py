@@ -209,12 +209,8 @@ def _made(row: dict[str, Any], device: str) -> Any:
         from peft import LoraConfig, get_peft_model
 
         torch.manual_seed(0)
-        chosen = {
-            "r": 4,
-            "lora_alpha": 8,
-            "target_modules": ["q_proj", "v_proj", "down_proj"],
-            "task_type": "CAUSAL_LM",
-        }
+        layers = ["q_proj", "v_proj", "down_proj"]
+        chosen = {"r": 4, "lora_alpha": 8, "target_modules": layers, "task_type": "CAUSAL_LM"}
         model = get_peft_model(model, LoraConfig(**chosen, init_lora_weights=False))
     elif row["model"] == "frozen":
         for part in (model.model.embed_tokens, model.model.layers[0]):

@@ -23,12 +23,7 @@ if TYPE_CHECKING:
     Kernel = Callable[[tuple[Any, Any, Any], Any, bool, dict[str, Any]], Any]
 
 #: Our names, and those of torch.nn.attention.SDPBackend.
-BACKENDS = {
-    "math": "MATH",
-    "flash": "FLASH_ATTENTION",
-    "efficient": "EFFICIENT_ATTENTION",
-    "cudnn": "CUDNN_ATTENTION",
-}
+BACKENDS = {"math": "MATH", "flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
 
 #: What ``torch._fused_sdp_choice`` answers, the number of an SDPBackend.
 CHOICES = {-1: "none", 0: "math", 1: "flash", 2: "efficient", 3: "cudnn", 4: "overrideable"}

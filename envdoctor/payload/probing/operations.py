@@ -55,7 +55,7 @@ def labels(count: int, below: int, like: Any) -> Any:
     generator = torch.Generator().manual_seed(23 + count)
     at = torch.randint(0, max(1, below), (count,), generator=generator)
     at[::2] = torch.randint(0, max(1, min(below, 1 + count // 4)), (len(at[::2]),), generator=generator)
-    at[::4] = at[:1]
+    at[::4] = at[:1].clone()
     at[-1:] = below - 1
     return at.to(like.device)
 
@@ -455,7 +455,7 @@ searchsorted | rows width | exact | sizes: one tails tiles hidden
 isin | rows width | exact
     torch.isin(_rows_of(x), torch.tensor([0, 2, 5], device=x.device))
     ~ (_rows_of(x)[:, None] == torch.tensor([0, 2, 5])).double().sum(-1)
-multinomial | rows narrow | exact | sizes: one tails tiles tall, values: unit, gate: o
+multinomial | rows narrow | exact | sizes: one tails tiles tall, values: unit, gate: o, dtypes: fp32 bf16
     torch.multinomial(torch.where(_grid(x) == 0, x.abs() + 1, x * 0), 1)[:, 0]
     ~ (_grid(x) == 0).double() @ torch.arange(x.shape[-1]).double()
 # By index.
@@ -468,13 +468,13 @@ take_along_dim | rows width | exact
 scatter | rows width | exact | sizes: empty one tails tiles hidden wide
     torch.zeros_like(x).scatter(-1, _grid(x), x)
     ~ torch.stack([x[row, at.argsort()] for row, at in enumerate(_grid(x))]) if len(x) else x
-scatter_add | tokens few | whole | dtypes: fp32 fp16
+scatter_add | tokens few | whole | dtypes: fp32 fp16, layouts: plain transposed strided padded offset
     x.new_zeros(37, x.shape[-1]).scatter_add_(0, (_rows_of(x, x[:37]) % 37)[:, None].expand(x.shape), x)
     ~ _hot(_rows_of(x, x[:37]) % 37, 37).T @ x
 scatter_add of neighbours | tokens | whole
     x.new_zeros(len(x) // 5 + 1).scatter_add(0, torch.arange(len(x), device=x.device) // 5, x)
     ~ torch.cat((x, x.new_zeros(5 - len(x) % 5))).view(-1, 5).sum(-1)
-index_add | tokens few | whole | dtypes: fp32 fp16
+index_add | tokens few | whole | dtypes: fp32 fp16, layouts: plain transposed strided padded offset
     x.new_zeros(37, x.shape[-1]).index_add_(0, _rows_of(x, x[:37]) % 37, x) ~ _hot(_rows_of(x, x[:37]) % 37, 37).T @ x
 index_select | rows width | whole | sizes: one tails tiles hidden middle wide
     x.index_select(0, _places(x)[:x.shape[0]]) ~ _hot(_places(x)[:x.shape[0]], len(x)) @ x
@@ -484,7 +484,7 @@ rows by number | rows width | exact | sizes: one tails tiles hidden middle wide,
     x[_places(x)[:x.shape[0]]] ~ torch.stack([x.detach()[at] for at in _places(x)[:x.shape[0]].tolist()])
 rows that are true | rows width | exact | sizes: square
     x[_mask(x[:, 0])] ~ torch.stack([x[at] for at, kept in enumerate(_mask(x[:, 0])) if kept])
-index_put | tokens few | whole | dtypes: fp32 fp16
+index_put | tokens few | whole | dtypes: fp32 fp16, layouts: plain transposed strided padded offset
     x.new_zeros(37, x.shape[-1]).index_put((_rows_of(x, x[:37]) % 37,), x, accumulate=True)
     ~ _hot(_rows_of(x, x[:37]) % 37, 37).T @ x
 rows written by number | rows width | exact
@@ -694,7 +694,7 @@ softmax in float32 | few rows width | rms | values: unit wide far low, dtypes: b
     torch.softmax(x, -1, dtype=torch.float32) ~ (x - _logsumexp(x)).exp()
 softmax of columns | few rows width | rms | sizes: square, half: o, values: unit
     torch.softmax(x, 1) ~ (x.transpose(1, 2) - _logsumexp(x.transpose(1, 2))).exp().transpose(1, 2)
-softmax of what is masked | few rows width | rms | values: unit, sizes: square
+softmax of what is masked | few rows width | rms | values: unit, sizes: square, half: o
     torch.softmax(x.masked_fill(~_below(x), -math.inf), -1)
     ~ (lambda e: e / e.sum(-1, keepdim=True))((x - x.amax(-1, keepdim=True)).exp() * _below(x))
 log_softmax | rows width | rms | values: unit wide far low, gate: o
@@ -715,7 +715,7 @@ layer_norm without weights | few rows width | rms | values: unit, sizes: square
 group_norm | few 8 rows | rms | values: unit, sizes: tails tiles middle, dtypes: fp32
     functional.group_norm(x, 2) ~ _layer_norm(x.reshape(len(x), 2, -1)).view(x.shape)
 # Losses.
-cross_entropy of rows | rows width | rms | values: unit, gate: o, sizes: one tails tiles hidden middle tall
+cross_entropy of rows | rows width | rms | values: unit, gate: o, sizes: tails tiles hidden middle tall
     functional.cross_entropy(x, _rows_of(x), reduction='none') ~ _losses(x)
 cross_entropy of words | some words | rms | values: unit, gate: o d0
     functional.cross_entropy(x, _rows_of(x), reduction='none') ~ _losses(x)
