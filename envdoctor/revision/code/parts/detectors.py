@@ -26,11 +26,11 @@ _SAFE_LOADERS = frozenset({"SafeLoader", "CSafeLoader", "BaseLoader"})
 _ASKS_VERSION = re.compile(r"is_\w+_(?:version|or_higher|or_later|or_newer)\Z|is_\w+?_greater_or_equal")
 #: A version in the text of an expression; Python's is none of a package: nobody's code waits for its second number.
 _VERSION = re.compile(
-    r"(?<!\bsys\.)\b__version__|\bbase_version\b|\b(?:version|version\.parse|parse_version|\w*Version)\("
-    r"|\b(?!\w*python)\w*version\w*(?:\([^()]*\))?\.split\('\.'",
+    r"(?<!\bsys\.)\b__version__|\bbase_version\b|\b(?:version|version\.parse|parse_version|\w{0,20}Version)\("
+    r"|\b(?!\w{0,20}python)\w{0,40}version\w{0,20}(?:\([^()]{0,60}\))?\.split\('\.'"
 )
 #: One of its numbers, by name or by place.
-_NUMBER = re.compile(r"\.(major|minor)\b|\.(?:release|split\('\.'[^)]*\))(?:\[:\d\])?\)*\[(\d)\]")
+_NUMBER = re.compile(r"\.(major|minor)\b|\.(?:release|split\('\.'[^)]{0,9}\))(?:\[:\d\])?\){0,4}\[(\d)\]")
 _PLACES = {"major": "0", "minor": "1"}
 _SECOND = {"1"}
 _NAME = re.compile(r"(?<![.\w'])[A-Za-z_]\w*(?!\w|=[^=])")
