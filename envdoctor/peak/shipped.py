@@ -101,8 +101,9 @@ class OnCuda(NamedTuple):
         if job.get("plain_adapters") and job["lora"] and not job["amp"]:
             # Coefficients tell which inputs adapters in single precision copy, of a traced run too.
             (known,) = self.source.run([{**job, "keep_outputs": False, "untraced": True}])
-            copies = 0.0 if isinstance(known, str) else float(known.model.get("copies", 0.0))
-            trace = trace._replace(halfway=trace.halfway + copies * max(job["tokens"]))
+            match known:
+                case Trace(model={"copies": copies}):
+                    trace = trace._replace(halfway=trace.halfway + copies * max(job["tokens"]))
         if job.get("keeps_inputs") and job["quantized"] and not job["checkpointing"]:
             hidden, inner = (job["config"].get(name) for name in ("hidden_size", "intermediate_size"))
             if isinstance(hidden, int) and isinstance(inner, int):
@@ -266,7 +267,9 @@ class _Run:
         linear, rest = self._total(model["linear"]), self._total(model["rest"])
         if config.get("tie_word_embeddings", model["tied"]):
             rest -= letters["V"] * hidden
-        rest += _tower(config.get("vision_config"))
+        match config:
+            case {"vision_config": dict() as vision}:
+                rest += _tower(vision)
         self.parameters = linear + rest
         if stored:
             extra = 3 * hidden * self.depth * (stored - self.letters["I"])
@@ -404,15 +407,14 @@ class _Run:
 
 def _of_language(config: Row) -> Row:
     """Return the configuration of the part that is trained on text, its sizes by their usual names."""
-    text = config.get("text_config")
-    config = {**config, **text} if isinstance(text, dict) else config
+    match config:
+        case {"text_config": dict() as text}:
+            config = {**config, **text}
     return {**{usual: config[name] for name, usual in _NAMES.items() if name in config}, **config}
 
 
-def _tower(config: object) -> float:
+def _tower(config: Row) -> float:
     """Return about how many parameters a tower for images has: four matrices of attention and two of an MLP a layer."""
-    if not isinstance(config, dict):
-        return 0.0
     try:
         hidden, depth = _size(config, "hidden_size"), _size(config, "depth", config.get("num_hidden_layers"))
         return float(depth * (4 * hidden * hidden + 2 * hidden * _size(config, "intermediate_size", 4 * hidden)))
