@@ -1,11 +1,13 @@
 """Published readings of GPU memory beside what `envdoctor memory --model NAME` says, by the command line alone.
 
-    python benchmarks/memory_by_name.py [--readings FILE] [--only qwen2-] [--list] [--peers] [--residuals]
+    python benchmarks/memory_by_name.py [--readings FILE] [--only qwen2-] [--list] [--peers] [--residuals] [--shown]
 
 ``memory_published.toml`` has the readings with their sources. Nothing is traced and no file of a model is there: the
 answer is by the model's name. Each reading is held against its own measure. A row whose length is a limit lies inside
 when its interval, begun with a quarter of that length, holds it. Intervals and verdicts are those of folds: they come
 from the readings of other repositories and other models, so that no reading is judged by itself or by its kin.
+``--shown`` asks each row as it is written, with nothing taken for what it does not say, and holds it against what the
+program says that instruments may show: of an engine what a process takes; ``measure = "any"`` is that of any.
 ``--peers`` adds what other formulas say of the same readings, ``--residuals`` prints the rows for
 matrices/tables/memory-terms.toml, from all readings.
 """
@@ -148,10 +150,13 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print every reading, the worst first")
     parser.add_argument("--peers", action="store_true", help="print what other formulas say of the same readings")
     parser.add_argument("--residuals", action="store_true", help="print rows for the table memory-terms")
+    parser.add_argument("--shown", action="store_true", help="hold rows against what the program says may be shown")
     options = parser.parse_args()
     text = Path(__file__).with_name(options.readings).read_text(encoding="utf-8")
     rows = [one for one in tomllib.loads(text)["reading"] if one["id"].startswith(options.only)]
     readings = [by_measure for row in rows for by_measure in by_measures(row)]
+    if options.shown:
+        return shown(readings)
     asked = [one for one in readings if one["length"] in ("exact", "limit") and "gib" in one]
     now: Rows = {
         (row["of"], row["measure"]): {name: tuple(row[name]) for name in ENDS}
@@ -196,6 +201,35 @@ def main() -> int:
             seen, where = one.answer.reading["gib"], "" if one.inside else "  outside"
             span = f"{one.point:6.1f} of {seen:6.1f} ({one.low:.1f} to {one.high:.1f})"
             print(f"{one.answer.reading['id']:<22} {one.error:+7.0%} {span}{where}")
+    return 0
+
+
+def shown(readings: Sequence[Mapping[str, Any]]) -> int:
+    """Print each reading beside what is said that may be shown, and how many lie in it."""
+    inside, needed, widths = 0, 0, list[float]()
+    with tempfile.TemporaryDirectory() as folder:
+        venv.create(folder)
+        for reading in readings:
+            section, said = ask(reading, folder)
+            if section is None:
+                print(f"{reading['id']:<24} {reading['gib']:6.1f}  no number: {said}")
+                continue
+            interval, measure, gib = section["interval"], reading["measure"], float(reading["gib"])
+            if interval is None:
+                spans = [(section["process_gib"], section["process_gib"])]
+            else:
+                of = MEASURES if measure == "any" else ["allocated" if measure == "held" else measure]
+                spans = [(interval["shown"][one], interval[one]) for one in of]
+            low, high = min(one[0] for one, _ in spans), max(one[1] for one, _ in spans)
+            least, most = min(one[0] for _, one in spans), max(one[-1] for _, one in spans)
+            inside, needed = inside + (low <= gib <= high), needed + (least <= gib <= most)
+            widths.append((high - low) / gib)
+            where = "" if low <= gib <= high else "outside"
+            print(
+                f"{reading['id']:<24} {measure:<10} {gib:6.1f}  shown {low:6.1f} to {high:6.1f}"
+                f"  needed {least:6.1f} to {most:6.1f}  {where}"
+            )
+    print(f"{inside} of {len(readings)} in what is shown, width {median(widths):.0%}; {needed} in what is needed")
     return 0
 
 

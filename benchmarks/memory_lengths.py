@@ -86,7 +86,7 @@ def step(gpu: Gpu, tokens: int, sizes: tuple[int, int, int, int], again: bool) -
 
 def lengths(kind: str, seed: int) -> Iterator[int]:
     """The tokens of each step."""
-    draw = random.Random(seed)  # noqa: S311
+    draw = random.Random(seed)
     for _ in range(STEPS):
         if kind == "fixed":
             yield LONGEST

@@ -31,6 +31,13 @@ _FULL_LOGITS = {
     "at": "forward/last float",
     "terms": {_LOGITS: "6 BSV", "KV cache": "16 BDKLS", "hidden states": "8 BGHKS"},
 }
+#: Other names of sizes (``attribute_map`` of transformers' configurations).
+_NAMES = {
+    **dict.fromkeys(("n_embd", "d_model"), "hidden_size"),
+    **dict.fromkeys(("n_layer", "n_layers", "num_layers"), "num_hidden_layers"),
+    **dict.fromkeys(("n_head", "n_heads", "num_heads"), "num_attention_heads"),
+    **dict.fromkeys(("n_inner", "ffn_dim"), "intermediate_size"),
+}
 #: States of an optimizer, bytes of a value in them (0: as the parameters have; bitsandbytes: a byte, and a float32
 #: scale for 256 values), and copies of the parameters that its step makes.
 _EIGHT_BIT = 1 + 4 / 256
@@ -94,8 +101,9 @@ class OnCuda(NamedTuple):
         if job.get("plain_adapters") and job["lora"] and not job["amp"]:
             # Coefficients tell which inputs adapters in single precision copy, of a traced run too.
             (known,) = self.source.run([{**job, "keep_outputs": False, "untraced": True}])
-            copies = 0.0 if isinstance(known, str) else float(known.model.get("copies", 0.0))
-            trace = trace._replace(halfway=trace.halfway + copies * max(job["tokens"]))
+            match known:
+                case Trace(model={"copies": copies}):
+                    trace = trace._replace(halfway=trace.halfway + copies * max(job["tokens"]))
         if job.get("keeps_inputs") and job["quantized"] and not job["checkpointing"]:
             hidden, inner = (job["config"].get(name) for name in ("hidden_size", "intermediate_size"))
             if isinstance(hidden, int) and isinstance(inner, int):
@@ -176,11 +184,12 @@ class Shipped:
         return found
 
     def _trace(self, job: Row) -> Trace:
+        job = {**job, "config": _of_language(job["config"])}
         kind = str(job["config"].get("model_type"))
         model = self._models.get(kind, self._models[_LIKE])
         job = {**job, "attention": job["attention"] or model["attention"], "lora": self._named(model, job["lora"])}
         inner = self._inner.get((kind, job.get("trainer", "")), self._inner.get((kind, ""), {"share": 1.0}))
-        run = _Run(model, job, float(inner["share"]))
+        run = _Run({**model, "tied": inner.get("tied", model["tied"])}, job, float(inner["share"]))
         targets, words = self._targets(model, job), form_words(job, "all-linear")
         noise = "dropout" in words and not self._forms.keys().isdisjoint({(kind, words), (_LIKE, words)})
         spared = run.without_adapters(model, noise)
@@ -258,6 +267,9 @@ class _Run:
         linear, rest = self._total(model["linear"]), self._total(model["rest"])
         if config.get("tie_word_embeddings", model["tied"]):
             rest -= letters["V"] * hidden
+        match config:
+            case {"vision_config": dict() as vision}:
+                rest += _tower(vision)
         self.parameters = linear + rest
         if stored:
             extra = 3 * hidden * self.depth * (stored - self.letters["I"])
@@ -391,6 +403,23 @@ class _Run:
             terms = {**kept, "gradients": own, "temporary values of the optimizer": temporary * own}
             found["step/before"] = [sum(terms.values()), "step", terms]
         return found
+
+
+def _of_language(config: Row) -> Row:
+    """Return the configuration of the part that is trained on text, its sizes by their usual names."""
+    match config:
+        case {"text_config": dict() as text}:
+            config = {**config, **text}
+    return {**{usual: config[name] for name, usual in _NAMES.items() if name in config}, **config}
+
+
+def _tower(config: Row) -> float:
+    """Return about how many parameters a tower for images has: four matrices of attention and two of an MLP a layer."""
+    try:
+        hidden, depth = _size(config, "hidden_size"), _size(config, "depth", config.get("num_hidden_layers"))
+        return float(depth * (4 * hidden * hidden + 2 * hidden * _size(config, "intermediate_size", 4 * hidden)))
+    except (TypeError, ValueError, OverflowError):
+        return 0.0
 
 
 def _size(config: Row, name: str, usual: int | None = None) -> int:

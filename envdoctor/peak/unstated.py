@@ -21,13 +21,17 @@ def unstated_of(
         older = version is not None and "releases" in row and not satisfies(version, row["releases"])
         if row["name"] in given or others or older:
             continue
-        changes = {
-            key: {**job[key], **value} if isinstance(value, Mapping) else value
-            for key, value in row["may_be"].items()
-            if job[key] or not isinstance(value, Mapping)
-        }
-        if any(job[key] != value for key, value in changes.items()):
-            yield row["name"], {**job, **changes}
+        changed = dict(job)
+        for key, value in row["may_be"].items():
+            match job[key], value:
+                case dict() as before, dict():
+                    changed[key] = {**before, **value}
+                case _, dict():
+                    pass  # the run has no adapter, or no packed weights
+                case _:
+                    changed[key] = value
+        if changed != job:
+            yield row["name"], changed
 
 
 #: A setting is named that changes so many bytes.

@@ -10,7 +10,7 @@ import pytest
 from traced_jobs import GIB, JOB, LORA, config
 
 from envdoctor.matrix import load_matrix
-from envdoctor.peak import ClosedForm, Counted, OnCuda, Packed, Shipped, Trace, stored_parameters
+from envdoctor.peak import ClosedForm, Counted, OnCuda, Packed, Shipped, Trace, model_of, stored_parameters
 
 
 def answer(
@@ -319,3 +319,26 @@ def test_linear_layers_that_are_quantised_have_their_bytes_a_weight(tied: bool) 
     (headed, *_) = packed_by(plain, tied, True)
     assert isinstance(headed, Trace) and (headed.apart, headed.absent) == (0.0, packed.apart)
     assert size(headed, {}) - size(packed, {}) == pytest.approx(packed.apart / GIB)
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("openai-community/gpt2", 0.124),
+        ("bigscience/bloom-560m", 0.559),
+        ("EleutherAI/gpt-neo-1.3B", 1.316),
+        ("EleutherAI/gpt-j-6b", 6.05),
+        ("facebook/opt-1.3b", 1.316),
+        ("google/gemma-3-4b-pt", 4.3),
+        ("Qwen/Qwen3-VL-8B-Instruct", 8.77),
+    ],
+)
+def test_every_shape_has_an_answer_and_sizes_by_other_names_make_as_many_parameters(name: str, billions: float) -> None:
+    matrix = load_matrix()
+    source = Shipped(matrix.table("memory-forms"), matrix.table("memory-terms"), "5.23.0", False)
+    types, asked = matrix.rows("native-types"), {**JOB, "tokens": [512]}
+    rows = matrix.rows("model-shapes")
+    traces = source.run([{**asked, "config": model_of(row["config"], types).config} for row in rows])
+    assert [trace for trace in traces if isinstance(trace, str)] == []
+    (found,) = (trace for row, trace in zip(rows, traces, strict=True) if name in row["names"])
+    assert isinstance(found, Trace) and found.model["parameters"] == pytest.approx(billions * 1e9, rel=0.02)
