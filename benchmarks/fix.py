@@ -49,7 +49,7 @@ case "$FAULT" in
   kills) kill -KILL $PPID; exec tail -f /dev/null ;;
 esac
 for word in "$@"; do
-  case "$word" in *==*) ;; *) continue ;; esac
+  case "$word" in pip | install | -* | */*) continue ;; esac
   name=$(echo "${word%%[=<>!~]*}" | tr - _)
   for path in "$ENVIRONMENT"/lib/python3*/site-packages/$name/__init__.py \
     "$ENVIRONMENT"/lib/python3*/site-packages/$name.py; do

@@ -35,6 +35,25 @@ _GROUP = re.compile(r"^\| \*\*(.+)\*\* \|")
 _LANGUAGES = {"en": ("en", "zh/"), "zh": ("zh_CN", "../")}
 #: What the menu and the contents of a page are called for those who hear them.
 _ASIDES = {"en": ("Chapters", "On this page"), "zh": ("目录", "本页内容")}
+#: What the theme says in English alone.
+_OF_THE_THEME = {
+    "Previous": "上一页",
+    "Next": "下一页",
+    "On this page": "本页内容",
+    "Menu": "菜单",
+    "Expand": "展开",
+    "Skip to content": "跳到正文",
+    "Back to top": "回到顶部",
+    "Made with": "主题",
+    "Light mode": "浅色",
+    "Dark mode": "深色",
+    "Auto light/dark, in light mode": "自动，当前为浅色",
+    "Auto light/dark, in dark mode": "自动，当前为深色",
+    "Toggle Light / Dark / Auto color theme": "切换浅色、深色和自动",
+    "Toggle site navigation sidebar": "显示或隐藏目录",
+    "Toggle table of contents sidebar": "显示或隐藏本页内容",
+    "Please activate JavaScript to enable the search functionality.": "搜索需要 JavaScript。",
+}
 _CONF = """
 extensions = ["myst_parser"]
 html_theme = "furo"
@@ -97,11 +116,13 @@ def _menu(contents: str, last: list[str]) -> str:
 
 
 def accessible(page: str, lang: str) -> str:
-    """Return a page with what the theme leaves out: the level of headings in the menu, names of the two asides, and the
-    keyboard's way into what scrolls by itself."""
+    """Return a page with what the theme leaves out: the level of headings in the menu, names of the two asides, the
+    keyboard's way into what scrolls by itself, and its own words in Chinese."""
     for place, name in zip(("sidebar-drawer", "toc-drawer"), _ASIDES[lang], strict=True):
         page = re.sub(f'<aside class="{place}[^"]*"', rf'\g<0> aria-label="{name}"', page)
     page = page.replace('<p class="caption" role="heading">', '<p class="caption" role="heading" aria-level="2">')
+    for english, chinese in _OF_THE_THEME.items() if lang == "zh" else ():
+        page = re.sub(rf'(?<=[">])(\s*){re.escape(english)}(?=\s*["<])', rf"\g<1>{chinese}", page)
     return re.sub(r'<pre(?=>)|<div class="table-wrapper[^"]*"', r'\g<0> tabindex="0"', page)
 
 

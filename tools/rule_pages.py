@@ -48,7 +48,7 @@ def pages(matrix: Matrix) -> dict[str, str]:
 
 
 def _page(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
-    title = title_of(texts)
+    title, told = title_of(texts), [texts["why"], *(one["summary"] for one in texts["fix"])]
     yield f"# {_plain(title.en)}"
     yield f"**{rule.severity}** · {rule.effect} · {rule.confidence} · `{rule.id}`"
     yield from (f"    {line}" for one in texts.get("symptom", ()) for line in one["seen"].splitlines())
@@ -57,7 +57,7 @@ def _page(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
         ("It holds for", [f"`{line}`" for line in conditions(rule)]),
         ("What to do", [_plain(one["summary"]["en"]) for one in texts["fix"]]),
         ("Evidence", [_evidence(one) for one in texts["evidence"]]),
-        ("中文", [_plain(text) for text in (title.zh, texts["why"].get("zh")) if text]),
+        ("中文", [_plain(text) for text in (title.zh, *(one.get("zh") for one in told)) if text]),
     ):
         if lines:
             yield f"## {heading}"

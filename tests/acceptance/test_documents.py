@@ -47,7 +47,7 @@ def shape(text: str) -> dict[str, object]:
         "headings": re.findall(r"(?m)^(#+) ", prose),
         "rows": len(re.findall(r"(?m)^\|", prose)),
         "examples": len(EXAMPLE.findall(text)),
-        "code": [(language, block.split()) for language, block in code(text)],
+        "code": [(language, language == "text" or block.split()) for language, block in code(text)],
         "links": [re.sub(r"\.\./|zh/|\.zh-CN", "", path) for path, _ in links(prose)],
         "figures": sorted(re.findall(r"\d+\.\d+", prose)),
     }
