@@ -150,7 +150,7 @@ def render_issue(facts: FactSet, registry: Registry) -> str:
     rows += _named(_OF_TORCH, facts, page)
     gpus = facts.value("gpu")
     doubt = gpus.reason if isinstance(gpus, Unknown) else getattr(gpus, "incomplete", None)
-    none = f"not known ({doubt})" if doubt else "not known" if isinstance(gpus, Unknown) else "none"
+    none = f"not known ({doubt})" if doubt else "not known" if facts.unknown("gpu") else "none"
     rows += [("GPU", group) for group in gpu_groups(facts) or [none]]
     rows += _named(_OTHERS, facts, page)
     rows.append(("python", python_words(facts, page).removeprefix("python ") or "not known"))
