@@ -271,7 +271,7 @@ pow | rows width | element
     _positive(x).pow(0.75) ~ (0.75 * _positive(x).log()).exp()
 square | rows width | element
     x.pow(2) ~ x * x
-cube | rows width | element
+cube | rows width | element | half: o
     x.pow(3) ~ x * x * x
 powers of a number | rows width | element | dtypes: fp32, values: unit
     torch.pow(10000.0, x / 64) ~ (x / 64 * math.log(10000)).exp()
