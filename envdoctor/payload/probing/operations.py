@@ -754,6 +754,8 @@ kl_div | rows width, rows width | rms | values: unit, sizes: square, dtypes: fp3
     functional.kl_div(x, _positive(y), reduction='batchmean') ~ (_positive(y) * (_positive(y).log() - x)).sum() / len(x)
 cosine_similarity | rows width, rows width | rms | values: unit, sizes: square, dtypes: fp32
     functional.cosine_similarity(x, y) ~ (x * y).sum(-1) / (x.square().sum(-1) * y.square().sum(-1)) ** 0.5
+cross_entropy of GPT-2's words | some 50257 | rms | values: unit, gate: o d0
+    functional.cross_entropy(x, _rows_of(x), reduction='none') ~ _losses(x)
 """
 
 
