@@ -271,7 +271,7 @@ pow | rows width | element
     _positive(x).pow(0.75) ~ (0.75 * _positive(x).log()).exp()
 square | rows width | element
     x.pow(2) ~ x * x
-cube | rows width | element
+cube | rows width | element | half: o
     x.pow(3) ~ x * x * x
 powers of a number | rows width | element | dtypes: fp32, values: unit
     torch.pow(10000.0, x / 64) ~ (x / 64 * math.log(10000)).exp()
@@ -754,6 +754,8 @@ kl_div | rows width, rows width | rms | values: unit, sizes: square, dtypes: fp3
     functional.kl_div(x, _positive(y), reduction='batchmean') ~ (_positive(y) * (_positive(y).log() - x)).sum() / len(x)
 cosine_similarity | rows width, rows width | rms | values: unit, sizes: square, dtypes: fp32
     functional.cosine_similarity(x, y) ~ (x * y).sum(-1) / (x.square().sum(-1) * y.square().sum(-1)) ** 0.5
+cross_entropy of GPT-2's words | some 50257 | rms | values: unit, gate: o d0
+    functional.cross_entropy(x, _rows_of(x), reduction='none') ~ _losses(x)
 """
 
 
