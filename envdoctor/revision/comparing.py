@@ -149,23 +149,19 @@ def attribute(
     if not related:
         text = "{} is not among the {} commits before {}: their history cannot be walked"
         raise SnapshotError(text, old.label, _MOST_STEPS, new.label, kind="usage")
-    pending = list(wanted)
+    pending, before = list(wanted), old
     commits: dict[Wanted, Commit] = {}
-    touched: dict[Wanted, Commit] = {}
-    before = old
+    known = set[Wanted]()
     for number, commit in enumerate(reversed(newest_first), 1):
         progress(Message("history: commit {} of {}", number, len(newest_first)))
         after = open_hub(repo, commit.id, new.access)
         oids = [{path: entry.oid for path, entry in side.files.items()} for side in (before, after)]
         touching = [change for change in pending if oids[0].get(change[2]) != oids[1].get(change[2])]
-        concerned = [change for change in touching if change not in commits]
+        concerned = [change for change in touching if change not in known]
+        commits |= dict.fromkeys(concerned, commit)
         for area in dict.fromkeys(change[0] for change in concerned):
             step = compare_snapshots(before, after, matrix, areas=[area])
             shown = {(change.area, change.kind, change.path, change.symbol) for change in step.changes}
-            for change in concerned:
-                if change[0] == area:
-                    touched[change] = commit
-                    if change in shown:
-                        commits[change] = commit
+            known |= shown.intersection(concerned)
         before = after
-    return {change: commits.get(change, touched[change]) for change in pending if change in touched}
+    return {change: commits[change] for change in pending if change in commits}

@@ -33,6 +33,7 @@ import yaml
 __all__ = ["Blob", "Commit", "Entry", "Fault", "Hub", "Repo", "text", "virtual"]
 
 _ZEROS = bytes(1 << 16)
+_LOGIN_PAGE = b"<!DOCTYPE html><html><body>Please log in to the airport WiFi</body></html>"
 #: Contents up to this size are hashed as they are; beyond, oids are synthetic.
 _REAL_DIGEST = 8 << 20
 
@@ -342,16 +343,8 @@ class _Handler(BaseHTTPRequestHandler):
         hub = self.server.hub
         parts = urlsplit(self.path)
         token = (self.headers.get("Authorization") or "").removeprefix("Bearer ")
-        self.entry = Entry(
-            server=self.server.role,
-            method=self.command,
-            path=parts.path,
-            query=parts.query,
-            range=self.headers.get("Range"),
-            authorized=bool(token),
-            agent=self.headers.get("User-Agent") or "",
-            connection=self.number,
-        )
+        asked = self.server.role, self.command, parts.path, parts.query, self.headers.get("Range")
+        self.entry = Entry(*asked, bool(token), self.headers.get("User-Agent") or "", self.number)
         hub.record(self.entry)
         line = f"{self.command} {unquote(parts.path)}" + (f" {self.entry.range}" if self.entry.range else "")
         self.fault = hub.take_fault(self.server.role, line)
@@ -372,6 +365,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _is(self, kind: str) -> dict[str, Any] | None:
         return self.fault.options if self.fault and self.fault.kind == kind else None
 
+    def _by(self, kind: str) -> int:
+        return (self._is(kind) or {}).get("by", 0)
+
     def _faulty_from_the_start(self) -> bool:
         fault = self.fault
         if fault is None:
@@ -386,20 +382,17 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
             return True
-        elif fault.kind.isdigit():
-            self._send(int(fault.kind), {"Content-Type": "text/plain", **fault.options.get("headers", {})}, b"busy")
-            return True
-        elif fault.kind == "html200":
-            page = b"<!DOCTYPE html><html><body>Please log in to the airport WiFi</body></html>"
-            self._send(200, {"Content-Type": "text/html; charset=utf-8"}, page)
-            return True
-        elif fault.kind == "redirect":
-            self._send(fault.options.get("status", 302), {"Location": fault.options["to"]}, b"")
-            return True
-        elif fault.kind == "body":
-            self._send(200, {"Content-Type": "application/json"}, fault.options["data"])
-            return True
-        return False
+        answers = {
+            "html200": (200, {"Content-Type": "text/html; charset=utf-8"}, _LOGIN_PAGE),
+            "redirect": (fault.options.get("status", 302), {"Location": fault.options.get("to", "")}, b""),
+            "body": (200, {"Content-Type": "application/json"}, fault.options.get("data", b"")),
+        }
+        if fault.kind.isdigit():
+            busy = {"Content-Type": "text/plain", **fault.options.get("headers", {})}
+            answers[fault.kind] = (int(fault.kind), busy, b"busy")
+        if fault.kind in answers:
+            self._send(*answers[fault.kind])
+        return fault.kind in answers
 
     def _send(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self._send_blob(status, headers, Blob(body, len(body), lfs=False), 0, len(body))
@@ -416,19 +409,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send_blob(self, status: int, headers: Mapping[str, str], blob: Blob, start: int, end: int) -> None:
         self.entry.status = status
-        length = end - start
-        if (options := self._is("bad_length")) is not None:
-            length += options["by"]
-            self.close_connection = True
-        chunked = self._is("chunked") is not None
+        self.close_connection = self.close_connection or self._is("bad_length") is not None
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        if chunked:
+        if self._is("chunked") is not None:
             # neither a length nor chunks: the end of the connection is the end of the body
             self.send_header("Connection", "close")
         else:
-            self.send_header("Content-Length", str(length))
+            self.send_header("Content-Length", str(end - start + self._by("bad_length")))
         self.end_headers()
         if self.command == "HEAD":
             return
@@ -461,12 +450,10 @@ class _Handler(BaseHTTPRequestHandler):
         if start >= blob.size or end <= start:
             self._send(416, {"Content-Range": f"bytes */{blob.size}"}, b"")
             return
-        if (options := self._is("short_range")) is not None:
-            end = max(start + 1, end - options["by"])
-        if (options := self._is("shift_range")) is not None:
-            start, end = start + options["by"], min(blob.size, end + options["by"])
-        said = (start + 7, end + 7) if self._is("wrong_content_range") is not None else (start, end)
-        headers["Content-Range"] = f"bytes {said[0]}-{said[1] - 1}/{blob.size}"
+        end = max(start + 1, end - self._by("short_range"))
+        start, end = start + self._by("shift_range"), min(blob.size, end + self._by("shift_range"))
+        other = 7 if self._is("wrong_content_range") is not None else 0
+        headers["Content-Range"] = f"bytes {start + other}-{end + other - 1}/{blob.size}"
         self._send_blob(206, headers, blob, start, end)
 
     def _route(self, path: str, query: dict[str, str], token: str) -> None:

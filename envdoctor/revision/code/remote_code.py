@@ -156,7 +156,8 @@ def _changes(pairs: Sequence[FilePair]) -> list[Change]:
         found = [*compare_file(pair, moved)]
         changes += found
         if not found and all(change.path != pair.path for change in changes):
-            detail = None if pair.old.meaning == pair.new.meaning else Message("definitions in another order")
+            before, after = ([one.name for one in code.definitions] for code in (pair.old, pair.new))
+            detail = None if before == after else Message("definitions in another order")
             changes.append(_change("formatting-only", pair.path, pair.path, detail=detail))
     return changes
 

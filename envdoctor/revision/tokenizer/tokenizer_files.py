@@ -33,7 +33,6 @@ from envdoctor.revision.comparer import (
     parted,
     read_json,
     short,
-    visible,
 )
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.settings.settings_files import compare_settings, flatten, names_of, repeated_keys
@@ -320,7 +319,7 @@ def _compare_roles(path: str, one: Mapping[str, Any], two: Mapping[str, Any], do
             after = Message("{} tokens ({})", len(now), _extra_news(was, now))
             yield _change(kind, path, role, Message("{} tokens", len(was)), after)
         else:
-            shown = [_shown(side[0][1]) if side else None for side in (was, now)]
+            shown = [short(side[0][1]) if side else None for side in (was, now)]
             yield _change(kind, path, role, shown[0], shown[1], detail=doubt if sided else None)
 
 
@@ -329,10 +328,10 @@ def _extra_news(was: list[tuple[str | None, str]], now: list[tuple[str | None, s
     clauses = []
     for what, side, other in (("added", now, was), ("removed", was, now)):
         known = {content for _, content in other}
-        if tokens := [_shown(content) for _, content in side if content not in known]:
+        if tokens := [short(content) for _, content in side if content not in known]:
             clauses.append(f"{what}: {', '.join(tokens[:4])}{', …' if len(tokens) > 4 else ''}")
     names = [
-        f"{short(str(name))}: {' -> '.join('absent' if side is None else _shown(side) for side in pair)}"
+        f"{short(str(name))}: {' -> '.join('absent' if side is None else short(side) for side in pair)}"
         for name, *pair in differences(dict(was), dict(now))
         if name is not None
     ]
@@ -351,20 +350,20 @@ def _compare_tokens(
         why = None if content in certain else doubt
         if before and after:
             if before.numbers != after.numbers:
-                yield _change("special-token-moved", path, _shown(content), before.ids, after.ids)
+                yield _change("special-token-moved", path, short(content), before.ids, after.ids)
             yield from _flag_change(path, content, before.flags, after.flags, after.ids)
         elif after:
             former = next((gone[number] for number in after.numbers if number in gone), None)
             if former is None:
                 kind = "special-token-listed" if why else "special-token-added"
-                yield _change(kind, path, _shown(content), None, _said(after), detail=why)
+                yield _change(kind, path, short(content), None, _said(after), detail=why)
             else:
                 renamed.add(former)
-                was, now = _shown(former), _shown(content)
+                was, now = short(former), short(content)
                 yield _change("special-token-renamed", path, now, was, now, detail=after.ids)
         elif before and content not in renamed:
             kind = "special-token-unlisted" if why else "special-token-removed"
-            yield _change(kind, path, _shown(content), _said(before), None, detail=why)
+            yield _change(kind, path, short(content), _said(before), None, detail=why)
 
 
 def _flag_change(
@@ -374,15 +373,11 @@ def _flag_change(
     flags = [name for name in _FLAGS if {one.get(name), two.get(name)} == {True, False}]
     if flags:
         was, now = (", ".join(f"{name}={str(side[name]).lower()}" for name in flags) for side in (one, two))
-        yield _change("special-flag-changed", path, _shown(content), was, now, detail=where)
+        yield _change("special-flag-changed", path, short(content), was, now, detail=where)
 
 
 def _said(token: _Token) -> str:
     return token.ids + (", special" if token.flags.get("special") else "")
-
-
-def _shown(content: str) -> str:
-    return short(visible(content)) if content else '""'
 
 
 def _grouped(changes: Iterable[Change]) -> Iterator[Change]:

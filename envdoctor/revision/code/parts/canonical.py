@@ -4,7 +4,7 @@ that. Runs in the bounded child; nothing here recurses, for hostile trees are de
 
 import ast
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha1
 from itertools import compress
 from types import MappingProxyType
@@ -188,12 +188,8 @@ def digest(roots: Sequence[ast.AST | list[ast.stmt] | None], names: Mapping[str,
         else:
             token = f"{item:x}" if type(item) is int else repr(item)  # the decimal text of a huge number is refused
         tokens.append(token)
-    return Digest(joined(tokens), len(tokens), nodes)
-
-
-def joined(tokens: Iterable[str]) -> str:
-    """Return one digest of several texts."""
-    return sha1(json.dumps(list(tokens)).encode(), usedforsecurity=False).hexdigest()
+    meaning = sha1(json.dumps(tokens).encode(), usedforsecurity=False).hexdigest()
+    return Digest(meaning, len(tokens), nodes)
 
 
 def short(node: ast.AST) -> str:

@@ -2,11 +2,10 @@
 from loading them."""
 
 import builtins
-import io
 import posixpath
 import re
-import tokenize
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from importlib.util import decode_source
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -45,11 +44,10 @@ class CodeSource(NamedTuple):
     def lines(self) -> list[str]:
         """Return the text line by line, as Python counts lines; bytes that cannot be decoded are replaced."""
         try:
-            coding, _ = tokenize.detect_encoding(io.BytesIO(self.content).readline)
-            text = self.content.decode(coding, "replace")
+            text = decode_source(self.content)
         except (SyntaxError, LookupError, ValueError):
             text = self.content.decode("utf-8", "replace")
-        return io.StringIO(text, newline=None).read().split("\n")
+        return text.split("\n")
 
 
 class NotPython(Unread):

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, get_args, get_origin
 
 from envdoctor.revision.code.parts import canonical
-from envdoctor.revision.code.parts.canonical import Digest, digest, exact, head_of, joined, mentioned, short
+from envdoctor.revision.code.parts.canonical import Digest, digest, exact, head_of, mentioned, short
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL, Site, sites_of
 from envdoctor.source.definitions import (
     FunctionNode,
@@ -110,10 +110,9 @@ class _Statement(NamedTuple):
 
 
 class FileCode(NamedTuple):
-    """One parsed file. ``meaning`` is the digest of all of it; ``uses`` is what it takes of other
-    packages; ``bound`` are the names that it gives a value anywhere, ``*`` for those of another module."""
+    """One parsed file. ``uses`` is what it takes of other packages; ``bound`` are the names that it gives a value
+    anywhere, ``*`` for those of another module."""
 
-    meaning: str
     definitions: tuple[Definition, ...]
     imports: tuple[Import, ...]
     sites: tuple[Site, ...]
@@ -123,7 +122,7 @@ class FileCode(NamedTuple):
 
 
 #: Of a file that is not there.
-NO_CODE = FileCode("", (), (), (), ())
+NO_CODE = FileCode((), (), (), ())
 
 
 def from_json(kind: Any, value: Any) -> Any:
@@ -157,29 +156,8 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
             meaning = f"{type(statement).__name__} {digest(head).meaning}"
             text = (f"{word} " if word else "") + ", ".join(map(short, head))
             statements.append(_Statement(scope.rstrip(".") or MODULE_LEVEL, meaning, text))
-    definitions = _with_members(definitions, statements)
-    parts = [f"{one.name} {one.sense}" for one in definitions if "." not in one.name]
-    parts += [one.meaning for one in statements if one.scope == MODULE_LEVEL]
-    parts += [f"{one.name} {one.required} {one.demanded}" for one in imports]
     everything: tuple[Sequence[Any], ...] = (definitions, imports, sites, statements, uses, sorted(bound))
-    return FileCode(joined(parts), *map(tuple, everything))
-
-
-def _with_members(definitions: list[Definition], statements: list[_Statement]) -> list[Definition]:
-    """Return classes with the digests of all that is in them."""
-    members: dict[str, list[tuple[str, int]]] = {}
-    for statement in statements:
-        members.setdefault(statement.scope, []).append((statement.meaning, 1))
-    found: list[Definition] = []
-    for one in reversed(definitions):  # what is inside a class comes after it
-        if one.kind == "class":
-            meanings, weights = zip((one.meaning, one.weight), *members.pop(one.name, []), strict=True)
-            one = one._replace(meaning=joined(meanings), weight=sum(weights))
-        if one.owner:
-            name = _ACCESSOR.sub("", one.name).rpartition(".")[2]
-            members.setdefault(one.owner, []).append((f"{name} {one.sense}", one.weight))
-        found.append(one)
-    return found[::-1]
+    return FileCode(*map(tuple, everything))
 
 
 def _in_order(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
@@ -205,7 +183,9 @@ def _defined(scope: str, node: ast.stmt, scopes: Mapping[int, Scope]) -> Iterato
             yield _function(scope, node, scopes)
         case ast.ClassDef(name=name, bases=bases, keywords=keywords, decorator_list=decorators):
             text = f"({', '.join(map(exact, [*bases, *keywords]))})"
-            yield _definition(f"{scope}{name}", "class", text, node, digest([*bases, *keywords, *decorators]))
+            head = digest([*bases, *keywords, *decorators])
+            whole = digest([*bases, *keywords, *decorators, node.body])
+            yield _definition(f"{scope}{name}", "class", text, node, whole._replace(nodes=head.nodes))
         case _:
             names, value = canonical.assigned(node)
             for name in names if value is not None else []:
