@@ -181,7 +181,7 @@ def parameters(config: Mapping[str, Any]) -> float:
         queries = size("q_lora_rank")
         attention = (hidden + heads * (nope + rope)) * queries if queries else hidden * heads * (nope + rope)
         attention += hidden * (latent + rope) + latent * heads * (nope + value) + heads * value * hidden
-    gate = 2 if kind in UNGATED else 3
+    gate = 2 if kind in UNGATED or (kind == "chatglm" and "ffn_hidden_size" not in given) else 3  # the first one
     experts = size("num_experts", "num_local_experts", "n_routed_experts")
     each = size("moe_intermediate_size", default=between)
     dense = size("first_k_dense_replace") if experts else layers

@@ -203,7 +203,7 @@ def _predicted(
     terms = matrix.table("memory-terms")
     quantization = facts.text("recipe.quantization")
     # No form is about training on weights that are quantised otherwise.
-    packed = quantization not in (None, "bnb-4bit", "torchao-4bit")
+    packed = quantization not in (None, "bnb-4bit", "torchao-4bit") and facts.value("recipe.method") != "infer"
     elsewhere = packed or bool(model.trainer) or framework in terms["code"]
     version = None if own else versions["transformers"] or "unknown"
     shipped: TraceSource = Shipped(matrix.table("memory-forms"), terms, version, elsewhere)

@@ -118,7 +118,8 @@ def _sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float)
     if world is None and (given.get("zero_stage") or given.get("fsdp")):
         raise MemoryProblem("the number of processes is not known: give --set recipe.world_size=8")
     width = float(model["weight_bytes"]) / float(model["parameters"])
-    run = _Run(given, int(world or 1), float(model["parameters"]), float(model["layer_parameters"]), width, trained)
+    layer, layers = float(model["layer_parameters"]), int(model["depth"])
+    run = _Run(given, int(world or 1), float(model["parameters"]), layer, width, trained, layers)
     if given.get("zero_stage") is not None:
         return run.zero
     return run.fsdp if given.get("fsdp") else run.replicated
@@ -133,6 +134,7 @@ class _Run(NamedTuple):
     layer: float
     width: float
     trained: float
+    layers: int
 
     def replicated(self, terms: Terms) -> Terms:
         """Add the reducer's buckets, which hold every gradient a second time."""
@@ -167,7 +169,9 @@ class _Run(NamedTuple):
         new = {name: size / (self.processes if name in OF_THE_MODEL else 1) for name, size in terms.items()}
         if self.given.get("offload_param"):
             new.update({"weights": 0.0, "reference model": 0.0, "optimizer states": 0.0})
-        return {**new, "gathered layers": 2 * self.layer * self.width}
+        # What is in no layer, the root's, stays whole until the way back (torch/distributed/fsdp/_runtime_utils.py).
+        rest = max(self.parameters - self.layers * self.layer, 0.0) * (1 - 1 / self.processes)
+        return {**new, "gathered layers": (2 * self.layer + rest) * self.width}
 
 
 # The model that is traced: the type of config.json, or for code of the model's own the nearest one of transformers.
@@ -268,6 +272,8 @@ def model_of(
         return Model(config, named, MARGIN if trainer else 0.0, trainer=of_trainer)
     unlike = [key for key, value in row["needs"].items() if config.get(key) != value]
     unlike += [name for name in row["names"].values() if name not in config]
+    if unlike and repo:
+        return Model(config, named, MARGIN, heeds=None, trainer=of_trainer)
     if unlike:
         raise MemoryProblem(
             "code of the model's repository is never run, and {}, the nearest type of transformers, does "
@@ -467,7 +473,7 @@ class _Prediction(NamedTuple):
         batch, tokens, base = self.batch, self.plan.tokens, {**self.base, "tokens": [self.plan.tokens]}
         others = [*unstated_of(self.given, base, known["unstated"], version)]
         if not self.plan.job["training"]:
-            others = [(name, job) for name, job in others if name in ("load_dtype", "attn")]
+            others = [(name, job) for name, job in others if name in ("load_dtype", "attn", "framework")]
         if self.model.heeds is False and self.plan.job["checkpointing"]:
             others.append(("gradient_checkpointing", {**base, "checkpointing": True}))
         shown = Shown(need, gpu.total if gpu is not None else math.inf)

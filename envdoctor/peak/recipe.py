@@ -375,7 +375,8 @@ def _optimizer(
     known_as = next((row["name"] for row in known["optimizer"] if str(name).lower() in row["names"]), None)
     if known_as is None:
         assumed.append(Message("the optimizer {} is unknown: it is taken to need no more than AdamW does", name))
-        return "AdamW", ("optimizer states", "temporary values of the optimizer")
+        # One that updates layer by layer has the gradients of a layer alone.
+        return "AdamW", ("optimizer states", "temporary values of the optimizer", "gradients")
     if known_as != "galore":
         return str(known_as), ()
     stated = re.search(r"\brank\s*=\s*(\d{1,6})", f"{keys.get('optim_args', '')} rank={keys.get('galore_rank', '')}")

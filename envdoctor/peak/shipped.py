@@ -151,8 +151,8 @@ class Shipped:
     """Answers jobs as a tracer does, each by the form that is the most like it.
 
     ``table`` is memory-forms and ``terms`` memory-terms; ``version`` is that of the installed transformers, "unknown"
-    where nobody told it, and None where it does not matter; ``elsewhere`` tells whether a framework trains with loops
-    or kernels of its own."""
+    where nobody told it, and None where it does not matter; ``elsewhere`` tells whether a framework has loops or
+    kernels of its own: nobody published enough readings of prompts in one, and those of its training count."""
 
     def __init__(self, table: Row, terms: Row, version: str | None, elsewhere: bool) -> None:
         self._forms: dict[tuple[str, str], dict[str, list[Row]]] = {}
@@ -206,12 +206,13 @@ class Shipped:
         known = sorted((_minor(minor), minor) for minor in minors)
         below = [minor for number, minor in known if self._version is None or number <= self._version]
         minor = below[-1] if below else known[0][1]
-        of = "generation" if not job["training"] else "training elsewhere" if self._elsewhere else "training"
+        generates = not job["training"]
+        of = "training elsewhere" if self._elsewhere else "generation" if generates else "training"
         near = "" if (like, unlike) == (kind, words) else f"{like}: {unlike}"
         rows, all_logits = form[minor], 0.0
-        if of == "generation" and self._version is not None and self._version < _LAST_LOGITS:
+        if generates and self._version is not None and self._version < _LAST_LOGITS:
             rows = [*rows, _FULL_LOGITS]
-        elif of == "generation" and self._unknown:
+        elif generates and self._unknown:
             all_logits = run.bytes_of(_FULL_LOGITS)
         trace = run.trace(rows)._replace(residuals_of=of, residuals=self._residuals[of])
         return trace._replace(release=minor, near=near, apart=all_logits)

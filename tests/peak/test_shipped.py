@@ -338,7 +338,9 @@ def test_every_shape_has_an_answer_and_sizes_by_other_names_make_as_many_paramet
     source = Shipped(matrix.table("memory-forms"), matrix.table("memory-terms"), "5.23.0", False)
     types, asked = matrix.rows("native-types"), {**JOB, "tokens": [512]}
     rows = matrix.rows("model-shapes")
-    traces = source.run([{**asked, "config": model_of(row["config"], types).config} for row in rows])
+    traces = source.run(
+        [{**asked, "config": model_of(row["config"], types, repo=row["names"][0]).config} for row in rows]
+    )
     assert [trace for trace in traces if isinstance(trace, str)] == []
     (found,) = (trace for row, trace in zip(rows, traces, strict=True) if name in row["names"])
     assert isinstance(found, Trace) and found.model["parameters"] == pytest.approx(billions * 1e9, rel=0.02)

@@ -36,6 +36,7 @@ BESIDE = {
     "Qwen/Qwen1.5-7B": 7.72,
     "Qwen/Qwen-7B": 7.72,
     "baichuan-inc/Baichuan2-7B-Base": 7.51,
+    "THUDM/chatglm-6b": 6.71,  # without the head 6.17
     "XiaomiMiMo/MiMo-7B-Base": 7.62,
     "baidu/ERNIE-4.5-0.3B-PT": 0.36,
 }
