@@ -26,8 +26,8 @@ from envdoctor.remedy.resolver import NoResolver, Wanted, resolve
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.system.clean import clean
-from envdoctor.versions.pep440 import is_version, satisfies
-from envdoctor.versions.requirement import read_requirement
+from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
+from envdoctor.versions.requirement import NotARequirement, read_requirement
 
 #: How often is resolved before envdoctor gives up: each turn ends an error or meets the next one.
 _TURNS = 8
@@ -67,6 +67,11 @@ def plan(
     Raises :class:`~envdoctor.app.errors.UsageProblem` and :class:`~envdoctor.app.errors.JobError`, the latter too where
     no resolver can be asked.
     """
+    for line in asked:  # uv would take another line, or an option behind a name, as words for itself
+        with told_as(UsageProblem, NotARequirement, NotASpecifier):
+            satisfies("0", read_requirement(line).specifiers)
+        if not line.isprintable():
+            raise UsageProblem("{} is more than a requirement", repr(line[:60]))
     matrix = matrix or load_matrix()
     page = Page(matrix.registry, lang)
     if any(getattr(sources, name, None) for name in SOURCES):

@@ -75,6 +75,7 @@ def test_each_tool_answers_as_the_command_does(tmp_path: Path) -> None:
         ("explain", {"error": "y" * 1_100_000}, "1000000"),
         ("memory", {"model": "Qwen/Qwen2.5-7B", "gpu_memory": -1}, "at least 0"),
         ("diff_revision", {"repo": "../../etc", "offline": True}, ""),
+        ("plan", {"requirements": ["wandb --index-url=http://127.0.0.1:1"]}, "compares no version"),
         ("fix", {}, "fix"),
     ],
 )

@@ -136,6 +136,9 @@ def test_what_cannot_be_asked_is_one_sentence(planned, index):
     assert broken.code == 3 and broken.err.startswith("envdoctor: uv failed: ") and broken.err.count("\n") == 1
     hostile = planned(*GLM3, *A100, "--index-url=http://127.0.0.1:1/simple")
     assert hostile.code == 2
+    for more in ("wandb @ https://h/x.whl\n--index-url=http://127.0.0.1:1", "wandb --find-links=/x", "--find-links=/x"):
+        smuggled = planned(*GLM3, *A100, "--", more)
+        assert smuggled.code == 2 and smuggled.err.count("\n") == 1 and "itself failed" not in smuggled.err
     assert planned(*GLM3, *A100, "torch @ file:///etc/passwd").code == 3
 
 
