@@ -347,7 +347,7 @@ def _shape(facts: FactSet, matrix: Matrix) -> Shape:
 def _said(shape: Shape) -> tuple[Sequence[Message], float]:
     """Return what an answer by a model's name rests on, and how much less or more everything may take for it."""
     if shape.bare:
-        text = "only a number of parameters was given; the shape of {} is assumed ({} less or more)"
+        text = "only the number of parameters is known; the shape of {} is assumed ({} less or more)"
         return [Message(text, shape.like, f"{_LOOSEST:.0%}")], _LOOSEST
     if shape.quantized == "":
         loose = _LOOSE if shape.bits else _BITS_UNKNOWN

@@ -175,8 +175,10 @@ def test_a_name_has_the_number_of_its_folder(without_files: Any, story: str, mod
             "7B",
             [],
             1,
-            "only a number of parameters was given; the shape of Qwen/Qwen2.5-7B is assumed (20% less or more)",
+            "only the number of parameters is known; the shape of Qwen/Qwen2.5-7B is assumed (20% less or more)",
         ),
+        ("nobody/legal-7b-qwen", [], 1, "the shape of Qwen/Qwen2.5-7B is assumed (20% less or more)"),
+        ("nobody/legal-7b-awq", [], 0, '"name": "weights", "gib": 5.1'),
         ("Qwen/Qwen2.5-VL-7B-Instruct", [], 3, "no config.json of Qwen/Qwen2.5-VL-7B-Instruct is on this machine"),
     ],
 )  # fmt: skip

@@ -56,7 +56,7 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
 
     ``rows`` and ``suffixes`` are those parts of the table model-shapes. The longest known beginning of the name counts.
     What follows may tell how the weights are stored, or nothing of the shape. Another size, family or architecture in
-    it makes it another model.
+    it makes it another model. A name without such a beginning is ``bare``: a plain model of its number of parameters.
     """
     words, rows = words_of(name[: _LONGEST + 1]), list(rows)
     if len(name) > _LONGEST or not words:
@@ -73,15 +73,17 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
         while len(whole) > 1 and any(suffix["means"] == "same" for suffix in meant.get(whole[-1], ())):
             known.setdefault(whole := whole[:-1], named)
     end = next((end for end in range(len(words), 0, -1) if words[:end] in known), 0)
-    if not end:
-        return _bare(name, rows)
-    like, row = known[words[:end]]
+    found = known[words[:end]] if end else _of_size(name, rows)
+    if found is None:
+        return None
+    like, row = found
     organisation = name.lower().rpartition("/")[0]
     vendor = organisation in {"", *(one.lower().rpartition("/")[0] for one in row["names"])}
     quantized, unknown, bits = None, [], 0
     for word in words[end:]:
         means = {suffix["means"] for suffix in meant.get(word, ())}
-        if "another model" in means or re.fullmatch(_OTHER, word) or any(word == one[0] for one in known):
+        other = end and (re.fullmatch(_OTHER, word) or any(word == one[0] for one in known))
+        if "another model" in means or other:
             return None
         if "quantized" in means:
             by = [suffix for suffix in meant[word] if vendor or organisation in suffix.get("by", (organisation,))]
@@ -89,18 +91,19 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
             bits = bits or next((suffix["bits"] for suffix in meant[word] if "bits" in suffix), 0)
         elif not means and not re.fullmatch(_DAY, word):
             unknown.append(word)
-    return Shape(row["config"], like, row["source"], quantized, vendor, tuple(unknown), bits=bits)
+    return Shape(row["config"], like, row["source"], quantized, vendor, tuple(unknown), bare=not end, bits=bits)
 
 
-def _bare(name: str, rows: Rows) -> Shape | None:
-    """Return the first plain model whose name tells a number of parameters near to a bare one."""
-    asked = _billions(name) if re.fullmatch(r"[\d.]{1,6}[bB]", name) else None
+def _of_size(name: str, rows: Rows) -> tuple[str, Mapping[str, Any]] | None:
+    """Return the first plain model, with its name, whose number of parameters is near to the one that a name tells.
+    Parameters of which not all are active (``30B-A3B``, ``8x7B``) are those of no plain model."""
+    asked = _billions(name) if not re.search(r"(?i)[aex]\d{1,4}(?:\.\d{1,4})?b", name) else None
     plain = [row for row in rows if row["config"]["model_type"] in _PLAIN]
     far = [abs((_billions(row["names"][0]) or 0.0) / asked - 1) for row in plain] if asked else [1.0]
     if min(far, default=1.0) > 0.15:
         return None
     row = plain[far.index(min(far))]
-    return Shape(row["config"], row["names"][0], row["source"], bare=True)
+    return row["names"][0], row
 
 
 def _billions(name: str) -> float | None:
