@@ -16,8 +16,8 @@ _PATIENCE = 2
 
 @contextmanager
 def progress_line(quiet: bool, lang: str, doing: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows on a terminal what is being done, and wipe it at the end. What takes longer than two
-    seconds is shown with its seconds; ``doing`` is what is being done until the function is called."""
+    """Yield a function that shows on a terminal what is being done, nothing for an empty text, and wipe it at the end.
+    What takes longer than two seconds is shown with its seconds; ``doing`` is what is done until it is called."""
     if quiet or not sys.stderr.isatty():
         yield lambda text: None
         return
@@ -41,7 +41,7 @@ def progress_line(quiet: bool, lang: str, doing: str) -> Iterator[Callable[[str]
     def count() -> None:
         while not ended.wait(1):
             seconds = time.monotonic() - begun
-            if seconds >= _PATIENCE:
+            if told[0] and seconds >= _PATIENCE:
                 paint(told[0], f" ({seconds:.0f} s)")
 
     counting = threading.Thread(target=count, daemon=True)

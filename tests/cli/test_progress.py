@@ -31,7 +31,7 @@ def on_a_terminal(*arguments: str) -> Iterator[tuple[subprocess.Popen[bytes], in
     [
         (("check", "--facts", "-"), "checking (2 s)"),
         (("check", "--facts", "-", "--lang", "zh"), "正在检查 (2 s)"),
-        (("facts", "--facts", "-"), "reading (2 s)"),
+        (("facts", "--facts", "-", "--lang", "zh"), "正在读取 (2 s)"),
         (("plan", "--facts", "-"), "checking (2 s)"),
     ],
 )
