@@ -234,7 +234,13 @@ def _predicted(
 
 
 def _without(section: MemorySection, facts: FactSet) -> Notice:
-    """Return what is missing for a verdict: the length, the size of a GPU, or one at all."""
+    """Return what is missing for a verdict: gradient checkpointing, the length, the size of a GPU, or one at all."""
+    if section["gpu"] is not None and facts.known("recipe.max_length"):
+        text = (
+            "it fits with gradient checkpointing alone, and whether the run has it is not known: give --set "
+            "recipe.gradient_checkpointing=true or =false"
+        )
+        return Notice("error", Message(text))
     if section["gpu"] is not None:
         text = "the length is not known, so whether it fits was not judged: give --set recipe.max_length={}"
         return Notice("warning", Message(text, section["tokens"]))

@@ -43,6 +43,9 @@ def unjudged(
             text = Message("torch is not installed there: nothing about training was judged")
             gaps.append(Unjudged(text, asked=model is not None))
         gaps += _unread_files(facts)
+    if target.kind == "lock" and facts.unknown("python.minor") and facts.records("dist"):
+        text = "whether an installer accepts the list, for no Python is known: give --target-python 3.11"
+        gaps.append(Unjudged(Message(text), asked=False))
     if no_model := unknown_model(facts, model):
         gaps.append(Unjudged(no_model, asked=typed))
     pin = facts.unknown("pin.state")

@@ -344,6 +344,10 @@ def predict(
     if judged is not None and (least := run.shortest()).verdict(judged.free) == "does-not-fit":
         need, verdict = need._replace(mostly=least.mostly), "does-not-fit"
         said.append(Message("the length was not given: it does not fit even at {} tokens", _SHORTEST))
+    if gpu is not None and verdict == "does-not-fit" and run.may_be_checkpointed():
+        checkpointed = run.untraced({**base, "tokens": [plan.tokens], "checkpointing": True})
+        if checkpointed is not None and checkpointed[1].verdict(gpu.free) != "does-not-fit":
+            verdict = None
     shown = run.shown(need, known, facts.text("pkg.transformers"), gpu)
     if shown.names and plan.stated:
         text = "nvidia-smi may show {} to {} GiB: not given are {}"
@@ -488,6 +492,11 @@ class _Prediction(NamedTuple):
             if as_it_is and (other := self.untraced(job)):
                 shown.otherwise(name, *as_it_is, *other)
         return shown
+
+    def may_be_checkpointed(self) -> bool:
+        """Return whether nobody told of gradient checkpointing, and no trainer is known that would have it off."""
+        told = self.base["checkpointing"] or not {"gradient_checkpointing", "framework"}.isdisjoint(self.given)
+        return bool(self.plan.job["training"] and self.plan.stated and not told and self.model.heeds is not False)
 
     def untraced(self, job: Mapping[str, Any]) -> tuple[float, Need] | None:
         """Return the weights and the need of another run by shipped coefficients, if they tell it."""

@@ -183,7 +183,7 @@ def test_a_name_has_the_number_of_its_folder(without_files: Any, story: str, mod
     ],
 )  # fmt: skip
 def test_a_number_by_name(without_files: Any, model: str, words: list[str], code: int, said: str) -> None:
-    settings = ["method=lora", "max_length=2048", "batch_size=1", "lora_targets=all-linear"]
+    settings = ["method=lora", "max_length=2048", "batch_size=1", "lora_targets=all-linear", "gradient_checkpointing=false"]
     sets = [word for one in settings for word in ("--set", f"recipe.{one}")]
     found, section, out = without_files("--model", model, "--gpu", "4090", *sets, *words)
     assert found == code and (section is None) == (code == 3)
@@ -310,3 +310,11 @@ def test_a_story_has_one_number_whatever_it_is_written_in(story: str, way: str) 
         if cure is not None:
             after = asked("memory", story, way, folder=folder, settings=cure["set"]).memory
             assert after is not None and after["verdict"] == "fits"
+
+
+@pytest.mark.parametrize(("gpu", "code"), [("4090", 3), ("A100-80GB", 0), ("3060", 1)])
+def test_checkpointing_that_nobody_told_of_decides_only_where_it_does(without_files: Any, gpu: str, code: int) -> None:
+    words = ["--method", "qlora", "--set", "recipe.max_length=2048", "--set", "recipe.dtype=bf16"]
+    found, section, out = without_files("--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu", gpu, *words)
+    assert found == code and ("give --set recipe.gradient_checkpointing=true or =false" in out) == (code == 3)
+    assert (section["verdict"] is None) == (code == 3)
