@@ -44,8 +44,8 @@ def unjudged(
             gaps.append(Unjudged(text, asked=model is not None))
         gaps += _unread_files(facts)
     if target.kind == "lock" and facts.unknown("python.minor") and facts.records("dist"):
-        text = "whether an installer accepts the list, for no Python is known: give --target-python 3.11"
-        gaps.append(Unjudged(Message(text), asked=False))
+        text = Message("whether an installer accepts the list, for no Python is known: give --target-python 3.11")
+        gaps.append(Unjudged(text, asked=False))
     if no_model := unknown_model(facts, model):
         gaps.append(Unjudged(no_model, asked=typed))
     pin = facts.unknown("pin.state")

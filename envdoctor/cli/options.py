@@ -462,10 +462,15 @@ class CommandRun(CommandOptions):
 
     def _again(self, report: Report) -> str:
         """Return the command that lists the changes which end the errors of a check."""
-        if report.command != "check":
+        installed = report.target.kind in ("venv", "conda", "system")
+        whole = installed and report.facts.absent("pkg.torch")  # there is nothing to change
+        if report.command != "check" or (report.plan is None and not whole):
             return ""
-        found = ["--python", report.target.path] if report.target.kind in ("venv", "conda", "system") else []
-        words = self._stated if "--python" in self._stated else [*found, *self._stated]
+        words = list(self._stated)
+        if whole and "--python" in words:
+            del words[(at := words.index("--python")) : at + 2]
+        elif installed and not whole and "--python" not in words:
+            words = ["--python", report.target.path, *words]
         return shlex.join(["envdoctor", "plan", *words])
 
 

@@ -237,8 +237,10 @@ def before(facts: FactSet, matrix: Matrix, predict: Predict | None = None) -> Be
 
 def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
     """Return the facts as the change would leave them. What a changed package asks for, and the change leaves alone,
-    the installer moves along: to a release that is not known, of those that are asked for."""
+    the installer moves along: to a release that is not known, of those that are asked for. Lines of a list stay."""
     after = with_facts(facts, remedy.facts, matrix)
+    if facts.records("refused") is not None:
+        return after
     changed = {name for name in remedy.pins if facts.value(f"pkg.{name}") is not ABSENT}
     new, moved = _unmet(after) - _unmet(facts), []
     for item in after.items("conflict"):

@@ -57,7 +57,8 @@ def with_plan(judgement: Judgement, matrix: Matrix, predict: Predict | None = No
     search = _Search(now, aims)
     # With a fix for each error that the search had no judgements left for.
     found = search.completed(search.run(), aims, lambda problem, after: problem in after.errors)
-    if found.remedy == NOTHING:
+    # Where there is no torch, nothing tells which releases an installer would take: that is a set of its own.
+    if found.remedy == NOTHING or ("torch" in found.remedy.pins and judgement.facts.absent("pkg.torch")):
         return judgement
     asked = _requirements(shown, judgement.facts, matrix)
     found = search.completed(found, asked, lambda problem, after: _stands(problem, after.facts), but="torch")

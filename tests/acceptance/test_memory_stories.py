@@ -183,8 +183,8 @@ def test_a_name_has_the_number_of_its_folder(without_files: Any, story: str, mod
     ],
 )  # fmt: skip
 def test_a_number_by_name(without_files: Any, model: str, words: list[str], code: int, said: str) -> None:
-    settings = ["method=lora", "max_length=2048", "batch_size=1", "lora_targets=all-linear", "gradient_checkpointing=false"]
-    sets = [word for one in settings for word in ("--set", f"recipe.{one}")]
+    settings = "method=lora max_length=2048 batch_size=1 lora_targets=all-linear gradient_checkpointing=false"
+    sets = [word for one in settings.split() for word in ("--set", f"recipe.{one}")]
     found, section, out = without_files("--model", model, "--gpu", "4090", *sets, *words)
     assert found == code and (section is None) == (code == 3)
     assert said in out
