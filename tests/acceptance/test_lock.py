@@ -152,3 +152,26 @@ def test_a_wheel_for_another_python_is_refused(run, listed, tag, code):
     result = run("check", *LOCK, *LINUX, "--format", "json")
     told = [f["message"] for f in result.json["findings"] if f["severity"] == "error"]
     assert (result.code, [f"foo-bar for CPython 3.10 ({tag}" in one for one in told]) == (code, [True] * code)
+
+
+def test_a_list_without_a_python_says_first_what_was_not_judged(run):
+    said = "Not judged: whether an installer accepts the list, for no Python is known: give --target-python 3.11"
+    assert said in " ".join(run("check", *LOCK).out.split()[:20])
+    assert "Not judged" not in run("check", *LOCK, *LINUX).out
+
+
+def test_a_plan_leaves_the_other_lines_of_a_list_as_they_are(run, listed, tmp_path):
+    pins = {"torch": "2.6.0", "transformers": "4.49.0", "trl": "0.15.2", "peft": "0.14.0", "accelerate": "1.4.0"}
+    (tmp_path / "train.py").write_text(
+        "from trl import SFTTrainer\nSFTTrainer(model, max_seq_length=512, tokenizer=tokenizer)\n"
+    )
+
+    def found(pins):
+        listed.write_text("".join(f"{name}=={version}\n" for name, version in pins.items()))
+        return run("check", *LOCK, *LINUX, "--code", "train.py", "--format", "json")
+
+    before = found(pins)
+    plan = dict(line.split("==") for line in before.json["plan"]["constraints"])
+    assert before.code == 1 and plan.keys() <= {"trl"}
+    after = found({**pins, **plan})
+    assert after.code == 0 and not after.found.keys() & before.found.keys(), after.found

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from venv import EnvBuilder
 
 import pytest
 from dists import install
@@ -183,3 +184,11 @@ def test_hostile_code_is_named_and_costs_nothing_else(check: Any, write: Any, tm
     assert "escape\\x1b[31m.py:1" in result.out
     for name in ("deep.py", "null.py", "names.py"):
         assert f"Not judged: {name}: " in result.out
+
+
+def test_where_there_is_no_torch_a_whole_set_is_what_comes_next(run: Any, tmp_path: Path, write: Any) -> None:
+    EnvBuilder(symlinks=os.name != "nt").create(tmp_path / "alone")
+    write("train.py", "import torch\nfrom peft import LoraConfig\nfrom trl import SFTTrainer\nSFTTrainer(model)\n")
+    said = run("check", "--python", str(tmp_path / "alone"), "--recipe", "train.py", "--code", "train.py").out
+    assert "use-package-missing" in said and "\nPlan: " not in said
+    assert "\nNext         envdoctor plan --recipe train.py\n" in said
