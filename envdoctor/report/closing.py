@@ -95,7 +95,8 @@ def closing(report: Report, page: Page, again: str = "") -> list[Block]:
     if shown:
         ids = {finding.id for finding in shown}
         explain = f"envdoctor explain {shown[0].id if len(ids) == 1 else 'ID'}"
-        cure = [Commands([again])] if again else []
+        open_ = report.plan is not None or report.facts.absent("pkg.torch")  # where there is no torch, a whole set
+        cure = [Commands([again])] if again and open_ else []
         why = page.say("{command} (why, and how to accept it or to say that it is wrong)", command=explain)
         blocks.append(Field(page.say("Next"), [*cure, why]))
     elif report.command == "probe" and report.facts.value("pkg.torch") is ABSENT:
