@@ -23,7 +23,15 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.judge.finding import Finding, Plan, Policy
 from envdoctor.matrix.entry_statements import entries
 from envdoctor.matrix.matrix import Matrix, load_matrix
-from envdoctor.remedy.installer import Change, InstallerError, Place, install, merged, place_of_python, preview
+from envdoctor.remedy.installer import (
+    InstallerError,
+    PackageChange,
+    PackageFolders,
+    install,
+    merged,
+    place_of_python,
+    preview,
+)
 from envdoctor.remedy.recipe_edit import with_settings
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -56,7 +64,7 @@ class _Prepared(NamedTuple):
 
     plan: Plan
     commands: tuple[tuple[str, ...], ...]
-    changes: tuple[Change, ...]
+    changes: tuple[PackageChange, ...]
     texts: Mapping[str, str]
 
 
@@ -148,7 +156,7 @@ class _Fix:
         self._say_put_back(lost)
         return not lost
 
-    def _undo(self, place: Place) -> Undo:
+    def _undo(self, place: PackageFolders) -> Undo:
         try:
             return Undo(os.path.join(place.prefix, FOLDER), place.roots)
         except OSError as error:
@@ -169,14 +177,14 @@ class _Fix:
 
     # --- what is to be done -------------------------------------------------------------------------------------------
 
-    def _place(self, facts: FactSet) -> Place:
+    def _place(self, facts: FactSet) -> PackageFolders:
         python = facts.text("python.executable")
         if python is None:
             raise JobError("fix changes the environment of an interpreter: give --python PATH")
         with told_as(JobError, InstallerError):
             return place_of_python(python, self._environ, self._cwd)
 
-    def prepared(self, report: Report, plan: Plan, *, write: bool) -> tuple[Place | None, _Prepared]:
+    def prepared(self, report: Report, plan: Plan, *, write: bool) -> tuple[PackageFolders | None, _Prepared]:
         """Return where and what is to be done; no place where the user is to do it. Raises :class:`JobError` for an
         environment that is not changed."""
         facts = report.facts
@@ -246,7 +254,7 @@ class _Fix:
 
     # --- doing it -----------------------------------------------------------------------------------------------------
 
-    def carry_out(self, report: Report, prepared: _Prepared, place: Place, *, write: bool) -> int:
+    def carry_out(self, report: Report, prepared: _Prepared, place: PackageFolders, *, write: bool) -> int:
         """Copy, change, judge, and put back what is not whole then; return the exit code."""
         page, talk = self.page, self._talk
         talk.progress(page.say("importing what is installed"))
@@ -283,7 +291,7 @@ class _Fix:
             talk.say(page.say("stays: {error}", error=page.labelled(finding.id, page.message(finding))))
         return 1 if left else 0
 
-    def _copy(self, undo: Undo, facts: FactSet, place: Place, prepared: _Prepared) -> None:
+    def _copy(self, undo: Undo, facts: FactSet, place: PackageFolders, prepared: _Prepared) -> None:
         """Copy what the installer will touch. Raises :class:`JobError`; nothing is there then that was not before."""
         if self._taken(undo):
             undo.release()
@@ -347,7 +355,9 @@ class _Fix:
         failed = {str(seen["case"]): _error_in(seen) for seen in answer.records if seen.get("outcome") != "works"}
         return failed if answer.ending == "ok" else {**failed, "import": f"{answer.ending}: {answer.detail}"}
 
-    def _touched(self, facts: FactSet, place: Place, changes: Sequence[Change]) -> Callable[[str], bool]:
+    def _touched(
+        self, facts: FactSet, place: PackageFolders, changes: Sequence[PackageChange]
+    ) -> Callable[[str], bool]:
         """Return what tells by a path whether the installer may touch the file: it is in the list of a package that is
         changed, or below a folder of its name."""
         names = {change.name for change in changes}

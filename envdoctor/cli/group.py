@@ -35,7 +35,7 @@ _RETIRED = {
 }
 
 
-class _Commands(usage.Group):
+class _Commands(usage.HelpGroup):
     """Imports the module of the one command that runs: ``check`` must not pay for the others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -30,7 +30,7 @@ _INSTRUCTIONS = (
 )
 
 
-class Outcome(TypedDict):
+class JudgedOutcome(TypedDict):
     """What a command found: its exit code, ``complete`` or ``incomplete``, the report as text, and its findings."""
 
     exit_code: int
@@ -39,7 +39,7 @@ class Outcome(TypedDict):
     findings: list[dict[str, Any]]
 
 
-class Answer(TypedDict):
+class TextAnswer(TypedDict):
     """A text. ``known``: anything is known of the error message, or a set of versions was found."""
 
     known: bool
@@ -74,7 +74,7 @@ def check(  # noqa: PLR0917
     report: Text | None = None,
     facts: Text | None = None,
     target: Table | None = None,
-) -> Annotated[CallToolResult, Outcome]:
+) -> Annotated[CallToolResult, JudgedOutcome]:
     """Judge an environment for a model, a recipe (files) and code (files).
 
     At most one of python, lock, report and facts names the environment; without one it is that of this server.
@@ -94,7 +94,7 @@ def memory(  # noqa: PLR0917
     method: Text | None = None,
     settings: Table | None = None,
     python: Text | None = None,
-) -> Annotated[CallToolResult, Outcome]:
+) -> Annotated[CallToolResult, JudgedOutcome]:
     """Predict the peak of GPU memory of a run: does it fit?
 
     gpu is a name such as A100-80GB, gpu_memory its free memory in GiB, method full, lora, qlora, peft, infer or serve.
@@ -110,7 +110,7 @@ def plan(
     recipe: Texts | None = None,
     python: Text | None = None,
     target: Table | None = None,
-) -> Annotated[CallToolResult, Answer]:
+) -> Annotated[CallToolResult, TextAnswer]:
     """Return which versions to install for a model, or what to change in the environment of python.
 
     uv is asked, which uses the network. Nothing is installed.
@@ -121,7 +121,7 @@ def plan(
 
 def diff_revision(
     repo: Text, old: Text | None = None, new: Text | None = None, offline: bool = False
-) -> Annotated[CallToolResult, Outcome]:
+) -> Annotated[CallToolResult, JudgedOutcome]:
     """Compare two revisions of a model of the Hub, or two folders: what changed, and can it hurt a fine-tune?
 
     A revision is a branch, a tag, a commit or a date (@2024-01-31). No code is run, and no weight is read.
@@ -129,7 +129,7 @@ def diff_revision(
     return _reported(api.diff_revision(repo, old, new, offline=offline))
 
 
-def explain(error: Text, python: Text | None = None, lock: Text | None = None) -> Annotated[CallToolResult, Answer]:
+def explain(error: Text, python: Text | None = None, lock: Text | None = None) -> Annotated[CallToolResult, TextAnswer]:
     """Explain an error message, a traceback or a rule by its id, for the environment of python or lock if given."""
     environment = {name: value for name, value in (("python", python), ("lock", lock)) if value is not None}
     answer = api.explain(error, **environment)
@@ -152,11 +152,11 @@ def _in_a_sentence(tool: Callable[..., Any]) -> Callable[..., Any]:
 def _reported(report: Report) -> CallToolResult:
     findings = [{name: one[name] for name in _OF_A_FINDING} for one in json.loads(report.to_json())["findings"]]
     text = report.written("terminal")
-    return _result(Outcome(exit_code=report.exit_code, status=report.status, text=text, findings=findings), text)
+    return _result(JudgedOutcome(exit_code=report.exit_code, status=report.status, text=text, findings=findings), text)
 
 
 def _answered(known: bool, text: str) -> CallToolResult:
-    return _result(Answer(known=known, text=text), text)
+    return _result(TextAnswer(known=known, text=text), text)
 
 
 def _result(typed: Any, text: str) -> CallToolResult:

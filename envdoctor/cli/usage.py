@@ -23,7 +23,7 @@ _MOST = 12
 _FLAGS, _CHOICES, _WIDTH = 34, 24, 80
 
 
-class Command(click.Command):
+class HelpCommand(click.Command):
     """A command whose options are rows. With many of them, ``--help-all`` shows those that ``--help`` leaves out."""
 
     def __init__(self, *args: Any, rows: Sequence[Option] = (), **more: Any) -> None:
@@ -38,7 +38,7 @@ class Command(click.Command):
         formatter.write("\n".join(_lines(self, ctx, everything=False)))
 
 
-class Group(click.Group):
+class HelpGroup(click.Group):
     """A command of commands."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -53,7 +53,7 @@ class Group(click.Group):
         formatter.write("\n".join(lines))
 
 
-group = partial(click.group, cls=Group)
+group = partial(click.group, cls=HelpGroup)
 
 
 def command(
@@ -65,7 +65,7 @@ def command(
     def decorated(function: Callable[..., Any]) -> click.Command:
         for row in reversed(rows):
             function = _shown(row)(function)
-        made = click.command(name, cls=Command, rows=rows)(function)
+        made = click.command(name, cls=HelpCommand, rows=rows)(function)
         if of is not None:
             of.add_command(made)
         return made

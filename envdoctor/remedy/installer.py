@@ -37,7 +37,7 @@ class InstallerError(MessageError):
     """The installer could not do it; the message has its own words."""
 
 
-class Place(NamedTuple):
+class PackageFolders(NamedTuple):
     """Where an interpreter keeps its packages: its ``prefix``, the ``roots`` below which an install changes files, and
     its folders of packages (``site``), all real paths. Not ``free``: the system forbids changes (PEP 668)."""
 
@@ -47,7 +47,7 @@ class Place(NamedTuple):
     site: tuple[str, ...]
 
 
-class Change(NamedTuple):
+class PackageChange(NamedTuple):
     """What would become of a package: ``old`` is None where it is new, ``new`` where it is taken away."""
 
     name: str
@@ -55,7 +55,7 @@ class Change(NamedTuple):
     new: str | None
 
 
-def place_of_python(python: str, environ: Mapping[str, str], cwd: str) -> Place:
+def place_of_python(python: str, environ: Mapping[str, str], cwd: str) -> PackageFolders:
     """Return where it keeps its packages. Raises :class:`InstallerError`."""
     child = run_child([python, "-I", "-B", "-c", _PLACES], Limits(60, 1024), confined=False, environ=environ, cwd=cwd)
     try:
@@ -64,17 +64,19 @@ def place_of_python(python: str, environ: Mapping[str, str], cwd: str) -> Place:
         raise InstallerError("{} does not start: {}", python, _words(child)) from None
     real = sorted({os.path.realpath(root) for root in roots})
     outer = (one for one in real if not any(one.startswith(other + os.sep) for other in real))
-    return Place(os.path.realpath(prefix), free, tuple(outer), tuple(dict.fromkeys(map(os.path.realpath, site))))
+    return PackageFolders(
+        os.path.realpath(prefix), free, tuple(outer), tuple(dict.fromkeys(map(os.path.realpath, site)))
+    )
 
 
 def preview(
     command: Sequence[str], versions: Mapping[str, str], environ: Mapping[str, str], cwd: str
-) -> tuple[Change, ...]:
+) -> tuple[PackageChange, ...]:
     """Return what a command would change, by the installer's dry run; nothing is changed, but pip downloads.
     ``versions`` are those of the installed packages, by normalised name. Raises :class:`InstallerError`."""
     is_uv, verb = _is_uv(command), command[2 if _is_uv(command) else 3]
     if not is_uv and verb == "uninstall":
-        return tuple(Change(name, versions.get(name), None) for name in command[4:] if not name.startswith("-"))
+        return tuple(PackageChange(name, versions.get(name), None) for name in command[4:] if not name.startswith("-"))
     more = ["--dry-run", "--color", "never"] if is_uv else ["--dry-run", "--quiet", "--report", "-"]
     child = _ran([*command, *more], environ, cwd)
     if not is_uv:
@@ -84,14 +86,16 @@ def preview(
             ]
         except (ValueError, KeyError, TypeError):
             raise InstallerError("pip gave no report that can be read: {}", _words(child)) from None
-        return tuple(Change(name, versions.get(name), new) for name, new in ((normalise(one), v) for one, v in found))
+        return tuple(
+            PackageChange(name, versions.get(name), new) for name, new in ((normalise(one), v) for one, v in found)
+        )
     if len(child.stderr_tail) >= _MOST_SAID:
         raise InstallerError("uv would change more packages than can be followed")
     signs: dict[str, dict[str, str]] = {}
     for sign, name, version in _LINE.findall(child.stderr_tail):
         signs.setdefault(normalise(name), {})[sign] = version
     same = ((name, said, said.get("~")) for name, said in signs.items())
-    return tuple(Change(name, again or said.get("-"), again or said.get("+")) for name, said, again in same)
+    return tuple(PackageChange(name, again or said.get("-"), again or said.get("+")) for name, said, again in same)
 
 
 def install(command: Sequence[str], environ: Mapping[str, str], cwd: str) -> None:
@@ -99,12 +103,12 @@ def install(command: Sequence[str], environ: Mapping[str, str], cwd: str) -> Non
     _ran(command, environ, cwd)
 
 
-def merged(changes: Iterable[Change]) -> tuple[Change, ...]:
+def merged(changes: Iterable[PackageChange]) -> tuple[PackageChange, ...]:
     """Return the changes of several commands, one a package: the first version, and the last."""
-    found: dict[str, Change] = {}
+    found: dict[str, PackageChange] = {}
     for one in changes:
         old = found[one.name].old if one.name in found else one.old
-        found[one.name] = Change(one.name, old, one.new)
+        found[one.name] = PackageChange(one.name, old, one.new)
     return tuple(found[name] for name in sorted(found))
 
 

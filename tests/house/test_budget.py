@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from importlib import import_module
 
 import budget
@@ -18,6 +19,15 @@ def test_no_number_is_above_its_budget():
 def test_what_was_raised_says_why():
     for key, why in budget.raised().items():
         assert ":" in key and len(why.split()) > 3, f'{key}: write "report: lines" = "why, in four words or more"'
+
+
+def test_no_two_public_classes_have_one_name():
+    places: dict[str, list[str]] = {}
+    for path in (budget.ROOT / "envdoctor").rglob("*.py"):
+        for node in ast.parse(path.read_bytes()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(path.name)
+    assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
 @pytest.mark.parametrize("room", budget.doors())
