@@ -128,6 +128,26 @@ def test_what_is_not_known_exactly_gets_a_number_and_the_sentence(
     assert "47.5 of 47.5 GiB are free on RTX A6000" in answer.out and sentence in answer.out
 
 
+@pytest.mark.parametrize(("release", "forms"), [("4.44.2", "4.48"), ("4.57.6", "4.57"), ("5.23.0", "5.23")])
+def test_a_lock_chooses_the_release_whose_steps_answer(run: Any, tmp_path: Path, release: str, forms: str) -> None:
+    (tmp_path / "requirements.txt").write_text(f"torch==2.6.0\ntransformers=={release}\npeft==0.15.0\n")
+    (tmp_path / "train.yaml").write_text(
+        "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\nfinetuning_type: lora\ncutoff_len: 2048\n"
+        "per_device_train_batch_size: 1\nbf16: true\n"
+    )
+    machine = ("--recipe", "train.yaml", "--gpu", "A6000", "--no-config")
+    answer = run("memory", "--lock", "requirements.txt", *machine)
+    assert answer.code == 0 and answer.out.startswith("Lock file    requirements.txt\n")
+    assert f"shipped coefficients of transformers {forms}\n" in answer.out and "RTX A6000: fits" in answer.out
+    (tmp_path / "facts.json").write_text(
+        json.dumps({"schema": "envdoctor.facts/1", "facts": {"pkg.transformers": release, "pkg.peft": "0.15.0"}})
+    )
+    assert f"transformers {forms}\n" in run("memory", "--facts", "facts.json", *machine).out
+    (tmp_path / "loose.txt").write_text("transformers>=4.40\n")
+    loose = run("memory", "loose.txt", "--target-python", "3.11", *machine)
+    assert loose.code == 0 and "transformers 5." in loose.out.split("\n\n")[0]
+
+
 def test_an_unknown_model_and_an_unknown_gpu(ask: Ask) -> None:
     answer = ask("--model", "nobody/nothing")
     assert answer.code == 3 and "no config.json of nobody/nothing is on this machine" in answer.out
