@@ -148,6 +148,29 @@ def test_a_lock_chooses_the_release_whose_steps_answer(run: Any, tmp_path: Path,
     assert loose.code == 0 and "transformers 5." in loose.out.split("\n\n")[0]
 
 
+@pytest.mark.parametrize(
+    ("recipe", "division"),
+    [
+        ({}, "does not say how 2 GPUs share the run: each was taken to hold the whole model (data parallel)"),
+        ({"world_size": 2}, "data parallel: each of 2 processes holds the whole model"),
+        ({"zero_stage": 2}, "2 processes: ZeRO-2 divides optimizer states and gradients among them"),
+        ({"fsdp": "true"}, "2 processes: FSDP divides optimizer states, gradients and weights among them"),
+        ({"device_map": "auto"}, "device_map=auto spreads the layers over 2 GPUs, which is not followed"),
+        (
+            {"method": "serve", "framework": "vllm", "tensor_parallel": 2},
+            "divides each layer among 2 (tensor parallel)",
+        ),
+    ],
+)
+def test_how_several_cards_share_the_run_is_said_in_a_line(
+    ask: Ask, python_alone: str, recipe: dict[str, Any], division: str
+) -> None:
+    lines = ask("--gpu", "2x4090", "--model", "Qwen/Qwen2.5-1.5B", python=python_alone, **recipe).out.splitlines()
+    assert len([line for line in lines if division in line]) == 1
+    alone = ask("--gpu", "4090", "--model", "Qwen/Qwen2.5-1.5B", python=python_alone).out
+    assert "data parallel" not in alone and "processes: " not in alone
+
+
 def test_an_unknown_model_and_an_unknown_gpu(ask: Ask) -> None:
     answer = ask("--model", "nobody/nothing")
     assert answer.code == 3 and "no config.json of nobody/nothing is on this machine" in answer.out
