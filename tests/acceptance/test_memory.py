@@ -157,7 +157,7 @@ def test_a_lock_chooses_the_release_whose_steps_answer(run: Any, tmp_path: Path,
         ({"fsdp": "true"}, "2 processes: FSDP divides optimizer states, gradients and weights among them"),
         ({"device_map": "auto"}, "device_map=auto spreads the layers over 2 GPUs, which is not followed"),
         (
-            {"method": "serve", "framework": "vllm", "tensor_parallel": 2},
+            {"method": "serve", "framework": "vllm", "tensor_parallel": 2, "max_model_len": 512},
             "divides each layer among 2 (tensor parallel)",
         ),
     ],
