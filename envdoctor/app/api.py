@@ -72,6 +72,8 @@ def memory(
     model: str | None = None,
     recipe: Paths = (),
     python: str | None = None,
+    lock: str | None = None,
+    facts: str | None = None,
     gpu: str | None = None,
     gpu_memory: float | None = None,
     method: str | None = None,
@@ -79,30 +81,34 @@ def memory(
     settings: Mapping[str, object] | None = None,
     **judging: Any,
 ) -> Report:
-    """Predict the peak of GPU memory of a run, as ``envdoctor memory`` does; ``report.memory`` has the number. ``gpu``
-    is a name such as ``A100-80GB``, ``gpu_memory`` its free memory in GiB, ``method`` full, lora, qlora, peft, infer or
-    serve, ``data`` a file whose longest sample is the length."""
+    """Predict the peak of GPU memory of a run, as ``envdoctor memory`` does; ``report.memory`` has the number. At most
+    one of ``python``, ``lock`` and ``facts`` names the environment. ``gpu`` is a name such as ``A100-80GB``,
+    ``gpu_memory`` its free memory in GiB, ``method`` full, lora, qlora, peft, infer or serve, ``data`` a file whose
+    longest sample is the length."""
     from envdoctor.app.memory import memory as predict
 
     stated = {"gpu.name": gpu, "gpu.memory_gib": gpu_memory, "recipe.method": method}
     typed = {**{key: value for key, value in stated.items() if value is not None}, **(settings or {})}
-    return predict(_sources(sources, model, recipe, typed, python=python), data=data, **judging)
+    named = {"python": python, "lock": lock, "facts": facts}
+    return predict(_sources(sources, model, recipe, typed, **named), data=data, **judging)
 
 
 def plan(
     *requirements: str,
     model: str | None = None,
     recipe: Paths = (),
+    code: Paths = (),
     python: str | None = None,
     settings: Mapping[str, object] | None = None,
     target: Mapping[str, str] | None = None,
     **more: Any,
 ) -> "Planned":
-    """Return which versions to install for a run, or what to change in ``python``, as ``envdoctor plan`` does. uv is
-    asked, which uses the network; nothing is installed."""
+    """Return which versions to install for a run and code, or what to change in ``python``, as ``envdoctor plan`` does.
+    uv is asked, which uses the network; nothing is installed."""
     from envdoctor.app.plan import plan as planned
 
-    return planned(_sources(None, model, recipe, settings, python=python, target=target or {}), requirements, **more)
+    named: dict[str, Any] = {"code": listed(code), "python": python, "target": target or {}}
+    return planned(_sources(None, model, recipe, settings, **named), requirements, **more)
 
 
 def probe(

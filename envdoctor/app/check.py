@@ -43,6 +43,7 @@ def check(
     probe: bool = False,
     progress: Callable[[str], None] | None = None,
     others: "Callable[[Gathered], Others] | None" = None,
+    for_code: bool = False,
 ) -> Report:
     """Judge one environment and return the report; nothing is printed, imported from the target, or written.
 
@@ -50,7 +51,8 @@ def check(
     and something there. So does a run whose question could not be answered (:mod:`~envdoctor.app.unjudged`).
     ``probe`` runs the experiments that the findings name, in children of the target's interpreter, and judges again
     with what they saw; ``progress`` hears how far they are. ``others`` brings the facts of the job's other machines,
-    which are compared; one that did not come makes the run incomplete.
+    which are compared; one that did not come makes the run incomplete. The plan is ``for_code`` too: releases that have
+    what the user's own code uses.
     Raises :class:`~envdoctor.app.errors.UsageProblem` and :class:`~envdoctor.app.errors.JobError`.
     """
     run = Judging(policy, matrix, exit_zero)
@@ -85,11 +87,11 @@ def check(
             rules = matrix.of_scopes(*scopes, "probe")
             judgement = run.judged(facts, rules, predict)
     elif gathered.facts.text("python.executable") is not None and not (probes and _supposed(sources)):
-        commands = {name: _command("probe", sources, "--only", name) for name in probes}
+        commands = {name: command_about("probe", sources, "--only", name) for name in probes}
     if any(finding.severity == "error" for finding in judgement.findings):
         from envdoctor.remedy.plan import with_plan
 
-        judgement = with_plan(judgement, rules, predict)
+        judgement = with_plan(judgement, rules, predict, for_code=for_code)
     asked: Message | None = None
     if any(judgement.facts.text(key) is not None for key in ("model.type", "model.family")):
         from envdoctor.remedy.needs import asked_by_model
@@ -195,7 +197,7 @@ def _not_predicted(sources: Sources, why: Notice | None, peak: "MemorySection | 
     error if ``--target-gpu`` asked for that, else milder."""
     if peak is None:
         more = [] if sources.recipe or sources.assignments else ["--recipe", "FILE"]
-        command = _command("memory", sources, *more, *([] if sources.model else ["--model", "DIR"]))
+        command = command_about("memory", sources, *more, *([] if sources.model else ["--model", "DIR"]))
         text = "whether this run fits into memory was not judged ({}): {}"
         return [Notice("note", Message(text, why and why.text, command))]
     if why is None or (why.level == "error" and sources.target.get("gpu")):
@@ -203,20 +205,22 @@ def _not_predicted(sources: Sources, why: Notice | None, peak: "MemorySection | 
     return [why._replace(level="warning" if why.level == "error" else "note")]
 
 
-def _command(command: str, sources: Sources, *more: str) -> str:
+def command_about(command: str, sources: Sources, *more: str) -> str:
     """Return another command about the same environment, model and recipe."""
     from shlex import quote
 
     from envdoctor.observe.recipe.assignments import key_of, typed
 
     words = ["envdoctor", command]
-    words += ["--python", sources.python] if sources.python else []
+    for option in ("python", "lock", "facts") if command == "memory" else ("python",):
+        words += [f"--{option}", named] if (named := getattr(sources, option)) else []
     words += ["--model", sources.model] if sources.model else []
     for recipe in sources.recipe:
         words += ["--recipe", recipe]
     for given in (*sources.configured, *sources.assignments):
         if key_of(given).startswith("recipe."):
             words += ["--set", typed(given)]
+    words += ["--gpu", gpu] if command == "memory" and (gpu := sources.target.get("gpu")) else []
     return " ".join(map(quote, [*words, *more]))
 
 

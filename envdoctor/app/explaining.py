@@ -6,50 +6,67 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem
-from envdoctor.app.facts import Gathered, Sources, collect_facts
+from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
 from envdoctor.judge.evaluate import text_of, title_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule, with_conditions
 from envdoctor.observe.documents.tracebacks import numbered, read_error
+from envdoctor.observe.sources import SOURCES
 from envdoctor.remedy.answer import Answer
 from envdoctor.remedy.answering import answer_to, suspects_in
 from envdoctor.remedy.question import Situation
 from envdoctor.system.documents import read_named
 from envdoctor.system.files import because_of
-from envdoctor.system.message import Message, did_you_mean
+from envdoctor.system.message import Message, did_you_mean, said_by
 
 #: A log of a long run on many machines; what is behind it decides anyway.
 _LARGEST = 64 * 1024 * 1024
 
 
 class Explained(NamedTuple):
-    """The answer, and the environment whose versions it is for; ``gathered`` is None when there is none."""
+    """The answer, and the environment whose versions it is for; ``gathered`` is None when there is none, and
+    ``because`` then says why none was found, if one was looked for."""
 
     answer: Answer
     gathered: Gathered | None
+    because: Message | None = None
 
 
 def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> Explained:
-    """Answer a message or a traceback. ``sources`` names the environment; None answers for no versions in particular.
-    Without ``sources`` what the text itself says of its environment counts. The model is not looked at. Raises
-    :class:`UsageProblem` for a text without a word, and what :func:`~envdoctor.app.facts.collect_facts` raises."""
+    """Answer a message or a traceback. ``sources`` names the environment; None answers for no versions in particular,
+    and so does a default environment without torch, where nothing that was trained could have failed. Without an
+    environment what the text itself says of it counts. The model is not looked at. Raises :class:`UsageProblem` for a
+    text without a word, and what :func:`~envdoctor.app.facts.collect_facts` raises."""
     if not text.strip():
         raise UsageProblem("there is no text: give the message or the traceback, or - for standard input")
     reading = read_error(text)
     first, lines = numbered(text)
-    gathered = collect_facts(sources._replace(model=None), matrix) if sources is not None else None
+    gathered, because = (None, None) if sources is None else _gathered(sources._replace(model=None), matrix)
     if gathered is not None:
         facts = gathered.facts
     else:  # what a log says of the environment that wrote it
-        from envdoctor.judge.derivations import derive
         from envdoctor.observe.documents.reports.report_file import report_facts
 
-        facts = report_facts(text, matrix, "log").facts
-        if list(facts):
-            derive(facts, matrix, None)
+        facts, given = report_facts(text, matrix, "log").facts, sources or Sources(cache=False)
+        if list(facts) or given.assignments:
+            facts = with_assignments(facts, given, matrix)
     situation = Situation(matrix, facts)
     answer = answer_to(reading, situation)
-    return Explained(answer._replace(suspects=suspects_in(situation, lines, first)), gathered)
+    return Explained(answer._replace(suspects=suspects_in(situation, lines, first)), gathered, because)
+
+
+def _gathered(sources: Sources, matrix: Matrix) -> tuple[Gathered | None, Message | None]:
+    """Return the environment; none, and why, where none was named and the default one has no torch or is missing."""
+    named = any(getattr(sources, name, None) for name in SOURCES)
+    try:
+        gathered = collect_facts(sources, matrix)
+    except JobError as error:
+        if named:
+            raise
+        return None, said_by(error)
+    if named or gathered.target.kind == "none" or not gathered.facts.absent("pkg.torch"):
+        return gathered, None
+    return None, Message("{} ({}) has no torch", gathered.target.path, gathered.target.because)
 
 
 def text_of_option(option: str, path: str) -> str:

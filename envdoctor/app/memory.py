@@ -172,13 +172,7 @@ def _predicted(
     """Return the section of the report, and why it has no verdict; ``usual`` is the length if none was given.
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
-    facts, spread = _trained_as_loaded(facts), []
-    divided = facts.number("recipe.zero_stage") is not None or facts.value("recipe.fsdp") is True
-    gpus = facts.records("gpu")
-    is_open = facts.number("recipe.world_size") is None and gpus is not None and not gpus.incomplete
-    if divided and is_open and gpus is not None and len(gpus) > 1:
-        spread = [Message("the number of processes was not given: one on each of {} GPUs", len(gpus))]
-        facts = facts.copy([*facts, Fact("recipe.world_size", len(gpus), spread[0], "derived")])
+    facts, division = _divided(_trained_as_loaded(facts))
     config = _config(facts, sources)
     shape = _shape(facts, matrix) if config is None else None
     framework = str(facts.value("recipe.framework"))
@@ -193,7 +187,7 @@ def _predicted(
     facts = _quantized(facts, shape, config or {})
     settings = {key: value for key, value in model.config.items() if key != "quantization_config"}
     said, loose = ((model.said, model.loose)) if shape is None else _said(shape)
-    model = model._replace(config=settings, said=(*said, *spread), loose=loose)
+    model = model._replace(config=settings, said=(*division, *said), loose=loose)
     keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
     versions = {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
     cache = cache_home(sources.environ) if sources.cache else None
@@ -231,6 +225,44 @@ def _predicted(
     elif section["verdict"] is None:
         unjudged = _without(section, facts)
     return section, unjudged
+
+
+#: What each stage of ZeRO divides among the processes.
+_ZERO = (
+    Message("nothing"),
+    Message("optimizer states"),
+    Message("optimizer states and gradients"),
+    Message("optimizer states, gradients and weights"),
+)
+
+
+def _divided(facts: FactSet) -> tuple[FactSet, list[Message]]:
+    """Return the facts, with a process on each GPU where the run is divided among a number that nobody gave; and the
+    sentence about how several GPUs or processes share it, none for one."""
+    gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
+    cards, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 1, facts.value("recipe.fsdp") is True
+    if world is None and (stage is not None or fsdp) and cards > 1:
+        world, origin = cards, Message("one process on each GPU")
+        facts = facts.copy([*facts, Fact("recipe.world_size", world, origin, "derived")])
+    processes, spread = int(world or 1), facts.text("recipe.device_map")
+    if engine_of(settings_of(facts)) is not None:
+        ranks = int(facts.number("recipe.tensor_parallel") or 1)
+        text = "{} GPUs, and the engine divides each layer among {} (tensor parallel)"
+        return facts, [Message(text, cards, ranks)] if cards > 1 else []
+    if processes > 1 and stage is not None:
+        what = _ZERO[min(max(int(stage), 0), 3)]
+        return facts, [
+            Message("data parallel, {} processes: ZeRO-{} divides {} among them", processes, int(stage), what)
+        ]
+    if processes > 1 and fsdp:
+        return facts, [Message("data parallel, {} processes: FSDP divides {} among them", processes, _ZERO[3])]
+    if processes > 1:
+        return facts, [Message("data parallel: each of {} processes holds the whole model", processes)]
+    if cards > 1 and spread is not None:
+        text = "device_map={} spreads the layers over {} GPUs, which is not followed: one was taken to hold all of them"
+        return facts, [Message(text, spread, cards)]
+    text = "the recipe does not say how {} GPUs share the run: each was taken to hold the whole model (data parallel)"
+    return facts, [Message(text, cards)] if cards > 1 else []
 
 
 def _without(section: MemorySection, facts: FactSet) -> Notice:

@@ -22,6 +22,9 @@ _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
     "memory",
     shared.words_argument,
     shared.python_option.about("Interpreter to trace the model in."),
+    shared.lock_option.about("Lock or requirements: its releases, where nothing is installed."),
+    shared.facts_option,
+    shared.target_python_option.about("Python that the list of --lock is installed with: 3.11.")._replace(common=False),
     shared.model_option.about("Model: its name, or its config.json, is enough."),
     shared.recipe_option,
     Option("--method", "How it is trained or run: full, lora, qlora, peft, infer or serve.", "NAME", common=True),
@@ -30,7 +33,7 @@ _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
     Option(
         "--gpu", "A GPU by its name, e.g. A6000 or A100-80GB; free as a whole.", "NAME", name="gpu_name", common=True
     ),
-    Option("--gpu-memory", "Free memory of the GPU.", "GIB", click.FloatRange(0, min_open=True), common=True),
+    Option("--gpu-memory", "Free memory of the GPU.", "GIB", click.FloatRange(0, min_open=True)),
     shared.set_option.about("A fact, e.g. recipe.max_length=4096 (repeatable)."),
     shared.no_gpu_option,
     shared.no_cache_option.about("Neither read nor write envdoctor's cache of traces."),
@@ -48,6 +51,7 @@ def memory(**options: Any) -> int:
     \b
     envdoctor memory --model Qwen/Qwen2.5-7B-Instruct --gpu 4090 --method qlora
     envdoctor memory --recipe train.yaml --gpu A100-80GB
+    envdoctor memory --lock requirements.txt --recipe train.yaml --gpu 4090
     envdoctor memory --model DIR --gpu A6000 --set recipe.method=lora --set recipe.max_length=4096
     envdoctor memory --recipe train.yaml --data train.jsonl --gpu A100-80GB
     """
@@ -70,6 +74,7 @@ def memory(**options: Any) -> int:
     shared.source_options,
     shared.target_options,
     shared.recipe_option,
+    shared.code_option,
     shared.configuration_options,
     Option("--out", "Write the list there.", "FILE", "path", common=True),
     shared.lang_option,
@@ -96,8 +101,7 @@ def plan(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int
     with asked.doing(Message("checking")) as progress:
         found = planned(asked.sources(), requirements, matrix=asked.matrix, progress=progress, lang=page.lang)
     if found.because:
-        text = page.say("no set of versions without an error was found: {reason}", reason=found.because)
-        click.echo(clean(f"envdoctor: {text}", None), err=True)
+        click.echo(clean(f"envdoctor: {found.because}", None), err=True)
     if found.lines and out is not None:
         write_whole(out, found.text)
         for line in (page.say("{file}: {n} line(s)", len(found.lines), file=out), *found.remarks):

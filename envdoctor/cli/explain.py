@@ -14,6 +14,7 @@ from envdoctor.cli.options import JUDGED, Option
 from envdoctor.cli.output import say_notices, write_stdout
 from envdoctor.report.color import choose_width
 from envdoctor.report.explanation import names_and_titles, render
+from envdoctor.report.report import Notice
 from envdoctor.system.message import Message
 
 #: Letters of a word that is too short to be looked for in the rules ("is").
@@ -105,5 +106,9 @@ def _answer(explained: Explained, asked: shared.CommandOptions, *, as_json: bool
     else:
         page = asked.page(width=choose_width(os.environ, sys.stdout.isatty()))
         write_stdout(error_text.render(explained.answer, page, target, facts))
-    say_notices(gathered.notices if gathered is not None else (), asked.lang)
+    notices = [*(gathered.notices if gathered is not None else ())]
+    if explained.because is not None:
+        text = "answered for no versions in particular (--python PATH or --facts FILE names yours): {}"
+        notices.append(Notice("note", Message(text, explained.because)))
+    say_notices(notices, asked.lang)
     return 0 if explained.answer.known else 3

@@ -141,14 +141,23 @@ no_cache_option = Option("--no-cache", kind="flag", group=JUDGED)
 #: Files, folders, models and facts that are typed without an option.
 words_argument = Option(_WORDS, metavar="[FILE|DIR|MODEL]...", kind="words", multiple=True)
 
+lock_option = Option(
+    "--lock",
+    "Lock or requirements; FILE[NAME,...] chooses extras, - is standard input.",
+    "FILE",
+    group=JUDGED,
+    common=True,
+)
+facts_option = Option("--facts", "Facts file, written by `envdoctor facts`; - is standard input.", "FILE", group=JUDGED)
+
 #: Which environment.
 environment_options = Options(
     python_option.about("Interpreter (or virtual environment) to judge."),
     Option("--path", "Folder of installed packages (pip install --target).", "DIR"),
     Option("--root", "Root file system of an image or container.", "DIR"),
-    Option("--lock", "Lock or requirements; FILE[NAME,...] chooses extras, - is standard input.", "FILE", common=True),
+    lock_option,
     Option("--sbom", "Bill of materials: CycloneDX or SPDX in JSON.", "FILE"),
-    Option("--facts", "Facts file, written by `envdoctor facts`; - is standard input.", "FILE"),
+    facts_option,
     Option("--report", "Pasted report: env commands, pip list, issues; - is standard input.", "FILE"),
     set_option.about("A fact, e.g. recipe.batch_size=2 (repeatable; the last one wins)."),
     no_gpu_option,
@@ -168,15 +177,18 @@ recipe_option = Option(
 #: Which environment and which model.
 source_options = Options(environment_options, model_option.about("Model: ORG/NAME or a folder."))
 
+target_python_option = Option(
+    "--target-python",
+    "Judge for this Python: 3.11. (repeatable, or 'A,B': judges each)",
+    "VERSION",
+    multiple=True,
+    group=RUN,
+    common=True,
+)
+
 #: For which machines: what nobody can read from a lock. Each option may name several.
 target_options = Options(
-    Option(
-        "--target-python",
-        "Judge for this Python: 3.11. (repeatable, or 'A,B': judges each)",
-        "VERSION",
-        multiple=True,
-        common=True,
-    ),
+    target_python_option,
     Option("--target-platform", "Judge for this system: linux-x86_64.", "SYSTEM-ARCH", multiple=True),
     Option("--target-gpu", "Judge for this GPU: A100; none: for the CPU.", "NAME", multiple=True, common=True),
     Option("--target-driver", "Judge for this NVIDIA driver: 535.", "VERSION", multiple=True),
@@ -267,7 +279,7 @@ report_options = Options(
 
 
 #: What `envdoctor plan` is told as well.
-_PLANNED = Options(source_options, target_options, recipe_option, configuration_options)
+_PLANNED = Options(source_options, target_options, recipe_option, code_option, configuration_options)
 
 
 class CommandOptions:

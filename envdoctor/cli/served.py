@@ -94,28 +94,32 @@ def memory(  # noqa: PLR0917
     method: Text | None = None,
     settings: Table | None = None,
     python: Text | None = None,
+    lock: Text | None = None,
 ) -> Annotated[CallToolResult, JudgedOutcome]:
     """Predict the peak of GPU memory of a run: does it fit?
 
-    gpu is a name such as A100-80GB, gpu_memory its free memory in GiB, method full, lora, qlora, peft, infer or serve.
+    At most one of python and lock names the environment. gpu is a name such as A100-80GB, gpu_memory its free
+    memory in GiB, method full, lora, qlora, peft, infer or serve.
     settings are facts: {"recipe.max_length": 4096}.
     """
-    machine: dict[str, Any] = {"gpu": gpu, "gpu_memory": gpu_memory, "python": python}
+    machine: dict[str, Any] = {"gpu": gpu, "gpu_memory": gpu_memory, "python": python, "lock": lock}
     return _reported(api.memory(model=model, recipe=recipe or (), method=method, settings=settings, **machine))
 
 
-def plan(
+def plan(  # noqa: PLR0917
     requirements: Texts | None = None,
     model: Text | None = None,
     recipe: Texts | None = None,
     python: Text | None = None,
     target: Table | None = None,
+    code: Texts | None = None,
 ) -> Annotated[CallToolResult, TextAnswer]:
-    """Return which versions to install for a model, or what to change in the environment of python.
+    """Return which versions to install for a model and code, or what to change in the environment of python.
 
     uv is asked, which uses the network. Nothing is installed.
     """
-    planned = api.plan(*(requirements or ()), model=model, recipe=recipe or (), python=python, target=target)
+    run: dict[str, Any] = {"model": model, "recipe": recipe or (), "code": code or ()}
+    planned = api.plan(*(requirements or ()), **run, python=python, target=target)
     return _answered(not planned.because, f"{planned.because or ''}\n{planned.text}".lstrip())
 
 

@@ -78,7 +78,8 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     length = given.get("max_model_len") or config.get("max_position_embeddings")
     gpu = gpu_of(facts.each("gpu"), 2)
     if gpu is None or not isinstance(length, int):
-        raise MemoryProblem("how much a serving engine takes depends on the GPU and the length: give --gpu NAME")
+        missing = "--gpu NAME" if gpu is None else "--set recipe.max_model_len=8192"
+        raise MemoryProblem("how much a serving engine takes depends on the GPU and the length: give {}", missing)
     if "kv_lora_rank" in config:
         raise MemoryProblem("the memory of latent attention is not predicted for engines yet")
     row, card = _row(facts, known["engine"], gpu)

@@ -239,14 +239,14 @@ def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
     """Return the facts as the change would leave them. What a changed package asks for, and the change leaves alone,
     the installer moves along: to a release that is not known, of those that are asked for. Lines of a list stay."""
     after = with_facts(facts, remedy.facts, matrix)
-    if facts.records("refused") is not None:
-        return after
+    is_list = facts.records("refused") is not None
     changed = {name for name in remedy.pins if facts.value(f"pkg.{name}") is not ABSENT}
     new, moved = _unmet(after) - _unmet(facts), []
     for item in after.items("conflict"):
         package, wanted = str(item["package"]), item.get("wanted")
         askers = {asker.partition(" ")[0] for name, asker in new if name == package}
-        if askers and askers <= changed and package not in remedy.pins and isinstance(wanted, str):
+        stays = package in remedy.pins or (is_list and facts.get(f"pkg.{package}").source != "preset")
+        if askers and askers <= changed and not stays and isinstance(wanted, str):
             releases = Range(wanted.removeprefix(package))
             moved.append(Fact(f"pkg.{package}", releases, Message("what the installer moves along"), "given"))
     return with_facts(facts, (*remedy.facts, *moved), matrix) if moved else after

@@ -65,11 +65,13 @@ class _Trial(NamedTuple):
         if is_about_a_record(fix) and rule.each and not problem.item:
             return _offered(fix)
         objection: Message | None = None
+        first: changes.Remedy | None = None
         tried = 0
         for candidate in Candidates(self.now.facts, self.now.matrix).of_fix(fix, problem):
             if isinstance(candidate, Message):
                 objection = objection or candidate
                 continue
+            first = first or candidate
             after = changes.try_remedy(candidate, self.now)
             reason = self._objection(after, rule, problem, fix)
             if reason is None:
@@ -86,7 +88,7 @@ class _Trial(NamedTuple):
                 break
         if objection is None and fix["kind"] not in ("set", "env"):  # "0.8 or lower" is for a person
             objection = Message("no release that satisfies it is known")
-        return _offered(fix, withheld=objection)
+        return _offered(fix, first, withheld=objection)
 
     def _objection(self, after: changes.After, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> Message | None:
         """Return why a change is not offered; one of torch's build must fit, and one against too little memory too."""

@@ -42,17 +42,21 @@ class _Node(NamedTuple):
     given_up: frozenset[Problem] = frozenset()
 
 
-def with_plan(judgement: Judgement, matrix: Matrix, predict: Predict | None = None) -> Judgement:
+def with_plan(
+    judgement: Judgement, matrix: Matrix, predict: Predict | None = None, *, for_code: bool = False
+) -> Judgement:
     """Return the judgement with the plan for its errors; without one where no error is shown, or none can be ended by
-    what may be installed, uninstalled or set. ``predict`` is that of :func:`~envdoctor.remedy.fixes.with_fixes`."""
+    what may be installed, uninstalled or set. ``predict`` is that of :func:`~envdoctor.remedy.fixes.with_fixes`. Errors
+    of the user's own code are left to whoever changes it, unless the plan is ``for_code``."""
     shown = [finding for finding in judgement.findings if finding.ignored is None and finding.superseded_by is None]
     errors = [finding for finding in shown if finding.severity == "error" and finding.status == "active"]
     wanted = {problem_of(finding): finding for finding in errors}
-    if all(_of_code(finding, matrix) for finding in wanted.values()):
+    own = set() if for_code else {one for one, finding in wanted.items() if _of_code(finding, matrix)}
+    if own == wanted.keys():
         return judgement
     now = before(judgement.facts, matrix, predict)
     accepted = {problem_of(finding) for finding in judgement.findings if finding.ignored is not None}
-    aims = [problem for problem in wanted if problem in now.errors and not _of_code(wanted[problem], matrix)]
+    aims = [problem for problem in wanted if problem in now.errors and problem not in own]
     aims += [problem for problem in now.told if problem not in wanted and problem not in accepted]
     search = _Search(now, aims)
     # With a fix for each error that the search had no judgements left for.

@@ -85,7 +85,7 @@ def _details(section: MemorySection, page: Page) -> list[Field]:
         text = page.say("{n} tokens fit into it, a sequence may have {length}", n=held, length=length)
         fields.append(Field(page.say("KV cache"), [text]))
     changed = section["changes"]
-    changes = [Bar(_change(change, page, section), [(change["gib"], change["verdict"])]) for change in changed]
+    changes = [Bar(change_words(change, page, section), [(change["gib"], change["verdict"])]) for change in changed]
     most = max([whole, *(change["gib"] for change in changed)])
     fields += [Field(page.say("Changes"), [Bars(changes, most)])] if changes else []
     sizes = [(one["batch"], f"{one['tokens']:,}") for one in section["reach"]]
@@ -93,7 +93,7 @@ def _details(section: MemorySection, page: Page) -> list[Field]:
     return [*fields, Field(page.say("Fits up to"), [Items(reach)])] if reach else fields
 
 
-def _change(change: MemorySaving, page: Page, section: MemorySection) -> str:
+def change_words(change: MemorySaving, page: Page, section: MemorySection) -> str:
     """Return a change's settings (by the recipe's keys if it has them), its size, and whether it fits."""
     keys = change.get("keys", {})
     words = {key: str(value).lower() if isinstance(value, bool) else value for key, value in change["set"].items()}

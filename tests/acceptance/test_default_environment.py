@@ -42,19 +42,18 @@ def tool(tmp_path: Path) -> Path:
     return prefix
 
 
+def told(tool: Path, cwd: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """What the tool's envdoctor says, started in ``cwd``."""
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(cwd), **environ}
+    command = [str(tool / "bin" / "python"), "-m", "envdoctor", *words, "--no-config"]
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
+    assert "Traceback" not in done.stderr
+    return done
+
+
 def check(tool: Path, cwd: Path, **environ: str) -> str:
     """The report of the tool's envdoctor, started in ``cwd``."""
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(cwd), **environ}
-    done = subprocess.run(
-        [str(tool / "bin" / "python"), "-m", "envdoctor", "check", "--no-config"],
-        cwd=cwd,
-        env=env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert "Traceback" not in done.stderr
-    return done.stdout
+    return told(tool, cwd, "check", **environ).stdout
 
 
 @pytest.mark.parametrize(
@@ -72,6 +71,21 @@ def test_a_tool_environment_looks_at_the_one_in_use(tool, tmp_path, place, versi
     text = check(tool, tmp_path / "project", **{name: text.format(mine) for name, text in environ.items()})
     assert text.startswith(f"Environment  {mine} ") and f"torch {version}" in text
     assert next(iter(environ), ".venv") in text.split("\n\n")[0]
+
+
+@pytest.mark.parametrize("path", ["{}/bin", ""])
+def test_an_error_is_not_answered_for_a_python_without_torch(tool, tmp_path, path):
+    """Nor where there is no other Python: the answer is that for no environment, and says so."""
+    bare = make(tmp_path / "bare", numpy="2.0.0")
+    error = "TypeError: __init__() got an unexpected keyword argument 'evaluation_strategy'"
+    asked, path = ("explain", "--error", error), path.format(bare)
+    in_general = told(tool, tmp_path, *asked, "--no-environment")
+    done = told(tool, tmp_path, *asked, PATH=path)
+    assert (done.returncode, done.stdout, in_general.stderr) == (0, in_general.stdout, "")
+    assert "answered for no versions in particular (--python PATH or --facts FILE names yours): " in done.stderr
+    assert (f"{bare} " in done.stderr and "has no torch" in done.stderr) or not path
+    mine = make(tmp_path / "mine", torch="2.4.1", transformers="4.55.0")
+    assert f"Environment  {mine}" in told(tool, tmp_path, *asked, VIRTUAL_ENV=str(mine)).stdout
 
 
 def test_an_ordinary_environment_judges_itself(run, tmp_path):

@@ -128,6 +128,49 @@ def test_what_is_not_known_exactly_gets_a_number_and_the_sentence(
     assert "47.5 of 47.5 GiB are free on RTX A6000" in answer.out and sentence in answer.out
 
 
+@pytest.mark.parametrize(("release", "forms"), [("4.44.2", "4.48"), ("4.57.6", "4.57"), ("5.23.0", "5.23")])
+def test_a_lock_chooses_the_release_whose_steps_answer(run: Any, tmp_path: Path, release: str, forms: str) -> None:
+    (tmp_path / "requirements.txt").write_text(f"torch==2.6.0\ntransformers=={release}\npeft==0.15.0\n")
+    (tmp_path / "train.yaml").write_text(
+        "model_name_or_path: meta-llama/Llama-3.1-8B\nstage: sft\nfinetuning_type: lora\ncutoff_len: 2048\n"
+        "per_device_train_batch_size: 1\nbf16: true\n"
+    )
+    machine = ("--recipe", "train.yaml", "--gpu", "A6000", "--no-config")
+    answer = run("memory", "--lock", "requirements.txt", *machine)
+    assert answer.code == 0 and answer.out.startswith("Lock file    requirements.txt\n")
+    assert f"shipped coefficients of transformers {forms}\n" in answer.out and "RTX A6000: fits" in answer.out
+    (tmp_path / "facts.json").write_text(
+        json.dumps({"schema": "envdoctor.facts/1", "facts": {"pkg.transformers": release, "pkg.peft": "0.15.0"}})
+    )
+    assert f"transformers {forms}\n" in run("memory", "--facts", "facts.json", *machine).out
+    (tmp_path / "loose.txt").write_text("transformers>=4.40\n")
+    loose = run("memory", "loose.txt", "--target-python", "3.11", *machine)
+    assert loose.code == 0 and "transformers 5." in loose.out.split("\n\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "division"),
+    [
+        ({}, "does not say how 2 GPUs share the run: each was taken to hold the whole model (data parallel)"),
+        ({"world_size": 2}, "data parallel: each of 2 processes holds the whole model"),
+        ({"zero_stage": 2}, "2 processes: ZeRO-2 divides optimizer states and gradients among them"),
+        ({"fsdp": "true"}, "2 processes: FSDP divides optimizer states, gradients and weights among them"),
+        ({"device_map": "auto"}, "device_map=auto spreads the layers over 2 GPUs, which is not followed"),
+        (
+            {"method": "serve", "framework": "vllm", "tensor_parallel": 2, "max_model_len": 512},
+            "divides each layer among 2 (tensor parallel)",
+        ),
+    ],
+)
+def test_how_several_cards_share_the_run_is_said_in_a_line(
+    ask: Ask, python_alone: str, recipe: dict[str, Any], division: str
+) -> None:
+    lines = ask("--gpu", "2x4090", "--model", "Qwen/Qwen2.5-1.5B", python=python_alone, **recipe).out.splitlines()
+    assert len([line for line in lines if division in line]) == 1
+    alone = ask("--gpu", "4090", "--model", "Qwen/Qwen2.5-1.5B", python=python_alone).out
+    assert "data parallel" not in alone and "processes: " not in alone
+
+
 def test_an_unknown_model_and_an_unknown_gpu(ask: Ask) -> None:
     answer = ask("--model", "nobody/nothing")
     assert answer.code == 3 and "no config.json of nobody/nothing is on this machine" in answer.out

@@ -191,4 +191,4 @@ def test_where_there_is_no_torch_a_whole_set_is_what_comes_next(run: Any, tmp_pa
     write("train.py", "import torch\nfrom peft import LoraConfig\nfrom trl import SFTTrainer\nSFTTrainer(model)\n")
     said = run("check", "--python", str(tmp_path / "alone"), "--recipe", "train.py", "--code", "train.py").out
     assert "use-package-missing" in said and "\nPlan: " not in said
-    assert "\nNext         envdoctor plan --recipe train.py\n" in said
+    assert "\nNext         envdoctor plan --recipe train.py --code train.py\n" in said

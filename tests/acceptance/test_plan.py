@@ -12,7 +12,8 @@ from small_index import SmallIndex
 
 DAY = "2026-01-01"
 MACHINE = ("--target-python", "3.11", "--target-platform", "linux-x86_64")
-A100 = (*MACHINE, "--target-gpu", "A100", "--target-driver", "535.161.08")
+OLD_DRIVER = (*MACHINE, "--target-driver", "535.161.08")
+A100 = (*OLD_DRIVER, "--target-gpu", "A100")
 GLM3 = ("--model", "zai-org/chatglm3-6b")
 
 
@@ -127,6 +128,44 @@ def test_an_environment_gets_the_least_change(planned, tmp_path):
     assert "# 安装：python -m pip install transformers==4.48.3\n" in chinese and "无法" in chinese
     (tmp_path / "facts.json").write_text('{"schema": "envdoctor.facts/1", "facts": {"pkg.transformers": "4.48.3"}}')
     assert planned("--facts", "facts.json").out == "# nothing to change: no error is known\n"
+
+
+#: A script that a release before transformers 4.51 runs, of a model that is too large for a card of 24 GB.
+SCRIPT = """from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-7B-Instruct", torch_dtype="bfloat16")
+args = TrainingArguments(
+    "out", evaluation_strategy="steps", gradient_checkpointing=True, per_device_train_batch_size=1
+)
+Trainer(model=model, args=args).train()
+"""
+
+
+@pytest.mark.parametrize("option", ["--code", "--recipe"])
+def test_an_older_release_is_looked_for_where_the_code_needs_it(planned, tmp_path, option):
+    (tmp_path / "train.py").write_text(SCRIPT.replace("7B", "0.5B"))
+    (tmp_path / "pins.txt").write_text("transformers==5.23.0\n")
+    new = planned(option, "train.py", *A100)
+    assert (new.code, new.err) == (0, "") and "\ntransformers==4.48.3\n" in new.out
+    assert re.search("\n# transformers<=[0-9.]+: use-keyword-renamed: ", new.out)
+    listed = planned("--lock", "pins.txt", option, "train.py", *A100)
+    assert (
+        listed.code == 0
+        and re.search(r"\ntransformers==4\.[0-9.]+\n", listed.out)
+        and "use-keyword-renamed: " in listed.out
+    )
+
+
+@pytest.mark.parametrize("where", [(), ("--lock", "pins.txt")])
+def test_where_no_version_helps_the_plan_names_the_change_of_the_run(run, planned, tmp_path, where):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "pins.txt").write_text("transformers==5.23.0\n")
+    result = planned(*where, "--recipe", "train.py", *OLD_DRIVER, "--target-gpu", "3090")
+    assert (result.code, result.err.count("\n")) == (1, 1) and "no set of versions" not in result.err
+    assert "no other version ends this error, a change of the run does: does-not-fit: " in result.err
+    assert re.search(r"\ntransformers==4\.[0-9.]+\n", result.out)
+    assert re.search("\n# also: recipe.method=lora, recipe.lora_r=8 [(].* GiB of tensors, fits[)]\n", result.out)
+    (command,) = re.findall(r"# envdoctor (memory .*) \(how much", result.out)
+    assert run(*command.split(), "--no-config").code == 1
 
 
 def test_what_cannot_be_asked_is_one_sentence(planned, index):

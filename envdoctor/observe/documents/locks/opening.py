@@ -126,14 +126,15 @@ def _facts(
 ) -> tuple[FactSet, tuple[Message, ...]]:
     chosen, undecided = _chosen(lock, wish)
     taken = take(lock, chosen, wish, ledger, until)
-    chosen.update({one.name: one for one in taken.packages})
+    preset = {one.name: one for one in taken.packages}
+    chosen.update(preset)
     facts, notes = FactSet([records(taken.refused, path)]), [*lock.notes, *taken.notes]
     if lock.python and wish.markers["python_version"] == minor(lock.python):
         key = "python.version" if lock.python.count(".") > 1 else "python.minor"
         facts.add(Fact(key, lock.python, path, "environment"))
     items = []
     for one in chosen.values():
-        facts.add(Fact(f"pkg.{one.name}", one.version, one.place, "environment"))
+        facts.add(Fact(f"pkg.{one.name}", one.version, one.place, "preset" if one.name in preset else "environment"))
         items.append(_dist(one, ledger, lock, chosen))
     facts.add(Fact("dist", Records(tuple(items), lock.incomplete), path, "environment"))
     if lock.incomplete is None:
