@@ -541,18 +541,15 @@ class _Prediction(NamedTuple):
             tried = [saving for saving in tried if not saving.job.get("checkpointing")]
         if self.given.get("quantization"):  # as the model's files have it
             tried = [saving for saving in tried if "quantized" not in saving.job]
+        lengths = [plan.tokens, *_shorter(plan.tokens)]
         jobs = [{**self.base, **saving.job, "tokens": [plan.tokens]} for saving in tried]
-        shorter, *others = self.tracer.run([{**self.base, "tokens": _shorter(plan.tokens)}, *jobs])
+        every, *others = self.tracer.run([{**self.base, "tokens": lengths}, *jobs])
         for saving, one in zip(tried, others, strict=True):
             changed = self.form(one) if isinstance(one, Trace) else form
             if changed.at(self.batch, plan.tokens).size < peak.size:
                 savings.append(after(saving, changed, self.batch, plan.tokens))
-        if isinstance(shorter, Trace) and shorter.release == self.trace.release:
-            shorter = self.trace._replace(points=(*self.trace.points, *shorter.points))
-        else:  # a trace that was kept, and lengths that were not traced
-            (shorter,) = self.tracer.run([{**self.base, "tokens": [plan.tokens, *_shorter(plan.tokens)]}])
-        if isinstance(shorter, Trace):
-            any_length = self.form(shorter)
+        if isinstance(every, Trace):
+            any_length = self.form(every)
             for saving in smaller(any_length, self.batch_name, self.batch, plan.tokens, fits):
                 if "tokens" in saving.job and not plan.stated:
                     continue
@@ -566,10 +563,13 @@ class _Prediction(NamedTuple):
             single = [saving for saving in tried if "recipe.method" in saving.set or len(saving.set) == 1]
             single += [Saving({self.batch_name: 1}, {"batch": 1})] if self.batch > 1 else []
             single.sort(key=lambda saving: "recipe.method" in saving.set)  # what trains something else is the last
-            sizes = {"batch": self.batch, "tokens": [plan.tokens, *_shorter(plan.tokens)]}
 
             def together(savings: Sequence[Saving]) -> list[tuple[MemorySaving, Saving]]:
-                traces = self.tracer.run([{**self.base, **saving.job, **sizes} for saving in savings])
+                # Another batch needs to know what does not grow with it.
+                asked = [lengths if "batch" in saving.job else [plan.tokens] for saving in savings]
+                sizes = [{"batch": self.batch, "tokens": tokens} for tokens in asked]
+                jobs = zip(savings, sizes, strict=True)
+                traces = self.tracer.run([{**self.base, **saving.job, **size} for saving, size in jobs])
                 return [
                     (after(saving, self.form(trace), saving.job.get("batch", self.batch), plan.tokens), saving)
                     for saving, trace in zip(savings, traces, strict=True)
