@@ -24,7 +24,7 @@ from envdoctor.peak.serving import predict_serving
 from envdoctor.peak.shipped import Shipped
 from envdoctor.peak.stored import Counted, Packed, stored_parameters
 from envdoctor.peak.summary import DataError, DataSection, fed_length, measure
-from envdoctor.peak.tracing import FirstOf, Tracer, TraceSource
+from envdoctor.peak.tracing import FirstOf, Tracer, TraceSource, rehearsed
 from envdoctor.report.report import Notice, Report
 from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message, joined, said_by
@@ -191,7 +191,6 @@ def _predicted(
     keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
     versions = {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
     cache = cache_home(sources.environ) if sources.cache else None
-    traced: TraceSource = Tracer(place, versions, cache)
     # Code of the model's own, and an engine's, is the same whatever release is installed.
     own = model.nearest or engine_of(settings_of(facts))
     terms = matrix.table("memory-terms")
@@ -201,21 +200,23 @@ def _predicted(
     elsewhere = packed or bool(model.trainer) or framework in terms["code"]
     version = None if own else versions["transformers"] or "unknown"
     shipped: TraceSource = Shipped(matrix.table("memory-forms"), terms, version, elsewhere)
-    if shape is None and (parameters := stored_parameters(_folder(facts, sources))) is not None:
-        # The installed code says itself what it loads of the files.
-        traced = Counted(traced, parameters) if model.nearest else traced
-        shipped = Counted(shipped, parameters)
-    source: TraceSource = FirstOf(traced, shipped)
-    if quantization is not None:
-        # What is stored in a way that nobody has told of has at most a byte.
-        row: Mapping[str, Any] = next((row for row in terms["weight"] if row["key"] == quantization), {"bytes": 1.0})
-        source = Packed(source, float(row["bytes"]), "head" in row)
+    parameters = stored_parameters(_folder(facts, sources)) if shape is None else None
+    shipped = shipped if parameters is None else Counted(shipped, parameters)
+    # What is stored in a way that nobody has told of has at most a byte.
+    stored = next((row for row in terms["weight"] if row["key"] == quantization), {"bytes": 1.0})
     known, serves = matrix.table("memory-frameworks"), engine_of(settings_of(facts)) is not None
-    sections: dict[_Size | None, MemorySection] = {}
-    for size, one in _sizes(facts, matrix):
-        args = (one, model, source, known)
-        sections[size] = predict_serving(*args) if serves else predict(*args, usual)
-    section, unjudged = _of_sizes(sections)
+
+    def by(traced: TraceSource) -> dict[_Size | None, MemorySection]:
+        # The installed code says itself what it loads of the files.
+        traced = Counted(traced, parameters) if model.nearest and parameters is not None else traced
+        both: TraceSource = FirstOf(traced, shipped)
+        source = both if quantization is None else Packed(both, float(stored["bytes"]), "head" in stored)
+        return {
+            size: predict_serving(one, model, source, known) if serves else predict(one, model, source, known, usual)
+            for size, one in _sizes(facts, matrix)
+        }
+
+    section, unjudged = _of_sizes(by(Tracer(place, versions, cache, lambda: rehearsed(shipped, by))))
     changes, free = section["changes"], section["free_gib"]
     if section["verdict"] is None and free is not None and section["process_gib"][1] <= free:
         changes = []  # those of the usual length, which fits

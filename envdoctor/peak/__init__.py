@@ -18,6 +18,6 @@ __all__, __getattr__ = door(
         "shipped": "OnCuda Shipped",
         "stored": "Counted Packed stored_parameters",
         "summary": "DataError DataSection Padding fed_length measure",
-        "tracing": "FirstOf TraceSource Trace Tracer",
+        "tracing": "FirstOf TraceSource Trace Tracer rehearsed",
     },
 )

@@ -303,6 +303,11 @@ def _doubts(plan: RunPlan, model: Model, job: Mapping[str, Any]) -> Iterator[tup
 
 #: The least length that is traced beside the one that is asked.
 _SHORTEST = 16
+#: What does not fit so many times the free memory by coefficients is not traced. They are 1.4 % off at the most where
+#: there is a form of the run (tests/peak/test_trace.py).
+_SURELY = 1.1
+#: What is not smaller than this share of the run is no change to offer.
+_WORTH = 0.99
 
 
 def predict(
@@ -441,7 +446,7 @@ class _Prediction(NamedTuple):
 
     def shortest(self) -> Need:
         """Return the need of the run with the shortest samples."""
-        form = self.form(traced({**self.base, "tokens": [_SHORTEST]}, self.tracer))
+        form = self.form(traced({**self.base, "tokens": _lengths(self.plan.tokens)}, self.tracer))
         return self.around(form, partial(form.at, self.batch, _SHORTEST))
 
     def around(self, form: ClosedForm, peak: Callable[[Sequence[str]], Peak], share: float = 1.0) -> Need:
@@ -508,13 +513,18 @@ class _Prediction(NamedTuple):
         weights = form.at(self.batch, tokens).terms.get("weights", 0.0)
         return weights, run.around(form, partial(form.at, self.batch, tokens))
 
+    def ruled_out(self, job: Mapping[str, Any], gpu: Gpu) -> bool:
+        """Return whether another run surely does not fit, by coefficients: then it need not be traced."""
+        known = self.untraced(job)
+        return known is not None and known[1].verdict(_SURELY * gpu.free) == "does-not-fit"
+
     def up_to_doubts(self, after: Need, saving: Saving) -> Need:
         """Return the need after a change, up to the unknown properties of the run that it leaves; a smaller batch or
         length alone leaves at most the share by which the run's own doubts are more."""
         batch, lengths = int(saving.job.get("batch", self.batch)), [self.plan.tokens]
         if "tokens" in saving.job or saving.job.keys() == {"batch"}:
             return after
-        lengths += _shorter(self.plan.tokens) if batch != self.batch else []
+        lengths = lengths if batch == self.batch else _lengths(self.plan.tokens)
         for what, job in _doubts(self.plan, self.model, {**self.base, **saving.job}):
             if what == "checkpointing" or (what == "attention" and "attention" not in saving.job):
                 form = self.form(traced({**job, "batch": self.batch, "tokens": lengths}, self.tracer))
@@ -541,18 +551,16 @@ class _Prediction(NamedTuple):
             tried = [saving for saving in tried if not saving.job.get("checkpointing")]
         if self.given.get("quantization"):  # as the model's files have it
             tried = [saving for saving in tried if "quantized" not in saving.job]
+        lengths = _lengths(plan.tokens)
         jobs = [{**self.base, **saving.job, "tokens": [plan.tokens]} for saving in tried]
-        shorter, *others = self.tracer.run([{**self.base, "tokens": _shorter(plan.tokens)}, *jobs])
+        jobs = [{**job, "untraced": True} if self.ruled_out(job, gpu) else job for job in jobs]
+        every, *others = self.tracer.run([{**self.base, "tokens": lengths}, *jobs])
         for saving, one in zip(tried, others, strict=True):
             changed = self.form(one) if isinstance(one, Trace) else form
-            if changed.at(self.batch, plan.tokens).size < peak.size:
+            if changed.at(self.batch, plan.tokens).size < _WORTH * peak.size:
                 savings.append(after(saving, changed, self.batch, plan.tokens))
-        if isinstance(shorter, Trace) and shorter.release == self.trace.release:
-            shorter = self.trace._replace(points=(*self.trace.points, *shorter.points))
-        else:  # a trace that was kept, and lengths that were not traced
-            (shorter,) = self.tracer.run([{**self.base, "tokens": [plan.tokens, *_shorter(plan.tokens)]}])
-        if isinstance(shorter, Trace):
-            any_length = self.form(shorter)
+        if isinstance(every, Trace):
+            any_length = self.form(every)
             for saving in smaller(any_length, self.batch_name, self.batch, plan.tokens, fits):
                 if "tokens" in saving.job and not plan.stated:
                     continue
@@ -566,10 +574,13 @@ class _Prediction(NamedTuple):
             single = [saving for saving in tried if "recipe.method" in saving.set or len(saving.set) == 1]
             single += [Saving({self.batch_name: 1}, {"batch": 1})] if self.batch > 1 else []
             single.sort(key=lambda saving: "recipe.method" in saving.set)  # what trains something else is the last
-            sizes = {"batch": self.batch, "tokens": [plan.tokens, *_shorter(plan.tokens)]}
 
             def together(savings: Sequence[Saving]) -> list[tuple[MemorySaving, Saving]]:
-                traces = self.tracer.run([{**self.base, **saving.job, **sizes} for saving in savings])
+                # Another batch needs to know what does not grow with it.
+                asked = [lengths if "batch" in saving.job else [plan.tokens] for saving in savings]
+                sizes = [{"batch": self.batch, "tokens": tokens} for tokens in asked]
+                jobs = zip(savings, sizes, strict=True)
+                traces = self.tracer.run([{**self.base, **saving.job, **size} for saving, size in jobs])
                 return [
                     (after(saving, self.form(trace), saving.job.get("batch", self.batch), plan.tokens), saving)
                     for saving, trace in zip(savings, traces, strict=True)
@@ -588,7 +599,7 @@ class _Prediction(NamedTuple):
         """Return the longest samples that fit, by the batch."""
         longest = self.base["config"].get("max_position_embeddings")
         most = min(longest, _LONGEST << 7) if isinstance(longest, int) else _LONGEST
-        lengths = {"tokens": [USUAL, *_shorter(USUAL)]}
+        lengths = {"tokens": _lengths(USUAL)}
         (trace,) = self.tracer.run([{**self.base, **lengths}])
         if not isinstance(trace, Trace):
             return []
@@ -620,6 +631,6 @@ def rounded(size: float) -> float:
     return round(size / GIB, 3)
 
 
-def _shorter(tokens: int) -> list[int]:
-    """Return the traced lengths beside the one that is asked: they tell every other length."""
-    return sorted({max(_SHORTEST, int(tokens * share)) for share in LENGTHS} - {tokens}, reverse=True)
+def _lengths(tokens: int) -> list[int]:
+    """Return the traced lengths, the one that is asked first: they tell every other length."""
+    return [tokens, *sorted({max(_SHORTEST, int(tokens * share)) for share in LENGTHS} - {tokens}, reverse=True)]

@@ -3,17 +3,21 @@
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+from envdoctor.peak.section import MemoryProblem
 from envdoctor.system.cache import CacheFolder
 from envdoctor.system.message import Message, as_message, unpacked
-from envdoctor.system.target import PAYLOAD, ChildAnswer, Place, Task, run_in_target
+from envdoctor.system.target import PAYLOAD, Place, Task, run_in_target
 
 _SECONDS = 240.0
 _MEMORY_MIB = 4000
 _LARGEST = 4 << 20
 _MOST_KEPT = 200
+#: Modules without which there is no trace.
+_NEEDS = ("torch", "transformers")
 
 
 Job = Mapping[str, Any]
@@ -41,7 +45,7 @@ class Trace(NamedTuple):
 class TraceSource(Protocol):
     """Where traces come from."""
 
-    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
         """Return a trace for each job, or a sentence that says why it has no trace."""
 
 
@@ -78,7 +82,7 @@ class FirstOf(NamedTuple):
     first: TraceSource
     second: TraceSource
 
-    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
         """Return the first source's trace for each job, else the second's, else why the first has no trace."""
         found = self.first.run(jobs)
         left = [place for place, one in enumerate(found) if isinstance(one, str)]
@@ -87,53 +91,95 @@ class FirstOf(NamedTuple):
         return found
 
 
+def rehearsed(shipped: TraceSource, predict: Callable[[TraceSource], object]) -> list[Job]:
+    """Return the jobs that ``predict`` asks a tracer for, if traces are as the coefficients of ``shipped`` say."""
+    jobs = list[Job]()
+
+    def as_traced(trace: Trace, job: Job) -> Trace:
+        jobs.append(job)
+        return trace if job.get("untraced") else Trace(trace.model, trace.points)
+
+    with suppress(MemoryProblem):
+        predict(Changed(shipped, as_traced))
+    return jobs
+
+
 class Tracer:
     """Runs jobs at ``place``; without one it knows what is in the cache alone. ``versions`` are those of the packages
-    that decide; where one is not known, or names no released code, nothing is taken from the cache or kept there."""
+    that decide; where one is not known, or names no released code, nothing is taken from the cache or kept there.
+    ``foreseen`` returns jobs that may come later: the first child traces them too, because to import torch and
+    transformers takes longer than to trace three of them."""
 
-    def __init__(self, place: Place | None, versions: Mapping[str, str | None], cache: str | None) -> None:
-        self._place = place
-        self._versions = versions
+    def __init__(
+        self,
+        place: Place | None,
+        versions: Mapping[str, str | None],
+        cache: str | None,
+        foreseen: Callable[[], Sequence[Job]] = tuple,
+    ) -> None:
+        self._place, self._versions, self._foreseen = place, versions, foreseen
         released = all(version and "dev" not in version and "+git" not in version for version in versions.values())
         self._cache = CacheFolder(cache if released else None, "memory", _MOST_KEPT)
         self._code = b"".join(path.read_bytes() for path in sorted(Path(PAYLOAD, "tracing").glob("*.py")))
-        self._told: dict[str, Trace] = {}
+        self._told: dict[str, Trace | str] = {}
 
-    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
         """Return a trace for each job, or a sentence that says why it has no trace."""
-        found: dict[int, Trace | str] = {}
-        for place, key in enumerate(map(self._key, jobs)):
-            kept = None if key in self._told else self._cache.read(key, _LARGEST)
-            if kept is not None and isinstance(trace := _trace(_records(kept)), Trace):
-                self._told[key] = trace
-            if key in self._told:
-                found[place] = self._told[key]
-        left = [place for place in range(len(jobs)) if place not in found]
-        known = [place for place in left if self._place is None or jobs[place].get("untraced")]
-        found.update(dict.fromkeys(known, ""))
-        left = [place for place in left if place not in known]
-        if self._place is not None and left:
-            needs = [("torch", "transformers", *(["peft"] if jobs[place]["lora"] else [])) for place in left]
-            tasks = [
-                Task("tracing/trace.py", dict(jobs[place]), modules, seconds=_SECONDS, memory_mib=_MEMORY_MIB)
-                for place, modules in zip(left, needs, strict=True)
-            ]
-            for place, answer in zip(left, run_in_target(tasks, self._place), strict=True):
-                found[place] = self._taken(jobs[place], answer)
-        return [found[place] for place in range(len(jobs))]
+        if self._place is not None and self._missing(jobs):
+            foreseen, self._foreseen = self._foreseen(), tuple
+            self._trace(self._missing([*jobs, *foreseen]), self._place)
+        return [self._answer(job) for job in jobs]
 
-    def _taken(self, job: Mapping[str, Any], answer: ChildAnswer) -> Trace | str:
-        if answer.ending != "ok":
-            return Message("the model could not be traced: {}: {}", answer.ending, answer.detail)
-        trace = _trace(answer.records)
-        if isinstance(trace, Trace):
-            self._told[self._key(job)] = trace
-            self._cache.write(self._key(job), "\n".join(map(json.dumps, answer.records)).encode())
-        return trace
+    def _answer(self, job: Job) -> Trace | str:
+        """Return what is known of the job, its lengths together."""
+        whole = Trace({}, ())
+        for tokens in job["tokens"]:
+            found = "" if job.get("untraced") else self._known(job, tokens) or ""
+            if isinstance(found, str):
+                return found
+            whole = found._replace(points=whole.points + found.points)
+        return whole
 
-    def _key(self, job: Mapping[str, Any]) -> str:
-        """Return the key of the job, the code that it runs, and the code of the trace."""
-        asked = json.dumps([job, self._versions], sort_keys=True).encode()
+    def _missing(self, jobs: Sequence[Job]) -> list[Job]:
+        """Return the jobs of which nothing is known, each once and with the lengths that are missing."""
+        missing: dict[str, dict[str, Any]] = {}
+        for job in jobs:
+            lengths = [] if job.get("untraced") else [n for n in job["tokens"] if self._known(job, n) is None]
+            if lengths:
+                before = missing.setdefault(self._key(job, 0), {**job, "tokens": []})["tokens"]
+                before += [tokens for tokens in lengths if tokens not in before]
+        return [*missing.values()]
+
+    def _known(self, job: Job, tokens: int) -> Trace | str | None:
+        """Return what this process or the cache knows of the job at one length."""
+        key = self._key(job, tokens)
+        kept = None if key in self._told else self._cache.read(key, _LARGEST)
+        if kept is not None and isinstance(trace := _trace(_records(kept)), Trace):
+            self._told[key] = trace
+        return self._told.get(key)
+
+    def _trace(self, jobs: Sequence[Job], place: Place) -> None:
+        """Trace the jobs in one child, and keep what it says; of those that it did not reach nothing."""
+        tasks = [
+            Task("tracing/trace.py", job, _NEEDS + (("peft",) if job["lora"] else ()), _SECONDS, _MEMORY_MIB)
+            for job in jobs
+        ]
+        for job, answer in zip(jobs, run_in_target(tasks, place), strict=True):
+            for tokens in job["tokens"]:
+                records = [one for one in answer.records if one.get("tokens", tokens) == tokens]
+                if answer.ending == "ok":
+                    trace = _trace(records)
+                else:
+                    trace = Message("the model could not be traced: {}: {}", answer.ending, answer.detail)
+                if isinstance(trace, Trace):
+                    self._cache.write(self._key(job, tokens), "\n".join(map(json.dumps, records)).encode())
+                if answer.ending != "unreached":
+                    self._told[self._key(job, tokens)] = trace
+
+    def _key(self, job: Job, tokens: int) -> str:
+        """Return the key of the job at one length, the code that it runs, and the code of the trace."""
+        own = {name: value for name, value in job.items() if name not in ("tokens", "untraced")}
+        asked = json.dumps([own, tokens, self._versions], sort_keys=True).encode()
         return hashlib.sha256(asked + self._code).hexdigest() + ".jsonl"
 
 

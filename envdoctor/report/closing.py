@@ -73,11 +73,15 @@ def beyond_of(report: Report) -> list[Mapping[str, Value]]:
 def notices(report: Report, page: Page) -> list[Banner]:
     """Return the notices about the run itself; an incomplete run always has one."""
     unfinished, undecided = "Incomplete: the check could not be finished.", "Incomplete: no rule could be decided."
-    said = (
-        [] if report.status == "complete" else [Banner("", page.say(unfinished if report.rules_checked else undecided))]
-    )
+    told = report.status == "complete" or _told(report)
+    said = [] if told else [Banner("", page.say(unfinished if report.rules_checked else undecided))]
     shown = [notice for notice in report.notices if page.verbosity >= 0 or notice.level == "error"]
     return said + [Banner(level, f"{level}: {page.sentence(text)}", level) for level, text in shown]
+
+
+def _told(report: Report) -> bool:
+    """Return whether a section has the answer where no rule was decided, and a notice says what is missing for one."""
+    return report.command == "memory" and report.memory is not None and not report.rules_checked
 
 
 def closing(report: Report, page: Page, again: str = "") -> list[Block]:
@@ -87,7 +91,7 @@ def closing(report: Report, page: Page, again: str = "") -> list[Block]:
     blocks: list[Block] = [Items(_counts(report, page), _gap(page))]
     if page.verbosity > 0:
         blocks += [*map(Paragraph, advices(report, page)), Paragraph(matrix_words(report, page), "")]
-    elif missing := _missing(report, page):
+    elif not _told(report) and (missing := _missing(report, page)):
         blocks.append(Paragraph(missing))
     if report.exit_code == 0 and any(f.severity == "error" for f in shown) and not any(f.gate for f in shown):
         text = page.say("Exit code 0: no error is at the gate (--fail-on, --fail-confidence).")
@@ -169,9 +173,8 @@ def _gap(page: Page) -> str:
 
 def _counts(report: Report, page: Page) -> list[str]:
     counts = Counter(finding.severity for finding in report.shown())
-    parts = [page.say(_COUNTED[level], counts[level]) for level in _COUNTED if counts[level]] or [
-        page.say("No findings")
-    ]
+    parts = [page.say(_COUNTED[level], counts[level]) for level in _COUNTED if counts[level]]
+    parts = parts or ([] if _told(report) else [page.say("No findings")])
     open_ = len(report.revision.unjudged) if report.revision is not None else 0
     parts += [page.say("{n} change(s) not judged", open_)] if open_ else []
     ignored = sum(finding.ignored is not None for finding in report.findings)
@@ -183,7 +186,7 @@ def _counts(report: Report, page: Page) -> list[str]:
     rules = page.say("{n} rule(s)", report.rules_checked)
     missed = len(report.not_checked)
     return [
-        page.say("{findings}.", findings=page.separated(parts)),
+        *([page.say("{findings}.", findings=page.separated(parts))] if parts else []),
         page.say("{rules} checked{time}; {missed} could not be checked.", rules=rules, time=seconds, missed=missed),
     ]
 

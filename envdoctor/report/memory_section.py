@@ -35,9 +35,13 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
     words = {"low": _gib(low), "high": _gib(high), "size": _gib(section["allocated_gib"])}
     if section["interval"] is not None:
         likely, words["size"] = (_gib(section["interval"][name][1]) for name in ("process", "allocated"))
-        amount = page.say(
-            "about {likely} GiB on the GPU ({low} to {high}), {size} GiB of them tensors", likely=likely, **words
+        text = "about {likely} GiB on the GPU ({low} to {high}), {size} GiB of them tensors"
+        of_a_length = (
+            "about {likely} GiB on the GPU for {batch} x {tokens} tokens ({low} to {high}), {size} GiB of them tensors"
         )
+        words |= {"batch": str(section["batch"]), "tokens": f"{section['tokens']:,}"}
+        text = of_a_length if section["verdict"] is None else text
+        amount = page.say(text, likely=likely, **words)
         if section["verdict"] == "does-not-fit" and section["interval"]["mostly"] > low:
             text, mostly = "four of five such processes take {size} GiB or more", _gib(section["interval"]["mostly"])
             amount = page.say("; ").join([amount, page.say(text, size=mostly)])
@@ -61,7 +65,8 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
 
 
 def _details(section: MemorySection, page: Page) -> list[Field]:
-    """Return the bars, where the peak is and what holds it, and what would lower it."""
+    """Return the bars, where the peak is and what holds it, and what would lower it: that first where it is all the
+    answer there is."""
     terms = section["terms"]
     names = [f"{page.say(term['name'])} {_gib(term['gib'])}" for term in terms]
     segments = [(term["gib"], f"part{number % _COLOURS}") for number, term in enumerate(terms)]
@@ -87,10 +92,11 @@ def _details(section: MemorySection, page: Page) -> list[Field]:
     changed = section["changes"]
     changes = [Bar(change_words(change, page, section), [(change["gib"], change["verdict"])]) for change in changed]
     most = max([whole, *(change["gib"] for change in changed)])
-    fields += [Field(page.say("Changes"), [Bars(changes, most)])] if changes else []
+    advice = [Field(page.say("Changes"), [Bars(changes, most)])] if changes else []
     sizes = [(one["batch"], f"{one['tokens']:,}") for one in section["reach"]]
     reach = [page.say("batch {batch} x {tokens} tokens", batch=batch, tokens=tokens) for batch, tokens in sizes]
-    return [*fields, Field(page.say("Fits up to"), [Items(reach)])] if reach else fields
+    longest = [Field(page.say("Fits up to"), [Items(reach)])] if reach else []
+    return [*longest, *advice, *fields] if section["verdict"] is None else [*fields, *advice, *longest]
 
 
 def change_words(change: MemorySaving, page: Page, section: MemorySection) -> str:

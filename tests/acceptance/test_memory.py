@@ -104,7 +104,11 @@ def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, python_alone: str) 
 def test_no_number_for_a_length_is_exit_code_3_with_the_reason(ask: Ask) -> None:
     answer = ask("--gpu", "A6000", max_length="")
     assert answer.code == 3
-    assert "the length is not known, so whether it fits was not judged" in answer.out
+    places = [
+        answer.out.index(text) for text in ("x 2,048 tokens (", "Fits up to", "Peak", "Assumed", "warning: the length")
+    ]
+    assert places == sorted(places) and "so whether it fits was not judged" in answer.out
+    assert "No findings" not in answer.out and "Incomplete" not in answer.out
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from traced_jobs import GIB, config
 
 from envdoctor.facts import Fact, FactSet, Records, Unknown
 from envdoctor.matrix import load_matrix
-from envdoctor.peak import FirstOf, Residual, Shipped, Trace, TraceSource, model_of, predict
+from envdoctor.peak import FirstOf, Residual, Shipped, Trace, TraceSource, model_of, predict, rehearsed
 
 MATRIX = load_matrix()
 KNOWN = MATRIX.table("memory-frameworks")
@@ -55,6 +55,15 @@ def section(facts_of: Any) -> Callable[..., Any]:
         return predict(facts, model, FirstOf(KeptTrace(source), source) if kept else source, KNOWN)
 
     return do
+
+
+def test_what_a_prediction_asks_for_is_known_before(facts_of: Any) -> None:
+    data = config("llama-3-8b")
+    facts = facts_of(24, lora_targets=("all-linear",), optimizer="adamw_torch")
+    source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), "5.23.0", False)
+    jobs = rehearsed(source, lambda traced: predict(facts, model_of(data, ()), traced, KNOWN))
+    asked = {(job["checkpointing"], length) for job in jobs if not job.get("untraced") for length in job["tokens"]}
+    assert asked >= {(False, 2048), (False, 1024), (False, 512), (True, 2048)}
 
 
 def offered(found: Any) -> dict[str, str]:

@@ -118,6 +118,25 @@ def test_traces_are_kept_by_what_decides_and_not_for_unreleased_code(
     assert isinstance(missing, str)
 
 
+def test_one_child_traces_what_is_foreseen_and_each_length_once(place: Place, tmp_path: Path) -> None:
+    starts, python = tmp_path / "starts", tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho >> "{starts}"\nexec "{place.python}" "$@"\n')
+    python.chmod(0o755)
+    first, later, other = (
+        jobs({"training": False, "lora": None, "batch": batch}, tokens=tokens)[0]
+        for batch, tokens in ((1, (64,)), (1, (64, 32, 16)), (2, (64,)))
+    )
+    tracer = Tracer(place._replace(python=str(python)), {"torch": None}, None, lambda: [later, other])
+    answers = [one for job in (first, later, other) for one in tracer.run([job])]
+    assert [[point["tokens"] for point in one.points] for one in answers if isinstance(one, Trace)] == [
+        [64, 64],
+        [64, 64, 32, 32, 16, 16],
+        [64, 64],
+    ]
+    assert starts.read_text() == "\n"
+    assert tracer.run([{**other, "untraced": True}]) == [""]
+
+
 def test_shipped_coefficients_say_what_the_trace_says(traced: Traced) -> None:
     table, terms = (load_matrix().table(name) for name in ("memory-forms", "memory-terms"))
     shipped = OnCuda(Shipped(table, terms, "5.23.0", False)).run(ASKED["shipped"])

@@ -45,6 +45,11 @@ class Live(TorchDispatchMode):
         self._known: dict[int, list[Any]] = {}
         self._by_label: dict[str, int] = {}
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here, and to tell torch.compile so at each operation takes a tenth of the time."""
+        return False
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is _DEVICE:
             return args[0].fake_device
