@@ -121,7 +121,7 @@ def grad_scaler(job: Job, emit: Emit) -> None:
     def steps(value: Any, way: str) -> dict[str, Any]:
         if made is None and job["device"] == "cpu":
             raise Unavailable("this torch has no GradScaler for a CPU (2.3 brought it)")
-        weight = torch.nn.Parameter(value)
+        weight = torch.nn.Parameter(value.clone())
         with offered(f"{way} AdamW"):
             optimizer = torch.optim.AdamW([weight], lr=1e-2, **{way: True})
         scaler: Any = made(job["device"], init_scale=_SCALE) if made else torch.cuda.amp.GradScaler(init_scale=_SCALE)
