@@ -375,23 +375,25 @@ def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], 
     elif lost(value):
         found["nonfinite"][name] = lost(value)
     else:
-        squares = [(value - truth).square_(), (rounded - truth).square_(), truth.square()]
-        ratio = _ratio([square.mean() for square in squares], dtype)
+        squares = [(value - truth).square_(), (rounded - truth).square_()]
+        least = 0.05 * torch.finfo(dtype).eps * rms(truth)
+        ratio = _ratio([square.mean() for square in squares], least)
         if block and truth.dim() > 1 and truth.shape[-2] >= ENOUGH:
             count = max(1, truth.shape[-2] // block)
             rows = [square.mean(-1).tensor_split(count, -1) for square in squares]
             blocks = [torch.stack([block.mean(-1) for block in split]) for split in rows]
-            ratio = max(ratio, _ratio(blocks, dtype) / _PART)
+            ratio = max(ratio, _ratio(blocks, least) / _PART)
         found["ratio"][name] = round(ratio, 3)
 
 
-def _ratio(squares: list[Any], dtype: Any) -> float:
-    """The largest rms error in units of that of rounding, from mean squares of the error, of that and of the truth.
+def _ratio(squares: list[Any], least: float) -> float:
+    """The largest rms error in units of that of rounding, from mean squares of both.
 
-    5 % of an ulp of the truth is the least to divide by: an exact zero must make no verdict of noise.
+    5 % of an ulp of all of the truth is the ``least`` to divide by: an exact zero must make no verdict of noise, nor
+    must a block of zeros, as dq has where a row sees one key alone.
     """
-    error, unit, size = (square.sqrt() for square in squares)
-    return float((error / torch.maximum(unit, 0.05 * torch.finfo(dtype).eps * size + 1e-30)).max())
+    error, unit = (square.sqrt() for square in squares)
+    return float((error / unit.clamp_min(least + 1e-30)).max())
 
 
 def rms(values: Any) -> float:
