@@ -10,7 +10,7 @@ import gc
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from itertools import islice
 from typing import Any, Callable, Dict, NamedTuple  # noqa: UP035 (Python 3.8 knows no others at run time)
 
@@ -68,11 +68,14 @@ class Case(NamedTuple):
     None: those of the dtype), by the ``unit`` of :func:`compare`. "change" and "exact" take tensors by what is said of
     each when it is the worst, with {} for its error, as a share of the exact one or the largest difference, against the
     number ``limit``. ``params``, ``signature`` (the word for a violation) and ``kind`` are those of the observation.
+
+    Without ``shapes`` the function takes nothing and gives what its judge takes, of the tensors in ``gate``; errors
+    such as those of another release's interface are laid to the ``library``.
     """
 
     name: str
     function: Any
-    formula: Any
+    formula: Any = None
     shapes: tuple[tuple[int, ...], ...] = ()
     gate: str = "o"
     judge: str = "rounding"
@@ -86,6 +89,22 @@ class Case(NamedTuple):
     unit: str = "rms"
     layouts: Any = ()
     asks: Any = None
+    library: str = ""
+
+
+def measured(judge: str, signature: str, name: str, function: Callable[[], Any], gate: str, **more: Any) -> Case:
+    """A row without shapes, which names its dtype and backend where it has any."""
+    return Case(name, function, gate=gate, judge=judge, signature=signature, **{"dtype": "", "backend": "", **more})
+
+
+def of_rows(experiment: Callable[[Job], Iterable[Case]]) -> Callable[[Job, Emit], None]:
+    """An experiment that gives its rows."""
+
+    @wraps(experiment)
+    def run(job: Job, emit: Emit) -> None:
+        run_rows(job, emit, experiment(job))
+
+    return run
 
 
 def in_parts(work: Callable[[Any], None], rows: Iterable[Any], size: int) -> None:
@@ -108,7 +127,7 @@ def _run_some(job: Job, emit: Emit, rows: list[Case]) -> None:
         said = {name: getattr(row, name) for name in ("kind", "judge", "dtype", "backend", "signature")}
         tensors, limit = ("gate", "limits") if row.judge == "rounding" else ("tensors", "limit")
         said.update({"case": row.name, tensors: row.gate.split(), limit: row.limit, "params": dict(row.params)})
-        measured = found_by(partial(_tried, row, job), job["device"])
+        measured = found_by(partial(_tried, row, job) if row.shapes else row.function, job["device"], row.library)
         emit({**{name: value for name, value in said.items() if value not in (None, "")}, **measured})
 
 
@@ -196,12 +215,6 @@ def _as_it_is(value: Any) -> Any:
 def seed_of(job: Job) -> int:
     """The number that a run draws its shapes and inputs from; 0 where it was given none."""
     return int(job.get("options", {}).get("seed") or job.get("seed") or 0)
-
-
-def judged(judge: str, signature: str, tensors: list[str], **more: Any) -> dict[str, Any]:
-    """The part of observations for the judges ``exact`` and ``change`` that is said before anything is measured: the
-    word for a violation and what is compared; ``more`` are their dtype, their limit and the like."""
-    return {"judge": judge, "signature": signature, "tensors": tensors, **more}
 
 
 def loaded_dtype(job: Job) -> str | None:
@@ -375,25 +388,24 @@ def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], 
     elif lost(value):
         found["nonfinite"][name] = lost(value)
     else:
-        squares = [(value - truth).square_(), (rounded - truth).square_()]
-        least = 0.05 * torch.finfo(dtype).eps * rms(truth)
-        ratio = _ratio([square.mean() for square in squares], least)
+        squares = [(value - truth).square_(), (rounded - truth).square_(), truth.square()]
+        ratio, size = _ratio([square.mean() for square in squares], dtype), rms(truth)
         if block and truth.dim() > 1 and truth.shape[-2] >= ENOUGH:
             count = max(1, truth.shape[-2] // block)
             rows = [square.mean(-1).tensor_split(count, -1) for square in squares]
             blocks = [torch.stack([block.mean(-1) for block in split]) for split in rows]
-            ratio = max(ratio, _ratio(blocks, least) / _PART)
+            ratio = max(ratio, _ratio(blocks, dtype, size) / _PART)
         found["ratio"][name] = round(ratio, 3)
 
 
-def _ratio(squares: list[Any], least: float) -> float:
-    """The largest rms error in units of that of rounding, from mean squares of both.
+def _ratio(squares: list[Any], dtype: Any, least: float = 0.0) -> float:
+    """The largest rms error in units of that of rounding, from mean squares of the error, of that and of the truth.
 
-    5 % of an ulp of all of the truth is the ``least`` to divide by: an exact zero must make no verdict of noise, nor
-    must a block of zeros, as dq has where a row sees one key alone.
+    5 % of an ulp of the truth, whose size is at ``least`` that of all of it, is the least to divide by: an exact zero
+    must make no verdict of noise, nor must a block of zeros, as dq has where a row sees one key alone.
     """
-    error, unit = (square.sqrt() for square in squares)
-    return float((error / unit.clamp_min(least + 1e-30)).max())
+    error, unit, size = (square.sqrt() for square in squares)
+    return float((error / torch.maximum(unit, 0.05 * torch.finfo(dtype).eps * size.clamp_min(least) + 1e-30)).max())
 
 
 def rms(values: Any) -> float:
