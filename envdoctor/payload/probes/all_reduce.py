@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from ..probing.collective import has_backend, together
-from ..probing.kit import Emit, Job
+from ..probing.kit import Emit, Job, judged
 
 PROBE = {
     "title": "sums and exchanges between processes",
@@ -38,7 +38,7 @@ def run(job: Job, emit: Emit) -> None:
     cuda = job["device"] == "cuda"
     backend = "nccl" if cuda else "gloo"
     world = min(8, torch.cuda.device_count()) if cuda else 2
-    case = {"judge": "exact", "signature": "wrong-sum", "tensors": ["o"], "dtype": "bf16", "backend": backend}
+    case = judged("exact", "wrong-sum", ["o"], dtype="bf16", backend=backend, limit=0.0)
     if not has_backend(backend):
         emit({**case, "case": "all-reduce", "skip": f"this torch has no {backend}"})
         return
@@ -58,7 +58,7 @@ def run(job: Job, emit: Emit) -> None:
             worst[title] = max(worst.get(title, 0), wrong)
     for title, wrong in worst.items():
         words = f"{title} over {world} process{'es' if world > 1 else ''}"
-        found = {"difference": float(wrong), "limit": 0.0, "detail": f"{wrong} elements are wrong"}
+        found = {"difference": float(wrong), "detail": f"{wrong} elements are wrong"}
         emit({**case, "case": words, "params": {"world_size": world, "what": title}, **found})
     if timed:
         # All wait for the slowest.

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, Unavailable, full_precision, lost, relative, reported
+from ..probing.kit import Emit, Job, Unavailable, full_precision, judged, lost, relative, reported
 
 PROBE = {
     "title": "LoRA: forward, gradients, merge, combine, save and load",
@@ -90,8 +90,8 @@ def _all_kinds(job: Job, emit: Emit) -> None:
         if not (kind.quick or thorough) or (several and {*_ONCE} & {*kind.settings}):
             continue
         words = f"{kind.words}, two adapters" if several else kind.words
-        case = {"judge": "change", "signature": "lora-differs", "tensors": ["logits"], "dtype": "fp32", "limit": _LIMIT}
-        case.update(case=words, params={"kind": kind.words})
+        case = judged("change", "lora-differs", ["logits"], dtype="fp32", limit=_LIMIT, params={"kind": kind.words})
+        case["case"] = words
         with reported(emit, job["device"], case, case):
             chosen = {"r": _RANK, "lora_alpha": _ALPHA, "target_modules": list(kind.layers), "init_lora_weights": False}
             try:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, Unavailable, full_precision, lost, relative, reported, rms, seed_of, vector
+from ..probing.kit import Emit, Job, Unavailable, full_precision, judged, lost, relative, reported, rms, seed_of, vector
 from ..probing.plain_decoder import can_follow, logits_of, loss_of
 from ..probing.shapes import drawn, each
 
@@ -118,12 +118,10 @@ def _logits(model: Any, batch: dict[str, Any], **more: Any) -> Any:
 def _change(found: Any, exact: Any, signature: str) -> dict[str, Any]:
     if lost(found):
         told = f"{lost(found)} logits are not finite without gradients"
-        case = {"judge": "exact", "signature": "eval-nan", "equal": False, "detail": told}
-    else:
-        difference = relative(found, exact)
-        case = {"judge": "change", "signature": signature, "relative": difference, "limit": _LIMIT}
-        case["detail"] = f"logits are off by {difference:.2g} of them"
-    return {**case, "tensors": ["logits"], "dtype": "fp32"}
+        return judged("exact", "eval-nan", ["logits"], dtype="fp32", equal=False, detail=told)
+    difference = relative(found, exact)
+    told = f"logits are off by {difference:.2g} of them"
+    return judged("change", signature, ["logits"], dtype="fp32", detail=told, relative=difference, limit=_LIMIT)
 
 
 def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
@@ -244,11 +242,10 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
             both = len(gave) > 1 and way == "every"
             words = {"sdpa": "sdpa", "eager": "eager", "every": " and ".join(gave)}[way]
             outcome = "model-differs" if way == "every" else f"{way}-path-differs"
-            case: dict[str, Any] = {"judge": "change", "signature": outcome, "dtype": "fp32"}
-            case["tensors"] = ["logits", "gradients"]
+            case = judged("change", outcome, ["logits", "gradients"], dtype="fp32", relative=error, limit=_LIMIT)
             case["backend"] = "eager" if both else way if way != "every" else next(iter(gave))
-            case["params"] = {"model": called, "padding": side}
-            emit({**case, "case": f"{called} {words}, {side}-padded", "relative": error, "limit": _LIMIT})
+            params = {"model": called, "padding": side}
+            emit({**case, "case": f"{called} {words}, {side}-padded", "params": params})
         _judge_loss(emit, common, called, batch, next(iter(gave.values())))
     batch = tiny_models.padded(tiny_models.samples((24, 24)), "right")  # no padding: masks in bf16 are another matter
     with torch.autocast(device, torch.bfloat16), torch.no_grad():
@@ -296,8 +293,7 @@ def _distance(found: dict[str, Any], exact: dict[str, Any], live: Any) -> float:
 def _judge_loss(emit: Emit, common: Any, called: str, batch: dict[str, Any], found: dict[str, Any]) -> None:
     exact = float(loss_of(found["logits"], batch["labels"]))
     told = f"loss {found['loss']:.4g}, where the mean over the labels that count is {exact:.4g}"
-    case = {"judge": "change", "signature": "loss-differs", "tensors": ["loss"], "limit": 1e-3}
-    case["relative"] = abs(found["loss"] - exact) / exact
+    case = judged("change", "loss-differs", ["loss"], relative=abs(found["loss"] - exact) / exact, limit=1e-3)
     emit({**common, **case, "case": f"{called}: the loss of its logits", "detail": told})
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import tempfile
-from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
 from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at run time)
@@ -22,18 +21,16 @@ from ..probing import tiny_models
 from ..probing.collective import has_backend, together
 from ..probing.kit import (
     DTYPES,
-    Case,
     Emit,
     Job,
     Unavailable,
+    found_by,
     held_kib,
+    judged,
     loaded_dtype,
     lost,
-    measured,
-    of_rows,
     offered,
     relative,
-    run_rows,
     seed_of,
     vector,
 )
@@ -123,7 +120,7 @@ def checkpointing(job: Job, emit: Emit) -> None:
             layer.forward = forward if reentrant is None else way
 
     set_here(None)
-    _checkpointed(job, emit, model, set_here, "plain")
+    _checkpointed(emit, model, set_here, "plain")
 
     def of_transformers(name: str, called: str) -> None:
         model = tiny_models.build(name, "sdpa", job["model"]).to(job["device"])
@@ -136,7 +133,7 @@ def checkpointing(job: Job, emit: Emit) -> None:
             else:
                 model.gradient_checkpointing_enable({"use_reentrant": reentrant})
 
-        _checkpointed(job, emit, model, switch, called)
+        _checkpointed(emit, model, switch, called)
 
     tiny_models.each_chosen(job, emit, "llama", of_transformers)
 
@@ -174,8 +171,7 @@ def memory_cycles(job: Job, emit: Emit) -> None:
         emit({"kind": "info", "case": "peak with a mask" if masked else "peak without", "peak_mib": round(peak, 1)})
 
 
-@of_rows
-def mixed_precision(job: Job) -> Iterator[Case]:
+def mixed_precision(job: Job, emit: Emit) -> None:
     """Does training under autocast change float32 weights as training in float64 does, but for rounding?
 
     bf16, and fp16 with a GradScaler, whose gradients are unscaled and clipped before each step. Autocast keeps half
@@ -185,9 +181,9 @@ def mixed_precision(job: Job) -> Iterator[Case]:
     device = job["device"]
     for name in ("bf16", "fp16"):
         words = f"{name} with GradScaler" if name == "fp16" else name
-        told = f"{_MIXED_STEPS} steps under autocast to {words}"
-        row = measured("change", "autocast-differs", told, partial(_mixed, name, words, device), "parameters")
-        yield row._replace(dtype=name, backend="default", limit=_MIXED_LIMIT, params={"scaled": name == "fp16"})
+        case = judged("change", "autocast-differs", ["parameters"], dtype=name, limit=_MIXED_LIMIT, backend="default")
+        case.update(case=f"{_MIXED_STEPS} steps under autocast to {words}", params={"scaled": name == "fp16"})
+        emit({**case, **found_by(partial(_mixed, name, words, device), device)})
 
 
 def parallel_training(job: Job, emit: Emit) -> None:
@@ -199,8 +195,7 @@ def parallel_training(job: Job, emit: Emit) -> None:
     https://github.com/pytorch/pytorch/issues/155903 (what FSDP2 divides by).
     """
     backend = "nccl" if job["device"] == "cuda" and torch.cuda.device_count() > 1 else "gloo"
-    case = {"judge": "change", "signature": "parallel-differs", "tensors": ["parameters"], "limit": _LIMIT}
-    case.update(dtype="fp32", backend=backend)
+    case = judged("change", "parallel-differs", ["parameters"], dtype="fp32", limit=_LIMIT, backend=backend)
     if not has_backend(backend):
         emit({**case, "case": "two processes", "skip": f"this torch has no {backend}"})
         return
@@ -248,8 +243,7 @@ def _given(row: dict[str, Any], rank: int, epoch: int) -> list[int]:
     return [int(one) for batch in loader for one in batch]
 
 
-@of_rows
-def samplers(job: Job) -> Iterator[Case]:
+def samplers(job: Job, emit: Emit) -> None:
     """Do several processes train on the samples that one would?
 
     Those that torch's and accelerate's samplers give to each, asked in one process:
@@ -258,13 +252,12 @@ def samplers(job: Job) -> Iterator[Case]:
     for row in drawn(seed_of(job), **_SHARED):
         if row["by"] == "DistributedSampler":
             row.update(batch=1, even=True)
-        told = "samples by " + ", ".join(f"{name} {value}" for name, value in row.items())[3:]
-        case = measured("exact", "parallel-differs", told, partial(_shared, row), "samples", library="accelerate")
-        yield case._replace(params={"way": row["by"]})
+        case = judged("exact", "parallel-differs", ["samples"], params={"way": row["by"]})
+        case["case"] = "samples by " + ", ".join(f"{name} {value}" for name, value in row.items())[3:]
+        emit({**case, **found_by(partial(_shared, row), "cpu", "accelerate")})
 
 
-@of_rows
-def save_load(job: Job) -> Iterator[Case]:
+def save_load(job: Job, emit: Emit) -> None:
     """Is a model that was saved and loaded again the same model?
 
     Weights and logits, in float32 and bf16, whole and in shards, with an output layer of its own and with one
@@ -279,14 +272,13 @@ def save_load(job: Job) -> Iterator[Case]:
         "whole": each(True, False),
     }
     for row in drawn(seed_of(job), **axes, asks=each("named", "auto", "mapped")):
+        case = judged("exact", "reload-differs", ["parameters"], dtype=row["dtype"], params={"tied": row["tied"]})
         words = f"{row['model']}, {row['dtype']} weights, embeddings {'tied' if row['tied'] else 'not tied'}"
-        words = f"{words}{'' if row['whole'] else ', in shards'}, dtype {row['asks']}"
-        case = measured("exact", "reload-differs", words, partial(_reloaded, row), "parameters", dtype=row["dtype"])
-        yield case._replace(params={"tied": row["tied"]})
+        case["case"] = f"{words}{'' if row['whole'] else ', in shards'}, dtype {row['asks']}"
+        emit({**case, **found_by(partial(_reloaded, row), job["device"])})
 
 
-@of_rows
-def training_step(job: Job) -> Iterator[Case]:
+def training_step(job: Job, emit: Emit) -> None:
     """Do optimizer steps in the recipe's dtype stay finite and move the weights?
 
     Pure fp16 weights with AdamW go NaN within two steps, because its epsilon of 1e-8 is 0 in fp16
@@ -302,19 +294,21 @@ def training_step(job: Job) -> Iterator[Case]:
     dtype = "fp16" if trained == "fp16" else "bf16"
     for name in tiny_models.chosen(job["model"], job["options"].get("models") or ["chatglm-like"]):
         called = tiny_models.label(name, job["model"])
-        told = f"{called}: {_CYCLES * _BATCHES} AdamW steps of {dtype} weights"
-        measure = partial(_train, name, DTYPES[dtype], device, job["model"])
-        row = measured("exact", "nan-parameters", told, measure, "parameters", dtype=dtype, backend="sdpa")
-        yield row._replace(params={"model": called})
-    kinds = {half: "case" if trained == half else "info" for half in ("fp16", "bf16")}
+        case = judged("exact", "nan-parameters", ["parameters"], dtype=dtype, backend="sdpa", params={"model": called})
+        case["case"] = f"{called}: {_CYCLES * _BATCHES} AdamW steps of {dtype} weights"
+        emit({**case, **found_by(partial(_train, name, DTYPES[dtype], device, job["model"]), device)})
     for way in ("foreach", "fused"):
-        told, measure = f"AdamW ({way}) on fp16 weights", partial(_half_adamw, way, device)
-        row = measured("exact", "nan-parameters", told, measure, "parameters", dtype="fp16", backend=way)
-        yield row._replace(params={"optimizer": "adamw"}, kind=kinds["fp16"])
+        case = judged("exact", "nan-parameters", ["parameters"], dtype="fp16", backend=way)
+        case.update(case=f"AdamW ({way}) on fp16 weights", params={"optimizer": "adamw"})
+        if trained != "fp16":
+            case["kind"] = "info"
+        emit({**case, **found_by(partial(_half_adamw, way, device), device)})
     rate = float(job["recipe"].get("learning_rate") or 1e-4)
-    told, measure = "50 AdamW steps of a bf16 weight of 1.0", partial(_standstill, device, rate)
-    row = measured("exact", "weights-stand-still", told, measure, "parameters", dtype="bf16", backend="default")
-    yield row._replace(params={"optimizer": "adamw", "learning_rate": rate}, kind=kinds["bf16"])
+    case = judged("exact", "weights-stand-still", ["parameters"], dtype="bf16", backend="default", soft=True)
+    case.update(case="50 AdamW steps of a bf16 weight of 1.0", params={"optimizer": "adamw", "learning_rate": rate})
+    if trained != "bf16":
+        case["kind"] = "info"
+    emit({**case, **_standstill(device, rate)})
 
 
 def _mixed(name: str, words: str, device: str) -> dict[str, Any]:
@@ -346,7 +340,7 @@ def _mixed(name: str, words: str, device: str) -> dict[str, Any]:
     return tiny_models.step_error(vector(model, "data") - before, vector(exact, "data") - before, words)
 
 
-def _checkpointed(job: Job, emit: Emit, model: Any, switch: Callable[[bool | None], None], called: str) -> None:
+def _checkpointed(emit: Emit, model: Any, switch: Callable[[bool | None], None], called: str) -> None:
     """Two observations: the gradient with each kind of checkpoints that ``switch`` sets against the one with none."""
     batch = tiny_models.moved(tiny_models.padded(tiny_models.samples((24, 17)), "right"), model)
     words, params = ("", {}) if called == "plain" else (f"{called} ", {"model": called})
@@ -359,10 +353,10 @@ def _checkpointed(job: Job, emit: Emit, model: Any, switch: Callable[[bool | Non
 
     for reentrant in (False, True):
         switch(reentrant)
-        told = f"{words}checkpointed ({'reentrant' if reentrant else 'not reentrant'}) against plain"
-        row = measured("change", "checkpoint-differs", told, compared, "gradients", dtype="fp32", limit=_LIMIT)
-        backend = "reentrant" if reentrant else "default"
-        run_rows(job, emit, [row._replace(backend=backend, params={"use_reentrant": reentrant, **params})])
+        case = judged("change", "checkpoint-differs", ["gradients"], dtype="fp32", limit=_LIMIT)
+        case["case"] = f"{words}checkpointed ({'reentrant' if reentrant else 'not reentrant'}) against plain"
+        case.update(backend="reentrant" if reentrant else "default", params={"use_reentrant": reentrant, **params})
+        emit({**case, **found_by(compared, next(model.parameters()).device.type)})
         switch(None)
 
 
@@ -451,7 +445,7 @@ def _standstill(device: str, rate: float) -> dict[str, Any]:
         weight.grad = torch.ones_like(weight)
         optimizer.step()
     moved = float((weight.detach() - 1).abs().max())
-    return {"equal": moved > 0, "soft": True, "detail": f"moved by {moved:g} at a learning rate of {rate:g}"}
+    return {"equal": moved > 0, "detail": f"moved by {moved:g} at a learning rate of {rate:g}"}
 
 
 def _held(emit: Emit, device: str, work: Callable[[int], None], cycles: list[list[int]], case: str) -> None:

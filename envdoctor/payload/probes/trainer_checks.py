@@ -9,7 +9,6 @@ import inspect
 import math
 import os
 import tempfile
-from collections.abc import Iterator
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -18,7 +17,7 @@ import torch
 import transformers
 
 from ..probing import tiny_models
-from ..probing.kit import Case, Job, Unavailable, found_by, measured, of_rows, relative, seed_of, vector
+from ..probing.kit import Emit, Job, Unavailable, found_by, judged, relative, seed_of, vector
 from ..probing.plain_decoder import loss_of
 from ..probing.shapes import drawn, each
 from ..probing.trainers import arguments, lightly, tokenizer
@@ -86,8 +85,7 @@ _STOPPED = {
 
 
 @lightly
-@of_rows
-def grad_accumulation(job: Job) -> Iterator[Case]:
+def grad_accumulation(job: Job, emit: Emit) -> None:
     """Do n micro-batches of one give the step that one batch of n gives, through the installed transformers Trainer?
 
     transformers 4.48.0 multiplied loss and gradient by the number of accumulation steps, 4.45.2 and older averaged the
@@ -112,27 +110,22 @@ def grad_accumulation(job: Job) -> Iterator[Case]:
         )
         for size in (4, 1, 2)
     }
-
-    def compared(size: int) -> dict[str, Any]:
-        one, other = steps[4], steps[size]
-        for step in (one, other):
-            if "change" not in step:
-                return step
-        times = float(other["change"].norm() / one["change"].norm())
-        loss, right = (step["losses"][0] if step["losses"] else math.nan for step in (other, one))
-        told = f"the step is {times:.3g} times as long, loss {loss:.4g} instead of {right:.4g}"
-        return {"relative": relative(other["change"], one["change"]), "detail": told}
-
     for size in (1, 2):
-        words = f"{4 // size} micro-batches of {size} against one batch of 4"
-        row = measured("change", "accumulation-scale", words, partial(compared, size), "loss gradients", dtype="fp32")
-        params = {"micro_batches": 4 // size, "micro_batch_size": size}
-        yield row._replace(limit=_STEP, params=params)
+        case = judged("change", "accumulation-scale", ["loss", "gradients"], dtype="fp32", limit=_STEP)
+        case["case"] = f"{4 // size} micro-batches of {size} against one batch of 4"
+        case["params"] = {"micro_batches": 4 // size, "micro_batch_size": size}
+        one, other = steps[4], steps[size]
+        problem = next((step for step in (one, other) if "change" not in step), None)
+        if problem is None:
+            times = float(other["change"].norm() / one["change"].norm())
+            loss, right = (step["losses"][0] if step["losses"] else math.nan for step in (other, one))
+            told = f"the step is {times:.3g} times as long, loss {loss:.4g} instead of {right:.4g}"
+            case.update(relative=relative(other["change"], one["change"]), detail=told)
+        emit({**case, **(problem or {})})
 
 
 @lightly
-@of_rows
-def trainer_evaluation(job: Job) -> Iterator[Case]:
+def trainer_evaluation(job: Job, emit: Emit) -> None:
     """Does the installed Trainer give the loss and the logits that the model has, on batches that collators made?
 
     Five samples with as many labels each, in batches, through a model with dropout: the loss must be the mean over
@@ -148,19 +141,20 @@ def trainer_evaluation(job: Job) -> Iterator[Case]:
     whole = [{**samples[0], "labels": samples[0]["input_ids"]}, *samples[1:3]]
     axes = {"name": each(*_COLLATORS), "side": each("right", "left"), "multiple": each(None, 8)}
     for row in drawn(seed_of(job), **axes):
-        measure, params = partial(_collated, row, whole), {"collator": row["name"]}
-        case = measured("exact", "collator-differs", row["name"], measure, "labels", library="the collator")
-        yield case._replace(params=params)
+        name = row["name"]
+        case = judged("exact", "collator-differs", ["labels"], case=name, params={"collator": name})
+        emit({**case, **found_by(partial(_collated, row, whole), device, "the collator")})
     axes = {"model": _AXES["model"], "loss": each("own", "smoothed"), "batch": each(2, 3, 4), "asked": each(*_ASKED)}
     for row in drawn(seed_of(job), **axes):
-        words = f"{row['asked']}() on {len(samples)} samples by {row['batch']}{_words(row)}"
-        case = measured("change", "evaluation-differs", words, partial(_evaluated, row, samples, device), "loss")
-        yield case._replace(dtype="fp32", limit=_LOSS, params={"batch": row["batch"]}, library="the Trainer")
+        case = judged(
+            "change", "evaluation-differs", ["loss"], dtype="fp32", limit=_LOSS, params={"batch": row["batch"]}
+        )
+        case["case"] = f"{row['asked']}() on {len(samples)} samples by {row['batch']}{_words(row)}"
+        emit({**case, **found_by(partial(_evaluated, row, samples, device), device, "the Trainer")})
 
 
 @lightly
-@of_rows
-def trainer_training(job: Job) -> Iterator[Case]:
+def trainer_training(job: Job, emit: Emit) -> None:
     """Do steps of the installed Trainer change a model as a plain loop over the same batches does, and does a run that
     is resumed from a checkpoint go on as the one that was not stopped?
 
@@ -176,22 +170,25 @@ def trainer_training(job: Job) -> Iterator[Case]:
     device, seed = job["device"], seed_of(job)
     halves = ["bf16"] * (device == "cpu" or torch.cuda.is_bf16_supported()) + ["fp16"] * (device == "cuda")
     rows = [{**_USUAL, "half": half} for half in ("", *halves)]
-    shuffled: set[bool] = set()
+    shuffled = set()
     for row in [*rows, *({**_USUAL, **row} for row in drawn(seed, **_AXES))]:
-        half, measure = row["half"], partial(_trained, device, row, seed, shuffled)
-        words = f"{half}=True: " if half else ""
-        words = f"{words}{_EPOCHS} epochs of {len(_LENGTHS)} samples by {row['batch']}{_words(row)}"
-        case = measured("change", "training-differs", words, measure, "parameters", library="the Trainer")
+        half = row["half"]
         limit = _HALF_STEP if half else _STEP
-        yield case._replace(dtype=half or "fp32", limit=limit, params={"batch": row["batch"]})
-    words, measure = "the order of the second epoch", partial(_order, shuffled)
-    case = measured("exact", "training-differs", words, measure, "parameters", dtype="fp32")
-    yield case._replace(params={"batch": _BATCH})
+        case = judged("change", "training-differs", ["parameters"], dtype=half or "fp32", limit=limit)
+        words = f"{half}=True: " if half else ""
+        case["case"] = f"{words}{_EPOCHS} epochs of {len(_LENGTHS)} samples by {row['batch']}{_words(row)}"
+        case["params"] = {"batch": row["batch"]}
+        found = found_by(partial(_trained, device, row, seed), device, "the Trainer")
+        shuffled.add(found.pop("shuffled", None))
+        emit({**case, **found})
+    if True in shuffled or False in shuffled:
+        case = judged("exact", "training-differs", ["parameters"], dtype="fp32", case="the order of the second epoch")
+        told = "another than that of the first" if True in shuffled else "in all runs that of the first"
+        emit({**case, "params": {"batch": _BATCH}, "equal": True in shuffled, "detail": told})
     for row in drawn(seed, **_STOPPED):
-        words = f"from the checkpoint of {row['saved']}{_words(row)}"
-        measure = partial(_resumed, device, {**_USUAL, **row}, words)
-        case = measured("change", "resume-differs", words, measure, "parameters", library="the Trainer")
-        yield case._replace(dtype="fp32", limit=_LOSS, params={"batch": _BATCH})
+        case = judged("change", "resume-differs", ["parameters"], dtype="fp32", limit=_LOSS, params={"batch": _BATCH})
+        case["case"] = f"from the checkpoint of {row['saved']}{_words(row)}"
+        emit({**case, **found_by(partial(_resumed, device, {**_USUAL, **row}, case["case"]), device, "the Trainer")})
 
 
 def _words(row: dict[str, Any]) -> str:
@@ -298,17 +295,8 @@ def _run(device: str, row: dict[str, Any], made: list[Any], seed: int = 0) -> di
     return {"change": vector(model, "data") - before, "losses": losses, "taken": taken}
 
 
-def _order(shuffled: set[bool]) -> dict[str, Any]:
-    """What the runs saw of the order of their second epochs, which one of them may have by chance."""
-    if not shuffled:
-        return {"skip": "no run came to a second epoch"}
-    told = "another than that of the first" if True in shuffled else "in all runs that of the first"
-    return {"equal": True in shuffled, "detail": told}
-
-
-def _trained(device: str, row: dict[str, Any], seed: int, shuffled: set[bool]) -> dict[str, Any]:
-    """The change of all parameters by the Trainer against that by the loop, and the losses; whether the second epoch
-    is ``shuffled`` otherwise."""
+def _trained(device: str, row: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The change of all parameters by the Trainer against that by the loop, and the losses."""
     takes = inspect.signature(transformers.trainer_pt_utils.LabelSmoother.__call__).parameters
     if row["loss"] == "smoothed" and "num_items_in_batch" not in takes:
         row = {**row, "windows": 1}  # a mean of means, as it was before
@@ -331,8 +319,7 @@ def _trained(device: str, row: dict[str, Any], seed: int, shuffled: set[bool]) -
     if len(found["losses"]) != len(losses) or not logged <= told["relative"]:
         told["detail"] += f", losses {found['losses'][:3]} where they are {[round(loss, 4) for loss in losses[:3]]}"
         told["relative"] = logged if len(found["losses"]) == len(losses) else 1.0
-    shuffled.add(orders[0] != orders[1])
-    return told
+    return {**told, "shuffled": orders[0] != orders[1]}
 
 
 def _loop(model: Any, made: list[Any], epochs: list[list[list[int]]], row: dict[str, Any]) -> list[float]:

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Case, Job, Unavailable, measured, of_rows, relative, vector
+from ..probing.kit import Emit, Job, Unavailable, found_by, judged, relative, vector
 from ..probing.plain_decoder import loss_of
 from ..probing.trainers import base_arguments, one_step, tokenizer
 
@@ -44,18 +44,18 @@ _BETA = 0.5
 _LIMIT = 1e-2
 
 
-@of_rows
-def run(job: Job) -> Iterator[Case]:
+def run(job: Job, emit: Emit) -> None:
     """One observation a method and size of the batch for the judge ``change``, and one for the judge ``exact``."""
     for name, check in (("SFT", _fine_tuned), ("DPO", _preferred)):
         for title, chosen in _FORMS[name]:
             for size in (4, 2):
-                words = f"{name}, {title}, one step of {4 // size} x {size} samples"
-                measure = partial(_told, job, check, size, dict(chosen), words)
-                row = measured("change", "training-differs", words, measure, "parameters", dtype="fp32", library="trl")
-                params = {"method": name.lower(), "micro_batches": 4 // size}
-                yield row._replace(limit=_LIMIT, params=params)
-    yield measured("exact", "packing-labels", "SFT, samples in one row", partial(_packed, job), "labels")
+                case = judged("change", "training-differs", ["parameters"], dtype="fp32", limit=_LIMIT)
+                case["case"] = f"{name}, {title}, one step of {4 // size} x {size} samples"
+                case["params"] = {"method": name.lower(), "micro_batches": 4 // size}
+                measure = partial(_told, job, check, size, dict(chosen), case["case"])
+                emit({**case, **found_by(measure, job["device"], "trl")})
+    case = judged("exact", "packing-labels", ["labels"], case="SFT, samples in one row")
+    emit({**case, **found_by(lambda: _packed(job), job["device"])})
 
 
 _FORMS: dict[str, list[tuple[str, dict[str, Any]]]] = {

@@ -68,9 +68,7 @@ class Case(NamedTuple):
     None: those of the dtype), by the ``unit`` of :func:`compare`. "change" and "exact" take tensors by what is said of
     each when it is the worst, with {} for its error, as a share of the exact one or the largest difference, against the
     number ``limit``. ``params``, ``signature`` (the word for a violation) and ``kind`` are those of the observation.
-
-    Without ``shapes`` the function takes nothing and gives what its judge takes, of the tensors in ``gate``; errors
-    such as those of another release's interface are laid to the ``library``.
+    Without ``shapes`` the function takes nothing and gives what its judge takes.
     """
 
     name: str
@@ -89,12 +87,6 @@ class Case(NamedTuple):
     unit: str = "rms"
     layouts: Any = ()
     asks: Any = None
-    library: str = ""
-
-
-def measured(judge: str, signature: str, name: str, function: Callable[[], Any], gate: str, **more: Any) -> Case:
-    """A row without shapes, which names its dtype and backend where it has any."""
-    return Case(name, function, gate=gate, judge=judge, signature=signature, **{"dtype": "", "backend": "", **more})
 
 
 def of_rows(experiment: Callable[[Job], Iterable[Case]]) -> Callable[[Job, Emit], None]:
@@ -127,7 +119,7 @@ def _run_some(job: Job, emit: Emit, rows: list[Case]) -> None:
         said = {name: getattr(row, name) for name in ("kind", "judge", "dtype", "backend", "signature")}
         tensors, limit = ("gate", "limits") if row.judge == "rounding" else ("tensors", "limit")
         said.update({"case": row.name, tensors: row.gate.split(), limit: row.limit, "params": dict(row.params)})
-        measured = found_by(partial(_tried, row, job) if row.shapes else row.function, job["device"], row.library)
+        measured = found_by(partial(_tried, row, job) if row.shapes else row.function, job["device"])
         emit({**{name: value for name, value in said.items() if value not in (None, "")}, **measured})
 
 
@@ -215,6 +207,12 @@ def _as_it_is(value: Any) -> Any:
 def seed_of(job: Job) -> int:
     """The number that a run draws its shapes and inputs from; 0 where it was given none."""
     return int(job.get("options", {}).get("seed") or job.get("seed") or 0)
+
+
+def judged(judge: str, signature: str, tensors: list[str], **more: Any) -> dict[str, Any]:
+    """The part of observations for the judges ``exact`` and ``change`` that is said before anything is measured: the
+    word for a violation and what is compared; ``more`` are their dtype, their limit and the like."""
+    return {"judge": judge, "signature": signature, "tensors": tensors, **more}
 
 
 def loaded_dtype(job: Job) -> str | None:
