@@ -22,16 +22,14 @@ from __future__ import annotations
 import operator
 import random
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import cycle, islice
+from itertools import cycle
 from typing import Any
 
 import torch
 from torch.nn import functional
 
-from ..child import give_back
-from ..probing.kit import DTYPES, Case, Emit, Job, compare, found_by, full_precision, run_rows, seed_of
+from ..probing.kit import DTYPES, Case, Emit, Job, compare, full_precision, run_rows, seed_of
 from ..probing.operations import LAYOUTS, OPERATIONS, VALUES
 from ..probing.shapes import HIDDEN, SIZES, WORDS, drawn, each
 
@@ -90,8 +88,6 @@ _USUAL = {
     "sizes": (),
 }
 _USUAL["beside"] = _BESIDE
-#: After so many rows what they leave behind is handed back.
-_SOME = 100
 #: The share of rows in which not all inputs have gradients.
 _FROZEN = 0.4
 #: What dropout is tried with; the ratio of one that chance does not explain.
@@ -113,18 +109,9 @@ def run(job: Job, emit: Emit) -> None:
     device = job["device"]
     switches = _without_reduced_reductions() if device == "cuda" else {}
     with full_precision():  # TF32, which NVIDIA's containers switch on, is the business of another experiment
-        operations = _rows(device, seed_of(job))
-        while some := list(islice(operations, _SOME)):
-            # Kernels made for a shape live as long as the thread that they were made in.
-            with ThreadPoolExecutor(1) as thread:
-                thread.submit(run_rows, job, emit, some).result()
-            give_back()
-    run_rows(job, emit, [row for dtype in _HALVES for row in _ones(dtype)])
-    for row in drawn(seed_of(job), **_DROPOUT):
-        case = {"judge": "rounding", "dtype": row["dtype"], "backend": "default", "gate": ["o", "d0"]}
-        case["limits"] = _LIMITS["element"][row["dtype"] != "fp32"]
-        case["case"] = "dropout of " + ", ".join(f"{name} {value}" for name, value in row.items())
-        emit({**case, "params": {"operation": "dropout"}, **found_by(partial(_dropped, device, row), device)})
+        run_rows(job, emit, _rows(device, seed_of(job)))
+        ones = [row for dtype in _HALVES for row in _ones(dtype)]
+        run_rows(job, emit, [*ones, *(_dropout(device, row) for row in drawn(seed_of(job), **_DROPOUT))])
     for name, value in switches.items():
         setattr(torch.backends.cuda.matmul, name, value)
     # 128 tiles of 128 x 128, for which libraries take the kernels of training.
@@ -238,6 +225,12 @@ def _ones(dtype: str) -> list[Case]:
         )
         for label, shapes, count, terms in rows
     ]
+
+
+def _dropout(device: str, row: dict[str, Any]) -> Case:
+    name = "dropout of " + ", ".join(f"{name} {value}" for name, value in row.items())
+    limits, params = _LIMITS["element"][row["dtype"] != "fp32"], {"operation": "dropout"}
+    return Case(name, partial(_dropped, device, row), gate="o d0", limit=limits, dtype=row["dtype"], params=params)
 
 
 def _dropped(device: str, row: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at r
 import torch
 
 from ..probing.attention_case import observe, prepare, sdpa
-from ..probing.kit import DTYPES, Emit, Job, held_kib, wanted_dtypes
+from ..probing.kit import DTYPES, Emit, Job, held_kib, in_parts, wanted_dtypes
 
 PROBE = {
     "title": "attention with the model's own heads, padded, in training and evaluation",
@@ -47,22 +47,27 @@ def run(job: Job, emit: Emit) -> None:
         emit({"case": "heads", "skip": heads, "params": {"model": name}})
         return
     for dtype in wanted_dtypes(job, ("bf16",)):
-        for case in _cases(heads):
-            prepared = prepare(case, DTYPES[dtype])
-            for kernel in (sdpa, _evaluated):
-                found = observe(prepared, DTYPES[dtype], job["device"], kernel)
-                found["params"].update(model=name, phase="evaluation" if kernel is _evaluated else "training")
-                found["case"] = f"{case['H']} heads over {case['Hk']}, {found['case']}, {found['params']['phase']}"
-                if kernel is _evaluated:
-                    found["gate"] = ["o"]
-                if not ("error" in found or "skip" in found or _right(found, kernel)):
-                    again = partial(observe, prepared, DTYPES[dtype], job["device"], kernel)
-                    found["params"]["cured_by"] = _cure(again, partial(_right, kernel=kernel))
-                emit({"dtype": dtype, **found})
+        in_parts(partial(_one_case, job, emit, name, dtype), _cases(heads), 1)
     params, found = {"model": name}, _growth(heads, job["device"])
     if _grows(found):
         params["cured_by"] = _cure(partial(_growth, heads, job["device"]), lambda again: not _grows(again))
     emit({**found, "dtype": "bf16", "params": params})
+
+
+def _one_case(job: Job, emit: Emit, name: str, dtype: str, cases: list[dict[str, Any]]) -> None:
+    """Training and evaluation."""
+    (case,) = cases
+    prepared = prepare(case, DTYPES[dtype])
+    for kernel in (sdpa, _evaluated):
+        again = partial(observe, prepared, DTYPES[dtype], job["device"], kernel)
+        found = again()
+        found["params"].update(model=name, phase="evaluation" if kernel is _evaluated else "training")
+        found["case"] = f"{case['H']} heads over {case['Hk']}, {found['case']}, {found['params']['phase']}"
+        if kernel is _evaluated:
+            found["gate"] = ["o"]
+        if not ("error" in found or "skip" in found or _right(found, kernel)):
+            found["params"]["cured_by"] = _cure(again, partial(_right, kernel=kernel))
+        emit({"dtype": dtype, **found})
 
 
 def _cases(heads: dict[str, int]) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ https://github.com/pytorch/pytorch/pull/134106."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import product
 from typing import Any
@@ -16,14 +16,13 @@ from torch.nn import functional
 from ..probing.kit import (
     IGNORED,
     Case,
-    Emit,
     Job,
     Unavailable,
     forward_backward,
     full_precision,
     loaded_dtype,
+    of_rows,
     offered,
-    run_rows,
     seed_of,
 )
 from ..probing.shapes import HIDDEN, SIZES, drawn, each
@@ -63,7 +62,8 @@ _STEP_LIMIT = 1e-3
 change = partial(Case, judge="change")
 
 
-def grad_clip(job: Job, emit: Emit) -> None:
+@of_rows
+def grad_clip(job: Job) -> Iterator[Case]:
     """Does clipping keep the direction of large gradients, in the dtype that the recipe trains in?
 
     A norm is computed in the gradients' dtype: in fp16 one above 65504 is inf although every gradient is finite, and
@@ -96,19 +96,18 @@ def grad_clip(job: Job, emit: Emit) -> None:
     once = change(told, large, lambda values: [torch.ones(())], ((_SIZE, _SIZE),), "gradients", limit=0.05)
     once = once._replace(spread={0: (_DEVIATION, 0.0)}, params={"norm": size}, signature="norm-overflows")
     by_design = "case" if loaded_dtype(job) == "fp16" else "info"
-    rows = [
-        once._replace(dtype=name, kind=by_design if name == "fp16" else "case") for name in ("bf16", "fp32", "fp16")
-    ]
+    for name in ("bf16", "fp32", "fp16"):
+        yield once._replace(dtype=name, kind=by_design if name == "fp16" else "case")
     for sizes in drawn(seed_of(job), foreach=each(False, True), **_TENSORS):
         foreach, shapes = sizes["foreach"], _shapes(sizes)
         told = f"{len(shapes)} parameters up to {sizes['largest']}, " + ("at once" if foreach else "one by one")
         row = change(told, partial(many, foreach=foreach), exact, shapes, "gradients", limit=1e-4)
         backend = "foreach" if foreach else "default"
-        rows.append(row._replace(backend=backend, params={"foreach": foreach}, signature="clipping-differs"))
-    run_rows(job, emit, rows)
+        yield row._replace(backend=backend, params={"foreach": foreach}, signature="clipping-differs")
 
 
-def grad_scaler(job: Job, emit: Emit) -> None:
+@of_rows
+def grad_scaler(job: Job) -> Iterator[Case]:
     """Does torch's GradScaler keep its promises: gradients of the right size, no step with lost ones, a scale that
     falls?
 
@@ -121,7 +120,7 @@ def grad_scaler(job: Job, emit: Emit) -> None:
     def steps(value: Any, way: str) -> dict[str, Any]:
         if made is None and job["device"] == "cpu":
             raise Unavailable("this torch has no GradScaler for a CPU (2.3 brought it)")
-        weight = torch.nn.Parameter(value)
+        weight = torch.nn.Parameter(value.clone())
         with offered(f"{way} AdamW"):
             optimizer = torch.optim.AdamW([weight], lr=1e-2, **{way: True})
         scaler: Any = made(job["device"], init_scale=_SCALE) if made else torch.cuda.amp.GradScaler(init_scale=_SCALE)
@@ -152,10 +151,11 @@ def grad_scaler(job: Job, emit: Emit) -> None:
     for way in ("foreach", "fused"):
         told = f"GradScaler with AdamW ({way})"
         row = change(told, partial(steps, way=way), promised, ((64,),), "gradients parameters", limit=1e-4, backend=way)
-        run_rows(job, emit, [row._replace(params={"optimizer": way}, signature="scaler")])
+        yield row._replace(params={"optimizer": way}, signature="scaler")
 
 
-def label_mask(job: Job, emit: Emit) -> None:
+@of_rows
+def label_mask(job: Job) -> Iterator[Case]:
     """What does a sample without a single label that counts do to the loss?
 
     The mean of a cross entropy over ignored labels is 0/0 = NaN, by design since torch 1.11
@@ -191,12 +191,12 @@ def label_mask(job: Job, emit: Emit) -> None:
         shape = (2, sizes["length"], sizes["words"])
         told = "beside a sample with labels, {} x {}".format(*shape[1:])
         row = change(told, beside, exact, (shape,), "loss gradients", limit=1e-5, signature="label-mask")
-        run_rows(job, emit, [row._replace(params={"labels": "one sample of two"})])
-    row = change("a batch of such samples alone", alone, lambda logits: [torch.zeros(1)], ((2, 12, 97),), kind="info")
-    run_rows(job, emit, [row])
+        yield row._replace(params={"labels": "one sample of two"})
+    yield change("a batch of such samples alone", alone, lambda logits: [torch.zeros(1)], ((2, 12, 97),), kind="info")
 
 
-def optimizer_step(job: Job, emit: Emit) -> None:
+@of_rows
+def optimizer_step(job: Job) -> Iterator[Case]:
     """Do the optimizers of torch take the step that their papers say, for every parameter?
 
     Five steps of Adam, AdamW and SGD with momentum over few and many tensors, the largest small or of more elements
@@ -244,10 +244,11 @@ def optimizer_step(job: Job, emit: Emit) -> None:
         scales = [0.1 for _ in shapes] + [_GRADIENTS[place % 6] for place, _ in enumerate(shapes)]
         row = change(told, partial(steps, name=name, way=way), formula, shapes * 2, "parameters", limit=_STEP_LIMIT)
         row = row._replace(spread={place: (scale, 0.0) for place, scale in enumerate(scales)}, backend=way)
-        run_rows(job, emit, [row._replace(params={"optimizer": name.lower()}, signature="step-differs")])
+        yield row._replace(params={"optimizer": name.lower()}, signature="step-differs")
 
 
-def repeatable(job: Job, emit: Emit) -> None:
+@of_rows
+def repeatable(job: Job) -> Iterator[Case]:
     """Does the same computation give the same numbers twice?
 
     On the CPU a difference means a race (https://github.com/pytorch/pytorch/issues/188792: the first call of a vector
@@ -261,11 +262,11 @@ def repeatable(job: Job, emit: Emit) -> None:
             kind = "info" if job["device"] != "cpu" and part == "backward" else "case"
             shapes = ((2, 2, length, 64),) * 3 + ((64,),)
             row = Case(f"{part} twice, length {length}", partial(_once, part=part), None, shapes, tensors, "exact", 0.0)
-            row = row._replace(dtype="bf16", params={"S": length}, signature="not-repeatable", kind=kind)
-            run_rows(job, emit, [row])
+            yield row._replace(dtype="bf16", params={"S": length}, signature="not-repeatable", kind=kind)
 
 
-def rms_norm(job: Job, emit: Emit) -> None:
+@of_rows
+def rms_norm(job: Job) -> Iterator[Case]:
     """Is ``torch.nn.functional.rms_norm`` right for large inputs and with its own epsilon?
 
     Up to 2.5.1 it computed in the input's dtype: fp16 inputs of 300 give an error 4,800 times that of rounding
@@ -276,7 +277,7 @@ def rms_norm(job: Job, emit: Emit) -> None:
     """
     norm = getattr(functional, "rms_norm", None)
     if norm is None:
-        emit({"case": "rms_norm", "skip": "this torch has no rms_norm (2.4 brought it)"})
+        yield Case("rms_norm", lambda: {"skip": "this torch has no rms_norm (2.4 brought it)"})
         return
 
     def exact(x: Any, weight: Any, epsilon: float = 1e-6) -> Any:
@@ -291,17 +292,17 @@ def rms_norm(job: Job, emit: Emit) -> None:
         row = Case(
             told, lambda x, w: norm(x, w.shape, w, 1e-6), exact, ((rows, width), (width,)), "o d0 d1", dtype=name
         )
-        run_rows(job, emit, [row._replace(spread={0: (scale, 0.0), 1: (0.1, 1.0)}, params={"scale": scale})])
+        yield row._replace(spread={0: (scale, 0.0), 1: (0.1, 1.0)}, params={"scale": scale})
     epsilon = torch.finfo(torch.float32).eps  # of every dtype
     for name in ("bf16", "fp16"):
         told = f"{name} default epsilon against fp32"
         row = change(told, lambda x: {"off by {}": norm(x, x.shape[-1:])}, lambda x: [exact(x, 1.0, epsilon)])
         row = row._replace(shapes=((8, 32),), spread={0: (0.05, 0.0)}, limit=0.05, dtype=name)
-        row = row._replace(params={"epsilon": "default"}, signature="wrong-scale")
-        run_rows(job, emit, [row])
+        yield row._replace(params={"epsilon": "default"}, signature="wrong-scale")
 
 
-def tf32(job: Job, emit: Emit) -> None:
+@of_rows
+def tf32(job: Job) -> Iterator[Case]:
     """What do products of float32 really compute with, and do the switches agree with it?
 
     TF32 keeps 10 bits of the mantissa: harmless in most training, an explanation of many "float32 does not reproduce"
@@ -310,10 +311,9 @@ def tf32(job: Job, emit: Emit) -> None:
     """
     told = f"{torch.get_float32_matmul_precision()}: relative error {{}}"
     row = change("as set", lambda x, y: {told: x @ y}, lambda x, y: [x @ y], ((512, 512),) * 2, limit=_EXACT)
-    run_rows(job, emit, [row._replace(kind="info")])
-    with full_precision():
-        row = row._replace(name="float32 products at the highest precision", params={"operation": "matmul"})
-        run_rows(job, emit, [row._replace(signature="inaccurate")])
+    yield row._replace(kind="info")
+    row = row._replace(name="float32 products at the highest precision", function=full_precision()(row.function))
+    yield row._replace(params={"operation": "matmul"}, signature="inaccurate")
 
 
 def _shapes(sizes: dict[str, Any]) -> tuple[tuple[int, ...], ...]:

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import time
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from ..child import give_back
 from .inputs import UPSTREAMS, arrange, bias_of, draw, hand_over, keep, share
-from .kit import DTYPES, Emit, Job, failure, seed_of, wanted_dtypes
+from .kit import DTYPES, Emit, Job, failure, in_parts, seed_of, wanted_dtypes
 from .reference import TENSORS, Expected, expected, measure
 
 if TYPE_CHECKING:
@@ -72,14 +71,10 @@ def run_cases(
         return
     wanted = [case for case in cases if options.get("only") in (None, case["number"])]
     for name in wanted_dtypes(job, dtypes):
-        for place in range(0, len(wanted), _SOME):
-            # Kernels made for a shape live as long as the thread that they were made in.
-            with ThreadPoolExecutor(1) as thread:
-                thread.submit(_run_some, job, emit, wanted[place : place + _SOME], name, kernel).result()
-            give_back()
+        in_parts(partial(_run_some, job, emit, name, kernel), wanted, _SOME)
 
 
-def _run_some(job: Job, emit: Emit, cases: Sequence[dict[str, Any]], name: str, kernel: Kernel) -> None:
+def _run_some(job: Job, emit: Emit, name: str, kernel: Kernel, cases: Sequence[dict[str, Any]]) -> None:
     for case in cases:
         # An error that healthy kernels reach once in a thousand draws counts when it is there in two of them.
         with force(job["backend"] or "default"):

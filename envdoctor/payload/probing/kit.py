@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
+from itertools import islice
 from typing import Any, Callable, Dict, NamedTuple  # noqa: UP035 (Python 3.8 knows no others at run time)
 
 import torch
 
-from ..child import is_out_of_memory, is_sticky
+from ..child import give_back, is_out_of_memory, is_sticky
 
 #: ``device``, ``suite``, ``dtype``, ``backend``, ``options``, ``model`` (a folder) and ``recipe``.
 Job = Dict[str, Any]  # noqa: UP006
@@ -39,6 +41,8 @@ _DECLINED = (
 
 #: How often an operation is called again, on so many numbers at most: what is sick now and then shows more often.
 _TIMES, _FEW = 4, 1 << 17
+#: After so many rows what they leave behind is handed back.
+_SOME = 100
 #: How much further a part of a result may be off than all of it: a head, a sample, a block of rows. Healthy heads reach
 #: 3.3 in bf16 where all are at 1.6 (quick grid, torch 2.13.0, one CPU).
 _PART = 1.5
@@ -64,11 +68,12 @@ class Case(NamedTuple):
     None: those of the dtype), by the ``unit`` of :func:`compare`. "change" and "exact" take tensors by what is said of
     each when it is the worst, with {} for its error, as a share of the exact one or the largest difference, against the
     number ``limit``. ``params``, ``signature`` (the word for a violation) and ``kind`` are those of the observation.
+    Without ``shapes`` the function takes nothing and gives what its judge takes.
     """
 
     name: str
     function: Any
-    formula: Any
+    formula: Any = None
     shapes: tuple[tuple[int, ...], ...] = ()
     gate: str = "o"
     judge: str = "rounding"
@@ -84,13 +89,37 @@ class Case(NamedTuple):
     asks: Any = None
 
 
+def of_rows(experiment: Callable[[Job], Iterable[Case]]) -> Callable[[Job, Emit], None]:
+    """An experiment that gives its rows."""
+
+    @wraps(experiment)
+    def run(job: Job, emit: Emit) -> None:
+        run_rows(job, emit, experiment(job))
+
+    return run
+
+
+def in_parts(work: Callable[[Any], None], rows: Iterable[Any], size: int) -> None:
+    """Do the work for so many rows after another, and hand back what each part leaves behind: kernels made for a shape
+    live as long as the thread that they were made in."""
+    rows = iter(rows)
+    while some := list(islice(rows, size)):
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(work, some).result()
+        give_back()
+
+
 def run_rows(job: Job, emit: Emit, rows: Iterable[Case]) -> None:
     """One observation a row, from the run's seed; one that cannot be measured says why."""
+    in_parts(partial(_run_some, job, emit), rows, _SOME)
+
+
+def _run_some(job: Job, emit: Emit, rows: list[Case]) -> None:
     for row in rows:
         said = {name: getattr(row, name) for name in ("kind", "judge", "dtype", "backend", "signature")}
         tensors, limit = ("gate", "limits") if row.judge == "rounding" else ("tensors", "limit")
         said.update({"case": row.name, tensors: row.gate.split(), limit: row.limit, "params": dict(row.params)})
-        measured = found_by(partial(_tried, row, job), job["device"])
+        measured = found_by(partial(_tried, row, job) if row.shapes else row.function, job["device"])
         emit({**{name: value for name, value in said.items() if value not in (None, "")}, **measured})
 
 
@@ -125,7 +154,7 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
         got = forward_backward(row.function, moved, upstream, row.asks)
         others = _others(row, moved, got["o"])
         del moved
-        exact = [lay(value.double()).clone() for value, lay in zip(given, lays)]
+        exact = (lay(value.double()).clone() for value, lay in zip(given, lays))
         truth = forward_backward(row.formula, exact, upstream, row.asks)
         found = compare({name: got[name] for name in row.gate.split() or got}, truth, row.unit)
         seen = [compare({"o": other}, truth, row.unit) for other in others]
@@ -139,9 +168,8 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
             if "o" not in best["nonfinite"]:
                 found["again"]["nonfinite"].pop("o", None)
         return found
-    exact = [value.double() for value in given]
     said = row.function(*moved)
-    wanted = row.formula(*exact) if row.formula else row.function(*moved).values()
+    wanted = row.formula(*(value.double() for value in given)) if row.formula else row.function(*moved).values()
     error = relative if row.judge == "change" else difference
     errors = {told: error(got, truth) for (told, got), truth in zip(said.items(), wanted)}
     told = max(errors, key=lambda name: (errors[name] != errors[name], errors[name]))
@@ -326,11 +354,12 @@ def note_numbers(found: dict[str, Any], name: str, value: Any, truth: Any, dtype
     elif lost(value[finite]):
         found["nonfinite"][name] = lost(value[finite])
     else:
-        step = torch.ones_like(truth)
+        step: Any = 1.0
         if dtype.is_floating_point:
             limits = torch.finfo(dtype)
-            step = limits.eps * truth.abs().clamp_min(max(limits.tiny, 1e-30))
-        off = torch.where(finite, (value - truth).abs() / step, (value != truth) * 1e9)
+            step = truth.abs().clamp_min_(max(limits.tiny, 1e-30)).mul_(limits.eps)
+        off = (value - truth).abs_().div_(step)
+        off[~finite] = (value != truth)[~finite].double() * 1e9
         found["ratio"][name] = round(float(off.max()), 3)
 
 
@@ -338,8 +367,8 @@ def _farthest(value: Any, truth: Any, dtype: Any) -> float:
     """The error of the worst number, by which a single lost one shows among many: in units of eight steps at its own
     size, or at that of all where that is more."""
     limits = torch.finfo(dtype)
-    size = truth.abs().clamp_min(max(rms(truth), limits.tiny, 1e-30))
-    worst = float(((value - truth).abs() / size).max())
+    size = truth.abs().clamp_min_(max(rms(truth), limits.tiny, 1e-30))
+    worst = float((value - truth).abs_().div_(size).max())
     return round(worst / float(8 * limits.eps), 3)
 
 
@@ -357,23 +386,24 @@ def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], 
     elif lost(value):
         found["nonfinite"][name] = lost(value)
     else:
-        squares = [part.square() for part in (value - truth, rounded - truth, truth)]
-        ratio = _ratio([square.mean() for square in squares], dtype)
+        squares = [(value - truth).square_(), (rounded - truth).square_(), truth.square()]
+        ratio, size = _ratio([square.mean() for square in squares], dtype), rms(truth)
         if block and truth.dim() > 1 and truth.shape[-2] >= ENOUGH:
             count = max(1, truth.shape[-2] // block)
             rows = [square.mean(-1).tensor_split(count, -1) for square in squares]
             blocks = [torch.stack([block.mean(-1) for block in split]) for split in rows]
-            ratio = max(ratio, _ratio(blocks, dtype) / _PART)
+            ratio = max(ratio, _ratio(blocks, dtype, size) / _PART)
         found["ratio"][name] = round(ratio, 3)
 
 
-def _ratio(squares: list[Any], dtype: Any) -> float:
+def _ratio(squares: list[Any], dtype: Any, least: float = 0.0) -> float:
     """The largest rms error in units of that of rounding, from mean squares of the error, of that and of the truth.
 
-    5 % of an ulp of the truth is the least to divide by: an exact zero must make no verdict of noise.
+    5 % of an ulp of the truth, whose size is at ``least`` that of all of it, is the least to divide by: an exact zero
+    must make no verdict of noise, nor must a block of zeros, as dq has where a row sees one key alone.
     """
     error, unit, size = (square.sqrt() for square in squares)
-    return float((error / torch.maximum(unit, 0.05 * torch.finfo(dtype).eps * size + 1e-30)).max())
+    return float((error / torch.maximum(unit, 0.05 * torch.finfo(dtype).eps * size.clamp_min(least) + 1e-30)).max())
 
 
 def rms(values: Any) -> float:

@@ -125,8 +125,8 @@ def deterministic_mode_comes_back_behind_the_padded_batch() -> Any:
 
 
 def atomics_of_a_gpu_are_information() -> Any:
-    checks, found = part("probes.training_checks"), []
-    real = part("probing.kit").run_rows
+    checks, kit, found = part("probes.training_checks"), part("probing.kit"), []
+    real = kit.run_rows
 
     def on_cpu(job: Any, emit: Any, rows: Any) -> None:
         real({"device": "cpu"}, emit, rows)
@@ -134,7 +134,8 @@ def atomics_of_a_gpu_are_information() -> Any:
     for device in ("cuda", "cpu"):
         emitted: list[Any] = []
         given = iter(range(16))
-        with patch.multiple(checks, _once=lambda *a, part, given=given: {"{}": _count(part, given)}, run_rows=on_cpu):
+        once = patch.object(checks, "_once", lambda *a, part, given=given: {"{}": _count(part, given)})
+        with once, patch.object(kit, "run_rows", on_cpu):
             checks.repeatable({"device": device}, emitted.append)
         found.append([(case["kind"], case["difference"] == 0) for case in emitted])
     wanted = [[("case", True), ("info", False)] * 2, [("case", True), ("case", False)] * 2]
@@ -196,7 +197,7 @@ def products_of_many_tiles_are_judged_as_torch_is_set() -> Any:
 
     with ExitStack() as stack:
         stack.enter_context(patch.object(arithmetic, "_without_reduced_reductions", lambda: switches))
-        stack.enter_context(patch.object(arithmetic, "_dropped", lambda device: {}))
+        stack.enter_context(patch.object(arithmetic, "_dropped", lambda *given: {}))
         stack.enter_context(patch.object(arithmetic, "run_rows", tiled))
         real_operation = arithmetic._operation
         on_cpu = patch.object(

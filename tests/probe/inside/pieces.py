@@ -160,6 +160,16 @@ def a_wrong_block_of_rows_counts_by_itself() -> Any:
     return (found[0] <= 1.01 and whole < 5 < 8 < found[1]) or [found, whole]
 
 
+def a_block_of_rows_without_a_key_and_one_with_one_key_is_no_alarm() -> Any:
+    """Its dq is zero: the noise of a healthy kernel came to 4e21 times that of rounding."""
+    sizes = {"B": 3, "H": 2, "Hk": 2, "L": 199, "S": 199, "D": 32, "number": 203}
+    case = {**sizes, "mask": "bias_left", "layout": "offset", "dout": "hf", "stress": "unit", "gqa": ""}
+    attention = piece("attention_case")
+    prepared = attention.prepare(case, torch.bfloat16, 3)
+    found = attention.observe(prepared, torch.bfloat16, "cpu", attention.sdpa)
+    return found["ratio"]["dq"] < 4 or found
+
+
 def a_row_says_which_of_its_results_is_the_worst() -> Any:
     kit, emitted = piece("kit"), []
 
