@@ -166,7 +166,7 @@ def _code_not_given(gathered: Gathered, sources: Sources) -> Iterator[Notice]:
     if not sources.code and gathered.target.kind not in (*DOCUMENTS, "none", "root"):
         from shlex import quote
 
-        scripts = _training_code(sources.folder())
+        scripts = [name for name in _training_code(sources.folder()) if name not in sources.recipe]
         text = "{} was not judged: --code {} checks what your own code uses"
         if scripts:
             yield Notice("note", Message(text, scripts[0], quote(scripts[0] if len(scripts) == 1 else ".")))

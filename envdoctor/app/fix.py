@@ -171,9 +171,13 @@ class _Fix:
             raise JobError(_NO_COPY, because_of(error)) from None
 
     def _say_put_back(self, lost: Sequence[str]) -> None:
-        text, names = "put back, but for {n} file(s) that no copy has: {names}", self.page.sentence(listed(lost))
+        text = (
+            "put back, but for {n} file(s) that no copy has: {names}; `envdoctor check --python {python}` names their "
+            "packages: install those again"
+        )
+        names, python = self.page.sentence(listed(lost)), shlex.quote(self._sources.python or "PATH")
         whole = self.page.say("the environment is as it was before")
-        self._talk.say(self.page.say(text, len(lost), names=names) if lost else whole)
+        self._talk.say(self.page.say(text, len(lost), names=names, python=python) if lost else whole)
 
     # --- what is to be done -------------------------------------------------------------------------------------------
 

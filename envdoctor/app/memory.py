@@ -263,7 +263,7 @@ def _divided(facts: FactSet) -> tuple[FactSet, list[Message]]:
         text = "device_map={} spreads the layers over {} GPUs, which is not followed: one was taken to hold all of them"
         return facts, [Message(text, spread, cards)]
     text = "the recipe does not say how {} GPUs share the run: each was taken to hold the whole model (data parallel)"
-    return facts, [Message(text, cards)] if cards > 1 else []
+    return facts, [Message(text, cards)] if cards > 1 and world is None else []
 
 
 def _without(section: MemorySection, facts: FactSet) -> Notice:

@@ -1,6 +1,8 @@
 """The commands that parse, call a page of :mod:`envdoctor.app`, and write what it gives; those with more to decide have
 modules of their own."""
 
+import os
+import sys
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -141,8 +143,6 @@ def fix(yes: bool, dry_run: bool, write: bool, **options: Any) -> int:
 
     Exit codes: 0 whole now, 1 something is left or was put back, 2 wrong use, 3 it could not be done.
     """
-    import sys
-
     from envdoctor.app.fix import Talk
     from envdoctor.app.fix import fix as applied
 
@@ -235,11 +235,11 @@ def _list(request: Any, run: shared.CommandRun, options: dict[str, Any]) -> int:
     return 3 if not commits.offline and any(row.unread is not None for row in commits.rows) else 0
 
 
-@usage.command("pin", shared.hub_options, shared.hash_option)
+@usage.command("pin", shared.hub_options, shared.hash_option, shared.lang_option)
 @click.argument("repo", metavar="REPO|DIR")
 @click.argument("revision", required=False)
 @click.option("--no-cache", is_flag=True, hidden=True)
-def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bool, **_: object) -> int:
+def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bool, **more: Any) -> int:
     """Write the model's revision and the oid of every file into envdoctor-pins.json.
 
     `envdoctor check --model REPO` and `envdoctor diff-revision REPO --pin` then say when the files are others.
@@ -247,14 +247,16 @@ def pin(repo: str, revision: str | None, offline: bool, timeout: float, hash: bo
     from envdoctor.app.facts import Sources
     from envdoctor.app.pin import pin as pinned
     from envdoctor.app.whole_file import write_whole
+    from envdoctor.report.color import choose_lang
+    from envdoctor.system.language import say
 
-    sources = Sources(hash=hash)
-    with progress_line(False, "en", "reading") as progress:
+    sources, lang = Sources(hash=hash), choose_lang(more["lang"] or "auto", os.environ, sys.stdout.encoding)
+    with progress_line(False, lang, Message("reading")) as progress:
         path, text, entry = pinned(repo, revision, sources=sources, offline=offline, timeout=timeout, progress=progress)
     write_whole(path, text)
-    plural = "" if len(entry.files) == 1 else "s"
     revision = f" @ {entry.revision}" if entry.revision else ""
-    click.echo(clean(f"{path}: {entry.repo}{revision}, {len(entry.files)} file{plural}", None))
+    text = say(lang, "{path}: {repo}, {n} file(s)", len(entry.files), path=path, repo=f"{entry.repo}{revision}")
+    click.echo(clean(text, None))
     return 0
 
 

@@ -473,10 +473,10 @@ class CommandRun(CommandOptions):
         return report.exit_code
 
     def _again(self, report: Report) -> str:
-        """Return the command that lists the changes which end the errors of a check."""
+        """Return the command that lists the changes which end the errors of a check; the page says if there are any."""
         installed = report.target.kind in ("venv", "conda", "system")
         whole = installed and report.facts.absent("pkg.torch")  # there is nothing to change
-        if report.command != "check" or (report.plan is None and not whole):
+        if report.command != "check":
             return ""
         words = list(self._stated)
         if whole and "--python" in words:

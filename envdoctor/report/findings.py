@@ -1,4 +1,4 @@
-"""Findings as cards: what is wrong, where to edit, what was found, why, the fix to copy, and the proof; and the plan.
+"""Findings as cards: what is wrong, where to edit, the fix to copy, what was found, why, and the proof; and the plan.
 
 Findings of one cause are one card: what they have in common is said once, below what each of them says. Services for
 code review show a finding at a file below the working folder, the first to edit.
@@ -32,7 +32,8 @@ def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
 def cards(report: Report, page: Page) -> list[blocks.Card]:
     """Return a card for each cause of the findings that are shown."""
     causes = of_one_cause(report.shown())
-    return [finding_card(cause, page, report.probe_commands.get(cause[0].probe or "")) for cause in causes]
+    fitting = _fitting(report, page)
+    return [finding_card(cause, page, report.probe_commands.get(cause[0].probe or ""), fitting) for cause in causes]
 
 
 def brief(report: Report, page: Page) -> blocks.Section:
@@ -43,15 +44,30 @@ def brief(report: Report, page: Page) -> blocks.Section:
     )
 
 
-def finding_card(findings: Sequence[Finding], page: Page, probe_command: str | None = None) -> blocks.Card:
-    """Return the card of one cause. ``probe_command`` runs the experiment that settles it."""
+def _fitting(report: Report, page: Page) -> str:
+    """Return the first change with which the run fits into memory, in words; empty where none is known."""
+    section = report.memory
+    fitting = [change for change in section["changes"] if change["verdict"] == "fits"] if section is not None else []
+    if section is None or not fitting:
+        return ""
+    from envdoctor.report.memory_section import change_words
+
+    return change_words(fitting[0], page, section)
+
+
+def finding_card(
+    findings: Sequence[Finding], page: Page, probe_command: str | None = None, fitting: str = ""
+) -> blocks.Card:
+    """Return the card of one cause. ``probe_command`` runs the experiment that settles it; ``fitting`` is a change with
+    which the run fits into memory."""
     finding = findings[0]
     cases, common = _cases(findings, page)
     why = finding.why.in_language(page.lang)
-    fields = [blocks.Field("found", [blocks.Items(common)])] if common else []
+    of_memory = any(fact.key == "memory.verdict" for fact in finding.facts)
+    fields = [blocks.Field("fix", [fitting])] if of_memory and fitting else _fixes(findings, page)
+    fields += [blocks.Field("found", [blocks.Items(common)])] if common else []
     fields += [blocks.Field("why", [why])] if why else []
     fields += [blocks.Field("note", [note]) for note in _notes(finding, page)]
-    fields += _fixes(findings, page)
     fields += (
         [blocks.Field("proof", [blocks.SourceList(finding.confidence, finding.evidence)])] if finding.evidence else []
     )
@@ -78,16 +94,25 @@ def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[blocks.Reporte
     common = [word for word in every[0] if all(word in words for words in every)]
     cases = []
     for message, found in messages.items():
-        places = dict.fromkeys(str(place) for members in found.values() for one in members for place in one.locations)
+        places = _places(place for members in found.values() for one in members for place in one.locations)
         own = [
             _items(members, message, page) + [word for word in words if len(every) == 1 or word not in common]
             for words, members in found.items()
         ]
-        cases.append(blocks.ReportedCase(message, list(places), list(filter(None, own))))
+        cases.append(blocks.ReportedCase(message, places, list(filter(None, own))))
     if len(every) > 1:
         return cases, common
     alone = [word for case in cases for found in case.found for word in found]
     return [case._replace(found=()) for case in cases], alone
+
+
+def _places(places: Iterable[Origin]) -> list[str]:
+    """Return the places to edit, a text for each file: ``train.yaml:9, 31``."""
+    files: dict[str, dict[str, None]] = {}
+    for place in places:
+        line = str(place.line) if place.cell is None else f"cell {place.cell}:{place.line}"
+        files.setdefault(place.path, {})[line] = None
+    return [f"{path}:{', '.join(lines)}" for path, lines in files.items()]
 
 
 def _found(finding: Finding, message: str, page: Page) -> list[str]:
@@ -100,6 +125,8 @@ def _found(finding: Finding, message: str, page: Page) -> list[str]:
         said = f"{message} {finding.message.en} {finding.why.in_language(page.lang)}"
         known = [fact for fact in known if fact.key not in identity and not _told(fact, said, record, page)]
     shown = [fact.origin if page.verbosity > 0 or _tells_where(fact.origin) else "" for fact in known]
+    if page.verbosity <= 0:  # the folder of a place to edit is told above
+        shown = [os.path.basename(origin) if origin in finding.locations else origin for origin in shown]
     told = zip(known, map(page.sentence, shown), strict=True)
     return [page.bracket(page.fact(fact.key, fact.value), origin) for fact, origin in told]
 

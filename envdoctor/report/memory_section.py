@@ -42,9 +42,6 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
         words |= {"batch": str(section["batch"]), "tokens": f"{section['tokens']:,}"}
         text = of_a_length if section["verdict"] is None else text
         amount = page.say(text, likely=likely, **words)
-        if section["verdict"] == "does-not-fit" and section["interval"]["mostly"] > low:
-            text, mostly = "four of five such processes take {size} GiB or more", _gib(section["interval"]["mostly"])
-            amount = page.say("; ").join([amount, page.say(text, size=mostly)])
     else:
         amount = page.say("{size} GiB for the engine, up to {high} GiB on the GPU", **words)
     label, verdict = page.say("Memory"), section["verdict"]

@@ -133,6 +133,15 @@ def test_a_misspelt_model_is_said(check, tmp_path):
     assert said in " ".join(check("--recipe", "train.yaml").out.split())
 
 
+def test_a_key_that_llamafactory_does_not_have_stops_the_run(check, tmp_path):
+    (tmp_path / "lf.yaml").write_text(TRAIN + "stage: sft\nfinetuning_type: lora\nlora_rnak: 8\ndpo_beta: 0.1\n")
+    result = check("--recipe", "lf.yaml")
+    assert result.code == 1 and "error[llamafactory-refuses-unknown-keys] x 2\n" in result.out
+    assert "LLaMA-Factory has no key lora_rnak, and stops before it loads anything\n  --> lf.yaml:8\n" in result.out
+    assert "did you mean lora_rank?" in result.out and "has no key dpo_beta" not in result.out
+    assert "llamafactory-refuses" not in check("--recipe", "train.yaml").out
+
+
 def test_the_configuration_may_name_the_recipe(run, facts_file, tmp_path, monkeypatch):
     (tmp_path / "train.yaml").write_text(TRAIN)
     (tmp_path / "envdoctor.toml").write_text('recipe = "train.yaml"\n')

@@ -26,7 +26,7 @@ def command(report: Report, argv: list[str], width: int | None) -> list[str]:
     fix = OfferedFix("command", "review", Text("do it"), commands=(shlex.join(argv),))
     finding = report.findings[0]._replace(fixes=(fix,), evidence=(), probe=None)
     text = render(report.changed(findings=(finding,)), width=width)
-    lines = text.partition("  fix    do it\n")[2].partition("\n\n")[0].splitlines()
+    lines = text.partition("  fix    do it\n")[2].partition("\n  found  ")[0].splitlines()
     assert all(line.startswith(" " * 9) for line in lines)
     return [line[9:] for line in lines]
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from envdoctor.facts import ABSENT, NOT_GIVEN, Fact, FactSet, Records, Unknown
+from envdoctor.facts import ABSENT, NOT_GIVEN, Fact, FactSet, Origin, Records, Unknown
 from envdoctor.judge import Finding, FoundFact, NotChecked, OfferedFix, Plan, Text
 from envdoctor.observe import Target
 from envdoctor.report import Notice, Report, display_width, render
@@ -23,12 +23,12 @@ Recipe       train.yaml (dpo, bf16, batch size 2)
 error[torch-2-5-0-glm4-batch-nan]
   torch 2.5.0+cu118 gives NaN loss for GLM-4 when batch size is above 1
   --> requirements.txt:3
-  found  torch 2.5.0+cu118, model family glm4, batch size 2 (train.yaml:14)
-  why    Rows with padding come back as NaN, so the loss is NaN from step 1.
   fix    use torch 2.4.1
          pip install torch==2.4.1+cu118 \\
            --extra-index-url https://download.pytorch.org/whl/cu118
      or  train with one sample per step (batch size: 1)
+  found  torch 2.5.0+cu118, model family glm4, batch size 2 (train.yaml:14)
+  why    Rows with padding come back as NaN, so the loss is NaN from step 1.
   proof  reported: github.com/zai-org/GLM-4/issues/724 (checked 2026-11-20)
 """
 
@@ -79,13 +79,25 @@ def test_why_rules_could_not_be_checked_is_said_the_commonest_reason_first(repor
 
 
 def test_the_chinese_finding_looks_like_the_mock_up(report: Report) -> None:
+    text = page(report, "zh")
     assert (
         "error[torch-2-5-0-glm4-batch-nan]\n"
         "  torch 2.5.0+cu118 在 batch size 大于 1 时会让 GLM-4 的 loss 变成 NaN\n"
         "  --> requirements.txt:3\n"
+        "  fix    "
+    ) in text
+    assert (
         "  found  torch 2.5.0+cu118，模型系列 glm4，batch size 2（train.yaml:14）\n"
         "  why    带 padding 的行会返回 NaN，所以从第 1 步起 loss 就是 NaN。\n"
-    ) in page(report, "zh")
+    ) in text
+
+
+def test_places_in_one_file_are_one_line(report: Report) -> None:
+    places = (Origin("run/train.yaml", 9), Origin("run/train.yaml", 31), Origin("ds.json", 2), Origin("e.ipynb", 4, 2))
+    fact = FoundFact("recipe.batch_size", "2", places[1])
+    text = page(report, **single(report, locations=places, facts=(fact,)))
+    assert "\n  --> run/train.yaml:9, 31\n  --> ds.json:2\n  --> e.ipynb:cell 2:4\n  fix " in text
+    assert "\n  found  batch size 2 (train.yaml:31)\n" in text
 
 
 @pytest.mark.parametrize("verbosity", [-1, 0, 1])
@@ -104,7 +116,7 @@ def test_lines_keep_to_eighty_columns_in_every_language(report: Report, verbosit
 def test_the_parts_of_a_finding_come_in_order(report: Report) -> None:
     probe = {"padding-nan": "envdoctor probe --only padding-nan"}
     text = page(report, probe_commands=probe, **single(report))
-    marks = ["error[", "-->", "found", "why", "fix", "or  ", "proof", "try ", "1 error.", "Next "]
+    marks = ["error[", "-->", "fix", "or  ", "found", "why", "proof", "try ", "1 error.", "Next "]
     places = [text.index(mark, text.index("error[")) for mark in marks]
     assert places == sorted(places)
     assert "try    envdoctor probe --only padding-nan" in text
