@@ -272,8 +272,11 @@ class _Prediction(NamedTuple):
         return weights, run.around(form, partial(form.at, self.batch, tokens))
 
     def ruled_out(self, gpu: Gpu, saving: Saving) -> bool:
-        """Return whether the run surely does not fit after a change, by coefficients: then it need not be traced."""
-        known = self.untraced({**self.base, **saving.job, "tokens": [self.plan.tokens]})
+        """Return whether the run surely does not fit after a change, by coefficients of this very form: then it need
+        not be traced."""
+        job = {**self.base, **saving.job, "tokens": [self.plan.tokens], "untraced": True}
+        (trace,) = self.tracer.run([job])
+        known = None if isinstance(trace, str) or trace.near else self.untraced(job)
         return known is not None and known[1].verdict(_SURELY * gpu.free) == "does-not-fit"
 
     def up_to_doubts(self, after: Need, saving: Saving) -> Need:
