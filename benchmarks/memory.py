@@ -30,7 +30,7 @@ from memory_formulas import FORMULAS
 
 from envdoctor.peak import ClosedForm, Trace, Tracer
 from envdoctor.peak.closed_form import GIB, Peak, kept_bytes, need_of, trained_parameters
-from envdoctor.peak.prediction import MARGIN
+from envdoctor.peak.model import MARGIN
 from envdoctor.system import Place
 
 JOB = {

@@ -17,7 +17,8 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.config import Shape
 from envdoctor.observe.model.files import read_object
 from envdoctor.observe.model.source import resolve
-from envdoctor.peak.prediction import USUAL, model_of, predict
+from envdoctor.peak.model import model_of
+from envdoctor.peak.prediction import USUAL, predict
 from envdoctor.peak.recipe import batch_of, engine_of, settings_of
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.peak.serving import predict_serving

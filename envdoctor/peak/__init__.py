@@ -10,7 +10,8 @@ __all__, __getattr__ = door(
     __name__,
     {
         "closed_form": "ClosedForm Residual",
-        "prediction": "model_of predict",
+        "model": "model_of",
+        "prediction": "predict",
         "read_data": "DataProblem",
         "recipe": "Stage batch_of engine_of settings_of staged",
         "section": "MemoryProblem MemorySaving MemorySection",

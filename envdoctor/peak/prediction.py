@@ -1,186 +1,42 @@
 """The prediction of a training step or a prompt: the peak, the verdict, and what would make it fit."""
 
 import math
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import combinations
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
+from envdoctor.peak.changes import STEP, Saving, combined, largest, smaller, traced_changes
 from envdoctor.peak.closed_form import (
     GIB,
     LENGTHS,
     OF_THE_MODEL,
-    OTHER_MODELS,
     ClosedForm,
     Gpu,
     Need,
     Peak,
     Residual,
-    Terms,
     gpu_of,
     kept_bytes,
     need_of,
     trained_parameters,
 )
+from envdoctor.peak.model import Model
 from envdoctor.peak.recipe import LESS, RunPlan, plan_of, settings_of, staged
 from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
+from envdoctor.peak.sharing import sharing
 from envdoctor.peak.shipped import OnCuda
 from envdoctor.peak.tracing import Trace, TraceSource
 from envdoctor.peak.unstated import Shown, unstated_of
 from envdoctor.system.message import Message, as_message
 from envdoctor.versions.pep440 import satisfies
 
-# The single changes of a recipe that lower its peak: those with a trace of their own, and smaller numbers.
-
-#: Lengths are offered in steps of this many tokens.
-_STEP = 128
 _VERDICTS = ("fits", "tight", "does-not-fit")
 #: The batches of which the longest samples are told; of a model that tells no longest context, up to so many tokens.
 _BATCHES = (1, 2, 4, 8)
 _LONGEST = 1 << 17
 #: The length from which every other follows where none was given.
 USUAL = 2048
-_SMALL_ADAPTER = {
-    **{"r": 8, "lora_alpha": None, "lora_dropout": None, "target_modules": "all-linear"},
-    **{"modules_to_save": None, "use_dora": None},
-}
-
-
-class Saving(NamedTuple):
-    """``set`` are the facts of the recipe after the change, ``job`` what is different in the trace."""
-
-    set: Mapping[str, object]
-    job: Mapping[str, Any]
-
-
-def _traced_changes(job: Mapping[str, Any], adapted: str) -> Iterator[Saving]:
-    """Yield changes that keep batch and length, from the ones that cost nothing to the ones that train something else;
-    ``adapted`` is where the reference model of an adapter comes from."""
-    single = []
-    if job["attention"] == "eager":
-        single.append(Saving({"recipe.attn": "sdpa"}, {"attention": "sdpa"}))
-    if job["training"] and not job["checkpointing"]:
-        single.append(Saving({"recipe.gradient_checkpointing": True}, {"checkpointing": True}))
-    yield from single
-    if len(single) == 2:
-        yield Saving({**single[0].set, **single[1].set}, {**single[0].job, **single[1].job})
-    if not job["training"]:
-        return
-    if job["lora"] is None:
-        if job["optimizer"] in ("AdamW", "adamw_fused"):
-            yield Saving({"recipe.optimizer": "adamw_8bit"}, {"optimizer": "adamw_8bit"})
-        reference = {"reference": adapted} if job["reference"] == "copy" else {}
-        yield Saving({"recipe.method": "lora", "recipe.lora_r": 8}, {"lora": _SMALL_ADAPTER, **reference})
-        packed = {"quantized": {"double": False, "upcast": True}}
-        yield Saving({"recipe.method": "qlora", "recipe.lora_r": 8}, {"lora": _SMALL_ADAPTER, **packed, **reference})
-    elif job["quantized"] is None:
-        yield Saving({"recipe.method": "qlora"}, {"quantized": {"double": False, "upcast": True}})
-
-
-def combined(single: Sequence[Saving]) -> Iterator[Saving]:
-    """Yield two changes together, then three, and so on; none that sets one thing twice."""
-    for number in range(2, len(single) + 1):
-        for parts in combinations(single, number):
-            settings = [item for part in parts for item in part.set.items()]
-            if len(dict(settings)) == len(settings):
-                yield Saving(dict(settings), {key: value for part in parts for key, value in part.job.items()})
-
-
-def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable[[Peak], bool]) -> Iterator[Saving]:
-    """Yield the largest batch (the setting ``name``) and the largest length below the given ones whose peak
-    ``fits``."""
-    found = _largest(lambda number: fits(form.at(number, tokens)), batch - 1)
-    if found:
-        yield Saving({name: found}, {"batch": found})
-    steps = _largest(lambda number: fits(form.at(batch, number * _STEP)), (tokens - 1) // _STEP)
-    if steps:
-        yield Saving({"recipe.max_length": steps * _STEP}, {"tokens": steps * _STEP})
-
-
-def _largest(fits: Callable[[int], bool], most: int) -> int:
-    """Return the largest number up to ``most`` that fits, if every smaller one fits too; 0 if none fits."""
-    return bisect_left(range(1, most + 1), True, key=lambda number: not fits(number))
-
-
-# What one process of several holds: DDP, DeepSpeed's ZeRO, FSDP.
-#
-# The terms are those of the sources (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py; torch's
-# torch/csrc/distributed/c10d/reducer.cpp); activations are not divided.
-
-
-def _sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) -> Callable[[Terms], Terms]:
-    """Return a function that turns the bytes of one process into those of one of ``recipe.world_size``. ``trained`` is
-    the number of trained parameters. Raises :class:`MemoryProblem` if the number of processes is unknown."""
-    world = given.get("world_size")
-    if world is None and (given.get("zero_stage") or given.get("fsdp")):
-        raise MemoryProblem("the number of processes is not known: give --set recipe.world_size=8")
-    width = float(model["weight_bytes"]) / float(model["parameters"])
-    layer, layers = float(model["layer_parameters"]), int(model["depth"])
-    run = _Run(given, int(world or 1), float(model["parameters"]), layer, width, trained, layers)
-    if given.get("zero_stage") is not None:
-        return run.zero
-    return run.fsdp if given.get("fsdp") else run.replicated
-
-
-class _Run(NamedTuple):
-    """``layer`` are the parameters of the largest layer, ``width`` the bytes of a parameter."""
-
-    given: Mapping[str, Any]
-    processes: int
-    parameters: float
-    layer: float
-    width: float
-    trained: float
-    layers: int
-
-    def replicated(self, terms: Terms) -> Terms:
-        """Add the reducer's buckets, which hold every gradient a second time."""
-        return {**terms, "communication buffers": self.trained * self.width} if self.processes > 1 else terms
-
-    def zero(self, terms: Terms) -> Terms:
-        """Divide the optimizer's states (stage 1), the gradients too (2), the weights too (3)."""
-        stage, new = int(self.given["zero_stage"]), dict(terms)
-        new.pop("temporary values of the optimizer", None)
-        # Adam's two states and the float32 copy that DeepSpeed updates.
-        states = 12 * self.trained / (self.processes if stage else 1)
-        new["optimizer states"] = 0.0 if self.given.get("offload_optimizer") else states
-        if stage >= 2 and "gradients" in new:
-            new["gradients"] /= self.processes
-        if stage < 3:
-            sizes = [self.given[name] for name in ("allgather_bucket", "reduce_bucket")]
-            several = 4.5 if self.given.get("overlap_comm") else 1.0
-            new["communication buffers"] = several * 2 * min(sum(sizes), 2 * self.trained)
-            return new
-        live = min(self.given["live_parameters"], self.parameters) * self.width
-        whole = new.get("weights", 0.0)
-        kept = 0.0 if self.given.get("offload_param") else whole / self.processes
-        new["weights"] = kept + min(4 * self.layer + live, whole)
-        for name in new.keys() & set(OTHER_MODELS):  # prepare_deepspeed in trl/models/utils.py: by stage 3 alone
-            new[name] *= 0.0 if self.given.get("offload_param") else 1 / self.processes
-        new["communication buffers"] = 2 * self.given["reduce_bucket"]
-        return new
-
-    def fsdp(self, terms: Terms) -> Terms:
-        """Divide everything but two layers, which are whole at a time: the one that computes and the next. A reference
-        model is divided and offloaded as well (prepare_fsdp in trl/models/utils.py)."""
-        new = {name: size / (self.processes if name in OF_THE_MODEL else 1) for name, size in terms.items()}
-        if self.given.get("offload_param"):
-            new.update({"weights": 0.0, "reference model": 0.0, "optimizer states": 0.0})
-        # What is in no layer, the root's, stays whole until the way back (torch/distributed/fsdp/_runtime_utils.py).
-        rest = max(self.parameters - self.layers * self.layer, 0.0) * (1 - 1 / self.processes)
-        return {**new, "gathered layers": (2 * self.layer + rest) * self.width}
-
-
-# The model that is traced: the type of config.json, or for code of the model's own the nearest one of transformers.
-
-#: How much more the activations of other code are taken to need than those of the nearest type. A choice and no bound:
-#: two published readings of GLM-4's and ChatGLM3's own code lie above the whole prediction with it.
-MARGIN = 0.3
-
-
 #: What is said of a run that may be another one, with its GiB.
 _DOUBTS = {
     "checkpointing": "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: "
@@ -189,104 +45,6 @@ _DOUBTS = {
     "outputs": "the framework is not known, and a loop without a trainer may keep the model's outputs: "
     "then it takes {} GiB",
 }
-
-
-class Model(NamedTuple):
-    """``config`` is that of a type which transformers has; ``named`` is the type in config.json. Where the two differ,
-    activations may take more by the share ``margin``, and ``nearest`` is the row of the table native-types; ``trainer``
-    is a framework that runs code of its own, with which they may take less too. ``heeds``:
-    whether its code heeds gradient checkpointing, None where the code is not there to be read. ``said`` tells that the
-    shape is by the model's name; then everything may be less or more by the share ``loose``."""
-
-    config: Mapping[str, Any]
-    named: str
-    margin: float = 0.0
-    nearest: Mapping[str, Any] | None = None
-    heeds: bool | None = True
-    trainer: str = ""
-    said: tuple[Message, ...] = ()
-    loose: float = 0.0
-
-    def level_of(self, trace: Trace) -> str:
-        """Return ``trace`` of the installed code, of the ``nearest`` type or form, or ``shipped`` coefficients."""
-        if trace.near or (self.nearest and not trace.release):
-            return "nearest"
-        return "shipped" if trace.release else "trace"
-
-    def said_of(self, trace: Trace, job: Mapping[str, Any]) -> list[str]:
-        """Return sentences that say where the answer comes from."""
-        notes: list[str] = list(self.said)
-        if trace.release:
-            text = "nothing was traced here: this is by shipped coefficients of transformers {}"
-            notes.append(Message(text, trace.release))
-        if trace.near:
-            notes.append(Message("no shipped coefficients are about this very run: the nearest are of {}", trace.near))
-        if self.trainer:
-            notes.append(Message("{} runs code of its own for the model, not that of transformers", self.trainer))
-        if self.nearest:
-            nearest = (
-                "code of the model's repository is never run: this is by the nearest type of transformers, {}; "
-                "activations may take up to {} more"
-            )
-            notes.append(Message(nearest, self.nearest["type"], f"{self.margin:.0%}"))
-            if job["checkpointing"] and self.heeds is False:
-                notes.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
-        return notes
-
-    def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the same job as the model's code does it; LoRA's modules are called as in the traced type."""
-        if self.heeds is False:
-            job = {**job, "checkpointing": False}
-        lora = job["lora"]
-        if lora is None or self.nearest is None:
-            return dict(job)
-        targets = lora["target_modules"] or self.nearest["targets"]
-        renamed = {"target_modules": targets if targets == "all-linear" else self._called(targets)}
-        if lora["modules_to_save"]:
-            renamed["modules_to_save"] = self._called(lora["modules_to_save"])
-        return {**job, "lora": {**lora, **renamed}}
-
-    def _called(self, modules: Sequence[str]) -> list[Message]:
-        known = self.nearest["modules"] if self.nearest else {}
-        return [name for module in modules for name in known.get(module, [module])]
-
-
-def model_of(
-    config: Mapping[str, Any],
-    rows: Sequence[Mapping[str, Any]],
-    methods: Sequence[str] = (),
-    framework: str = "",
-    *,
-    repo: str = "",
-    trainer: bool = False,
-) -> Model:
-    """Return the model of a config.json. ``rows`` are the table native-types, ``methods`` are those of its own code,
-    ``framework`` trains it and is a ``trainer`` if it has code of its own. ``repo`` names a model without files here.
-
-    Raises :class:`MemoryProblem` where the nearest type computes something else.
-    """
-    named = str(config.get("model_type"))
-    row = next((row for row in rows if row["key"] == named), None)
-    of_trainer = framework if trainer else ""
-    if row is None:
-        return Model(config, named, MARGIN if trainer else 0.0, trainer=of_trainer)
-    unlike = [key for key, value in row["needs"].items() if config.get(key) != value]
-    unlike += [name for name in row["names"].values() if name not in config]
-    if unlike and repo:
-        return Model(config, named, MARGIN, heeds=None, trainer=of_trainer)
-    if unlike:
-        raise MemoryProblem(
-            "code of the model's repository is never run, and {}, the nearest type of transformers, does "
-            "not fit its config.json: {}",
-            row["type"],
-            ", ".join(dict.fromkeys(unlike)),
-        )
-    native = {"model_type": row["type"], **{name: config[other] for name, other in row["names"].items()}}
-    ignored, there = (any(fnmatchcase(method, row[name]) for method in methods) for name in ("ignores", "modeling"))
-    heeds = not ignored if ignored or there else None
-    if framework in row["but_in"] or (repo and repo.lower() in row["ignoring"]):
-        heeds = framework in row["but_in"]
-    return Model(native, named, MARGIN, row, heeds, of_trainer)
 
 
 def _doubts(plan: RunPlan, model: Model, job: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -427,7 +185,7 @@ class _Prediction(NamedTuple):
 
     def form(self, trace: Trace) -> ClosedForm:
         """Return what one process of the run holds, by a trace of it or of another job."""
-        return ClosedForm(trace, self.batch, _sharing(self.given, trace.model, trained_parameters(trace)))
+        return ClosedForm(trace, self.batch, sharing(self.given, trace.model, trained_parameters(trace)))
 
     def peak(self, without: Sequence[str] = ()) -> Peak:
         """Return the most of the step; of a prompt, or of the answer with all keys and values, if that is more."""
@@ -513,9 +271,12 @@ class _Prediction(NamedTuple):
         weights = form.at(self.batch, tokens).terms.get("weights", 0.0)
         return weights, run.around(form, partial(form.at, self.batch, tokens))
 
-    def ruled_out(self, job: Mapping[str, Any], gpu: Gpu) -> bool:
-        """Return whether another run surely does not fit, by coefficients: then it need not be traced."""
-        known = self.untraced(job)
+    def ruled_out(self, gpu: Gpu, saving: Saving) -> bool:
+        """Return whether the run surely does not fit after a change, by coefficients of this very form: then it need
+        not be traced."""
+        job = {**self.base, **saving.job, "tokens": [self.plan.tokens], "untraced": True}
+        (trace,) = self.tracer.run([job])
+        known = None if isinstance(trace, str) or trace.near else self.untraced(job)
         return known is not None and known[1].verdict(_SURELY * gpu.free) == "does-not-fit"
 
     def up_to_doubts(self, after: Need, saving: Saving) -> Need:
@@ -535,63 +296,51 @@ class _Prediction(NamedTuple):
     def changes(self, peak: Peak, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
         """Return changes that lower the peak, and whether the run then fits; the ones that make it fit come first."""
         plan, doubt = self.plan, doubted.process[2] / self.need().process[2]
-        savings: list[MemorySaving] = []
-        cut = False  # nobody asked for a small part of the length
+        lengths = _lengths(plan.tokens)
 
-        def fits(peak: Peak) -> bool:
-            return self.needed(form, peak, peak, doubt).verdict(gpu.free) == "fits"
+        def after(saving: Saving, form: ClosedForm) -> MemorySaving:
+            at = partial(form.at, saving.job.get("batch", self.batch), saving.job.get("tokens", plan.tokens))
+            verdict = self.up_to_doubts(self.around(form, at, doubt), saving).verdict(gpu.free)
+            return {"set": dict(saving.set), "gib": rounded(at().size), "verdict": verdict}
 
-        def after(saving: Saving, form: ClosedForm, batch: int, tokens: int) -> MemorySaving:
-            size, need = form.at(batch, tokens).size, self.around(form, partial(form.at, batch, tokens), doubt)
-            verdict = self.up_to_doubts(need, saving).verdict(gpu.free)
-            return {"set": dict(saving.set), "gib": rounded(size), "verdict": verdict}
+        def each(savings: Iterable[Saving], untraced: Callable[[Saving], bool]) -> list[tuple[MemorySaving, Saving]]:
+            made = [Saving(saving.set, {**saving.job, "untraced": untraced(saving)}) for saving in savings]
+            # Another batch needs to know what does not grow with it.
+            sizes = [{"batch": self.batch, "tokens": lengths if "batch" in one.job else lengths[:1]} for one in made]
+            jobs = [{**self.base, **one.job, **size} for one, size in zip(made, sizes, strict=True)]
+            traces = zip(made, self.tracer.run(jobs), strict=True)
+            return [(after(one, self.form(trace)), one) for one, trace in traces if isinstance(trace, Trace)]
 
-        form, tried = self.form(self.trace), list(_traced_changes(self.base, plan.adapted))
+        tried = list(traced_changes(self.base, plan.adapted))
         if self.model.heeds is False:
             tried = [saving for saving in tried if not saving.job.get("checkpointing")]
         if self.given.get("quantization"):  # as the model's files have it
             tried = [saving for saving in tried if "quantized" not in saving.job]
-        lengths = _lengths(plan.tokens)
-        jobs = [{**self.base, **saving.job, "tokens": [plan.tokens]} for saving in tried]
-        jobs = [{**job, "untraced": True} if self.ruled_out(job, gpu) else job for job in jobs]
-        every, *others = self.tracer.run([{**self.base, "tokens": lengths}, *jobs])
-        for saving, one in zip(tried, others, strict=True):
-            changed = self.form(one) if isinstance(one, Trace) else form
-            if changed.at(self.batch, plan.tokens).size < _WORTH * peak.size:
-                savings.append(after(saving, changed, self.batch, plan.tokens))
-        if isinstance(every, Trace):
-            any_length = self.form(every)
-            for saving in smaller(any_length, self.batch_name, self.batch, plan.tokens, fits):
-                if "tokens" in saving.job and not plan.stated:
-                    continue
-                changed_sizes = {"batch": self.batch, "tokens": plan.tokens, **saving.job}
-                savings.append(after(saving, any_length, **changed_sizes))
-                cut |= 2 * changed_sizes["tokens"] < plan.tokens
+        known = each(tried, partial(self.ruled_out, gpu))
+        savings = [change for change, _ in known if change["gib"] < _WORTH * rounded(peak.size)]
+        (trace,) = self.tracer.run([{**self.base, "tokens": lengths}])
+        cut = False  # nobody asked for a small part of the length
+        if isinstance(trace, Trace):
+            form = self.form(trace)
+
+            def fits(peak: Peak) -> bool:
+                return self.needed(form, peak, peak, doubt).verdict(gpu.free) == "fits"
+
+            for saving in smaller(form, self.batch_name, self.batch, plan.tokens, fits):
+                if plan.stated or "tokens" not in saving.job:
+                    savings.append(after(saving, form))
+                    cut |= 2 * saving.job.get("tokens", plan.tokens) < plan.tokens
         savings.sort(key=lambda change: change["verdict"] != "fits")
-        if not any(
-            change["verdict"] == "fits" and not (cut and "recipe.max_length" in change["set"]) for change in savings
-        ):
+        fitting = [change for change in savings if change["verdict"] == "fits"]
+        if all(cut and "recipe.max_length" in change["set"] for change in fitting):
             single = [saving for saving in tried if "recipe.method" in saving.set or len(saving.set) == 1]
             single += [Saving({self.batch_name: 1}, {"batch": 1})] if self.batch > 1 else []
             single.sort(key=lambda saving: "recipe.method" in saving.set)  # what trains something else is the last
-
-            def together(savings: Sequence[Saving]) -> list[tuple[MemorySaving, Saving]]:
-                # Another batch needs to know what does not grow with it.
-                asked = [lengths if "batch" in saving.job else [plan.tokens] for saving in savings]
-                sizes = [{"batch": self.batch, "tokens": tokens} for tokens in asked]
-                jobs = zip(savings, sizes, strict=True)
-                traces = self.tracer.run([{**self.base, **saving.job, **size} for saving, size in jobs])
-                return [
-                    (after(saving, self.form(trace), saving.job.get("batch", self.batch), plan.tokens), saving)
-                    for saving, trace in zip(savings, traces, strict=True)
-                    if isinstance(trace, Trace)
-                ]
-
             # Coefficients choose among so many; what they choose is traced where the run is.
-            known = together([Saving(one.set, {**one.job, "untraced": True}) for one in combined(single)])
+            known = each(combined(single), lambda saving: True)
             best = sorted(known, key=lambda one: _VERDICTS.index(one[0]["verdict"]))[:1]
             if not self.trace.release:
-                best = together([Saving(one.set, {**one.job, "untraced": False}) for _, one in best])
+                best = each([saving for _, saving in best], lambda saving: False)
             savings = [*(change for change, _ in best if change["verdict"] != "does-not-fit"), *savings]
         return savings
 
@@ -610,10 +359,10 @@ class _Prediction(NamedTuple):
         for batch in _BATCHES:
 
             def fits(steps: int, batch: int = batch) -> bool:
-                peaks = [(form, form.at(batch, steps * _STEP)) for form in forms]
+                peaks = [(form, form.at(batch, steps * STEP)) for form in forms]
                 return all(self.needed(form, peak, peak).verdict(gpu.free) == "fits" for form, peak in peaks)
 
-            tokens = _largest(fits, most // _STEP) * _STEP
+            tokens = largest(fits, most // STEP) * STEP
             reach += [{"batch": batch, "tokens": tokens}] if tokens else []
         return reach
 

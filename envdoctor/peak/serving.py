@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Value
 from envdoctor.peak.closed_form import GIB, ClosedForm, Gpu, gpu_of, kept_bytes, need_of
-from envdoctor.peak.prediction import Model, rounded, traced
+from envdoctor.peak.model import Model
+from envdoctor.peak.prediction import rounded, traced
 from envdoctor.peak.recipe import engine_of, plan_of, settings_of
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.peak.tracing import TraceSource

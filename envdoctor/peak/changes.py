@@ -1,0 +1,71 @@
+"""The single changes of a recipe that lower its peak: those with a trace of their own, and smaller numbers."""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import Any, NamedTuple
+
+from envdoctor.peak.closed_form import ClosedForm, Peak
+
+#: Lengths are offered in steps of this many tokens.
+STEP = 128
+_SMALL_ADAPTER = {
+    **{"r": 8, "lora_alpha": None, "lora_dropout": None, "target_modules": "all-linear"},
+    **{"modules_to_save": None, "use_dora": None},
+}
+
+
+class Saving(NamedTuple):
+    """``set`` are the facts of the recipe after the change, ``job`` what is different in the trace."""
+
+    set: Mapping[str, object]
+    job: Mapping[str, Any]
+
+
+def traced_changes(job: Mapping[str, Any], adapted: str) -> Iterator[Saving]:
+    """Yield changes that keep batch and length, from the ones that cost nothing to the ones that train something else;
+    ``adapted`` is where the reference model of an adapter comes from."""
+    single = []
+    if job["attention"] == "eager":
+        single.append(Saving({"recipe.attn": "sdpa"}, {"attention": "sdpa"}))
+    if job["training"] and not job["checkpointing"]:
+        single.append(Saving({"recipe.gradient_checkpointing": True}, {"checkpointing": True}))
+    yield from single
+    if len(single) == 2:
+        yield Saving({**single[0].set, **single[1].set}, {**single[0].job, **single[1].job})
+    if not job["training"]:
+        return
+    if job["lora"] is None:
+        if job["optimizer"] in ("AdamW", "adamw_fused"):
+            yield Saving({"recipe.optimizer": "adamw_8bit"}, {"optimizer": "adamw_8bit"})
+        reference = {"reference": adapted} if job["reference"] == "copy" else {}
+        yield Saving({"recipe.method": "lora", "recipe.lora_r": 8}, {"lora": _SMALL_ADAPTER, **reference})
+        packed = {"quantized": {"double": False, "upcast": True}}
+        yield Saving({"recipe.method": "qlora", "recipe.lora_r": 8}, {"lora": _SMALL_ADAPTER, **packed, **reference})
+    elif job["quantized"] is None:
+        yield Saving({"recipe.method": "qlora"}, {"quantized": {"double": False, "upcast": True}})
+
+
+def combined(single: Sequence[Saving]) -> Iterator[Saving]:
+    """Yield two changes together, then three, and so on; none that sets one thing twice."""
+    for number in range(2, len(single) + 1):
+        for parts in combinations(single, number):
+            settings = [item for part in parts for item in part.set.items()]
+            if len(dict(settings)) == len(settings):
+                yield Saving(dict(settings), {key: value for part in parts for key, value in part.job.items()})
+
+
+def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable[[Peak], bool]) -> Iterator[Saving]:
+    """Yield the largest batch (the setting ``name``) and the largest length below the given ones whose peak
+    ``fits``."""
+    found = largest(lambda number: fits(form.at(number, tokens)), batch - 1)
+    if found:
+        yield Saving({name: found}, {"batch": found})
+    steps = largest(lambda number: fits(form.at(batch, number * STEP)), (tokens - 1) // STEP)
+    if steps:
+        yield Saving({"recipe.max_length": steps * STEP}, {"tokens": steps * STEP})
+
+
+def largest(fits: Callable[[int], bool], most: int) -> int:
+    """Return the largest number up to ``most`` that fits, if every smaller one fits too; 0 if none fits."""
+    return bisect_left(range(1, most + 1), True, key=lambda number: not fits(number))

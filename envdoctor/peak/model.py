@@ -1,0 +1,111 @@
+"""The model that is traced: the type of config.json, or for code of the model's own the nearest one of transformers."""
+
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from envdoctor.peak.section import MemoryProblem
+from envdoctor.peak.tracing import Trace
+from envdoctor.system.message import Message
+
+#: How much more the activations of other code are taken to need than those of the nearest type. A choice and no bound:
+#: two published readings of GLM-4's and ChatGLM3's own code lie above the whole prediction with it.
+MARGIN = 0.3
+
+
+class Model(NamedTuple):
+    """``config`` is that of a type which transformers has; ``named`` is the type in config.json. Where the two differ,
+    activations may take more by the share ``margin``, and ``nearest`` is the row of the table native-types; ``trainer``
+    is a framework that runs code of its own, with which they may take less too. ``heeds``:
+    whether its code heeds gradient checkpointing, None where the code is not there to be read. ``said`` tells that the
+    shape is by the model's name; then everything may be less or more by the share ``loose``."""
+
+    config: Mapping[str, Any]
+    named: str
+    margin: float = 0.0
+    nearest: Mapping[str, Any] | None = None
+    heeds: bool | None = True
+    trainer: str = ""
+    said: tuple[Message, ...] = ()
+    loose: float = 0.0
+
+    def level_of(self, trace: Trace) -> str:
+        """Return ``trace`` of the installed code, of the ``nearest`` type or form, or ``shipped`` coefficients."""
+        if trace.near or (self.nearest and not trace.release):
+            return "nearest"
+        return "shipped" if trace.release else "trace"
+
+    def said_of(self, trace: Trace, job: Mapping[str, Any]) -> list[str]:
+        """Return sentences that say where the answer comes from."""
+        notes: list[str] = list(self.said)
+        if trace.release:
+            text = "nothing was traced here: this is by shipped coefficients of transformers {}"
+            notes.append(Message(text, trace.release))
+        if trace.near:
+            notes.append(Message("no shipped coefficients are about this very run: the nearest are of {}", trace.near))
+        if self.trainer:
+            notes.append(Message("{} runs code of its own for the model, not that of transformers", self.trainer))
+        if self.nearest:
+            nearest = (
+                "code of the model's repository is never run: this is by the nearest type of transformers, {}; "
+                "activations may take up to {} more"
+            )
+            notes.append(Message(nearest, self.nearest["type"], f"{self.margin:.0%}"))
+            if job["checkpointing"] and self.heeds is False:
+                notes.append(Message("the model's own code ignores gradient checkpointing: this is without it"))
+        return notes
+
+    def job(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the same job as the model's code does it; LoRA's modules are called as in the traced type."""
+        if self.heeds is False:
+            job = {**job, "checkpointing": False}
+        lora = job["lora"]
+        if lora is None or self.nearest is None:
+            return dict(job)
+        targets = lora["target_modules"] or self.nearest["targets"]
+        renamed = {"target_modules": targets if targets == "all-linear" else self._called(targets)}
+        if lora["modules_to_save"]:
+            renamed["modules_to_save"] = self._called(lora["modules_to_save"])
+        return {**job, "lora": {**lora, **renamed}}
+
+    def _called(self, modules: Sequence[str]) -> list[Message]:
+        known = self.nearest["modules"] if self.nearest else {}
+        return [name for module in modules for name in known.get(module, [module])]
+
+
+def model_of(
+    config: Mapping[str, Any],
+    rows: Sequence[Mapping[str, Any]],
+    methods: Sequence[str] = (),
+    framework: str = "",
+    *,
+    repo: str = "",
+    trainer: bool = False,
+) -> Model:
+    """Return the model of a config.json. ``rows`` are the table native-types, ``methods`` are those of its own code,
+    ``framework`` trains it and is a ``trainer`` if it has code of its own. ``repo`` names a model without files here.
+
+    Raises :class:`MemoryProblem` where the nearest type computes something else.
+    """
+    named = str(config.get("model_type"))
+    row = next((row for row in rows if row["key"] == named), None)
+    of_trainer = framework if trainer else ""
+    if row is None:
+        return Model(config, named, MARGIN if trainer else 0.0, trainer=of_trainer)
+    unlike = [key for key, value in row["needs"].items() if config.get(key) != value]
+    unlike += [name for name in row["names"].values() if name not in config]
+    if unlike and repo:
+        return Model(config, named, MARGIN, heeds=None, trainer=of_trainer)
+    if unlike:
+        raise MemoryProblem(
+            "code of the model's repository is never run, and {}, the nearest type of transformers, does "
+            "not fit its config.json: {}",
+            row["type"],
+            ", ".join(dict.fromkeys(unlike)),
+        )
+    native = {"model_type": row["type"], **{name: config[other] for name, other in row["names"].items()}}
+    ignored, there = (any(fnmatchcase(method, row[name]) for method in methods) for name in ("ignores", "modeling"))
+    heeds = not ignored if ignored or there else None
+    if framework in row["but_in"] or (repo and repo.lower() in row["ignoring"]):
+        heeds = framework in row["but_in"]
+    return Model(native, named, MARGIN, row, heeds, of_trainer)

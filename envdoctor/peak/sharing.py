@@ -1,0 +1,74 @@
+"""What one process of several holds: DDP, DeepSpeed's ZeRO, FSDP.
+
+The terms are those of the sources (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py; torch's
+torch/csrc/distributed/c10d/reducer.cpp); activations are not divided.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from envdoctor.peak.closed_form import OF_THE_MODEL, OTHER_MODELS, Terms
+from envdoctor.peak.section import MemoryProblem
+
+
+def sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) -> Callable[[Terms], Terms]:
+    """Return a function that turns the bytes of one process into those of one of ``recipe.world_size``. ``trained`` is
+    the number of trained parameters. Raises :class:`MemoryProblem` if the number of processes is unknown."""
+    world = given.get("world_size")
+    if world is None and (given.get("zero_stage") or given.get("fsdp")):
+        raise MemoryProblem("the number of processes is not known: give --set recipe.world_size=8")
+    width = float(model["weight_bytes"]) / float(model["parameters"])
+    layer, layers = float(model["layer_parameters"]), int(model["depth"])
+    run = _Run(given, int(world or 1), float(model["parameters"]), layer, width, trained, layers)
+    if given.get("zero_stage") is not None:
+        return run.zero
+    return run.fsdp if given.get("fsdp") else run.replicated
+
+
+class _Run(NamedTuple):
+    """``layer`` are the parameters of the largest layer, ``width`` the bytes of a parameter."""
+
+    given: Mapping[str, Any]
+    processes: int
+    parameters: float
+    layer: float
+    width: float
+    trained: float
+    layers: int
+
+    def replicated(self, terms: Terms) -> Terms:
+        """Add the reducer's buckets, which hold every gradient a second time."""
+        return {**terms, "communication buffers": self.trained * self.width} if self.processes > 1 else terms
+
+    def zero(self, terms: Terms) -> Terms:
+        """Divide the optimizer's states (stage 1), the gradients too (2), the weights too (3)."""
+        stage, new = int(self.given["zero_stage"]), dict(terms)
+        new.pop("temporary values of the optimizer", None)
+        # Adam's two states and the float32 copy that DeepSpeed updates.
+        states = 12 * self.trained / (self.processes if stage else 1)
+        new["optimizer states"] = 0.0 if self.given.get("offload_optimizer") else states
+        if stage >= 2 and "gradients" in new:
+            new["gradients"] /= self.processes
+        if stage < 3:
+            sizes = [self.given[name] for name in ("allgather_bucket", "reduce_bucket")]
+            several = 4.5 if self.given.get("overlap_comm") else 1.0
+            new["communication buffers"] = several * 2 * min(sum(sizes), 2 * self.trained)
+            return new
+        live = min(self.given["live_parameters"], self.parameters) * self.width
+        whole = new.get("weights", 0.0)
+        kept = 0.0 if self.given.get("offload_param") else whole / self.processes
+        new["weights"] = kept + min(4 * self.layer + live, whole)
+        for name in new.keys() & set(OTHER_MODELS):  # prepare_deepspeed in trl/models/utils.py: by stage 3 alone
+            new[name] *= 0.0 if self.given.get("offload_param") else 1 / self.processes
+        new["communication buffers"] = 2 * self.given["reduce_bucket"]
+        return new
+
+    def fsdp(self, terms: Terms) -> Terms:
+        """Divide everything but two layers, which are whole at a time: the one that computes and the next. A reference
+        model is divided and offloaded as well (prepare_fsdp in trl/models/utils.py)."""
+        new = {name: size / (self.processes if name in OF_THE_MODEL else 1) for name, size in terms.items()}
+        if self.given.get("offload_param"):
+            new.update({"weights": 0.0, "reference model": 0.0, "optimizer states": 0.0})
+        # What is in no layer, the root's, stays whole until the way back (torch/distributed/fsdp/_runtime_utils.py).
+        rest = max(self.parameters - self.layers * self.layer, 0.0) * (1 - 1 / self.processes)
+        return {**new, "gathered layers": (2 * self.layer + rest) * self.width}
