@@ -60,7 +60,8 @@ def main() -> None:
     for task in request["tasks"]:
         started, computed = time.time(), time.process_time()
         try:
-            ending, detail = _aside(_work, task, channel) if len(request["tasks"]) > 1 else _work(task, channel)
+            # Where others follow in this process.
+            ending, detail = aside(_work, task, channel) if len(request["tasks"]) > 1 else _work(task, channel)
         except Exception as error:
             ending, detail = _named(error)
         channel.end(ending, detail, time.time() - started, time.process_time() - computed)
@@ -117,9 +118,8 @@ def _request() -> dict[str, Any]:
     return request
 
 
-def _aside(work: Any, *given: Any) -> Any:
-    """Do the work in a thread of its own, where others follow in this process: what libraries keep for a thread goes
-    with it, such as oneDNN's kernels for the shapes that it had."""
+def aside(work: Any, *given: Any) -> Any:
+    """Do the work in a thread of its own: what libraries keep for a thread goes with it, such as kernels for shapes."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(1) as thread:

@@ -110,8 +110,9 @@ print(json.dumps(found))
 
 def test_the_trainer_uses_one_card(card_python: str, tmp_path: Path) -> None:
     code = f"""
+import transformers
 from payload.probing.trainers import arguments
-made = arguments("cuda", output_dir={str(tmp_path)!r}, per_device_train_batch_size=2)
+made = arguments(transformers.TrainingArguments, "cuda", output_dir={str(tmp_path)!r}, per_device_train_batch_size=2)
 print(json.dumps([made.n_gpu, made.train_batch_size]))
 """
     assert inside(card_python, code) == [1, 2]

@@ -14,17 +14,17 @@ WATCH = Path(__file__).resolve().parents[2] / "envdoctor" / "experiments" / "wat
 NAN, INF = math.nan, math.inf
 
 
-def part(name: str) -> Any:
-    """A module of the package by its file: importing the package itself asks for torch."""
-    spec = spec_from_file_location(f"watch_{name}", WATCH / f"{name}.py")
+def _signatures() -> Any:
+    """The module by its file: importing the package itself asks for torch."""
+    spec = spec_from_file_location("watch_signatures", WATCH / "signatures.py")
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-event_of_log: Callable[[Any], str | None] = part("signatures").event_of_log
-growth = part("growth")
+signatures = _signatures()
+event_of_log: Callable[[Any], str | None] = signatures.event_of_log
 
 
 @pytest.mark.parametrize(
@@ -64,34 +64,34 @@ MIB, GIB = 1 << 20, 1 << 30
     ],
 )
 def test_memory_that_grows_at_every_visit_of_a_shape_is_a_leak(sizes, leak):
-    watched = growth.Memory()
+    watched = signatures.Memory()
     found = [watched.add("memory-grows", (2, 64), size * MIB) for size in sizes][-1]
     assert (found and (found[1]["watch.grown_gib"], found[1]["watch.visits"])) == leak
 
 
 def test_longer_batches_that_need_more_are_no_leak():
-    watched = growth.Memory()
+    watched = signatures.Memory()
     assert not any(watched.add("memory-grows", (2, 64 * n), n * 100 * MIB) for n in range(1, 50))
 
 
 def test_the_number_of_shapes_is_bounded():
-    watched = growth.Memory()
-    for length in range(2 * growth.SHAPES):
+    watched = signatures.Memory()
+    for length in range(2 * signatures.SHAPES):
         watched.add("memory-grows", (1, length), 1)
-    assert len(watched._visits["memory-grows"]) <= growth.SHAPES
+    assert len(watched._visits["memory-grows"]) <= signatures.SHAPES
 
 
 def test_memory_that_the_allocator_holds_unused_is_followed_until_a_larger_batch_comes():
-    memory = growth.Memory()
+    memory = signatures.Memory()
     steps = [memory.step((2, 64), GIB, (2 + number) * GIB) for number in range(9)]
     assert [found[0] for found in steps if found] == ["reserved-memory-grows"] and steps[-1][1]["watch.visits"] == 8
-    memory = growth.Memory()
+    memory = signatures.Memory()
     grown = [memory.step((2, 64 + number), GIB, (2 + number) * GIB) for number in range(50)]
     assert not any(grown) and not any(memory.step((2, 64), GIB, 60 * GIB) for _ in range(20))
 
 
 def test_an_evaluation_that_keeps_its_outputs_is_seen_and_the_next_one_begins_again():
-    memory, event = growth.Memory(), "evaluation-memory-grows"
+    memory, event = signatures.Memory(), "evaluation-memory-grows"
     seen = [memory.add(event, (8, 64), number * 100 * MIB) for number in range(5)]
     assert [found[0] for found in seen if found] == [event]
     memory.forget(event)

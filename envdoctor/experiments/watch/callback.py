@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
-from envdoctor.experiments.watch.growth import Memory
-from envdoctor.experiments.watch.signatures import event_of_log
+from envdoctor.experiments.watch.signatures import Memory, event_of_log
 
 try:
     import torch

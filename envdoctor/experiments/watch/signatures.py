@@ -1,7 +1,64 @@
-"""What the numbers that the Trainer logs give away. Pure: no torch, one log entry at a time."""
+"""What the numbers that the Trainer logs give away, one entry at a time, and memory that grows from visit to visit of
+one batch shape: a leak; growth with a longer batch is only padding. Pure: no torch."""
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+#: By event (a word of the fact ``watch.event``): visits of one shape that must each hold more than the last, as the
+#: first ones still fill caches and optimizer state, and the bytes between the first and the last of them below which
+#: nothing is said (allocator blocks are 2 MiB). What the allocator holds and tensors do not rises for a while as shapes
+#: come, and rightly so.
+_LIMITS = {
+    "memory-grows": (4, 16 << 20),
+    "reserved-memory-grows": (8, 1 << 30),
+    "evaluation-memory-grows": (4, 16 << 20),
+}
+#: Shapes that are kept; older ones are forgotten first.
+SHAPES = 512
+
+
+class Memory:
+    """Bytes at the end of steps and of the batches of evaluations, by the shape of the batch (samples, tokens)."""
+
+    def __init__(self) -> None:
+        self._visits: dict[str, dict[tuple[int, int], list[int]]] = {event: {} for event in _LIMITS}
+        self._largest = 0
+
+    def step(self, shape: tuple[int, int], allocated: int, reserved: int) -> tuple[str, dict[str, Any]] | None:
+        """Note what tensors hold after a step, and what the allocator holds for them; see :meth:`add`."""
+        tokens = shape[0] * shape[1]
+        if tokens > self._largest:  # the largest batch so far may rightly take more from the driver
+            self._largest = tokens
+            self.forget("reserved-memory-grows")
+        seen = self.add("memory-grows", shape, allocated)
+        idle = self.add("reserved-memory-grows", shape, reserved - allocated)
+        return seen or idle
+
+    def add(self, event: str, shape: tuple[int, int], held: int) -> tuple[str, dict[str, Any]] | None:
+        """Note bytes; the event and its facts (``watch.grown_gib`` over ``watch.visits``) when the last visits of the
+        shape grew each time.
+
+        The first visit of a shape is left out: it may fill caches of its own.
+        """
+        most, least = _LIMITS[event]
+        shapes = self._visits[event]
+        seen = shapes.pop(shape, None)
+        shapes[shape] = visits = [] if seen is None else [*seen, held][-most:]
+        if len(shapes) > SHAPES:
+            del shapes[next(iter(shapes))]
+        if len(visits) < most or any(later <= earlier for earlier, later in pairwise(visits)):
+            return None
+        grown = visits[-1] - visits[0]
+        if grown < least:
+            return None
+        batch = {"watch.batch_size": shape[0], "watch.length": shape[1]}
+        return event, {**batch, "watch.grown_gib": round(grown / (1 << 30), 3), "watch.visits": len(visits)}
+
+    def forget(self, event: str) -> None:
+        """Begin again, as when the Trainer lets go of what an evaluation gathered."""
+        self._visits[event].clear()
 
 
 def event_of_log(entry: Mapping[str, object]) -> str | None:

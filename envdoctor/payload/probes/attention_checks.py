@@ -11,7 +11,7 @@ import torch
 from torch.nn import functional
 
 from ..probing.attention_case import chosen, declined, force, is_known, run_cases
-from ..probing.kit import DTYPES, Emit, Job, forward_backward, found_by, lost, relative, seed_of, wanted_dtypes
+from ..probing.kit import DTYPES, Emit, Job, forward_backward, found_by, lost, relative, seed_of
 from ..probing.shapes import cases, numbered, vary
 
 PROBES = {
@@ -260,7 +260,7 @@ def nan_honesty(job: Job, emit: Emit) -> None:
     backend = job["backend"] or "default"
     if not is_known(backend, emit):
         return
-    wanted = wanted_dtypes(job, tuple(DTYPES))
+    wanted = [job["dtype"]] if job["dtype"] else [*DTYPES]
     for name in wanted:
         for case, (shape, keys, _, _) in _POISONED.items():
             # One dtype is enough for short ones: they come out alike in all.

@@ -10,15 +10,14 @@ or wrong but finite, and the switch that is advised has been tried.
 
 from __future__ import annotations
 
-import json
-import os
 from functools import partial
 from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at run time)
 
 import torch
 
 from ..probing.attention_case import observe, prepare, sdpa
-from ..probing.kit import DTYPES, Emit, Job, held_kib, in_parts, wanted_dtypes
+from ..probing.kit import DTYPES, Emit, Job, Unavailable, held_kib, in_parts
+from ..probing.tiny_models import config_of
 
 PROBE = {
     "title": "attention with the model's own heads, padded, in training and evaluation",
@@ -35,7 +34,6 @@ _RIGHT = 4.0
 _GLM4 = {"H": 32, "Hk": 2, "D": 128}
 #: More heads or larger ones than any released model: the file is not what it says.
 _MOST = 1024
-_LARGEST = 1 << 20
 _CYCLES = 3
 
 
@@ -46,8 +44,7 @@ def run(job: Job, emit: Emit) -> None:
     if isinstance(heads, str):
         emit({"case": "heads", "skip": heads, "params": {"model": name}})
         return
-    for dtype in wanted_dtypes(job, ("bf16",)):
-        in_parts(partial(_one_case, job, emit, name, dtype), _cases(heads), 1)
+    in_parts(partial(_one_case, job, emit, name, job["dtype"] or "bf16"), _cases(heads), 1)
     params, found = {"model": name}, _growth(heads, job["device"])
     if _grows(found):
         params["cured_by"] = _cure(partial(_growth, heads, job["device"]), lambda again: not _grows(again))
@@ -142,15 +139,16 @@ def _growth(heads: dict[str, int], device: str) -> dict[str, Any]:
 def _own(folder: str) -> Any:
     """The heads that config.json names, or why they cannot be told."""
     try:
-        with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-            config = json.loads(file.read(_LARGEST))
+        config = config_of(folder)
         config = config.get("text_config") or config
         known = [config.get(key) for key in ("num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size")]
         heads, shared, size, width = known
         heads = heads or config["num_attention_heads"]
         shared = shared or (config.get("multi_query_attention") and config.get("multi_query_group_num")) or heads
         size = size or config.get("kv_channels") or width // heads
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
+    except Unavailable as reason:
+        return f"the heads in config.json cannot be told: {reason}"
+    except (KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
         return f"the heads in config.json cannot be told: {type(error).__name__}"
     numbers = (heads, shared, size)
     if not all(isinstance(one, int) and 0 < one <= _MOST for one in numbers) or heads % shared:

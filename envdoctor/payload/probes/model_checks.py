@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, Unavailable, full_precision, judged, lost, relative, reported, rms, seed_of, vector
+from ..probing.kit import IGNORED, Emit, Job, full_precision, judged, lost, relative, reported, rms, seed_of, vector
 from ..probing.plain_decoder import can_follow, logits_of, loss_of
 from ..probing.shapes import drawn, each
 
@@ -137,7 +137,7 @@ def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
 def _masked(model: Any, job: Job, name: str) -> dict[str, Any]:
     """The logits of evaluation beside those of training, and finite in bf16."""
     made = tiny_models.samples(tiny_models.LENGTHS["short"])
-    made[1][1].fill_(tiny_models.IGNORED)
+    made[1][1].fill_(IGNORED)
     half = tiny_models.unlike(tiny_models.build(name, "sdpa", job["model"])).to(job["device"], torch.bfloat16).eval()
     found: dict[str, Any] = {}
     for empty in (False, True):
@@ -163,7 +163,7 @@ def _written(row: dict[str, Any], job: Job) -> dict[str, Any]:
     probability of the text that the score says."""
     mode = row["mode"]
     if row["cache"] == "static" and job["device"] == "cuda":
-        raise Unavailable("a static cache is compiled on a GPU")
+        return {"skip": "a static cache is compiled on a GPU"}
     model = tiny_models.unlike(tiny_models.build(row["model"], "sdpa", job["model"])).to(job["device"]).eval()
     tiny_models.stress(model, _GAIN)
     with torch.no_grad():
@@ -232,7 +232,7 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
             continue
         tiny_models.stress(models[way], _GAIN)
     if not models:
-        raise Unavailable(f"{name} has neither sdpa nor eager attention")
+        raise tiny_models.NoAttention(f"{name} has neither sdpa nor eager attention")
     model = next(iter(models.values()))
     common = {"dtype": "fp32", "params": {"model": called}}
     for side in ("right", "left"):

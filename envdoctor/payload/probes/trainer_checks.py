@@ -17,7 +17,7 @@ import torch
 import transformers
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, Unavailable, found_by, judged, relative, seed_of, vector
+from ..probing.kit import IGNORED, Emit, Job, Unavailable, found_by, judged, relative, seed_of, vector
 from ..probing.plain_decoder import loss_of
 from ..probing.shapes import drawn, each
 from ..probing.trainers import arguments, lightly, tokenizer
@@ -99,7 +99,7 @@ def grad_accumulation(job: Job, emit: Emit) -> None:
     """
     device, made = job["device"], tiny_models.samples((_SAME_LENGTH,) * len(_ACCUMULATED), seed=3)
     made = [
-        (tokens, tokens.clone().index_fill_(0, torch.arange(_SAME_LENGTH - labels), tiny_models.IGNORED))
+        (tokens, tokens.clone().index_fill_(0, torch.arange(_SAME_LENGTH - labels), IGNORED))
         for (tokens, _), labels in zip(made, _ACCUMULATED)
     ]
     once = {**_USUAL, "optim": "sgd", "schedule": "constant_with_warmup", "norm": 0.0}
@@ -136,7 +136,7 @@ def trainer_evaluation(job: Job, emit: Emit) -> None:
     """
     device, samples = job["device"], []
     for tokens, labels in tiny_models.samples(_LENGTHS):
-        labels[:-_EVALUATED] = tiny_models.IGNORED
+        labels[:-_EVALUATED] = IGNORED
         samples.append({"input_ids": tokens, "attention_mask": torch.ones_like(tokens), "labels": labels})
     whole = [{**samples[0], "labels": samples[0]["input_ids"]}, *samples[1:3]]
     axes = {"name": each(*_COLLATORS), "side": each("right", "left"), "multiple": each(None, 8)}
@@ -225,9 +225,9 @@ def _labelled(how: str, seed: int = 7) -> list[Any]:
         if how != "behind a prompt":
             labels.copy_(tokens)
         if how == "scattered":
-            labels[place % 3 :: 3] = tiny_models.IGNORED
+            labels[place % 3 :: 3] = IGNORED
         elif how == "one sample without" and place == 1:
-            labels[:-1] = tiny_models.IGNORED
+            labels[:-1] = IGNORED
     return made
 
 
@@ -236,14 +236,10 @@ def _criterion(row: dict[str, Any], logits: Any, labels: Any) -> Any:
     loss = loss_of(logits, labels)
     if row["loss"] == "own":
         return loss
-    said = logits[:, :-1][labels[:, 1:] != tiny_models.IGNORED]
+    said = logits[:, :-1][labels[:, 1:] != IGNORED]
     if row["loss"] == "smoothed":
         return (1 - _SMOOTHED) * loss + _SMOOTHED * (said.logsumexp(-1) - said.mean(-1)).mean()
     return loss + 0.1 * said.logsumexp(-1).square().mean()
-
-
-def _count(labels: Any) -> int:
-    return int((labels[:, 1:] != tiny_models.IGNORED).sum())
 
 
 def _trainer(model: Any, row: dict[str, Any], made: list[Any], device: str, folder: str, **chosen: Any) -> Any:
@@ -258,7 +254,7 @@ def _trainer(model: Any, row: dict[str, Any], made: list[Any], device: str, fold
         return tiny_models.padded([made[number] for number in numbers], "right")
 
     def weighed(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
-        count = _count(labels)
+        count = tiny_models.counted(labels)
         return _criterion(row, outputs.logits, labels) * count / (num_items_in_batch or count)
 
     rate = _RATES[row["optim"]]
@@ -279,8 +275,8 @@ def _trainer(model: Any, row: dict[str, Any], made: list[Any], device: str, fold
     if row["evaluated"]:
         settings.update(eval_strategy="steps", eval_steps=1)
         more["eval_dataset"] = [{**one, "evaluated": 1} for one in data]
-    settings.update(chosen)
-    made_settings = arguments(device, output_dir=folder, **settings)
+    settings.update(chosen, output_dir=folder, remove_unused_columns=False)
+    made_settings = arguments(transformers.TrainingArguments, device, **settings)
     return transformers.Trainer(model, made_settings, collate, data, **more), taken
 
 
@@ -303,7 +299,7 @@ def _trained(device: str, row: dict[str, Any], seed: int) -> dict[str, Any]:
     made = _labelled(row["labels"])
     if "_loss_shifts_labels" not in inspect.getsource(transformers.Trainer.__init__):
         for _, labels in made:
-            labels[0] = tiny_models.IGNORED  # https://github.com/huggingface/transformers/pull/46204
+            labels[0] = IGNORED  # https://github.com/huggingface/transformers/pull/46204
     found = _run(device, row, made, seed)
     size = len(made) // row["batch"] if row["dropped"] else math.ceil(len(made) / row["batch"])
     epochs = [found["taken"][place : place + size] for place in range(0, len(found["taken"]), size)]
@@ -343,10 +339,10 @@ def _loop(model: Any, made: list[Any], epochs: list[list[list[int]]], row: dict[
         for group in optimizer.param_groups:
             group["lr"] = rate * (step / _WARMUP if step < _WARMUP else shares[row["schedule"]])
         batches = [tiny_models.moved(tiny_models.padded([made[at] for at in some], "right"), model) for some in window]
-        total, loss = sum(_count(batch["labels"]) for batch in batches), 0.0
+        total, loss = sum(tiny_models.counted(batch["labels"]) for batch in batches), 0.0
         for batch in batches:
             labels = batch.pop("labels")
-            part = _criterion(row, model(**batch).logits, labels) * _count(labels) / total
+            part = _criterion(row, model(**batch).logits, labels) * tiny_models.counted(labels) / total
             part.backward()
             loss += float(part.detach())
         norm = float(vector(model).norm())
@@ -429,7 +425,7 @@ def _joined(batch: Any, samples: list[dict[str, Any]]) -> str:
     for row, sample in enumerate(samples):
         here = slice(start, start := start + len(sample["input_ids"]))
         labels = sample["labels"].clone()
-        labels[0] = tiny_models.IGNORED
+        labels[0] = IGNORED
         wanted = {"input_ids": sample["input_ids"], "labels": labels, "position_ids": torch.arange(len(labels))}
         for key, value in wanted.items():
             if not torch.equal(batch[key][0][here], value):
@@ -447,7 +443,7 @@ def _problem(batch: Any, samples: list[dict[str, Any]]) -> str:
         for key in ("input_ids", "labels"):
             if not torch.equal(batch[key][row][live], sample[key]):
                 return f"{key} of sample {row} are not those that went in"
-        if bool((batch["labels"][row][~live] != tiny_models.IGNORED).any()):
+        if bool((batch["labels"][row][~live] != IGNORED).any()):
             return f"the padding of sample {row} has labels that count"
     return ""
 
@@ -462,7 +458,7 @@ def _evaluated(row: dict[str, Any], samples: list[dict[str, Any]], device: str) 
         for place, sample in enumerate(samples):
             tokens, labels = sample["input_ids"], sample["labels"].clone()
             given = model.eval()(input_ids=tokens[None].to(device)).logits.cpu()
-            order, counts = given[0].argsort(-1), labels[1:] != tiny_models.IGNORED
+            order, counts = given[0].argsort(-1), labels[1:] != IGNORED
             labels[1:][counts] = order[:-1, 0 if place == len(samples) - 1 else -1][counts]
             made.append((tokens, labels))
             logits.append(given[0])

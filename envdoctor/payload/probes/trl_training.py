@@ -26,9 +26,9 @@ from typing import Any
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, Unavailable, found_by, judged, relative, vector
+from ..probing.kit import IGNORED, Emit, Job, Unavailable, found_by, judged, relative, vector
 from ..probing.plain_decoder import loss_of
-from ..probing.trainers import base_arguments, one_step, tokenizer
+from ..probing.trainers import arguments, tokenizer
 
 PROBE = {
     "title": "steps of the installed trl against its losses in plain torch",
@@ -96,10 +96,10 @@ def _fine_tuned(job: Job, size: int, chosen: dict[str, Any]) -> tuple[Any, Any, 
     count = 0
     for row in rows:
         tokens, labels = (torch.tensor(row[key])[None].to(job["device"]) for key in ("input_ids", "wanted"))
-        some = int((labels[:, 1:] != tiny_models.IGNORED).sum())
+        some = tiny_models.counted(labels)
         summed, count = summed + some * loss_of(plain(input_ids=tokens).logits, labels), count + some
     (summed / count).backward()
-    labelled = sum(label != tiny_models.IGNORED for row in rows for label in row["wanted"])
+    labelled = sum(label != IGNORED for row in rows for label in row["wanted"])
     return vector(model, "data") - before, -vector(plain), count / labelled
 
 
@@ -109,7 +109,7 @@ def _rows(masked: bool) -> list[dict[str, Any]]:
     for tokens, _ in tiny_models.samples(tuple(first + second for first, second in zip(_PROMPTS, _CHOSEN))):
         prompt = _PROMPTS[len(rows)] if masked else 0
         mask = [0] * prompt + [1] * (len(tokens) - prompt)
-        wanted = [int(token) if counts else tiny_models.IGNORED for token, counts in zip(tokens, mask)]
+        wanted = [int(token) if counts else IGNORED for token, counts in zip(tokens, mask)]
         rows.append({"input_ids": tokens.tolist(), "wanted": wanted, **({"completion_mask": mask} if masked else {})})
     return rows
 
@@ -136,8 +136,8 @@ def _preferred(job: Job, size: int, chosen: dict[str, Any]) -> tuple[Any, Any, f
         for key in ("chosen", "rejected"):
             tokens = torch.tensor([*prompt, *made[key][place], tokenizer().eos_token_id])[None].to(job["device"])
             labels = tokens.clone()
-            labels[:, : len(prompt)] = tiny_models.IGNORED
-            count = int((labels[:, 1:] != tiny_models.IGNORED).sum())
+            labels[:, : len(prompt)] = IGNORED
+            count = tiny_models.counted(labels)
             with torch.no_grad():
                 usual = loss_of(reference(input_ids=tokens).logits, labels)
             edge.append(count * (usual - loss_of(plain(input_ids=tokens).logits, labels)))
@@ -174,17 +174,24 @@ def _trainer(
     takes = inspect.signature(kind.__init__).parameters
     words = {"processing_class" if "processing_class" in takes else "tokenizer": tokenizer()}
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        made = base_arguments(
+        made = arguments(
             settings,
             model.device.type,
             output_dir=folder,
             gradient_checkpointing=False,  # on by itself in newer releases, as is bf16
             bf16=False,
-            **one_step(size, len(rows) // size),
+            **_one_step(size, len(rows) // size),
             **{key: value for key, value in lengths.items() if key in known},
             **chosen,
         )
         yield kind(model=model, args=made, train_dataset=data, **words, **more)
+
+
+def _one_step(size: int, accumulate: int) -> dict[str, Any]:
+    """Settings of one step of SGD that moves the weights by the gradient of ``accumulate`` batches of that size."""
+    plain = {"learning_rate": 1.0, "lr_scheduler_type": "constant", "optim": "sgd", "max_grad_norm": 0.0}
+    batch = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulate}
+    return {**batch, **plain, "max_steps": 1, "logging_steps": 1}
 
 
 def _packed(job: Job) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial, wraps
 from itertools import islice
@@ -16,7 +15,7 @@ from typing import Any, Callable, Dict, NamedTuple  # noqa: UP035 (Python 3.8 kn
 
 import torch
 
-from ..child import give_back, is_out_of_memory, is_sticky
+from ..child import aside, give_back, is_out_of_memory, is_sticky
 
 #: ``device``, ``suite``, ``dtype``, ``backend``, ``options``, ``model`` (a folder) and ``recipe``.
 Job = Dict[str, Any]  # noqa: UP006
@@ -100,12 +99,10 @@ def of_rows(experiment: Callable[[Job], Iterable[Case]]) -> Callable[[Job, Emit]
 
 
 def in_parts(work: Callable[[Any], None], rows: Iterable[Any], size: int) -> None:
-    """Do the work for so many rows after another, and hand back what each part leaves behind: kernels made for a shape
-    live as long as the thread that they were made in."""
+    """Do the work for so many rows after another, and hand back what each part leaves behind."""
     rows = iter(rows)
     while some := list(islice(rows, size)):
-        with ThreadPoolExecutor(1) as thread:
-            thread.submit(work, some).result()
+        aside(work, some)
         give_back()
 
 
@@ -141,7 +138,7 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
         how = dict(row.spread).get(place, (1.0, 0.0))
         numbers = how(normal(shape)) if callable(how) else normal(shape) * how[0] + how[1]
         given.append(numbers.to(DTYPES[row.dtype]))
-    lays = [*row.layouts, *[_as_it_is] * len(given)]
+    lays = [*row.layouts, *[lambda value: value] * len(given)]
     moved = [lay(value.to(job["device"])) for value, lay in zip(given, lays)]
     if row.judge == "rounding":
         seed = generator.get_state()
@@ -170,7 +167,7 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
         return found
     said = row.function(*moved)
     wanted = row.formula(*(value.double() for value in given)) if row.formula else row.function(*moved).values()
-    error = relative if row.judge == "change" else difference
+    error = relative if row.judge == "change" else _difference
     errors = {told: error(got, truth) for (told, got), truth in zip(said.items(), wanted)}
     told = max(errors, key=lambda name: (errors[name] != errors[name], errors[name]))
     name = "relative" if row.judge == "change" else "difference"
@@ -181,27 +178,18 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
 def _others(row: Case, given: list[Any], first: Any) -> list[Any]:
     """An output of the same call, without gradients, that is not the first one, and one of such a call that is not like
     it; nothing if all are alike. Calls with gradients and without may differ, two without may not."""
-    last = None
+    last, untracked = None, torch.no_grad()(row.function)
     for _ in range(_TIMES if first.numel() <= _FEW else 1):
-        out = _untracked(row, given)
+        out = untracked(*given)
         if not _alike(out, first):
-            other = _untracked(row, given) if last is None else last
+            other = untracked(*given) if last is None else last
             return [out] if _alike(out, other) else [out, other]
         last = out
     return []
 
 
-def _untracked(row: Case, given: list[Any]) -> Any:
-    with torch.no_grad():
-        return row.function(*given)
-
-
 def _alike(one: Any, other: Any) -> bool:
     return bool(one.shape == other.shape and torch.equal(one, other))
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
 
 
 def seed_of(job: Job) -> int:
@@ -218,11 +206,6 @@ def judged(judge: str, signature: str, tensors: list[str], **more: Any) -> dict[
 def loaded_dtype(job: Job) -> str | None:
     """The half dtype in which the recipe loads and trains weights, if it does."""
     return _SPELLED.get(str(job["recipe"].get("load_dtype")).lower())
-
-
-def wanted_dtypes(job: Job, usual: tuple[str, ...]) -> tuple[str, ...]:
-    """The dtype of the job, or the usual ones."""
-    return (job["dtype"],) if job["dtype"] else usual
 
 
 def found_by(measure: Callable[[], dict[str, Any]], device: str, library: str = "") -> dict[str, Any]:
@@ -310,7 +293,7 @@ def relative(got: Any, exact: Any) -> float:
     return float((got - exact).norm() / (exact.norm() if exact.any() else 1.0))
 
 
-def difference(got: Any, exact: Any) -> float:
+def _difference(got: Any, exact: Any) -> float:
     """The largest distance of two numbers."""
     return float((got.detach().double().cpu() - exact.detach().double().cpu()).abs().max())
 
@@ -333,7 +316,7 @@ def compare(got: dict[str, Any], exact: dict[str, Any], unit: str = "rms") -> di
         if value.shape != truth.shape:
             found["ratio"][name] = float(value.numel() + truth.numel())
         elif unit in _NUMBERS and (name == "o" or unit != "element"):
-            note_numbers(found, name, value, truth.to(tensor.dtype).double(), tensor.dtype)
+            _note_numbers(found, name, value, truth.to(tensor.dtype).double(), tensor.dtype)
         elif name != "o" and truth.numel() < 2 * ENOUGH and tensor.dtype in (DTYPES["bf16"], DTYPES["fp16"]):
             found["unjudged"].append(name)  # rounding of few numbers may cancel by chance
         else:
@@ -346,7 +329,7 @@ def compare(got: dict[str, Any], exact: dict[str, Any], unit: str = "rms") -> di
     return found
 
 
-def note_numbers(found: dict[str, Any], name: str, value: Any, truth: Any, dtype: Any) -> None:
+def _note_numbers(found: dict[str, Any], name: str, value: Any, truth: Any, dtype: Any) -> None:
     """Note the largest error of a number in steps of the dtype (1 for whole numbers); infinite ones must be alike."""
     finite = torch.isfinite(truth)
     if truth.numel() == 0:

@@ -8,7 +8,8 @@ from typing import Any
 
 import torch
 
-IGNORED = -100
+from .kit import IGNORED
+
 #: Types of positions whose frequencies are computed here.
 _POSITIONS = ("default", "linear", "dynamic", "llama3", "yarn")
 #: Types whose published computation this is; q and k have biases or norms where the weights have them.

@@ -17,8 +17,10 @@ from typing import Any
 
 import torch
 
-from .kit import Emit, Job, Unavailable, relative, reported
+from .kit import IGNORED, Emit, Job, Unavailable, relative, reported
 
+#: Bytes of a config.json that are read.
+_LARGEST = 1 << 20
 #: Every logit of attention moves by about this much under the gain "bias", as trained q and k biases do.
 SHIFT = 200.0
 VOCABULARY = 97
@@ -66,7 +68,6 @@ for _name, _values in _POSITIONS.items():
     _MODELS[f"llama {_name}"] = ("llama", {"rope_scaling": {"rope_type": _name, "rope_theta": 10000.0, **_values}})
 #: Short ones for the CPU; the long ones pad to 192, and 192 % 128 = 64 is where some kernels err.
 LENGTHS = {"short": (24, 17, 9, 33), "long": (192, 97, 64, 130)}
-IGNORED = -100
 #: All whose positions are relative: with learned ones, padding on the left changes what is computed.
 NAMES = ("chatglm-like", *(name for name in _MODELS if name != "gpt2" and " " not in name))
 
@@ -101,7 +102,7 @@ def label(name: str, folder: str | None) -> str:
     if name != "own":
         return name
     try:
-        return f"own {_config(folder)['model_type']}"[:60]
+        return f"own {config_of(folder)['model_type']}"[:60]
     except (Unavailable, KeyError):
         return name
 
@@ -150,7 +151,7 @@ def _own(folder: str | None) -> Any:
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
-    values = _config(folder)
+    values = config_of(folder)
     model_type = values.get("model_type")
     if not isinstance(model_type, str):
         raise Unavailable("config.json names no model_type")
@@ -192,12 +193,13 @@ def _one_line(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split())[:300]
 
 
-def _config(folder: str | None) -> dict[str, Any]:
+def config_of(folder: str | None) -> dict[str, Any]:
+    """The user's config.json. Raises :class:`Unavailable`."""
     if not folder:
         raise Unavailable("no model was given")
     try:
         with open(os.path.join(folder, "config.json"), encoding="utf-8") as file:
-            values: Any = json.load(file)
+            values: Any = json.loads(file.read(_LARGEST))
     except OSError as error:
         raise Unavailable(f"config.json cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
@@ -265,21 +267,21 @@ def samples(lengths: tuple[int, ...], seed: int = 7) -> list[tuple[Any, Any]]:
     return made
 
 
-def _counted(labels: Any) -> int:
+def counted(labels: Any) -> int:
     """Labels that count after the shift by one."""
-    return int((labels[1:] != IGNORED).sum())
+    return int((labels[..., 1:] != IGNORED).sum())
 
 
 def one_by_one(made: list[tuple[Any, Any]]) -> list[tuple[dict[str, Any], float]]:
     """Each sample alone and unpadded, with its weight in the mean over all label tokens."""
-    total = sum(_counted(labels) for _, labels in made)
+    total = sum(counted(labels) for _, labels in made)
     return [
         (
             {"input_ids": tokens[None], "attention_mask": torch.ones_like(tokens)[None], "labels": labels[None]},
-            _counted(labels) / total,
+            counted(labels) / total,
         )
         for tokens, labels in made
-        if _counted(labels)
+        if counted(labels)
     ]
 
 
@@ -373,7 +375,7 @@ class ChatGLMLike(torch.nn.Module):
         loss = None
         if labels is not None:
             predicted, wanted = _wide(logits)[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
-            loss = torch.nn.functional.cross_entropy(predicted, wanted, ignore_index=-100)
+            loss = torch.nn.functional.cross_entropy(predicted, wanted, ignore_index=IGNORED)
         return SimpleNamespace(loss=loss, logits=logits)
 
 

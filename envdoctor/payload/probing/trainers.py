@@ -29,12 +29,7 @@ def lightly(experiment: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def arguments(device: str, **chosen: Any) -> Any:
-    """TrainingArguments."""
-    return base_arguments(transformers.TrainingArguments, device, **{"remove_unused_columns": False, **chosen})
-
-
-def base_arguments(kind: Any, device: str, **chosen: Any) -> Any:
+def arguments(kind: Any, device: str, **chosen: Any) -> Any:
     """TrainingArguments or a ``kind`` of these; the way to ask for the CPU has two names."""
     settings = {"save_strategy": "no", "report_to": [], "disable_tqdm": True, **chosen}
     os.environ.pop("ACCELERATE_MIXED_PRECISION", None)  # what a run before this one left, in older releases
@@ -48,13 +43,6 @@ def base_arguments(kind: Any, device: str, **chosen: Any) -> Any:
         return kind(use_cpu=True, **settings)
     except TypeError:
         return kind(no_cuda=True, **settings)
-
-
-def one_step(size: int, accumulate: int) -> dict[str, Any]:
-    """Settings of one step of SGD that moves the weights by the gradient of ``accumulate`` batches of that size."""
-    plain = {"learning_rate": 1.0, "lr_scheduler_type": "constant", "optim": "sgd", "max_grad_norm": 0.0}
-    batch = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulate}
-    return {**batch, **plain, "max_steps": 1, "logging_steps": 1}
 
 
 def tokenizer() -> Any:

@@ -51,7 +51,9 @@ def the_trainer_splits_no_batch_over_eight_cards() -> Any:
     trainers = part("probing.trainers")
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         cuda(stack)
-        made = trainers.arguments("cuda", output_dir=folder, per_device_train_batch_size=2)
+        made = trainers.arguments(
+            trainers.transformers.TrainingArguments, "cuda", output_dir=folder, per_device_train_batch_size=2
+        )
         found = [made.n_gpu, made.train_batch_size, made.eval_batch_size]
     return found == [1, 2, 8] or found
 

@@ -25,7 +25,7 @@ def piece(name: str) -> Any:
 
 def truth_is_that_of_autograd() -> Any:
     """Formulas in float64 against torch's own derivative, with shared heads, padding and dead rows."""
-    reference, inputs = piece("reference"), piece("inputs")
+    reference, inputs = piece("attention_case"), piece("inputs")
     worst = 0.0
     for mask in ("none", "bool_left", "bool_left_dead", "bool_band", "bool_key"):
         for name in inputs.STRESSES:
@@ -122,7 +122,7 @@ def no_generator_of_the_user_moves() -> Any:
 
 
 def what_does_not_fit_the_dtype_is_not_judged() -> Any:
-    reference = piece("reference")
+    reference = piece("attention_case")
     # Four rows share two keys: dv is 4 · 60000 / 2.
     sizes = ((4, 0.1), (2, 0.1), (2, 60000.0), (4, 60000.0))
     given = tuple(torch.full((1, 1, rows, 8), value, dtype=torch.float16) for rows, value in sizes)
