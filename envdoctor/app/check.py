@@ -107,6 +107,12 @@ def check(
         *_seen_otherwise(judgement, peak),
         *_absent(judgement, require, matrix),
     ]
+    if gathered.text:
+        from envdoctor.app.explaining import error_in
+
+        told = {finding.id for finding in judgement.findings if finding.severity != "note"}
+        error = error_in(gathered.text, judgement.facts, matrix, told, str(sources.report))
+        notices += [Notice("error", error)] if error is not None else []
     failed = any(notice.level == "error" for notice in notices)
     return run.report(
         "check",

@@ -1,12 +1,14 @@
 """``envdoctor explain``: which rule a person means and what the matrix holds about it, and what is known of an error,
 for given versions or for none."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignments
+from envdoctor.facts.factset import FactSet
 from envdoctor.judge.evaluate import text_of, title_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule, with_conditions
@@ -21,6 +23,8 @@ from envdoctor.system.message import Message, did_you_mean, said_by
 
 #: A log of a long run on many machines; what is behind it decides anyway.
 _LARGEST = 64 * 1024 * 1024
+#: Characters of an error that a sentence repeats.
+_LONGEST_ERROR = 160
 
 
 class Explained(NamedTuple):
@@ -67,6 +71,29 @@ def _gathered(sources: Sources, matrix: Matrix) -> tuple[Gathered | None, Messag
     if named or gathered.target.kind == "none" or not gathered.facts.absent("pkg.torch"):
         return gathered, None
     return None, Message("{} ({}) has no torch", gathered.target.path, gathered.target.because)
+
+
+def error_in(text: str, facts: FactSet, matrix: Matrix, found: Set[str], file: str) -> Message | None:
+    """Say in a sentence which error ended the run that a pasted text shows, what it means, and where more is said; None
+    when no error stands there, or a rule among those ``found`` is about it."""
+    reading = read_error(text)
+    if not reading.error:
+        return None
+    situation = Situation(matrix, facts)
+    first, lines = numbered(text)
+    answer, suspects = answer_to(reading, situation), suspects_in(situation, lines, first)
+    if found & {*(one.id for one in suspects), *(one.id for one in answer.rules)}:
+        return None
+    meaning: Any = Message("what it means is not known")
+    home = next((home for home in answer.homes if home.releases), None)
+    if suspects:
+        meaning = suspects[0].title
+    elif home is not None:
+        meaning = Message("{} is in {} {}", home.thing, home.package, home.releases)
+    said = f"{reading.error}: {reading.message}".partition("\n")[0]
+    said = said if len(said) <= _LONGEST_ERROR else f"{said[: _LONGEST_ERROR - 3]}..."
+    command = " ".join(["envdoctor", "explain", *(["--log", "-"] if file == "-" else [quote(file)])])
+    return Message("the run in it failed with {}; {}; why, and what to do: {}", said, meaning, command)
 
 
 def text_of_option(option: str, path: str) -> str:

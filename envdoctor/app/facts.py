@@ -91,13 +91,14 @@ def working_directory() -> Path | None:
 
 class Gathered(NamedTuple):
     """Facts, derived ones among them, the environment they are of, what went wrong on the way, what is not judged, and
-    where an environment on disk keeps its packages."""
+    where an environment on disk keeps its packages; ``text`` is what somebody pasted."""
 
     facts: FactSet
     target: Target
     notices: tuple[Notice, ...] = ()
     unjudged: tuple[Unjudged, ...] = ()
     layout: "Layout | None" = None
+    text: str = ""
 
     @property
     def interpreter(self) -> str | None:
@@ -156,7 +157,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
     missed = unjudged(facts, environment.target, sources.model, cut_short(environment), sources.code, typed=typed)
-    return Gathered(facts, environment.target, tuple(notices), missed, environment.layout)
+    return Gathered(facts, environment.target, tuple(notices), missed, environment.layout, environment.text)
 
 
 def _environment(sources: Sources, matrix: Matrix) -> observed.Environment:

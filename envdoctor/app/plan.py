@@ -16,12 +16,13 @@ from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.whole_file import write_whole
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Records
+from envdoctor.judge.derivations.model import needs_of
 from envdoctor.judge.finding import Finding
 from envdoctor.matrix.matrix import Matrix, load_matrix
 from envdoctor.observe.sources import SOURCES
 from envdoctor.remedy.candidates import Build, builds_of, no_build
 from envdoctor.remedy.commands import Remedy, before, try_remedy
-from envdoctor.remedy.needs import needs_of, others_asked
+from envdoctor.remedy.needs import others_asked
 from envdoctor.remedy.resolver import NoResolver, Wanted, resolve
 from envdoctor.report.memory_section import change_words
 from envdoctor.report.page import Page

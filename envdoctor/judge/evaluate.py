@@ -10,6 +10,7 @@ from envdoctor.facts.registry import Registry, parse_value
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, NOT_KNOWN, Absent, Fact, Range, Records, Unknown, Value, spell
 from envdoctor.judge.finding import Text
 from envdoctor.matrix.rules import Condition, Rule, digest, glob_fits
+from envdoctor.system.language import without_gaps
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import NO, OPEN, YES, VersionAnswer, compare, dotted, holds, is_version, satisfies
 
@@ -45,17 +46,26 @@ def title_of(texts: Mapping[str, Any], known: Mapping[str, str] = {}) -> Text:
     """Return what a rule says of anybody's versions: its title, or its message with ``...`` in place of values that are
     not ``known``."""
     if texts["title"]:
-        return Text(texts["title"])
+        return text_of(texts["title"])
     return without_values(text_of(texts["message"]), known)
 
 
 def without_values(text: Text, known: Mapping[str, str] = {}) -> Text:
-    """Return the text with ``...`` in place of values, or those that are ``known`` by the keys of their facts."""
+    """Return the text with the values that are ``known`` by the keys of their facts. Where none is known, a version is
+    left out, a model is "the model", and anything else is ``...``."""
 
-    def replaced(wording: str) -> str:
-        return re.sub(_PLACEHOLDER, lambda match: known.get(match[1], "..."), wording)
+    def replaced(wording: str, model: str) -> str:
+        def value(match: re.Match[str]) -> str:
+            blank, key = match.groups()
+            if known.get(key):
+                return blank + known[key]
+            if key.startswith("pkg.") or key.endswith("version"):
+                return ""
+            return blank + (model if key in ("model.name", "model.repo") else "...")
 
-    return Text(replaced(text.en), text.zh and replaced(text.zh))
+        return re.sub(f"( ?){_PLACEHOLDER}", value, wording)
+
+    return Text(replaced(text.en, "the model"), text.zh and without_gaps(replaced(text.zh, "该模型")))
 
 
 def values_of(text: Text) -> list[str]:

@@ -60,7 +60,8 @@ _HEAD_OPTIONS = {
     "modified": DATE,
     **dict.fromkeys(("fixed_in", "last_seen"), VERSIONS),
     **dict.fromkeys(("open_ended", "engines"), TRUE),
-    **dict.fromkeys(("title", "probe", "each"), TEXT),
+    "title": _REASON,
+    **dict.fromkeys(("probe", "each"), TEXT),
     **dict.fromkeys(("supersedes", "folds_into"), TEXTS),
     "explained_by": TABLE,
 }

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
 
 class Environment(NamedTuple):
-    """An environment that was found. ``live``: it would run on this machine. ``facts`` are known without looking."""
+    """An environment that was found. ``live``: it would run on this machine. ``facts`` are known without looking, and
+    ``text`` is what somebody pasted."""
 
     target: Target
     live: bool
     facts: FactSet
     layout: "Layout | None" = None
     notes: tuple[Message, ...] = ()
+    text: str = ""
 
 
 class Ask(NamedTuple):
@@ -113,7 +115,7 @@ def _report(given: str | None, ask: Ask) -> Environment:
     except ObservationError as error:
         error.args = (Message("--report {}", error),)
         raise
-    return Environment(Target("report", name, Message("--report")), False, read.facts, notes=read.notes)
+    return Environment(Target("report", name, Message("--report")), False, read.facts, None, read.notes, read.text)
 
 
 #: How many values of a facts file are named that cannot be read; of the others the number is said.

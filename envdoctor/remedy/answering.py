@@ -399,7 +399,7 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         fix = next(iter(texts["fix"]), None)
         suspect = Suspect(
             id=rule.id,
-            title=title_of(texts, _values(texts, facts) if seen.told else {}),
+            title=title_of(texts, {} if outcome.holds is False else _values(texts, facts, "")),
             applies=outcome.holds,
             line=first + seen.place,
             said=lines[seen.place].strip(),
@@ -449,7 +449,7 @@ def _told_by(log: Log, situation: Situation) -> tuple[FactSet, list[tuple[Rule, 
     return facts, shown
 
 
-def _values(texts: Mapping[str, Any], facts: FactSet) -> dict[str, str]:
-    """Return the facts that a rule's message says, but for versions of the environment; "" for what is not known."""
+def _values(texts: Mapping[str, Any], facts: FactSet, but: str = "pkg.") -> dict[str, str]:
+    """Return the facts that a rule's message says, "" for what is not known; none below ``but``."""
     keys = values_of(text_of(texts["message"]))
-    return {key: facts.text(key) or "" for key in keys if not key.startswith("pkg.")}
+    return {key: facts.text(key) or "" for key in keys if not (but and key.startswith(but))}

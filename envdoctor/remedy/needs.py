@@ -4,20 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.judge.evaluate import answer
+from envdoctor.judge.derivations.model import fits_requirement, needs_of_model
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.rules import parse_condition
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import base_release, satisfies
 from envdoctor.versions.requirement import read_requirement
-
-
-def needs_of(facts: FactSet, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows whose conditions all hold; one that cannot be decided counts as not asked for."""
-    for row in matrix.rows("run-needs"):
-        conditions = [parse_condition(matrix.registry, key, text) for key, text in row.get("when", {}).items()]
-        if all(answer(one.type, one.alternatives, facts.value(one.key)).holds for one in conditions):
-            yield row
 
 
 def others_asked(row: Mapping[str, Any], facts: FactSet) -> Iterator[str]:
@@ -35,7 +25,7 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
         kinds = next((row["types"] for row in matrix.rows("families", "family") if row["id"] == family), ())
         firsts = {types.since(kind) for kind in kinds}
         since = firsts.pop() if len(firsts) == 1 and not types.is_never(next(iter(kinds))) else None
-    rows = [row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {}))]
+    rows = needs_of_model(facts, matrix)
     asked = [line for row in rows for line in row["asks"] if "[" not in line]
     if since is not None and not any(read_requirement(line).name == "transformers" for line in asked):
         asked.insert(0, f"transformers>={since}")
@@ -46,7 +36,7 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
     for one in map(read_requirement, asked):
         bounds.setdefault(one.name, []).extend([one.specifiers] if one.specifiers else [])
     asked = [package + ",".join(texts) for package, texts in bounds.items()]
-    there = {line: _is_there(line, facts) for line in asked}
+    there = {line: fits_requirement(line, facts) for line in asked}
     missing, unknown = ([line for line in asked if there[line] is state] for state in (False, None))
     texts = {
         (True, True): "{} asks for {}; not here: {}; not known here: {}",
@@ -75,12 +65,3 @@ def _of_frameworks(facts: FactSet, matrix: Matrix, stated: list[str]) -> Iterato
         if framework not in named and _is_used(framework, facts) and matrix.part("framework-models", framework):
             line = asked_release(matrix, framework, family, facts.text(f"pkg.{framework}"))
             yield from (line,) if line else ()
-
-
-def _is_there(line: str, facts: FactSet) -> bool | None:
-    wanted = read_requirement(line)
-    if facts.unknown(f"pkg.{wanted.name}"):
-        return None
-    version = facts.text(f"pkg.{wanted.name}")
-    known = () if version is None else (version, base_release(version) or "0")
-    return any(satisfies(one, wanted.specifiers) for one in known)

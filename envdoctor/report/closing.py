@@ -106,7 +106,13 @@ def closing(report: Report, page: Page, again: str = "") -> list[Block]:
     elif report.command == "probe" and report.facts.value("pkg.torch") is ABSENT:
         blocks.append(Field(page.say("Next"), [page.say("name the Python that has torch: --python PATH")]))
     elif (steps := _steps(report)[0]) and page.verbosity == 0:
-        advice = page.say("; and ").join(_advice(report, name, page) for name in steps[0][0])
+        # What nobody has looked at of a model with code of its own is that code.
+        unread = report.facts.value("model.remote_code") is True and ("model_files",) in [names for names, _ in steps]
+        names = ("model_files",) if unread else steps[0][0]
+        advice = page.say("; and ").join(_advice(report, name, page) for name in names)
+        asks = report.registry.help_texts.get(names[0], {}).get("asks")
+        if report.target.kind == "report" and asks:  # who reads it has not got the environment
+            advice = page.say("ask for {what}", what=asks.get(page.lang, asks["en"]))
         blocks.append(Field(page.say("Next"), [advice]))
     return blocks
 

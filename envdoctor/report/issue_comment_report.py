@@ -33,7 +33,9 @@ def render(report: Report, lang: str = "en") -> str:
         lines += [*(line for field in fields for line in field_lines(field, page)), ""]
     notes = [page.message(findings[0]) for findings in of_one_cause(f for f in shown if f.severity == "note")]
     lines += [*(f"- {plain(note)}" for note in notes), ""] if notes else []
-    if not shown:
+    failed = [notice.text for notice in report.notices if notice.level == "error"]
+    lines += [*(f"- {plain(redact(page.sentence(text)))}" for text in failed), ""] if failed else []
+    if not shown and not failed:
         lines += [page.say("Nothing in it is known to be wrong; {n} rule(s) were checked.", report.rules_checked), ""]
     lines += _missing(report, page)
     text = "\n".join(lines)

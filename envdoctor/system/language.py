@@ -26,12 +26,12 @@ def say(lang: str, template: str, n: int | None = None, /, **values: object) -> 
         values["n"] = n
         template = template.replace("(s)", "" if n == 1 else "s")
     text = template.format(**values) if values else template
-    return _without_gaps(text) if lang == "zh" else text
+    return without_gaps(text) if lang == "zh" else text
 
 
 def sentence(lang: str, text: str) -> str:
     """Translate a message; return any other text, a name or somebody else's words, as it is."""
-    return _without_gaps(_translated(text)) if lang == "zh" and isinstance(text, Message) else text
+    return without_gaps(_translated(text)) if lang == "zh" and isinstance(text, Message) else text
 
 
 @lru_cache(maxsize=1)
@@ -51,6 +51,6 @@ def _translated(text: object) -> str:
     return (chinese or text.id).format(*values) if text.values else chinese or text.id
 
 
-def _without_gaps(text: str) -> str:
+def without_gaps(text: str) -> str:
     """Remove blanks between two Chinese words; those that set off Latin words stay."""
     return re.sub(_HAN_GAP, "", text)

@@ -71,3 +71,29 @@ def test_code_of_a_repository_has_a_window_of_releases(run, tmp_path, model, wor
     here = said(run, tmp_path, model, transformers=works).partition("; not here: ")[2]
     assert "transformers" not in here
     assert "transformers" in said(run, tmp_path, model, transformers=fails).partition("; not here: ")[2]
+
+
+@pytest.mark.parametrize(
+    ("model", "works", "fails", "level", "code"),
+    [
+        ("openbmb/MiniCPM-V-2_6", "4.51.3", "4.52.4", "error", 1),
+        ("baichuan-inc/Baichuan2-7B-Chat", "4.33.3", "4.40.2", "error", 1),
+        ("Qwen/Qwen-7B-Chat", "4.37.2", "4.52.4", "warning", 0),
+    ],
+)
+def test_code_that_does_not_run_with_a_release_is_a_finding_in_every_format(
+    run, tmp_path, model, works, fails, level, code
+):
+    def check(release: str, form: str):
+        lines = f"torch==2.5.1\ntransformers=={release}\nsentencepiece==0.2.0\n"
+        (tmp_path / "requirements.txt").write_text(lines)
+        return run("check", "--lock", tmp_path / "requirements.txt", "--model", model, *LINUX, "--format", form)
+
+    for form in ("terminal", "concise", "json", "github", "junit", "sarif", "markdown"):
+        result = check(fails, form)
+        assert result.code == code
+        assert "transformers" in result.out and level in result.out and fails in result.out
+        assert " fails" in result.out or "asks for transformers" in result.out
+    good = check(works, "terminal")
+    assert good.code == 0 and "No findings" in good.out
+    assert "Next         give --model DIR" in good.out  # its code was not read

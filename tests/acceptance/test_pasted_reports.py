@@ -75,3 +75,25 @@ def test_a_log_that_no_rule_is_about_is_not_explained(run, tmp_path):
     log.write_text("ZeroDivisionError: division by zero\n")
     done = run("explain", "--no-config", "--log", log)
     assert done.code == 3 and "Not known" in done.out
+
+
+TRACEBACK = """\
+- `transformers` version: 4.42.4
+- Python version: 3.10.14
+- PyTorch version (GPU?): 2.3.1+cu121 (True)
+
+```
+ValueError: `rope_scaling` must be a dictionary with two fields, `type` and `factor`, got {'rope_type': 'llama3'}
+```
+"""
+
+
+@pytest.mark.parametrize("form", ["terminal", "concise", "json", "junit", "github", "issue-comment"])
+def test_a_report_in_which_a_run_failed_is_not_clean(run, report, form):
+    assert run("check", "--no-config", "--report", report, "--format", form).code == 0
+    report.write_text(TRACEBACK)
+    done = run("check", "--no-config", "--report", report, "--format", form)
+    assert done.code == 3 and "does not know its kind of rope" in done.out
+    assert "; why, and what to do: envdoctor explain " in done.out and "'llama3'} '" not in done.out
+    named = run("check", "--no-config", "--report", report, "--model", "meta-llama/Llama-3.1-8B", "--format", form)
+    assert named.code == 1 and "envdoctor explain /" not in named.out  # a rule decides it

@@ -367,9 +367,9 @@ def test_private_rules_and_required_facts_of_the_file_are_used(run, facts_file, 
     private()
     (tmp_path / "envdoctor.toml").write_text('matrix = ["private"]\nrequire = ["gpu"]\n')
     result = run("check", "--facts", facts_file({"pkg.x-package": "1.0"}), "--format", "json")
-    assert result.code == 3 and "x-rule" in found(result)
+    assert result.code == 1 and "x-rule" in found(result) and result.json["status"] == "incomplete"
     given = facts_file({"pkg.x-package": "1.0", "gpu": []})
-    assert run("check", "--facts", given, "--require", " model.repo ,,").code == 3
+    assert run("check", "--facts", given, "--require", " model.repo ,,", "--exit-zero").code == 3
 
 
 @pytest.mark.parametrize(
@@ -600,7 +600,7 @@ def test_a_lock_without_a_name_or_a_form_is_refused_in_a_sentence(script):
 
 def test_rules_are_listed_with_their_titles_and_by_words(run):
     listed = run("matrix", "list", "glm4", "NaN", "error").out
-    assert "torch-2-5-0-glm4-batch-nan  (error, upstream, wrong-numbers)\n    torch ..." in listed
+    assert "torch-2-5-0-glm4-batch-nan  (error, upstream, wrong-numbers)\n    torch gives NaN loss for the model" in listed
     assert "requirement-missing" not in listed
 
 

@@ -1,20 +1,22 @@
 """The model: its name and family, who runs it and knows it, and the attention and quantisation that follow."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from envdoctor.facts.factset import View
+from envdoctor.facts.factset import Readable, View
 from envdoctor.facts.registry import parse_value
-from envdoctor.facts.values import ABSENT, NOT_GIVEN, Range, Unknown, Value, spell
+from envdoctor.facts.values import ABSENT, NOT_GIVEN, Range, Records, Unknown, Value, spell
 from envdoctor.judge.derivations import Answer, Derived, derives
+from envdoctor.judge.evaluate import answer
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.model_types import ModelTypes, knows
-from envdoctor.matrix.rules import glob_fits
+from envdoctor.matrix.rules import glob_fits, parse_condition
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import dotted, release_of, satisfies
+from envdoctor.versions.pep440 import base_release, dotted, release_of, satisfies
 from envdoctor.versions.releases import EVERY, contains, parse_ranges
+from envdoctor.versions.requirement import read_requirement
 
 #: What a copy of a model has in common with it.
 _OF_A_COPY = {"model.type", "model.architectures"}
@@ -89,6 +91,45 @@ def framework_model(facts: View, matrix: Matrix) -> Answer:
     if installed is None:
         return None
     return Derived(knows(matrix, framework, family, installed), Message("table framework-models"))
+
+
+@derives("model_need", of="model.family model.repo model.type model.remote_code model.quantization gpu pkg.*")
+def model_need(facts: View, matrix: Matrix) -> Answer:
+    """List the packages of which the model's makers, or its code, ask for releases, by the table run-needs."""
+    if all(facts.unknown(f"model.{name}") for name in ("family", "repo", "type")):
+        return None
+    found: list[dict[str, Value]] = []
+    rows = needs_of_model(facts, matrix)
+    for line, source in ((line, row["source"]) for row in rows for line in row["asks"] if "[" not in line):
+        need, met = read_requirement(line), fits_requirement(line, facts)
+        if need.specifiers:
+            there = facts.value(f"pkg.{need.name}")
+            told = Unknown(Message("not known here")) if met is None else met
+            found.append({"package": need.name, "asks": line, "installed": there, "source": source, "met": told})
+    return Derived(Records(tuple(found)), Message("table run-needs"))
+
+
+def needs_of(facts: Readable, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of run-needs whose conditions all hold; one that cannot be decided counts as not asked for."""
+    for row in matrix.rows("run-needs"):
+        conditions = [parse_condition(matrix.registry, key, text) for key, text in row.get("when", {}).items()]
+        if all(answer(one.type, one.alternatives, facts.value(one.key)).holds for one in conditions):
+            yield row
+
+
+def needs_of_model(facts: Readable, matrix: Matrix) -> list[Mapping[str, Any]]:
+    """Return those of these rows that are about the model itself."""
+    return [row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {}))]
+
+
+def fits_requirement(line: str, facts: Readable) -> bool | None:
+    """Return whether the release that is there, or its base release, is what is asked for; None when not known."""
+    wanted = read_requirement(line)
+    if facts.unknown(f"pkg.{wanted.name}"):
+        return None
+    version = facts.text(f"pkg.{wanted.name}")
+    known = () if version is None else (version, base_release(version) or "0")
+    return any(satisfies(one, wanted.specifiers) for one in known)
 
 
 @derives("revision.installed_fits", of="revision.transformers_new pkg.transformers")

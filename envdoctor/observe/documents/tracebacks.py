@@ -224,6 +224,8 @@ _SAYS = re.compile(r"\s{0,3}:\s*")
 _REMARK = re.compile(r"\[?(?:INFO|DEBUG)\b")
 #: No error has so many lines in front of it that belong to it, and no text so many errors that matter.
 _MESSAGE_LINES, _ERRORS = 6, 200
+#: What ends a block of Markdown; its backticks are quotes here.
+_FENCES = ("'''", "~~~")
 _CAUSE = "was the direct cause of the following exception"
 _HANDLING = "During handling of the above exception"
 #: Errors of what started the failing process, which say nothing themselves.
@@ -283,7 +285,9 @@ def _message(lines: Sequence[str], number: int, start: int) -> str:
     """Return the rest of the line, with the lines below that belong to it."""
     said = [lines[number][start:]]
     for line in lines[number + 1 : number + _MESSAGE_LINES]:
-        if not line.strip() or "Traceback (most" in line or 'File "' in line or _NAMED.search(line):
+        if not line.strip() or line.startswith(_FENCES):
+            break
+        if "Traceback (most" in line or 'File "' in line or _NAMED.search(line):
             break
         said.append(line.strip())
     first = said[0]

@@ -217,10 +217,11 @@ class ReportError(ObservationError):
 
 
 class ReadReport(NamedTuple):
-    """The facts, and sentences about what was not read."""
+    """The facts, sentences about what was not read, and the text."""
 
     facts: FactSet
     notes: tuple[Message, ...]
+    text: str = ""
 
 
 def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
@@ -235,15 +236,14 @@ def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
     if data is None:
         raise ReportError("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024)
     # Terminals of Windows write UTF-16 and code pages.
-    read = report_facts(
-        decoded(data, "replace"), matrix, "report" if path == "-" else path.replace("\\", "/").rpartition("/")[2]
-    )
+    text = decoded(data, "replace")
+    read = report_facts(text, matrix, "report" if path == "-" else path.replace("\\", "/").rpartition("/")[2])
     if not list(read.facts):
         said = Message("{}: no version, GPU or system could be read in it", path)
         nothing = ReportError(joined([said, *read.notes]))
         nothing.usage = False
         raise nothing
-    return read
+    return read._replace(text=text)
 
 
 def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
