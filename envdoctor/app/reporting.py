@@ -50,7 +50,7 @@ class Judging:
         incomplete: bool = False,
         **sections: Any,
     ) -> Report:
-        """Return the report with its exit code: 1 for findings at the gate, 3 if the job could not be done, else 0.
+        """Return the report with its exit code: 3 if the job could not be done, 1 for findings at the gate, else 0.
         ``exit_zero`` turns 1 into 0 only. ``sections`` are the parts that the command has besides."""
         return Report(
             command=command,
@@ -68,7 +68,6 @@ class Judging:
             plan=judgement.plan,
             **sections,
             elapsed_seconds=time.perf_counter() - self._started,
-            unfinished=incomplete,
         )
 
 
@@ -129,7 +128,7 @@ Typed = Mapping[str, str]
 
 _MOST = 24
 #: Exit codes from the best to the worst.
-_WORSE = (0, 3, 1, 2)
+_WORSE = (0, 1, 3, 2)
 
 
 def targets_of(typed: Mapping[str, Sequence[str]]) -> list[Typed]:
@@ -178,7 +177,6 @@ def check_targets(targets: Sequence[Typed], judged: Callable[[Typed], Report]) -
         passed=tuple(name for name in first.passed if all(name in report.passed for report in reports)),
         plan=first.plan if all(report.plan == first.plan for report in reports) else None,
         unjudged=tuple(dict.fromkeys(text for report in reports for text in report.unjudged)),
-        unfinished=any(report.unfinished for report in reports),
         targets=tuple(outcomes),
         elapsed_seconds=sum(report.elapsed_seconds for report in reports),
     )

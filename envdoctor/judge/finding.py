@@ -233,9 +233,8 @@ def fails_gate(finding: Finding, policy: Policy) -> bool:
 
 
 def exit_code(findings: Iterable[Finding], *, incomplete: bool, exit_zero: bool) -> int:
-    """Return 1 for findings at the gate unless ``exit_zero``, else 3 if the job could not be done, else 0."""
-    at_gate = not exit_zero and any(finding.gate for finding in findings)
-    return 1 if at_gate else 3 if incomplete else 0
+    """Return 3 if the job could not be done, else 1 for findings at the gate unless ``exit_zero``, else 0."""
+    return 3 if incomplete else int(not exit_zero and any(finding.gate for finding in findings))
 
 
 def baseline_state(finding: Finding, baseline: Iterable[Known]) -> str:

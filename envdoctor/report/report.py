@@ -107,7 +107,7 @@ class _Parts(NamedTuple):
     and a prediction found besides; ``probe_commands`` say how to run the experiments that findings name. ``unjudged``
     are sentences about what a reader would take for judged. ``all_facts``: documents
     for programs hold every fact, not only those that findings rest on. ``targets`` are the machines, where several
-    were judged. ``unfinished``: something that was asked could not be judged, whatever was found.
+    were judged.
     """
 
     command: str
@@ -132,7 +132,6 @@ class _Parts(NamedTuple):
     all_facts: bool = False
     targets: tuple[TargetOutcome, ...] = ()
     elapsed_seconds: float = 0.0
-    unfinished: bool = False
 
 
 class Report(_Parts):
@@ -150,7 +149,7 @@ class Report(_Parts):
     @property
     def status(self) -> str:
         """Return ``incomplete`` if the job could not be done, else ``complete``."""
-        return "incomplete" if self.unfinished or self.exit_code == 3 else "complete"
+        return "incomplete" if self.exit_code == 3 else "complete"
 
     def shown(self) -> tuple[Finding, ...]:
         """Return the findings to show: neither ignored nor superseded."""

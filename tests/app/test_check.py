@@ -32,10 +32,10 @@ def notices(report):
         (NOW, {}, 1),
         (NOW, {"exit_zero": True}, 0),
         (NOW, {"policy": Policy(fail_confidence="reproduced")}, 0),
-        (NOW, {"require": ["gpu"]}, 1),  # what was found stays found
+        (NOW, {"require": ["gpu"]}, 3),
         (NOW, {"require": ["gpu"], "exit_zero": True}, 3),  # turns 1 into 0 only
         (NOW, {"require": ["pkg.torch", "pkg"]}, 1),
-        ({**NOW, "gpu": None}, {"require": ["gpu"], "exit_zero": True}, 3),  # it is known to be absent
+        ({**NOW, "gpu": None}, {"require": ["gpu"]}, 3),  # it is known to be absent
         ({}, {}, 3),  # nothing is known: no rule could be checked
         ({}, {"exit_zero": True}, 3),
     ],
@@ -43,7 +43,7 @@ def notices(report):
 def test_exit_codes(small, given, facts, options, code):
     report = check(given(facts), matrix=small(r=TORCH), **options)
     assert report.exit_code == code
-    assert report.status == ("incomplete" if code == 3 or options == {"require": ["gpu"]} else "complete")
+    assert report.status == ("incomplete" if code == 3 else "complete")
 
 
 def test_what_was_required_and_is_missing_is_named_and_that_nothing_is_known(small, given):
