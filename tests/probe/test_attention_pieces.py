@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from planted import inside
+from sharing import once
 
 from envdoctor.experiments import find_probes, judge
 
@@ -24,8 +25,9 @@ CHECKS = (
 
 
 @pytest.fixture(scope="module")
-def pieces(torch_python: str) -> Any:
-    return json.loads(inside(torch_python, "pieces.py", *CHECKS))
+def pieces(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    printed = once(tmp_path_factory, "pieces", lambda _: inside(torch_python, "pieces.py", *CHECKS))
+    return json.loads(printed)
 
 
 @pytest.mark.torch

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from planted import INSIDE, Seen, batch, jobs, planted, seen
-from sharing import once
+from planted import INSIDE, Seen, batch, jobs, seen
 
 from envdoctor.experiments import Job, Outcome
 
@@ -102,24 +101,15 @@ WANTED = {
 }
 
 
-@pytest.fixture(scope="module")
-def others(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
+def wanted_by_slow(_: Path) -> dict[str, tuple[str | None, list[Job]]]:
     """The same under the faults that are not FAST."""
-    wanted = grids([fault for fault in EXPECTED if fault not in FAST])
-    return once(tmp_path_factory, "other-kernel-faults", lambda scratch: planted(torch_python, scratch, wanted))
-
-
-@pytest.fixture
-def observed(request: pytest.FixtureRequest, outcomes: dict[str, list[Outcome]]) -> dict[str, list[Outcome]]:
-    """What there is about the fault of the test that is running."""
-    fault = request.node.callspec.params["fault"] if hasattr(request.node, "callspec") else FAST[0]
-    return outcomes if fault in FAST else request.getfixturevalue("others")  # type: ignore[no-any-return]
+    return grids([fault for fault in EXPECTED if fault not in FAST])
 
 
 @pytest.mark.parametrize("fault", some(EXPECTED))
-def test_an_emulated_kernel_bug_is_found_and_named(observed: dict[str, list[Outcome]], fault: str) -> None:
+def test_an_emulated_kernel_bug_is_found_and_named(outcomes: dict[str, list[Outcome]], fault: str) -> None:
     expected = EXPECTED[fault]
-    found = seen(observed[fault])
+    found = seen(outcomes[fault])
     wrong = [case for case in found.cases if case.verdict.verdict == "fail"]
     assert len(wrong) >= 4
     assert {case.verdict.verdict for case in found.cases} <= {"pass", "warn", "fail"}
@@ -133,24 +123,24 @@ def test_an_emulated_kernel_bug_is_found_and_named(observed: dict[str, list[Outc
     assert expected.tile is None or group.tile == expected.tile
 
 
-def test_the_wrapper_alone_raises_no_alarm(observed: dict[str, list[Outcome]]) -> None:
-    assert {case.verdict.verdict for case in seen(observed["none"]).cases} == {"pass"}
+def test_the_wrapper_alone_raises_no_alarm(outcomes: dict[str, list[Outcome]]) -> None:
+    assert {case.verdict.verdict for case in seen(outcomes["none"]).cases} == {"pass"}
     # A fault of another probe shows there alone.
-    assert {group.name for group in seen(observed["hidden-nan"]).wrong} == {"nan-honesty"}
+    assert {group.name for group in seen(outcomes["hidden-nan"]).wrong} == {"nan-honesty"}
 
 
 # --- one cause, said once ---------------------------------------------------------------------------------------------
 
 
-def whole(observed: dict[str, list[Outcome]], fault: str) -> Seen:
-    return seen([*observed[fault], *observed[elsewhere(fault)]])
+def whole(outcomes: dict[str, list[Outcome]], fault: str) -> Seen:
+    return seen([*outcomes[fault], *outcomes[elsewhere(fault)]])
 
 
 @pytest.mark.parametrize("fault", some(WIDE))
 def test_a_broken_kernel_is_one_finding_that_says_where_else_it_showed(
-    observed: dict[str, list[Outcome]], fault: str
+    outcomes: dict[str, list[Outcome]], fault: str
 ) -> None:
-    found = whole(observed, fault)
+    found = whole(outcomes, fault)
     (finding,) = found.told
     assert finding.item["name"] == "attention"
     shown = {fact.value for fact in finding.facts if fact.key == "probe"}
@@ -166,15 +156,15 @@ def test_a_broken_kernel_is_one_finding_that_says_where_else_it_showed(
     assert finding.gate
 
 
-def test_a_fault_of_the_models_own_code_is_told_by_its_own(observed: dict[str, list[Outcome]]) -> None:
-    found = seen([*observed["none"], *observed["model's mask"]])
+def test_a_fault_of_the_models_own_code_is_told_by_its_own(outcomes: dict[str, list[Outcome]]) -> None:
+    found = seen([*outcomes["none"], *outcomes["model's mask"]])
     assert {(group.signature, group.model) for group in found.wrong} == {("mask-differs", "chatglm-like")}
     assert found.roots == {"probe-padded-batch-differs"}
 
 
-def test_a_broken_kernel_does_not_stand_for_a_fault_that_it_cannot_make(observed: dict[str, list[Outcome]]) -> None:
+def test_a_broken_kernel_does_not_stand_for_a_fault_that_it_cannot_make(outcomes: dict[str, list[Outcome]]) -> None:
     """Lost gradients of a kernel are no reason for a model whose gradients are finite and wrong."""
-    found = seen([*observed["tile-nan"], *observed["model's mask"]])
+    found = seen([*outcomes["tile-nan"], *outcomes["model's mask"]])
     assert found.roots == {"probe-attention-gradient-nan", "probe-padded-batch-differs"}
 
 

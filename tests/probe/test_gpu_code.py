@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from fakes import payload, write_probe
 from planted import PROBES, inside, pure
+from sharing import once
 
 from envdoctor.experiments import PAYLOAD, Wishes, find_probes, run_session
 from envdoctor.system import Place
@@ -39,8 +40,9 @@ CHECKS = (
 
 
 @pytest.fixture(scope="module")
-def pieces(torch_python: str) -> Any:
-    return json.loads(inside(torch_python, "cuda_pieces.py", *CHECKS).splitlines()[-1])
+def pieces(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    printed = once(tmp_path_factory, "cuda-pieces", lambda _: inside(torch_python, "cuda_pieces.py", *CHECKS))
+    return json.loads(printed.splitlines()[-1])
 
 
 @pytest.mark.torch

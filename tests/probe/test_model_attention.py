@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from planted import jobs, planted, seen
-from sharing import once
+from planted import jobs, seen
 
-from envdoctor.experiments import Outcome
+from envdoctor.experiments import Job, Outcome
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -26,20 +25,26 @@ EXPECTED = {
 }
 
 
-@pytest.fixture(scope="module")
-def observed(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
+OWN = {"num_attention_heads": 4, "multi_query_attention": True, "multi_query_group_num": 2, "kv_channels": 16}
+ODD = {"num_attention_heads": "many"}
+
+
+def wanted_by_slow(folder: Path) -> dict[str, tuple[str | None, list[Job]]]:
+    """The same experiment under each fault, and for two models that somebody gives."""
     (job,) = jobs("model-attention")
-    wanted = {name: (None if name in ("healthy", "own") else name, [job]) for name in EXPECTED}
-    folder = tmp_path_factory.mktemp("chatglm")
-    config = {"num_attention_heads": 4, "multi_query_attention": True, "multi_query_group_num": 2, "kv_channels": 16}
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    wanted["own"] = (None, [replace(job, model=str(folder))])
-    return once(tmp_path_factory, "model-attention", lambda scratch: planted(torch_python, Path(scratch), wanted))
+    wanted: dict[str, tuple[str | None, list[Job]]] = {
+        name: (None if name == "healthy" else name, [job]) for name in EXPECTED
+    }
+    for name, config in (("own", OWN), ("odd", ODD)):
+        (folder / name).mkdir()
+        (folder / name / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        wanted[name] = (None, [replace(job, model=str(folder / name))])
+    return wanted
 
 
 @pytest.mark.parametrize("fault", EXPECTED)
-def test_the_kernel_is_named_and_its_switch_was_tried(observed: dict[str, list[Outcome]], fault: str) -> None:
-    found = seen(observed[fault])
+def test_the_kernel_is_named_and_its_switch_was_tried(outcomes: dict[str, list[Outcome]], fault: str) -> None:
+    found = seen(outcomes[fault])
     assert found.roots == EXPECTED[fault], [group.why for group in found.wrong]
     assert len(found.cases) == 11
     if fault.startswith("cudnn"):
@@ -49,14 +54,11 @@ def test_the_kernel_is_named_and_its_switch_was_tried(observed: dict[str, list[O
         assert {case.param("phase") for case in found.cases if case.verdict.wrong} == {"training", "evaluation"}
 
 
-def test_the_heads_are_those_of_glm_4_or_of_the_model_that_was_given(observed: dict[str, list[Outcome]]) -> None:
-    assert "32 heads over 2, " in seen(observed["healthy"]).cases[0].title
-    assert "4 heads over 2, " in seen(observed["own"]).cases[0].title
+def test_the_heads_are_those_of_glm_4_or_of_the_model_that_was_given(outcomes: dict[str, list[Outcome]]) -> None:
+    assert "32 heads over 2, " in seen(outcomes["healthy"]).cases[0].title
+    assert "4 heads over 2, " in seen(outcomes["own"]).cases[0].title
 
 
-def test_a_model_whose_heads_cannot_be_told_is_not_measured(torch_python: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text('{"num_attention_heads": "many"}', encoding="utf-8")
-    (job,) = jobs("model-attention", model=str(tmp_path))
-    (outcome,) = planted(torch_python, tmp_path, {"own": (None, [job])})["own"]
-    (case,) = seen([outcome]).cases
+def test_a_model_whose_heads_cannot_be_told_is_not_measured(outcomes: dict[str, list[Outcome]]) -> None:
+    (case,) = seen(outcomes["odd"]).cases
     assert case.verdict.verdict == "skip" and "cannot be told" in case.verdict.why

@@ -10,18 +10,13 @@ from typing import Any
 
 import pytest
 from planted import INSIDE, batch, jobs, planted, seen
-from sharing import once
+from trials import suite_jobs
 
 from envdoctor.experiments import Job, Outcome
 
 MODELS = Path(__file__).parents[2] / "fixtures" / "models"
-#: Everything but the attention probes, which have tests of their own, all-reduce, whose processes import torch too
-#: (test_no_false_alarm.py), and compile, which takes a compiler and minutes.
-PLAIN = (
-    *("arithmetic", "checkpointing", "grad-accumulation", "grad-clip", "label-mask", "memory-cycles", "padded-batch"),
-    *("repeatable", "rms-norm", "tf32", "training-step", "model-code", "eval-mode", "optimizer-step"),
-    *("grad-scaler", "save-load", "lora", "trainer-evaluation", "trainer-training", "mixed-precision"),
-)
+#: What the quick suite asks of a CPU.
+USUAL = suite_jobs()
 
 #: fault -> what the gradients of a model tell, and the rule that says so where nothing is known of the kernel itself.
 THROUGH_A_MODEL = {
@@ -63,7 +58,7 @@ _HALF = {"load_dtype": "float16"}
 _EAGER = batch("qwen2", dtype="fp16", attention=["eager"], gains=["bias"])
 WANTED = {
     # Nothing is wrong; recipes that some probes care about.
-    "usual": (None, [job for name in PLAIN for job in jobs(name)]),
+    "usual": (None, USUAL),
     "lora": (None, jobs("lora", "full")),
     "half": (None, [*jobs("training-step", recipe=_HALF), *jobs("grad-clip", recipe=_HALF)]),
     "bf16": (None, jobs("training-step", recipe={"load_dtype": "bfloat16", "learning_rate": 1e-5})),
@@ -89,10 +84,11 @@ Found = dict[str, list[Outcome]]
 # --- nothing is wrong -------------------------------------------------------------------------------------------------
 
 
-def test_every_plain_probe_runs_and_passes_on_a_healthy_torch(outcomes: Found) -> None:
+def test_the_quick_suite_runs_and_passes_on_a_healthy_torch(outcomes: Found) -> None:
     found = seen(outcomes["usual"])
     assert [group for group in found.groups if group.verdict != "pass"] == []
-    assert {case.observation["probe"] for case in found.cases} == set(PLAIN)
+    assert {case.observation["probe"] for case in found.cases} == {job.probe for job in USUAL}
+    assert len({job.probe for job in USUAL}) >= 27
     assert found.findings == ()
 
 
@@ -120,9 +116,8 @@ def test_eager_in_fp16_is_told_only_to_a_recipe_that_loads_fp16(outcomes: Found)
 
 
 @pytest.mark.slow
-def test_every_tiny_model_is_right_in_every_form_of_a_batch(torch_python: str, tmp_path: Path) -> None:
-    (first, *_) = jobs("padded-batch", "full")
-    found = seen(planted(torch_python, tmp_path, {"all": (None, [first])})["all"])
+def test_every_tiny_model_is_right_in_every_form_of_a_batch(outcomes: Found) -> None:
+    found = seen(outcomes["all tiny models"])
     assert found.wrong == []
     built = {case.param("model") for case in found.cases if case.verdict.verdict == "pass"}
     assert built == {
@@ -293,7 +288,9 @@ UNUSABLE: dict[str, tuple[Any, str]] = {
 }
 
 
-def _own(python: str, scratch: Path) -> Found:
+def wanted_by_slow(scratch: Path) -> dict[str, tuple[str | None, list[Job]]]:
+    """The padded batch of all tiny models, and of models that somebody gives."""
+
     def about(name: str, config: Any, **options: Any) -> list[Job]:
         folder = scratch / name.replace(" ", "-")
         folder.mkdir(exist_ok=True)
@@ -302,40 +299,35 @@ def _own(python: str, scratch: Path) -> Found:
             (folder / "config.json").write_text(text, encoding="utf-8")
         return [replace(batch(), model=str(folder), options={"gains": [1], **options})]
 
-    wanted = {name: (None, about(name, config)) for name, config in OWN.items()}
+    wanted: dict[str, tuple[str | None, list[Job]]] = {"all tiny models": (None, jobs("padded-batch", "full")[:1])}
+    wanted |= {f"own {name}": (None, about(name, config)) for name, config in OWN.items()}
     one = {**_EXPERTS, "num_experts": 1}
     wanted["fails on its way"] = (None, about("fails on its way", one, gains=[1, 12]))
     wanted["both"] = (None, about("no sdpa", OWN["no sdpa"], attention=["sdpa", "eager"]))
     for name, (config, _) in UNUSABLE.items():
         wanted[name] = (None, about(name, config, models=["chatglm-like"]))
-    return planted(python, scratch, wanted)
-
-
-@pytest.fixture(scope="module")
-def own(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Found:
-    """The padded batch of models that somebody gives."""
-    return once(tmp_path_factory, "own", lambda scratch: _own(torch_python, scratch))
+    return wanted
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OWN)
-def test_the_users_own_config_is_shrunk_and_runs(own: Found, name: str) -> None:
-    cases = seen(own[name]).cases
+def test_the_users_own_config_is_shrunk_and_runs(outcomes: Found, name: str) -> None:
+    cases = seen(outcomes[f"own {name}"]).cases
     assert {case.param("model") for case in cases} == {f"own {OWN[name]['model_type']}"}
     backend = "eager" if name == "no sdpa" else "sdpa"
     assert [(case.verdict.verdict, case.observation["backend"]) for case in cases] == [("pass", backend)] * 5
 
 
 @pytest.mark.slow
-def test_a_model_without_sdpa_is_measured_as_it_was_asked_for(own: Found) -> None:
-    found = [(case.verdict.verdict, case.observation["backend"]) for case in seen(own["both"]).cases]
+def test_a_model_without_sdpa_is_measured_as_it_was_asked_for(outcomes: Found) -> None:
+    found = [(case.verdict.verdict, case.observation["backend"]) for case in seen(outcomes["both"]).cases]
     assert found == [("skip", "sdpa"), *[("pass", "eager")] * 5]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", UNUSABLE)
-def test_a_model_that_cannot_be_built_is_skipped_in_one_sentence_and_others_run(own: Found, name: str) -> None:
-    cases = seen(own[name]).cases
+def test_a_model_that_cannot_be_built_is_skipped_in_one_sentence_and_others_run(outcomes: Found, name: str) -> None:
+    cases = seen(outcomes[name]).cases
     (skipped,) = (case for case in cases if case.verdict.verdict == "skip")
     assert UNUSABLE[name][1] in skipped.verdict.why
     assert "\n" not in skipped.verdict.why
@@ -343,7 +335,7 @@ def test_a_model_that_cannot_be_built_is_skipped_in_one_sentence_and_others_run(
 
 
 @pytest.mark.slow
-def test_a_model_that_fails_on_its_way_is_an_error_and_others_are_told(own: Found) -> None:
-    cases = seen(own["fails on its way"]).cases
+def test_a_model_that_fails_on_its_way_is_an_error_and_others_are_told(outcomes: Found) -> None:
+    cases = seen(outcomes["fails on its way"]).cases
     assert [case.verdict.verdict for case in cases] == ["error", "error"], "one for each gain: none ended the rest"
     assert {case.param("model") for case in cases} == {"own qwen3_moe"}

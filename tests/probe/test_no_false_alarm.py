@@ -22,7 +22,7 @@ WANTED = {
         ],
     )
     for dtype in ("bf16", "fp16", "fp32")
-} | {"all-reduce": (None, jobs("all-reduce"))}
+}
 
 
 @pytest.mark.slow
@@ -32,12 +32,3 @@ def test_new_inputs_raise_no_alarm(outcomes: dict[str, list[Outcome]], dtype: st
     verdicts = Counter(case.verdict.verdict for case in seen(outcomes[dtype]).cases)
     assert verdicts.keys() <= {"pass", "skip"}
     assert verdicts["pass"] >= 330
-
-
-@pytest.mark.slow
-@pytest.mark.torch
-def test_a_sum_over_two_healthy_processes_raises_no_alarm(outcomes: dict[str, list[Outcome]]) -> None:
-    """The same with a fault is in test_models.py."""
-    found = seen(outcomes["all-reduce"])
-    assert {group.verdict for group in found.groups} == {"pass"}
-    assert found.findings == ()

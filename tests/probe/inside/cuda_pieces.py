@@ -172,6 +172,11 @@ def the_memory_of_another_tenant_is_no_growth() -> Any:
     return found == [7 << 10, 5, 5] or found
 
 
+def _products(arithmetic: Any) -> Any:
+    """Of all operations only the one that multiplies is tried."""
+    return patch.object(arithmetic, "OPERATIONS", {"linear": arithmetic.OPERATIONS["linear"]})
+
+
 def tf32_that_a_container_sets_is_no_error_of_arithmetic() -> Any:
     arithmetic, seen = part("probes.arithmetic"), []
     torch.set_float32_matmul_precision("medium")
@@ -179,7 +184,7 @@ def tf32_that_a_container_sets_is_no_error_of_arithmetic() -> Any:
     def told(job: Any, emit: Any, rows: Any) -> None:
         seen.extend((row.dtype, torch.get_float32_matmul_precision()) for row in rows)
 
-    with patch.object(arithmetic, "run_rows", told):
+    with _products(arithmetic), patch.object(arithmetic, "run_rows", told):
         arithmetic.run({"device": "cpu"}, lambda case: None)
     after = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
@@ -198,6 +203,7 @@ def products_of_many_tiles_are_judged_as_torch_is_set() -> Any:
         stack.enter_context(patch.object(arithmetic, "_without_reduced_reductions", lambda: switches))
         stack.enter_context(patch.object(arithmetic, "_dropped", lambda device: {}))
         stack.enter_context(patch.object(arithmetic, "run_rows", tiled))
+        stack.enter_context(_products(arithmetic))
         real_operation = arithmetic._operation
         on_cpu = patch.object(
             arithmetic, "_operation", lambda device, *given, **size: real_operation("cpu", *given, **size)

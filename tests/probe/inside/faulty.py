@@ -1,7 +1,8 @@
 """A payload script: one real probe with a fault planted, which is taken out again behind it.
 
 The job is that of the probe, with its script in ``script`` and the name of the fault in ``fault`` (None: none). What a
-case of attention must give is computed once for all faults, which makes it cheap to try many in one process.
+case of attention must give is computed once for all faults, which makes it cheap to try many in one process; for one
+dtype and seed at a time, which is two gigabytes.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ _prepared: dict[Any, Any] = {}
 
 def run(job: dict[str, Any], emit: Any) -> None:
     case_of = import_module("payload.probing.attention_case")
-    case_of.prepare = _prepared.setdefault("prepare", _remembering(case_of.prepare))
+    if not hasattr(case_of.prepare, "kind"):
+        case_of.prepare = _remembering(case_of.prepare)
+    kind = [job["dtype"], job["options"].get("seed")]
+    if job["script"].endswith(":attention") and case_of.prepare.kind != kind:
+        case_of.prepare.kind = kind
+        _prepared.clear()
     replaced: list[tuple[Any, str, Any]] = []
 
     def put(place: Any, name: str, value: Any) -> None:
@@ -48,4 +54,5 @@ def _remembering(prepare: Any) -> Any:
             _prepared[key] = prepare(case, dtype, seed)
         return _prepared[key]
 
+    prepared.kind = []  # type: ignore[attr-defined]
     return prepared

@@ -9,11 +9,13 @@ from typing import Any
 
 import torch
 from patches import FAULTS
-from third_checks import Call, _generated, _gradients, _model, _normal, _row, tell
+from third_checks import Call, _generated, _gradients, _model, _normal, _row
 from torch.nn import functional
 
 _OTHERS = set(FAULTS)
 import fifth_faults  # noqa: E402, F401
+
+OWN = FAULTS.keys() - _OTHERS
 
 _YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16}
 
@@ -253,6 +255,3 @@ FLAKY: dict[str, Call] = {
     "sick: a block of logits' gradient, 1 of 6": lambda: _loss_gradient(64),
     "sick: the last weight of a fused step, 1 of 6": _fused,
 }
-
-if __name__ == "__main__":
-    tell(FAULTS.keys() - _OTHERS, CHECKS, FLAKY)

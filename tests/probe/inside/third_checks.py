@@ -1,4 +1,5 @@
-"""Where each fault of ``third_faults.py`` errs, and where beside it all is well. Prints the faults that do otherwise.
+"""Where each fault of ``third_faults.py`` errs, and where beside it all is well. Prints the faults that do otherwise,
+and those of other sets whose names it is given.
 
 A check is two calls: the first must give something else under the fault, the second the same. What comes and goes is
 called until it errs.
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping
+from importlib import import_module
 from typing import Any
 
 import stranger_faults  # noqa: F401
@@ -21,7 +23,7 @@ from torch.nn import functional
 _OTHERS = set(FAULTS)
 import third_faults  # noqa: E402, F401
 
-_OWN = FAULTS.keys() - _OTHERS
+OWN = FAULTS.keys() - _OTHERS
 
 Call = Callable[[], Any]
 _TRIES = 200
@@ -289,13 +291,10 @@ def problems(own: Collection[str], checks: Mapping[str, tuple[Call, Call]], flak
             yield f"{name}: right in {right} of {_TRIES}"
 
 
-def tell(*of_set: Any) -> None:
-    """Print the problems of a set."""
+if __name__ == "__main__":
     warnings.simplefilter("ignore")
     with contextlib.redirect_stdout(sys.stderr):  # the Trainer prints what it evaluates
-        found = list(problems(*of_set))
+        found = list(problems(OWN, CHECKS, FLAKY))
+        for one in map(import_module, sys.argv[2:]):
+            found += problems(one.OWN, one.CHECKS, one.FLAKY)
     print("".join(f"{problem}\n" for problem in found), end="")
-
-
-if __name__ == "__main__":
-    tell(_OWN, CHECKS, FLAKY)
