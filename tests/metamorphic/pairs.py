@@ -23,7 +23,7 @@ from envdoctor.app import Sources, UsageProblem, collect_facts
 from envdoctor.judge import Policy, facts_of, judge
 from envdoctor.matrix import Matrix, load_source
 
-__all__ = ["MISSED", "Outcome", "all_pairs", "asks_recipe", "judged", "on_framework", "summary"]
+__all__ = ["MISSED", "Outcome", "all_pairs", "asks_recipe", "judged", "on_framework", "said_by", "summary"]
 
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
 MISSED = Path(__file__).with_name("missed.toml")
@@ -48,6 +48,16 @@ def asks_recipe(matrix: Matrix, rule_id: str) -> bool:
     assert rule is not None
     keys = [condition.key for clause in rule.affects for condition in clause]
     return any(key.startswith(("recipe.", "recipe_key")) for key in keys)
+
+
+def said_by(matrix: Matrix, rule_id: str) -> set[tuple[str, str]]:
+    """Return the facts of the recipe, each with its value, that the rule's matching cases say."""
+    return {
+        (key, str(value))
+        for test in _chosen(matrix, rule_id)
+        for key, value in test["facts"].items()
+        if key.startswith("recipe")
+    }
 
 
 def on_framework(matrix: Matrix, rule_id: str) -> bool:
