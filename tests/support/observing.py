@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rooms import observer
 
@@ -41,13 +41,25 @@ def shipped() -> Matrix:
     return load_source(MATRICES, source="checkout")
 
 
-class Observed(NamedTuple):
-    """What the files of an environment say: ``seen`` as they were observed, ``known`` with this machine's facts and
-    what was derived."""
+class Observed:
+    """What the files of an environment say, each part read when it is first asked for."""
 
-    layout: Layout
-    seen: FactSet
-    known: FactSet
+    def __init__(self, layout: Layout, rooms: Sequence[str]) -> None:
+        self.layout, self._rooms = layout, rooms
+
+    @cached_property
+    def seen(self) -> FactSet:
+        """The facts as they were observed. Raises what reading raises."""
+        return gather(ask(self.layout), self._rooms)
+
+    @cached_property
+    def known(self) -> FactSet:
+        """The same with this machine's facts and what was derived. Raises what reading raises."""
+        layout = self.layout
+        environment = Environment(Target(layout.kind, layout.prefix, ""), layout.live, FactSet(), layout)
+        known = observe_environment(environment, ask(layout, environ={"PATH": os.defpath}))
+        derive(known, shipped())
+        return known
 
     @property
     def facts(self) -> list[Fact]:
@@ -117,12 +129,8 @@ def ask(layout: Layout | None = None, **more: Any) -> Request:
 
 
 def observe(layout: Layout, rooms: Sequence[str] = ("packages",)) -> Observed:
-    """Read an environment. Raises what reading it raises."""
-    seen = gather(ask(layout), rooms)
-    environment = Environment(Target(layout.kind, layout.prefix, ""), layout.live, FactSet(), layout)
-    known = observe_environment(environment, ask(layout, environ={"PATH": os.defpath}))
-    derive(known, shipped())
-    return Observed(layout, seen, known)
+    """Read an environment."""
+    return Observed(layout, rooms)
 
 
 def one(module: Any, layout: Layout | None, facts: Mapping[str, Value] | FactSet | None = None, **more: Any) -> Fact:

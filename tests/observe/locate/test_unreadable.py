@@ -15,7 +15,7 @@ from envdoctor.observe import EnvironmentUnreadable
 def test_an_environment_without_its_packages_folder_is_unreadable(venv: Path, pick) -> None:
     shutil.rmtree(venv / "lib")
     with pytest.raises(EnvironmentUnreadable, match="has no folder of packages"):
-        observe(pick(venv))
+        list(observe(pick(venv)).seen)
 
 
 def test_a_packages_folder_without_permission_is_unreadable(forbidden: Path, pick) -> None:
@@ -24,7 +24,7 @@ def test_a_packages_folder_without_permission_is_unreadable(forbidden: Path, pic
     (forbidden / "env/pyvenv.cfg").write_text("home = /gone\nversion = 3.11.9\n")
     site.chmod(0)
     with pytest.raises(EnvironmentUnreadable, match=f"site-packages cannot be read: {os.strerror(errno.EACCES)}"):
-        observe(pick(forbidden / "env"))
+        list(observe(pick(forbidden / "env")).seen)
 
 
 def test_one_folder_without_permission_leaves_the_listing_incomplete(forbidden: Path, make_dist, pick) -> None:

@@ -175,8 +175,7 @@ def test_no_file_is_opened_twice_for_its_requirements(conflicts, monkeypatch: py
     real = Files.open
     monkeypatch.setattr(Files, "open", lambda self, path: opened.append(path) or real(self, path))
     assert len(conflicts({"a 1.0": ["b"]})) == 1
-    # The environment is read twice here: as it was observed, and with what follows.
-    assert len([path for path in opened if path.endswith("METADATA")]) == 2
+    assert len([path for path in opened if path.endswith("METADATA")]) == 1
 
 
 @pytest.mark.parametrize(
