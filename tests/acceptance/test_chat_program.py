@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
 from mcp import Client, StdioServerParameters, stdio_client
 
 from envdoctor import __version__
@@ -59,28 +58,30 @@ def test_each_tool_answers_as_the_command_does(tmp_path: Path) -> None:
     assert plan.is_error and "no such card" in plan.content[0].text
 
 
-@pytest.mark.parametrize(
-    ("tool", "arguments", "says"),
-    [
-        ("check", {"modell": "Qwen/Qwen2.5-7B"}, "check takes no modell; it takes model, recipe"),
-        ("check", {"lock": "/no/such/file"}, "--lock /no/such/file: cannot be read"),
-        ("check", {"lock": "a", "report": "b"}, "give one of them"),
-        ("check", {"facts": "-"}, "--facts -: is empty"),
-        ("check", {"python": "\0"}, "does not exist"),
-        ("check", {"settings": {"recipe.batch_size": "\x1b[31mred"}}, "a number is expected"),
-        ("check", {"target": {"gpuu": "A100"}}, "a target has python, platform, gpu and driver, not gpuu"),
-        ("check", {"target": {"python": 3}}, "--target-python 3: a release of Python is expected"),
-        ("check", {"model": 3}, "string"),
-        ("check", {"recipe": ["x"] * 200}, "100"),
-        ("explain", {"error": "y" * 1_100_000}, "1000000"),
-        ("memory", {"model": "Qwen/Qwen2.5-7B", "gpu_memory": -1}, "at least 0"),
-        ("diff_revision", {"repo": "../../etc", "offline": True}, ""),
-        ("plan", {"requirements": ["wandb --index-url=http://127.0.0.1:1"]}, "compares no version"),
-        ("fix", {}, "fix"),
-    ],
-)
-def test_a_hostile_argument_is_one_sentence(tool: str, arguments: dict[str, Any], says: str) -> None:
-    _, (answer,) = called((tool, arguments))
-    text = answer.content[0].text
-    assert answer.is_error and says in text and "Traceback" not in text and "itself failed" not in text
-    assert not any(ord(letter) < 32 and letter != "\n" for letter in text)
+#: A tool, its arguments, and what is said of them.
+HOSTILE: list[tuple[str, dict[str, Any], str]] = [
+    ("check", {"modell": "Qwen/Qwen2.5-7B"}, "check takes no modell; it takes model, recipe"),
+    ("check", {"lock": "/no/such/file"}, "--lock /no/such/file: cannot be read"),
+    ("check", {"lock": "a", "report": "b"}, "give one of them"),
+    ("check", {"facts": "-"}, "--facts -: is empty"),
+    ("check", {"python": "\0"}, "does not exist"),
+    ("check", {"settings": {"recipe.batch_size": "\x1b[31mred"}}, "a number is expected"),
+    ("check", {"target": {"gpuu": "A100"}}, "a target has python, platform, gpu and driver, not gpuu"),
+    ("check", {"target": {"python": 3}}, "--target-python 3: a release of Python is expected"),
+    ("check", {"model": 3}, "string"),
+    ("check", {"recipe": ["x"] * 200}, "100"),
+    ("explain", {"error": "y" * 1_100_000}, "1000000"),
+    ("memory", {"model": "Qwen/Qwen2.5-7B", "gpu_memory": -1}, "at least 0"),
+    ("diff_revision", {"repo": "../../etc", "offline": True}, ""),
+    ("plan", {"requirements": ["wandb --index-url=http://127.0.0.1:1"]}, "compares no version"),
+    ("fix", {}, "fix"),
+]
+
+
+def test_each_hostile_argument_is_one_sentence() -> None:
+    _, answers = called(*((tool, arguments) for tool, arguments, _ in HOSTILE))
+    for answer, (tool, arguments, says) in zip(answers, HOSTILE, strict=True):
+        text = answer.content[0].text
+        assert answer.is_error and says in text, (tool, str(arguments)[:80], text[-500:])
+        assert "Traceback" not in text and "itself failed" not in text
+        assert not any(ord(letter) < 32 and letter != "\n" for letter in text)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from sharing import once
 
 pytestmark = [pytest.mark.torch, pytest.mark.slow]
 
@@ -12,48 +15,57 @@ from watching import both, records  # noqa: E402
 
 SCRIPT = """
 import json, os, sys
-rank, port, root, folder, kind = int(sys.argv[1]), *sys.argv[2:6]
+rank, port, root, folder = int(sys.argv[1]), *sys.argv[2:5]
 os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
 sys.path[:0] = [root, root + "/tests/support"]
 import torch, transformers
 from token_samples import tokens
 from envdoctor.experiments.watch import RunStopped, Watch
-torch.manual_seed(0)
-model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
-    vocab_size=97, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2, pad_token_id=0))
-samples = tokens(64)
-for sample in samples[::2] if kind == "masked" else ():
-    sample["labels"][:] = -100
-watch = Watch()
-trainer = transformers.Trainer(
-    model=model, train_dataset=samples, callbacks=[] if kind == "plain" else [watch],
-    args=transformers.TrainingArguments(
-        folder, per_device_train_batch_size=2, max_steps=4, report_to=[], use_cpu=True, ddp_backend="gloo",
-        disable_tqdm=True, save_strategy="no", logging_steps=1))
-assert torch.distributed.get_world_size() == 2
-if kind == "nan" and rank == 1:
-    calls = []
-    def spoil(_, __, output):
-        calls.append(1)
-        return output * float("nan") if len(calls) == 3 else output
-    model.model.layers[1].mlp.register_forward_hook(spoil)
-stopped = False
-try:
-    trainer.train()
-except RunStopped:
-    stopped = True
-total = float(sum(one.detach().double().abs().sum() for one in model.parameters()))
-print(json.dumps([trainer.state.global_step, [event["watch.event"] for event in watch.events], stopped, total]))
+def ran(kind):
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(transformers.LlamaConfig(
+        vocab_size=97, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
+        pad_token_id=0))
+    samples = tokens(64)
+    for sample in samples[::2] if kind == "masked" else ():
+        sample["labels"][:] = -100
+    watch = Watch()
+    trainer = transformers.Trainer(
+        model=model, train_dataset=samples, callbacks=[] if kind == "plain" else [watch],
+        args=transformers.TrainingArguments(
+            f"{folder}/{kind}", per_device_train_batch_size=2, max_steps=4, report_to=[], use_cpu=True,
+            ddp_backend="gloo", disable_tqdm=True, save_strategy="no", logging_steps=1))
+    assert torch.distributed.get_world_size() == 2
+    if kind == "nan" and rank == 1:
+        calls = []
+        def spoil(_, __, output):
+            calls.append(1)
+            return output * float("nan") if len(calls) == 3 else output
+        model.model.layers[1].mlp.register_forward_hook(spoil)
+    stopped = False
+    try:
+        trainer.train()
+    except RunStopped:
+        stopped = True
+    total = float(sum(one.detach().double().abs().sum() for one in model.parameters()))
+    return trainer.state.global_step, [event["watch.event"] for event in watch.events], stopped, total
+print(json.dumps({kind: ran(kind) for kind in ("nan", "masked", "plain", "healthy")}))
 """
 
 
-def test_a_bad_batch_of_one_process_stops_both(tmp_path):
-    for steps, events, stopped, _ in both(SCRIPT, str(tmp_path / "nan"), "nan"):
+@pytest.fixture(scope="module")
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """Of each process: by the kind of run, the steps, the events, whether it was stopped, and the sum of weights."""
+    return once(tmp_path_factory, "ranks", lambda folder: both(SCRIPT, str(folder)))
+
+
+def test_a_bad_batch_of_one_process_stops_both(ranks):
+    for steps, events, stopped, _ in (process["nan"] for process in ranks):
         assert (steps, events, stopped) == (3, ["nan-loss"], True)
 
 
-def test_a_masked_batch_of_one_process_stops_none_and_no_weight_is_changed_by_the_watch(tmp_path):
-    masked, plain, quiet = (both(SCRIPT, str(tmp_path / kind), kind) for kind in ("masked", "plain", "healthy"))
+def test_a_masked_batch_of_one_process_stops_none_and_no_weight_is_changed_by_the_watch(ranks):
+    masked, plain, quiet = ([process[kind] for process in ranks] for kind in ("masked", "plain", "healthy"))
     assert all(steps == 4 and not stopped for steps, _, stopped, _ in masked + quiet)
     assert {tuple(events) for _, events, _, _ in masked} == {("labels-masked",)}
     assert [one[3] for one in plain] == [one[3] for one in quiet] and quiet[0][1] == []
