@@ -131,9 +131,10 @@ def _facts(
     if lock.python and wish.markers["python_version"] == minor(lock.python):
         key = "python.version" if lock.python.count(".") > 1 else "python.minor"
         facts.add(Fact(key, lock.python, path, "environment"))
-    items = []
+    items, open_ = [], {one.name for one in taken.packages}
     for one in chosen.values():
-        facts.add(Fact(f"pkg.{one.name}", one.version, one.place, "environment"))
+        source = "preset" if one.name in open_ else "environment"
+        facts.add(Fact(f"pkg.{one.name}", one.version, one.place, source))
         items.append(_dist(one, ledger, lock, chosen))
     facts.add(Fact("dist", Records(tuple(items), lock.incomplete), path, "environment"))
     if lock.incomplete is None:
