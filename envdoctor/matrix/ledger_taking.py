@@ -198,8 +198,8 @@ class PackageReleases:
             unlike = before ^ behind
             self.guessed.update(wanted.name for wanted in unlike)
             if self._certain:
-                required = tuple(self._both(before, behind))
-        by = f"{one.name} {one.version}" + (f", like {read}" if near[0] != near[1] else "")
+                required = tuple(each for each in required if each not in unlike)
+        by = f"{one.name} {one.version}"
         for wanted in required:
             if build and "platform" in wanted.marker:
                 continue  # CUDA libraries of PyPI's own build
@@ -209,19 +209,6 @@ class PackageReleases:
                 if not near[0]:
                     own = ",".join(clause for clause in own.split(",") if clause.strip().startswith(("<", "!=")))
                 yield AskedRequirement(wanted.name, wanted.extras, own, by)
-
-    def _both(self, before: Iterable[Requirement], behind: Iterable[Requirement]) -> Iterator[Requirement]:
-        """Yield what is required whichever of the two counts; where they differ, only releases are out that neither
-        allows, and of exact pins none: each release pins another."""
-        others = {one._replace(specifiers=""): one.specifiers for one in behind}
-        for one in before:
-            other = others.get(one._replace(specifiers=""))
-            if other == one.specifiers:
-                yield one
-            elif other is not None and exact(one.specifiers) is None is exact(other):
-                known = [release.version for release in getattr(self.package(one.name), "releases", ())]
-                out = [each for each in known if not allows(one.specifiers, each) and not allows(other, each)]
-                yield one._replace(specifiers=",".join(f"!={each}" for each in out))
 
     def _counts(self, wanted: Requirement, extra: str) -> bool:
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import ABSENT, Fact, Range, spell
+from envdoctor.facts.values import ABSENT, Fact, Range, Unknown, spell
 from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.evaluate import evaluate
 from envdoctor.judge.finding import Text
@@ -237,18 +237,20 @@ def before(facts: FactSet, matrix: Matrix, predict: Predict | None = None) -> Be
 
 def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
     """Return the facts as the change would leave them. What a changed package asks for, and the change leaves alone,
-    the installer moves along: to a release that is not known, of those that are asked for. Lines of a list stay."""
-    after = with_facts(facts, remedy.facts, matrix)
-    is_list = facts.records("refused") is not None
+    the installer moves along: to a release that is not known, of those that are asked for. Lines of a list stay, and
+    what an install of it takes is moved."""
+    after, of_list = with_facts(facts, remedy.facts, matrix), facts.records("refused") is not None
     changed = {name for name in remedy.pins if facts.value(f"pkg.{name}") is not ABSENT}
     new, moved = _unmet(after) - _unmet(facts), []
     for item in after.items("conflict"):
         package, wanted = str(item["package"]), item.get("wanted")
+        if of_list and facts.get(f"pkg.{package}").source != "preset":
+            continue
         askers = {asker.partition(" ")[0] for name, asker in new if name == package}
-        stays = package in remedy.pins or (is_list and facts.get(f"pkg.{package}").source != "preset")
-        if askers and askers <= changed and not stays and isinstance(wanted, str):
-            releases = Range(wanted.removeprefix(package))
-            moved.append(Fact(f"pkg.{package}", releases, Message("what the installer moves along"), "given"))
+        said = Message("what the installer moves along")
+        releases = Range(wanted.removeprefix(package)) if isinstance(wanted, str) else Unknown(said)
+        if askers and askers <= changed and package not in remedy.pins and (of_list or wanted is not ABSENT):
+            moved.append(Fact(f"pkg.{package}", releases, said, "given"))
     return with_facts(facts, (*remedy.facts, *moved), matrix) if moved else after
 
 

@@ -175,3 +175,21 @@ def test_a_plan_leaves_the_other_lines_of_a_list_as_they_are(run, listed, tmp_pa
     assert before.code == 1 and plan.keys() <= {"trl"}
     after = found({**pins, **plan})
     assert after.code == 0 and not after.found.keys() & before.found.keys(), after.found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "llamafactory==0.9.3\ntransformers==4.53.0\npeft==0.17.0\naccelerate==1.10.0\ntrl==0.20.0\n",
+        "torch==2.5.1\nvllm==0.10.1\nwandb==0.19.10\nprotobuf==7.34.0\nmlflow==2.13.1\npyarrow==20.0.0\nflash-attn\n",
+    ],
+)
+def test_a_list_is_told_the_same_way_whatever_the_seed_of_hashes(run, listed, text):
+    """A baseline holds the package that a contradiction is about: it is the same in every process."""
+    listed.write_text(text)
+    told = set()
+    for seed in "1234":
+        result = run("check", *LOCK, *LINUX, "--no-cache", "--format", "concise", env={"PYTHONHASHSEED": seed})
+        *found, _ = result.out.splitlines()  # the last line says how long it took
+        told.add((result.code, *found))
+    assert len(told) == 1 and "list-contradicts-itself" in str(told)

@@ -72,7 +72,8 @@ def test_a_requirement_without_which_an_import_stops_is_an_error_with_its_comman
         "tqdm": ("requirement-missing-stops-import", "error"),
         "typer": ("requirement-missing", "warning"),
     }
-    assert told["regex"].message.en == "regex 2024.11.6 is installed, and transformers cannot be imported with it"
+    needs = "transformers 5.23.0 cannot be imported: it needs regex>=2025.10.22"
+    assert told["regex"].message.en == f"regex 2024.11.6 is installed, and {needs}"
     (command,) = told["tqdm"].fixes[0].commands
     start = f"python -m pip install --target {folder} --upgrade tqdm=="
     assert re.fullmatch(re.escape(start) + r"4\.\d+\.\d+", command)
@@ -138,8 +139,8 @@ def test_what_no_metadata_asks_for_and_an_import_needs_is_told_too(packages) -> 
     """pyarrow asks for no numpy, and refuses to be imported with one before 2.0."""
     (finding,) = judged_all(packages(pyarrow__26_0_1=[], numpy__1_26_4=[]))
     assert finding.id == "requirement-conflict-stops-import"
-    assert finding.message.en == "numpy 1.26.4 is installed, and pyarrow cannot be imported with it"
-    assert finding.fixes[0].constraints == ("numpy==2.0.0",)
+    assert finding.message.en.endswith("is installed, and pyarrow 26.0.1 cannot be imported: it needs numpy>=2.0.0")
+    assert [fix.constraints for fix in finding.fixes] == [("numpy==2.0.0",), ("pyarrow==25.0.1",)]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +172,7 @@ def test_a_fix_does_not_break_what_no_metadata_asks_for(packages) -> None:
     folder = packages(pandas__2_1_0=[], pyarrow__26_0_1=[], numpy__2_4_6=[])
     (finding,) = (one for one in judged_all(folder) if one.item.get("package") == "pandas")
     lower = next(fix for fix in finding.fixes if fix.constraints == ("numpy==1.26.4",))
-    assert lower.withheld is not None and "pyarrow cannot be imported with it" in lower.withheld
+    assert lower.withheld is not None and "pyarrow 26.0.1 cannot be imported: it needs numpy>=2.0.0" in lower.withheld
     higher = next(fix for fix in finding.fixes if fix.withheld is None and fix.commands)
     assert higher.constraints == ("pandas==2.2.2",)
 
@@ -208,8 +209,12 @@ def test_of_a_list_nothing_is_said_to_be_installed(tmp_path: Path) -> None:
     target = {"python": "3.11", "platform": "linux-x86_64"}
     sources = Sources(lock="requirements.txt[whole]", cwd=tmp_path, target=target, gpu=False, environ={})
     told = [finding.message for finding in check(sources).findings if finding.id.startswith("requirement-")]
-    assert told[0].en == "tokenizers 0.20.0 would be installed, and transformers cannot be imported with it"
-    assert not any("is installed" in one.en or "安装的是" in (one.zh or "").replace("会安装的是", "") for one in told)
+    assert told[0].en == (
+        "tokenizers 0.20.0 would be installed, and transformers 4.57.0 cannot be imported: "
+        "it needs tokenizers<=0.23.0,>=0.22.0"
+    )
+    assert told[0].zh is not None and told[0].zh.startswith("将安装 tokenizers 0.20.0，而 transformers 4.57.0 要求")
+    assert not any("is installed" in one.en or "安装的是" in (one.zh or "") for one in told)
 
 
 def test_what_fails_with_every_release_that_an_image_may_have_is_told(tmp_path: Path) -> None:
@@ -217,8 +222,10 @@ def test_what_fails_with_every_release_that_an_image_may_have_is_told(tmp_path: 
     (tmp_path / "Dockerfile").write_text(f"{image}RUN pip install datasets==2.16.1 scikit-learn==1.3.2\n")
     target = {"python": "3.11", "platform": "linux-x86_64"}
     sources = Sources(lock="Dockerfile", cwd=tmp_path, target=target, gpu=False, environ={})
-    told = [finding.message.en for finding in check(sources).shown()]
-    assert told == ["numpy >=1.26.4,<2.0 would be installed, and pyarrow cannot be imported with it"]
+    (finding,) = check(sources).shown()
+    told = "numpy >=1.26.4,<2.0 would be installed, and pyarrow 26.0.1 cannot be imported: it needs numpy>=2.0.0"
+    assert finding.message.en == told
+    assert ("pyarrow==25.0.1",) in [fix.constraints for fix in finding.fixes if fix.withheld is None]
 
 
 def test_a_listed_package_whose_requirements_nobody_knows_counts_for_require_known_alone(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_a_harvest_writes_what_the_files_say(spade: Released, first: First):
     assert [release[:6] for release in spade.releases] == [
         ("0.9.0", "2022-12-31", "", False, False, False),
         ("1.0.0", "2023-01-05", ">=3.8", True, True, False),
-        ("1.0.1", "2023-02-05", "", False, False, True),
+        ("1.0.1", "2023-02-05", "", False, True, True),
         ("1.0.2", "2023-03-05", "", True, True, False),
         ("1.1.0", "2023-04-05", "", True, True, False),
     ]
@@ -205,6 +205,9 @@ def test_the_same_again_asks_for_nothing_and_has_the_same_bytes(first: First, tm
     shutil.copytree(first.folder, folder)
     index.asked.clear()
     assert harvest(index, folder, "spade", "rake").returncode == 0
+    assert written(folder) == before and index.asked == []
+    (folder / "ledger" / "spade.txt").write_bytes(before["spade.txt"].replace(b"numpy>=2", b"numpy>=3"))
+    assert harvest(index, folder, "spade", "--requirements").returncode == 0
     assert written(folder) == before and index.asked == []
     index.wheel("spade", "1.2.0", "2023-05-05", NEW)
     assert harvest(index, folder, "spade", "--fresh").returncode == 0

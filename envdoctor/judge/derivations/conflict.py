@@ -8,11 +8,12 @@ from envdoctor.facts.factset import View
 from envdoctor.facts.installed import Installed, InstalledSet, marker_values
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
-from envdoctor.matrix.ledger import Ledger
+from envdoctor.matrix.ledger import Ledger, Released
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.system.message import Message, as_message, said_by
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, base_release, join_specifiers, satisfies
+from envdoctor.versions.releases import Releases
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
 
 #: The kind of a package that is known by its version alone: who installs it gets what it lacks as well.
@@ -69,9 +70,9 @@ class _Cause:
     def __init__(self, package: str, kind: str, installed: str | Absent) -> None:
         self.package, self.kind, self.installed = package, kind, installed
         self.asked: list[tuple[str, str]] = []
-        self.fail: dict[str, None] = {}
+        self.fail: dict[str, tuple[str, ...]] = {}
 
-    def record(self, everybody_wants: Iterable[str]) -> dict[str, Value]:
+    def record(self, everybody_wants: Iterable[str], instead: str | None) -> dict[str, Value]:
         """``everybody_wants`` are the specifiers of all who ask for the package, also of those that are content."""
         askers = [f"{name} ({what})" if what else name for name, what in self.asked]
         named = ", ".join(askers[:_NAMED])
@@ -92,7 +93,8 @@ class _Cause:
             "asked_by": named,
             "required_by": tuple(askers),
             "wanted": fitting,
-            "fails": ", ".join(self.fail) or ABSENT,
+            "fails": ", ".join(" ".join((name, *version)) for name, version in self.fail.items()) or ABSENT,
+            "instead": instead or ABSENT,
         }
 
 
@@ -103,6 +105,7 @@ class _Conflicts:
         self._installed, self._values = installed, values
         full, minor = base_release(values["python_full_version"] or ""), values["python_version"]
         self._pythons = [full] if full else [f"{minor}.0", f"{minor}.99"] if minor else []
+        self._ledger = matrix.ledger
         self._needs: dict[str, list[Mapping[str, Any]]] = {}
         for row in matrix.rows("import-needs"):
             self._needs.setdefault(row["name"], []).append(row)
@@ -166,15 +169,15 @@ class _Conflicts:
                 cause = self._cause(wanted.name)
                 cause.asked.append((asker.name + through, _as_named(wanted.specifiers)))
                 column = "missing" if cause.kind == "missing" else "refuses"
-                if any(cause.package in row.get(column, ()) for row in self._rows(asker)):
-                    cause.fail[asker.name] = None
+                if any(cause.package in row.get(column, ()) for row in self._rows(asker.name, asker.version)):
+                    cause.fail[asker.name] = _known(asker.version)
             if counts:
                 yield wanted
 
     def _undeclared(self, asker: Installed) -> None:
         """Compare with the releases below which the table import-needs knows the asker to fail, where its metadata asks
         for no more."""
-        for row in self._rows(asker):
+        for row in self._rows(asker.name, asker.version):
             for name, lowest in row.get("below", {}).items():
                 specifiers = f">={lowest}"
                 self._specifiers.setdefault(name, []).append(specifiers)
@@ -183,14 +186,34 @@ class _Conflicts:
                 cause = self._cause(name)
                 if asker.name not in (one for one, _ in cause.asked):
                     cause.asked.append((asker.name, specifiers))
-                cause.fail[asker.name] = None
+                cause.fail[asker.name] = _known(asker.version)
 
-    def _rows(self, asker: Installed) -> list[Mapping[str, Any]]:
+    def _rows(self, name: str, version: Value) -> list[Mapping[str, Any]]:
         """Return the rows of the table import-needs about this release."""
         try:
-            return [row for row in self._needs.get(asker.name, ()) if satisfies(str(asker.version), row["versions"])]
+            return [row for row in self._needs.get(name, ()) if satisfies(str(version), row["versions"])]
         except NotASpecifier:
             return []  # its version is none
+
+    def _instead(self, cause: _Cause) -> str | None:
+        """Return the releases of the package that fails, if it is one, that work with what is there: ``pyarrow<26``."""
+        name, version = next(iter(cause.fail.items())) if len(cause.fail) == 1 else ("", ())
+        released = self._ledger.package(name)
+        if released is None or cause.kind != "conflict":
+            return None
+        versions = [one.version for one in released.releases if not one.yanked]
+        fits = [self._fits(released, one, cause.package) for one in versions]
+        nearest = Releases.of(versions, fits).nearest("".join(version)).specifier
+        return nearest and name + nearest
+
+    def _fits(self, released: Released, version: str, package: str) -> bool:
+        """Return whether a release allows the version of a package that is there, and is not known to fail with it."""
+        asked = [one.specifiers for one in released.requires(version) if one.name == package]
+        lowest = [row.get("below", {}).get(package) for row in self._rows(released.name, version)]
+        try:
+            return all(self._is_met(package, one) for one in (*asked, *(f">={one}" for one in lowest if one)))
+        except NotASpecifier:
+            return False
 
     def _python(self, name: str, version: Value, wanted: str) -> None:
         """Compare Requires-Python with the interpreter: a release candidate counts as its release, as for pip."""
@@ -208,7 +231,8 @@ class _Conflicts:
     def records(self) -> Records:
         """Return one record a cause."""
         told = sorted(self._causes)[:_MOST_RECORDS]
-        items = tuple(self._causes[key].record(self._specifiers.get(key[0], ())) for key in told)
+        causes = [self._causes[key] for key in told]
+        items = tuple(one.record(self._specifiers.get(one.package, ()), self._instead(one)) for one in causes)
         if more := len(self._causes) - len(told):
             return Records(items, Message("{} more packages are missing or do not fit; {} are told", more, len(told)))
         return Records(items, next(iter(self._open_reasons), None))
@@ -248,6 +272,13 @@ def _read(lines: tuple[str, ...]) -> tuple[Requirement | str, ...]:
         except NotARequirement as error:
             found.append(said_by(error))
     return tuple(found)
+
+
+def _known(version: Value) -> tuple[str, ...]:
+    match version:
+        case str():
+            return (version,)
+    return ()
 
 
 def _as_named(specifiers: str) -> str:

@@ -50,6 +50,19 @@ def model_run_by(facts: View, matrix: Matrix) -> Answer:
     return Derived(by, "recipe.framework")
 
 
+@derives("environment.serves", of="recipe.framework refused pkg.*")
+def serves(facts: View, matrix: Matrix) -> Answer:
+    """Tell which serving engine is run: that of the recipe, or of a list the one package that runs models."""
+    rows = matrix.rows("framework-models", "framework")
+    engines = [row["name"] for row in rows if row["model_code"] == "engine"]
+    framework = facts.text("recipe.framework")
+    if framework is not None or facts.records("refused") is None:
+        return Derived(str(framework), "recipe.framework") if framework in engines else None
+    found = [row["name"] for row in rows if facts.text(f"pkg.{row['name']}") is not None]
+    said = Message("nothing else of the list runs models")
+    return Derived(found[0], said, "default") if len(found) == 1 and found[0] in engines else None
+
+
 @derives("recipe.quantization", of="recipe.method recipe.framework model.quantization")
 def quantization(facts: View, matrix: Matrix) -> Answer:
     """Give the quantisation of QLoRA, which is 4 bit of bitsandbytes; torchtune quantises with torchao."""

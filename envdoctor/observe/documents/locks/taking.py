@@ -213,12 +213,19 @@ def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Me
         for line in command.lines
         if line.url and line.name in {*opaque} - {*step.checkouts}
     ]
-    asked = [one.name for command, step, _ in steps if command.deps and not command.image for one in step.asked]
-    strange = [name for name in asked if name not in {*own, *refused} and ledger.package(name) is None]
+    asked = [one for command, step, _ in steps if command.deps and not command.image for one in step.asked]
+    strange = [one.name for one in asked if one.name not in {*own, *refused} and not _is_read(ledger, one)]
     first, second = listed(dict.fromkeys(own), 6), listed(dict.fromkeys(strange), 5)
     unread = Message("what {} requires is not read: it is taken from a repository or a folder", first)
     unknown = Message("what {} requires is not known, nor whether other lines fit it", second)
     return (*([unread] if own else []), *([unknown] if strange else []))
+
+
+def _is_read(ledger: Ledger, asked: AskedRequirement) -> bool:
+    """Return whether the ledger knows what a package requires, of a pin what this release does."""
+    package, pin = ledger.package(asked.name), (asked.pin or "").partition("+")[0]
+    before, behind = package.neighbours(pin) if package is not None and pin else ("", "")
+    return package is not None and before is not None and before == behind
 
 
 def records(refused: Sequence[TakingRefusal], path: str) -> Fact:
@@ -268,7 +275,7 @@ def _solved(
     ):  # each may rest on another guess
         sure = solve(both[0].certainly(), step, there, refused)
         if isinstance(sure, TakingRefusal):
-            return next((one for one in (first, second) if one.package == sure.package), sure)
+            return sure
         return _TOO_LATE if sure is None else _without(sure, guessed - pinned)
     if isinstance(first, TakingRefusal):
         return first if isinstance(second, TakingRefusal) else _without(second, both[1].guessed - pinned)

@@ -45,20 +45,24 @@ def test_an_index_that_replaces_pypi_has_only_its_builds(read):
     assert found.version("torch") == "2.5.1+cu121"
 
 
-def test_what_an_unread_release_may_bound_is_told_only_where_its_neighbours_agree(read):
+def test_every_patch_bounds_what_is_taken_by_its_own_metadata(read):
     found = read("datasets==2.14.5\nfsspec\nxxhash\n")
-    assert found.reason("fsspec") == "requirements.txt:2 names no version"
-    assert found.version("dill") == "0.3.7" and found.version("xxhash")
+    assert found.version("fsspec") == "2023.6.0" and found.version("dill") == "0.3.7" and found.version("xxhash")
+    assert _refused(read("pydantic==2.11.3\npydantic_core==2.33.1\n")) == []
+    assert _refused(read("llamafactory==0.9.2\ntransformers==4.49.0\naccelerate==1.2.1\npeft==0.12.0\n")) == []
+    assert _refused(read("llamafactory==0.9.3\ntransformers==4.52.4\npeft==0.15.2\ntrl==0.9.6\n")) == []
+    assert _refused(read("llamafactory==0.9.3\ntransformers==4.53.0\n")) == [("transformers", "conflict")]
+    assert read("datasets<2.14.6\n").version("datasets") == "2.14.5"
+
+
+def test_what_an_unread_release_requires_is_taken_for_known_only_where_its_neighbours_agree(read):
     older = read("datasets==2.8.0\npyarrow==10.0.1\nfsspec\nmultiprocess\n")
     assert older.version("fsspec") > "2023.10" and older.version("pyarrow") == "10.0.1"
-    pair = read("pydantic==2.11.3\npydantic_core==2.33.1\n")  # each release pins another, and both its neighbours do
-    assert _refused(pair) == []
     mixed = "protobuf==6.30.2\nwandb==0.19.10\ndill==0.3.8\ndatasets==3.5.1\nmultiprocess==0.70.16\n"
-    assert _refused(read(mixed)) == []  # one guess refuses protobuf, the other one dill
-    both = read("protobuf==7.34.0\nwandb==0.19.10\ndill==0.3.8\ndatasets==3.5.1\nmultiprocess==0.70.16\n")
-    assert _refused(both) == [("protobuf", "conflict")]  # <6 before, <7 behind
-    between = read("datasets<2.14.6\n")
-    assert between.version("datasets") == "2.14.5"
+    assert _refused(read(mixed)) == []
+    both = read("protobuf==7.34.0\nwandb==0.19.10\n")  # <6 before and <7 behind: still a guess
+    assert _refused(both) == []
+    assert both.notes == ("what wandb requires is not known, nor whether other lines fit it",)
 
 
 def test_a_package_that_the_ledger_does_not_know_stays_unknown(read):
