@@ -152,7 +152,8 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         bare = (sources.model or repo).partition("@")[0]
         if "/" in repo and repo.lower().endswith(f"/{bare.lower()}"):
             said.append(Notice("note", Message("{} is taken for {}, the only known model of that name", bare, repo)))
-    notices = [*(Notice("warning", note) for note in notes_of(environment, facts)), *said]
+    level = "note" if environment.target.kind == "lock" else "warning"
+    notices = [*(Notice(level, note) for note in notes_of(environment, facts)), *said]
     if environment.target.kind not in observed.DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)

@@ -27,7 +27,7 @@ _USUAL = 300
 _MOST_ASKED = 1_000
 #: Packages that are looked at again while releases are left out; a hard list takes some hundred.
 _MOST_VISITS = 3_000
-#: How many requirements that contradict each other a message names.
+#: How many requirements that contradict each other a message names, and of one how many releases that are out.
 _NAMED = 4
 _Key = tuple[str, tuple[str, ...]]
 
@@ -72,13 +72,21 @@ def _refusal(releases: PackageReleases, step: LedgerStep, causes: Sequence[Asked
     asked = list(dict.fromkeys(causes))
     first = asked[0]
     asked += [one for one in (*step.limits, *step.asked) if one.name == first.name and one not in asked]
-    named = "; ".join(f"{one.by}: {one.name}{''.join(one.specifiers.split())}" for one in asked[:_NAMED])
+    named = "; ".join(f"{one.by}: {one.name}{_shortened(one.specifiers)}" for one in asked[:_NAMED])
     own = [one for one in asked if one.name == first.name]
     listed_ = (one.version for one in getattr(releases.package(first.name), "releases", ()))
     meant = [version for version in listed_ if all(allows(one.specifiers, version) for one in own)]
     reasons = [why for version in meant if (why := releases.why_not(first.name, version, step.other(first.name)))]
     kind, lacks = reasons[-1] if meant and len(reasons) == len(meant) else ("conflict", "")
     return TakingRefusal(kind, first.name, first.pin or "", named, lacks)
+
+
+def _shortened(specifiers: str) -> str:
+    """Return specifiers without blanks; of a long list of releases that are out, the first ones."""
+    clauses = "".join(specifiers.split()).split(",")
+    out = [clause for clause in clauses if clause.startswith("!=")]
+    kept = [*(clause for clause in clauses if clause not in out), *out[:_NAMED], "…"]
+    return ",".join(kept if len(out) > _NAMED else clauses)
 
 
 class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: ignore[misc,unused-ignore]

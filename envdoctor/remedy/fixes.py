@@ -11,6 +11,7 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.remedy import commands as changes
 from envdoctor.remedy.candidates import Candidates, is_about_a_record
+from envdoctor.remedy.needs import lost_by_model
 from envdoctor.remedy.own_keys import own_keys
 from envdoctor.system.message import Message
 
@@ -105,7 +106,7 @@ class _Trial(NamedTuple):
         then = _predicted(self.now.facts, after.facts) if rule.effect == "oom" else None
         if then is not None and after.facts.value("memory.verdict") == "does-not-fit":
             return then
-        return after.objection(self.now)
+        return after.objection(self.now) or lost_by_model(self.now.facts, after.facts, matrix)
 
 
 #: What is predicted of a run with a fix, by the verdict: the least and the most GiB that its process takes.

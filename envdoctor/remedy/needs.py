@@ -15,8 +15,8 @@ def others_asked(row: Mapping[str, Any], facts: FactSet) -> Iterator[str]:
     return (line for line in row.get("others", ()) if _is_used(read_requirement(line).name, facts))
 
 
-def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
-    """Say what the model itself asks for, and whether the environment has it; None when nothing is known."""
+def _asked(facts: FactSet, matrix: Matrix) -> list[str]:
+    """Return what the model itself asks for, one line a package."""
     since = facts.text("model.registered_since")
     if facts.unknown("model.registered_since"):  # the first release for the family, if it is the same for all its types
         from envdoctor.matrix.model_types import ModelTypes
@@ -30,12 +30,26 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
     if since is not None and not any(read_requirement(line).name == "transformers" for line in asked):
         asked.insert(0, f"transformers>={since}")
     asked += _of_frameworks(facts, matrix, [line for row in rows for line in others_asked(row, facts)])
-    if not asked:
-        return None
-    bounds: dict[str, list[str]] = {}  # one line a package, where several rows bound it
+    bounds: dict[str, list[str]] = {}
     for one in map(read_requirement, asked):
         bounds.setdefault(one.name, []).extend([one.specifiers] if one.specifiers else [])
-    asked = [package + ",".join(texts) for package, texts in bounds.items()]
+    return [package + ",".join(texts) for package, texts in bounds.items()]
+
+
+def lost_by_model(now: FactSet, after: FactSet, matrix: Matrix) -> Message | None:
+    """Say which package a change would move away from what the model asks for; None where it does not."""
+    for line in _asked(now, matrix):
+        if fits_requirement(line, after) is False is not fits_requirement(line, now):
+            text = "it would break a requirement: {} asks for another {}"
+            return Message(text, now.value("model.name"), read_requirement(line).name)
+    return None
+
+
+def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
+    """Say what the model itself asks for, and whether the environment has it; None when nothing is known."""
+    asked = _asked(facts, matrix)
+    if not asked:
+        return None
     there = {line: fits_requirement(line, facts) for line in asked}
     missing, unknown = ([line for line in asked if there[line] is state] for state in (False, None))
     texts = {

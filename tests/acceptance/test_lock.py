@@ -193,3 +193,21 @@ def test_a_list_is_told_the_same_way_whatever_the_seed_of_hashes(run, listed, te
         *found, _ = result.out.splitlines()  # the last line says how long it took
         told.add((result.code, *found))
     assert len(told) == 1 and "list-contradicts-itself" in str(told)
+
+
+@pytest.mark.parametrize(("beside", "severity"), [("", "error"), ("trl==0.21.0\n", "warning")])
+def test_what_stops_the_engine_is_an_error_where_the_list_serves_with_it(run, listed, beside, severity):
+    listed.write_text(f"vllm==0.10.1\n{beside}")
+    result = run("check", *LOCK, *LINUX, "--set", "pkg.transformers=5.1.0", "--format", "json")
+    (found,) = (one for one in result.json["findings"] if one["id"].startswith("vllm-before-0-12"))
+    assert found["severity"] == severity and found["fixes"][0]["constraints"] == ["transformers==4.57.6"]
+
+
+def test_what_an_install_takes_is_a_note_and_a_fix_keeps_what_the_model_asks_for(run, listed):
+    listed.write_text("torch==2.7.0\nvllm==0.8.5\ntransformers==4.51.3\n")
+    result = run("check", *LOCK, *LINUX, "--model", "Qwen/Qwen3-8B", "--format", "json")
+    (found,) = (one for one in result.json["findings"] if one["id"] == "release-has-no-wheel-here")
+    assert [fix["commands"] for fix in found["fixes"]] == [["python -m pip install vllm==0.9.0"]]
+    (older,) = found["withheld_fixes"]
+    assert older["withheld"] == "it would break a requirement: Qwen/Qwen3-8B asks for another vllm"
+    assert "warning" not in {notice["level"] for notice in result.json["notices"]}

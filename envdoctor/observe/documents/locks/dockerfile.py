@@ -20,6 +20,7 @@ _MOST_LINES, _LONGEST, _LONGEST_INSTRUCTION = 20_000, 1 << 20, 1 << 18
 _VARIABLE = r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|(\w+))"
 #: Behind these an install command of pip, uv or conda follows in the same line.
 _COMMAND = r"\b(?:(?:uv\s+)?pip3?(?:\.\d+)?|conda|mamba|micromamba)\s+(?:install|uninstall|add)\b"
+_SYSTEM = r"\b(?:apt-get|apt|dnf|yum)\b[^;&|\n]*"
 _ENDS = r"&&|\|\||[;|]|\n"
 _LISTS = ("-r", "--requirement", "-c", "--constraint")
 _WITH_VALUE = (*_LISTS, "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-e", "--editable")
@@ -149,6 +150,9 @@ class _Stage:
     def run(self, line: _Line) -> None:
         """Take the commands of one RUN."""
         script = _filled(line.text, self.variables)
+        pythons = {one for found in re.findall(_SYSTEM, script) for one in re.findall(r"\bpython(3\.\d+)\b", found)}
+        if self._python is None and len(pythons) == 1:
+            self._python = pythons.pop()
         for command in re.finditer(_COMMAND, script):
             end = re.compile(_ENDS).search(script, command.end())
             words = script[command.end() : end.start() if end else len(script)]

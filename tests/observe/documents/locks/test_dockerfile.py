@@ -56,6 +56,15 @@ def test_each_package_stands_at_its_own_line_of_a_command(build):
 
 
 @pytest.mark.parametrize(
+    ("packages", "python"), [("python3.10 python3-pip git", "3.10"), ("python3.10 python3.11", None), ("git", None)]
+)
+def test_the_one_python_that_the_system_installs_is_the_python(build, packages, python):
+    text = f"FROM nvidia/cuda:12.4.1-runtime-ubuntu22.04\nRUN apt-get update && apt-get install -y {packages}\n"
+    found = build(f"{text}RUN pip install peft==0.12.0\n")
+    assert found.facts.text("python.minor") == python
+
+
+@pytest.mark.parametrize(
     ("command", "version"),
     [
         ("install torch==2.5.1", "2.5.1"),

@@ -43,6 +43,8 @@ def test_constraints_limit_what_is_taken(read, tmp_path):
 def test_an_index_that_replaces_pypi_has_only_its_builds(read):
     found = read("--index-url https://download.pytorch.org/whl/cu121\ntorch\n")
     assert found.version("torch") == "2.5.1+cu121"
+    (refused,) = read("--index-url https://download.pytorch.org/whl/cu121\ntorch==2.6.0\n").facts.value("refused")
+    assert refused["asked"].endswith("; the index cu121: torch!=1.13.0,!=1.13.1,!=2.0.0,!=2.0.1,…")
 
 
 def test_every_patch_bounds_what_is_taken_by_its_own_metadata(read):
