@@ -176,8 +176,9 @@ def _predicted(
     divided = facts.number("recipe.zero_stage") is not None or facts.value("recipe.fsdp") is True
     gpus = facts.records("gpu")
     is_open = facts.number("recipe.world_size") is None and gpus is not None and not gpus.incomplete
-    if divided and is_open and gpus is not None and len(gpus) > 1:
-        spread = [Message("the number of processes was not given: one on each of {} GPUs", len(gpus))]
+    if divided and is_open and gpus:
+        several = Message("the number of processes was not given: one on each of {} GPUs", len(gpus))
+        spread = [several if len(gpus) > 1 else Message("the number of processes was not given: one, on the one GPU")]
         facts = facts.copy([*facts, Fact("recipe.world_size", len(gpus), spread[0], "derived")])
     config = _config(facts, sources)
     shape = _shape(facts, matrix) if config is None else None

@@ -600,7 +600,9 @@ def test_a_lock_without_a_name_or_a_form_is_refused_in_a_sentence(script):
 
 def test_rules_are_listed_with_their_titles_and_by_words(run):
     listed = run("matrix", "list", "glm4", "NaN", "error").out
-    assert "torch-2-5-0-glm4-batch-nan  (error, upstream, wrong-numbers)\n    torch gives NaN loss for the model" in listed
+    assert (
+        "torch-2-5-0-glm4-batch-nan  (error, upstream, wrong-numbers)\n    torch gives NaN loss for the model" in listed
+    )
     assert "requirement-missing" not in listed
 
 
