@@ -375,9 +375,12 @@ def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
         return stated
     from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
 
+    def formats() -> Sequence[Mapping[str, Any]]:
+        return matrix.rows("recipe-formats", "format")
+
     with told_as(UsageProblem, AssignmentError):
-        configured = parse_assignments(sources.configured, matrix.registry, sources.configured_in)
-        return [*configured, *stated, *parse_assignments(sources.assignments, matrix.registry)]
+        configured = parse_assignments(sources.configured, matrix.registry, sources.configured_in, formats)
+        return [*configured, *stated, *parse_assignments(sources.assignments, matrix.registry, formats=formats)]
 
 
 def _understood(fact: Fact, matrix: Matrix) -> Fact:

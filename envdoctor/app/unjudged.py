@@ -46,6 +46,10 @@ def unjudged(
     if target.kind == "lock" and facts.unknown("python.minor") and facts.records("dist"):
         text = Message("whether an installer accepts the list, for no Python is known: give --target-python 3.11")
         gaps.append(Unjudged(text, asked=False))
+    others = [kind for kind in facts.words("machine.accelerators") or () if kind != "nvidia"]
+    if others and not facts.items("gpu"):
+        text = Message("what is special about this accelerator: {}; only NVIDIA GPUs are covered", ", ".join(others))
+        gaps.append(Unjudged(text, asked=False))
     if no_model := unknown_model(facts, model):
         gaps.append(Unjudged(no_model, asked=typed))
     pin = facts.unknown("pin.state")

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from fnmatch import fnmatchcase
 
 from envdoctor.app.errors import UsageProblem, told_as
+from envdoctor.matrix.gpu_code import counted, gpu_named
+from envdoctor.matrix.matrix import load_matrix
 from envdoctor.observe.documents.locks.opening import is_lock_name
 from envdoctor.observe.model.names import NameProblem, parse_name, printable
 from envdoctor.system.files import Files
@@ -47,8 +49,8 @@ _BELOW = ("bin/python", "etc/os-release", "usr/lib")
 def meant(word: str, cwd: str, takes: Iterable[str]) -> Sequence[str]:
     """Return the keywords of the options that a word stands for, of those that a command ``takes``. An existing file or
     folder is what its name and its beginning say, ``KEY=VALUE`` and ``NAME==VERSION`` a fact, ``ORG/NAME`` and ``7B`` a
-    model. Raises :class:`~envdoctor.app.errors.UsageProblem` for a word that is none of it, or nothing that the command
-    takes."""
+    model, ``4090`` and ``2xA100`` GPUs. Raises :class:`~envdoctor.app.errors.UsageProblem` for a word that is none of
+    it, or nothing that the command takes."""
     path, files = os.path.join(cwd, word) if word else "", Files()
     if os.path.isdir(path):
         below = [name for name in _BELOW if os.path.exists(os.path.join(path, name))]
@@ -62,6 +64,8 @@ def meant(word: str, cwd: str, takes: Iterable[str]) -> Sequence[str]:
         with told_as(UsageProblem, NameProblem):
             parse_name(word, cwd, os.environ)
         kinds = "model"
+    elif gpu_named((counted(word) or (1, word))[1], load_matrix()) is not None:
+        kinds = "gpu_name target_gpu"
     elif re.fullmatch(r"(?i)\d{1,4}\s?Gi?B", word):
         raise UsageProblem("{}: a name with a blank is typed in quotes, or with a dash: A100-{}", word, word)
     else:

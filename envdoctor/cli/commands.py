@@ -33,7 +33,11 @@ _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
     Option("--data", "Training data (JSONL, JSON, CSV): its longest sample is the length.", "FILE", common=True),
     Option("--tokenizer", "Tokenizer that counts --data, unless it is the model's.", "REPO|DIR"),
     Option(
-        "--gpu", "A GPU by its name, e.g. A6000 or A100-80GB; free as a whole.", "NAME", name="gpu_name", common=True
+        "--gpu, --target-gpu",
+        "A GPU by its name, e.g. A6000 or A100-80GB; free as a whole.",
+        "NAME",
+        name="gpu_name",
+        common=True,
     ),
     Option("--gpu-memory", "Free memory of the GPU.", "GIB", click.FloatRange(0, min_open=True)),
     shared.set_option.about("A fact, e.g. recipe.max_length=4096 (repeatable)."),

@@ -7,6 +7,7 @@ from typing import Any
 
 from envdoctor import __version__
 from envdoctor.cli.output import failed
+from envdoctor.system.message import Message
 
 try:
     import click
@@ -27,8 +28,6 @@ _NAMES += ["matrix", "mcp"]
 _APART = ("check", "probe", "explain", "matrix")
 #: Options of former releases or of another command, and what does their work here.
 _RETIRED = {
-    "--gpu": "--gpu is --target-gpu NAME here",
-    "--target-gpu": "--target-gpu is --gpu NAME here",
     "--image": "--image was removed: docker export $(docker create IMAGE) | tar -x -C DIR, then --root DIR",
     "--ray": "--ray was removed: examples/ray_nodes.py asks every node with `envdoctor facts` and `envdoctor compare`",
     "--statistics": "--statistics was removed: --format concise prints a line a finding, to be counted by its rule",
@@ -51,6 +50,9 @@ class _Commands(usage.HelpGroup):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[:1] == ["version"]:
+            print(f"envdoctor, version {__version__}")
+            ctx.exit()
         if args and not args[0].startswith("-") and args[0] not in _NAMES:
             from envdoctor.system.message import alike
 
@@ -61,7 +63,7 @@ class _Commands(usage.HelpGroup):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="envdoctor")
+@click.version_option(__version__, "-V", "--version", prog_name="envdoctor")
 def cli() -> None:
     """The environment compatibility doctor for LLM fine-tuning.
 
@@ -78,6 +80,20 @@ def cli() -> None:
     """
 
 
+def _fact_of(option: str, arguments: Sequence[str]) -> Message | None:
+    """Return what gives the fact that an option is called by (``--max-length 2048``), as trainers call it or we do."""
+    from envdoctor.matrix.matrix import load_matrix
+    from envdoctor.observe.recipe.assignments import fact_called
+
+    matrix = load_matrix()
+    fact = fact_called(option.strip("-").replace("-", "_"), matrix.registry, matrix.rows("recipe-formats", "format"))
+    if not option or fact is None:
+        return None
+    words = " ".join(arguments).replace("=", " ").split()
+    value = words[at + 1] if option in words and (at := words.index(option)) + 1 < len(words) else "VALUE"
+    return Message("{} is a fact here: --set {}={}", option, fact, value)
+
+
 def run(arguments: Sequence[str]) -> Any:
     """Run a command line and return what its command does, or the exit code."""
     try:
@@ -88,7 +104,8 @@ def run(arguments: Sequence[str]) -> Any:
         if type(error).__name__ == "NoArgsIsHelpError":  # since click 8.2; before, click prints the help itself
             print(error.format_message(), file=sys.stderr)
             return error.exit_code
-        retired = _RETIRED.get(getattr(error, "option_name", ""))
+        option = getattr(error, "option_name", "")
+        retired = _RETIRED.get(option) or _fact_of(option, arguments)
         context = None if retired else getattr(error, "ctx", None)
         usage = f"Try `{context.command_path} --help`." if context is not None else ""
         behind = next((word for word in arguments if word in _NAMES), "")

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 #: How long something may take.
 SECONDS = (1, 3600)
 _WORDS = "words"
+#: The flags of words that are typed without one, where they are not called as their keyword.
+_FLAGS = {"assignments": "--set", "gpu_name": "--gpu", "target_gpu": "--gpu"}
 #: What options are about, in the order in which the help has them.
 JUDGED, RUN, REPORT, GATE = GROUPS = ("What to judge:", "For which run:", "The report:", "The gate:")
 
@@ -34,7 +36,8 @@ class Option(NamedTuple):
     """``flag`` is ``--set`` or ``-v, --verbose``, or the keyword of words without one; ``kind`` is text, flag, count,
     path, seconds, words, or a type of click's for what click alone reads. ``name`` is that of the keyword argument,
     ``variable`` an environment variable that gives it too. ``usual`` is what holds where neither the command line nor
-    the configuration says anything. The help has the option in ``group``, and first if it is ``common``."""
+    the configuration says anything. The help has the option in ``group``, and first if it is ``common``.
+    ``spellings`` are what people write for a choice, in lower case."""
 
     flag: str
     help: str = ""
@@ -49,6 +52,7 @@ class Option(NamedTuple):
     group: str = ""
     common: bool = False
     required: bool = False
+    spellings: Mapping[str, str] = {}
 
     @property
     def keyword(self) -> str:
@@ -61,6 +65,7 @@ class Option(NamedTuple):
 
     def read(self, text: str) -> Any:
         """Return the value of a text. Raises ``ValueError`` for what click has something to say about."""
+        text = self.spellings.get(text.lower(), text)
         if not text or (self.choices and text not in self.choices):
             raise ValueError(text)
         if self.kind == "seconds":
@@ -72,9 +77,10 @@ class Option(NamedTuple):
 
     def typed(self, value: Any) -> list[str]:
         """Return the words that give this value; none for nothing."""
+        flag = self.flag.partition(",")[0]
         if isinstance(value, tuple):
-            return [word for one in value for word in (self.flag, str(one))]
-        return [] if value in (None, False) else [self.flag] if self.kind == "flag" else [self.flag, str(value)]
+            return [word for one in value for word in (flag, str(one))]
+        return [] if value in (None, False) else [flag] if self.kind == "flag" else [flag, str(value)]
 
     def value_of(self, given: list[Any]) -> Any:
         """Return the keyword argument for what was given, in its order."""
@@ -190,7 +196,14 @@ target_python_option = Option(
 target_options = Options(
     target_python_option,
     Option("--target-platform", "Judge for this system: linux-x86_64.", "SYSTEM-ARCH", multiple=True),
-    Option("--target-gpu", "Judge for this GPU: A100; none: for the CPU.", "NAME", multiple=True, common=True),
+    Option(
+        "--target-gpu, --gpu",
+        "Judge for this GPU: A100; none: for the CPU.",
+        "NAME",
+        multiple=True,
+        name="target_gpu",
+        common=True,
+    ),
     Option("--target-driver", "Judge for this NVIDIA driver: 535.", "VERSION", multiple=True),
     Option("--resolve", "Ask uv, which uses the network, what the list of --lock takes.", kind="flag", group=JUDGED),
     Option("--as-of", "Day on which the list of --lock is installed: 2024-05-01.", "DATE", group=JUDGED),
@@ -228,6 +241,7 @@ lang_option = Option(
     variable="ENVDOCTOR_LANG",
     usual="auto",
     group=REPORT,
+    spellings=dict.fromkeys(("cn", "zh-cn", "zh_cn", "chinese", "中文"), "zh") | {"english": "en"},
 )
 
 
@@ -376,7 +390,7 @@ def _put_in_place(options: dict[str, Any], word: str) -> Message:
             options[kind] = word
         else:
             raise UsageProblem("{} and {}: give one of them as --{}", options[kind], word, kind)
-    flags = ["--set" if kind == "assignments" else f"--{kind}" for kind in kinds]
+    flags = [_FLAGS.get(kind, f"--{kind}") for kind in kinds]
     return Message("{} is taken as {}", word, " ".join(flags))
 
 

@@ -73,6 +73,17 @@ def command(
     return decorated
 
 
+class _Choice(click.Choice):  # type: ignore[type-arg,unused-ignore]
+    """The choices of an option, by what people write for them too."""
+
+    def __init__(self, row: Option) -> None:
+        super().__init__(row.choices)
+        self._spellings = row.spellings
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(self._spellings.get(str(value).lower(), value), param, ctx)
+
+
 def _shown(row: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return the decorator of click's for an option."""
     if row.kind == "words":
@@ -81,7 +92,7 @@ def _shown(row: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     kinds: Any = {"text": None, "path": click.Path(path_type=Path), "seconds": click.FloatRange(*SECONDS)}
     more: dict[str, Any] = {"is_flag": True} if row.kind == "flag" else {"count": True}
     if row.kind not in ("flag", "count"):
-        more = {"type": click.Choice(row.choices) if row.choices else kinds.get(row.kind, row.kind)}
+        more = {"type": _Choice(row) if row.choices else kinds.get(row.kind, row.kind)}
         more |= {"multiple": row.multiple, "required": row.required}
         more |= {"default": row.default} if row.default is not None else {}
     return click.option(*flags, metavar=row.metavar, envvar=row.variable, help=row.help or None, **more)

@@ -52,6 +52,12 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
                 "unexpected keyword argument"
             )
         return text_of([Section("", [head, Paragraph(text)])], page).rstrip("\n")
+    # What to do is said once: the releases that were read, with a command, stand for the release that a rule names.
+    offered = {pin.partition("=")[0].rstrip("<>!~") for way in answer.ways if not way.withheld for pin in way.pins}
+    said_below = {one for one in answer.suspects if one.fix and offered.intersection(one.fix.en.split())}
+    answer = answer._replace(
+        suspects=tuple(one._replace(fix=None) if one in said_below else one for one in answer.suspects)
+    )
     suspects = [list(_suspect(suspect, page)) for suspect in answer.suspects]
     fields = list(_fields(answer, page))
     groups: list[Sequence[Block]] = [[head], *suspects, fields] if suspects else [[head, *fields]]

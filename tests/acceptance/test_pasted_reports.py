@@ -97,3 +97,20 @@ def test_a_report_in_which_a_run_failed_is_not_clean(run, report, form):
     assert "; why, and what to do: envdoctor explain " in done.out and "'llama3'} '" not in done.out
     named = run("check", "--no-config", "--report", report, "--model", "meta-llama/Llama-3.1-8B", "--format", form)
     assert named.code == 1 and "envdoctor explain /" not in named.out  # a rule decides it
+
+
+def test_a_report_from_ascend_is_not_taken_for_one_with_cuda(run, report):
+    report.write_text("torch 2.1.0\ntorch-npu 2.1.0.post8\ntransformers 4.44.2\nPython 3.10.14\n")
+    done = run("check", "--no-config", "--report", report)
+    assert (
+        done.out.startswith("Not judged: what is special about this accelerator: ascend") and "CUDA 12" not in done.out
+    )
+
+
+def test_one_command_is_what_to_do_and_a_name_that_went_has_its_successor(run):
+    error = "TypeError: Accelerator.unwrap_model() got an unexpected keyword argument 'keep_torch_compile'"
+    said = run("explain", "--no-environment", "--error", error).out
+    assert said.count("  do  ") == 1 and "accelerate>=1.3" in said
+    error = "ImportError: cannot import name 'LossKwargs' from 'transformers.utils'"
+    said = run("explain", "--no-environment", "--error", error).out
+    assert "transformers.utils.TransformersKwargs (transformers >=4.54)" in said

@@ -55,6 +55,14 @@ def torch_build(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     return {**builds, "torch.vendor": vendor}
 
 
+@derives("machine.accelerators", of="pkg.*")
+def plugged_in(facts: View, matrix: Matrix) -> Answer:
+    """Name the accelerators, which are not NVIDIA's, that a package of the environment brings torch to."""
+    rows = [row for row in matrix.rows("torch-companions", "plugin") if facts.text(f"pkg.{row['name']}")]
+    kinds = tuple(dict.fromkeys(row["accelerator"] for row in rows))
+    return Derived(kinds, Message("package {}", rows[0]["name"])) if rows else None
+
+
 def _build_of(cuda: Value, hip: Value | None = None, *more: str) -> dict[str, Derived]:
     return {"torch.cuda": Derived(cuda, *(more or ("",))), "torch.hip": Derived(hip or cuda, *(more or ("",)))}
 
@@ -66,7 +74,8 @@ def _of_pypi(text: str, facts: View, matrix: Matrix) -> dict[str, Derived] | Non
     row = next((row for row in matrix.rows("torch-builds") if row["key"] == text), None)
     tagged = any("+" in (facts.text(f"pkg.{row['name']}") or "") for row in matrix.rows("torch-companions", "package"))
     installed, platform = InstalledSet(facts.value), facts.value("os.platform")
-    if row is None or tagged or any(dist.kind == "conda" for dist in installed.get("torch")):
+    plugged = any(facts.text(f"pkg.{row['name']}") for row in matrix.rows("torch-companions", "plugin"))
+    if row is None or tagged or plugged or any(dist.kind == "conda" for dist in installed.get("torch")):
         return None
     cuda: Value = row["pypi_cuda_aarch64" if facts.value("os.arch") == "aarch64" else "pypi_cuda"]
     if cuda == "absent" or platform in ("windows", "darwin"):

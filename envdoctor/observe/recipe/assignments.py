@@ -1,7 +1,8 @@
 """Facts that somebody gives: ``--set key=value``, or key and value of a configuration; the last one wins."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from envdoctor.facts.registry import (
     FactSpec,
@@ -47,8 +48,23 @@ def spelled(value: object) -> str:
     return str(value)
 
 
-def parse_assignments(given: Iterable[Assignment], registry: Registry, origin: str = "--set") -> list[Fact]:
-    """Return the facts that are given. Raises :class:`AssignmentError`.
+def fact_called(word: str, registry: Registry, formats: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return the fact of a recipe that a word names: as it is called here, or by a key of a trainer (``cutoff_len``),
+    by the table recipe-formats."""
+    word = word.removeprefix("recipe.")
+    fields = [row.get("keys", {}).get(word) for row in formats]
+    names = (f"recipe.{field}" for field in (word, *fields) if isinstance(field, str))
+    return next((name for name in names if registry.find(name) is not None), None)
+
+
+def parse_assignments(
+    given: Iterable[Assignment],
+    registry: Registry,
+    origin: str = "--set",
+    formats: Callable[[], Iterable[Mapping[str, Any]]] = tuple,
+) -> list[Fact]:
+    """Return the facts that are given; ``formats`` gives the rows of recipe-formats, by whose keys a fact may be
+    called. Raises :class:`AssignmentError`.
 
     Record columns are given for one item: ``gpu.cc=9.0`` describes one GPU, a list several. In a text commas separate
     them, but not within double quotes.
@@ -58,11 +74,12 @@ def parse_assignments(given: Iterable[Assignment], registry: Registry, origin: s
     for one in given:
         key, text = key_of(one), typed(one)
         _, equals, raw = text.partition("=")
+        key = f"{key}.name" if key in _GIVEN_BY_COLUMNS and raw.strip() != "absent" else key
         spec = registry.find(key)
         if not equals:
             raise AssignmentError("{} {}: key=value is expected", origin, text)
         if spec is None or key.endswith("*"):
-            raise AssignmentError("{} {}: {}", origin, text, _hint(key, raw, registry))
+            raise AssignmentError("{} {}: {}", origin, text, _hint(key, raw, registry, formats))
         strange = strange_name(key, registry)
         if strange is not None:
             head = key.partition(".")[0]
@@ -125,7 +142,7 @@ def _cells(raw: str) -> list[str]:
     return cells
 
 
-def _hint(key: str, raw: str, registry: Registry) -> Message:
+def _hint(key: str, raw: str, registry: Registry, formats: Callable[[], Iterable[Mapping[str, Any]]]) -> Message:
     known = [spec.key for spec in registry if not spec.key.endswith("*") and spec.type != "records"]
     known += [column.key for spec in registry for column in spec.columns.values() if spec.key in _GIVEN_BY_COLUMNS]
     listed = Message("`envdoctor matrix facts` lists them")
@@ -133,6 +150,8 @@ def _hint(key: str, raw: str, registry: Registry) -> Message:
     package = key.removesuffix(".version")
     if "." not in package and _RELEASE.match(raw):
         meant = [f"pkg.{package}"]
+    called = fact_called(key, registry, formats())
+    meant = [called] if called is not None else meant
     if meant:
         return Message("{} is not a known fact; did you mean {}?", key, meant[0])
     return Message("{} is not a known fact; {}", key, did_you_mean(key, known, listed))
