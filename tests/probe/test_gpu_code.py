@@ -218,6 +218,13 @@ def test_a_process_that_hangs_is_told_by_what_it_was_at() -> None:
     assert collective.finish(child, 3) == {"error": "did not finish in 3 s, while importing torch"}
 
 
+def test_what_gloo_writes_beside_the_answer_is_no_answer() -> None:
+    said = "print('[Gloo] Rank 0 is connected to 1 peer ranks.'); print('{\"sums\": []}')"
+    pipe = subprocess.PIPE
+    child = subprocess.Popen([sys.executable, "-c", said], stdout=pipe, stderr=pipe, text=True)
+    assert pure("collective").finish(child, 60) == {"sums": []}
+
+
 @pytest.mark.torch
 def test_messages_are_timed_and_compared(torch_python: str, tmp_path: Path) -> None:
     """1 KiB and 4 KiB in both dtypes, by each exchange, over two processes with gloo."""

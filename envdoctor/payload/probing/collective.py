@@ -66,8 +66,10 @@ def finish(child: Any, seconds: float) -> dict[str, Any]:
         child.kill()
         stages = [line[len(_STAGE) :] for line in child.communicate()[1].splitlines() if line.startswith(_STAGE)]
         return {"error": f"did not finish in {seconds:.0f} s" + "".join(f", while {stage}" for stage in stages[-1:])}
-    if child.returncode == 0 and said.startswith("{"):
-        found: dict[str, Any] = json.loads(said)
+    # Gloo writes there as well, with torch 2.9 for one: who is connected (https://github.com/pytorch/gloo/issues/462).
+    answers = [line for line in said.splitlines() if line.startswith("{")]
+    if child.returncode == 0 and answers:
+        found: dict[str, Any] = json.loads(answers[-1])
         return found
     last = [line.strip() for line in trouble.splitlines() if line.strip() and not line.startswith(_STAGE)][-1:]
     return {"error": ": ".join([f"ended with {child.returncode}", *last])[:300]}
