@@ -240,8 +240,11 @@ def _given(row: dict[str, Any], rank: int, epoch: int) -> list[int]:
     loader: Any = DataLoader(data, row["batch"] * (processes if row["split"] else 1), True, drop_last=dropped)
     how = {"split_batches": row["split"], "even_batches": row["even"], "use_seedable_sampler": True}
     loader = prepare(loader, None, processes, rank, **how)
-    loader.set_epoch(epoch)
-    return [int(one) for batch in loader for one in batch]
+    order: list[int] = []
+    for number in range(epoch + 1):  # as training does: before accelerate 1.2 the sampler counts, and cannot jump
+        loader.set_epoch(number)
+        order = [int(one) for batch in loader for one in batch]
+    return order
 
 
 def samplers(job: Job, emit: Emit) -> None:
