@@ -76,6 +76,18 @@ def test_two_answers_to_one_question_are_a_verdict(given: tuple[float | None, ..
     assert ("suspect hardware" in case.verdict.why) == (signature == "unlike-answers")
 
 
+@pytest.mark.parametrize(("raises", "signature"), [((True, False), "error"), ((False, True), "lora-differs")])
+def test_an_exception_is_no_second_answer(raises: tuple[bool, bool], signature: str) -> None:
+    """accelerate before 0.34 raises where no Accelerator was made, and not where another experiment made one before."""
+    outcomes = [
+        one._replace(observations=tuple({**seen, "error": "ValueError"} for seen in one.observations)) if first else one
+        for one, first in zip(answers(0.2, 0.2), raises, strict=True)
+    ]
+    (case,) = cases_of(outcomes)
+    assert case.verdict.signature == signature
+    assert "suspect hardware" not in case.verdict.why
+
+
 def test_what_is_repeated_is_read_back_from_a_recording(tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with path.open("w") as file:

@@ -175,8 +175,13 @@ def _shaken(case: JudgedCase) -> JudgedCase:
 
 
 def _unlike(one: JudgedCase, other: JudgedCase) -> bool:
-    """Return whether two results of the same input are two answers: another verdict, or numbers that are far apart."""
+    """Return whether two results of the same input are two answers: another verdict, or numbers that are far apart.
+
+    An exception of Python is no answer: a program raises where something was not made yet, and not the next time.
+    """
     first, second = one.verdict, other.verdict
+    if "error" in (first.signature, second.signature):
+        return False
     if (first.verdict in DOUBTED, first.signature) != (second.verdict in DOUBTED, second.signature):
         return first.verdict in DOUBTED or second.verdict in DOUBTED
     before, after = _numbers(one), _numbers(other)

@@ -235,12 +235,16 @@ def _given(row: dict[str, Any], rank: int, epoch: int) -> list[int]:
     if find_spec("accelerate") is None:
         raise Unavailable("accelerate is not installed")
     torch.manual_seed(3)
+    importlib.import_module("accelerate").Accelerator(cpu=True)  # whose state older releases ask for
     prepare = importlib.import_module("accelerate.data_loader").prepare_data_loader
     loader: Any = DataLoader(data, row["batch"] * (processes if row["split"] else 1), True, drop_last=dropped)
     how = {"split_batches": row["split"], "even_batches": row["even"], "use_seedable_sampler": True}
     loader = prepare(loader, None, processes, rank, **how)
-    loader.set_epoch(epoch)
-    return [int(one) for batch in loader for one in batch]
+    order: list[int] = []
+    for number in range(epoch + 1):  # as training does: before accelerate 1.2 the sampler counts, and cannot jump
+        loader.set_epoch(number)
+        order = [int(one) for batch in loader for one in batch]
+    return order
 
 
 def samplers(job: Job, emit: Emit) -> None:

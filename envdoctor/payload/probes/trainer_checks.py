@@ -17,7 +17,7 @@ import torch
 import transformers
 
 from ..probing import tiny_models
-from ..probing.kit import IGNORED, Emit, Job, Unavailable, found_by, judged, relative, seed_of, vector
+from ..probing.kit import IGNORED, Emit, Job, Unavailable, found_by, in_setting, judged, relative, seed_of, vector
 from ..probing.plain_decoder import loss_of
 from ..probing.shapes import drawn, each
 from ..probing.trainers import arguments, lightly, tokenizer
@@ -169,6 +169,7 @@ def trainer_training(job: Job, emit: Emit) -> None:
     """
     device, seed = job["device"], seed_of(job)
     halves = ["bf16"] * (device == "cpu" or torch.cuda.is_bf16_supported()) + ["fp16"] * (device == "cuda")
+    plain: dict[str, Any] = {}
     rows = [{**_USUAL, "half": half} for half in ("", *halves)]
     shuffled = set()
     for row in [*rows, *({**_USUAL, **row} for row in drawn(seed, **_AXES))]:
@@ -180,15 +181,19 @@ def trainer_training(job: Job, emit: Emit) -> None:
         case["params"] = {"batch": row["batch"]}
         found = found_by(partial(_trained, device, row, seed), device, "the Trainer")
         shuffled.add(found.pop("shuffled", None))
-        emit({**case, **found})
+        plain = plain or found
+        emit({**case, **in_setting(found, plain)})
     if True in shuffled or False in shuffled:
         case = judged("exact", "training-differs", ["parameters"], dtype="fp32", case="the order of the second epoch")
         told = "another than that of the first" if True in shuffled else "in all runs that of the first"
         emit({**case, "params": {"batch": _BATCH}, "equal": True in shuffled, "detail": told})
-    for row in drawn(seed, **_STOPPED):
+    plain = {}
+    for row in [{"saved": 1}, *drawn(seed, **_STOPPED)]:
         case = judged("change", "resume-differs", ["parameters"], dtype="fp32", limit=_LOSS, params={"batch": _BATCH})
         case["case"] = f"from the checkpoint of {row['saved']}{_words(row)}"
-        emit({**case, **found_by(partial(_resumed, device, {**_USUAL, **row}, case["case"]), device, "the Trainer")})
+        found = found_by(partial(_resumed, device, {**_USUAL, **row}, case["case"]), device, "the Trainer")
+        plain = plain or found
+        emit({**case, **in_setting(found, plain)})
 
 
 def _words(row: dict[str, Any]) -> str:
@@ -273,7 +278,8 @@ def _trainer(model: Any, row: dict[str, Any], made: list[Any], device: str, fold
     more: dict[str, Any] = {"compute_loss_func": weighed} if row["loss"] == "a function" else {}
     data = [{"number": number} for number in range(len(made))]
     if row["evaluated"]:
-        settings.update(eval_strategy="steps", eval_steps=1)
+        name = "eval_strategy" if hasattr(transformers.TrainingArguments, "eval_strategy") else "evaluation_strategy"
+        settings.update({name: "steps", "eval_steps": 1})
         more["eval_dataset"] = [{**one, "evaluated": 1} for one in data]
     settings.update(chosen, output_dir=folder, remove_unused_columns=False)
     made_settings = arguments(transformers.TrainingArguments, device, **settings)
@@ -306,7 +312,7 @@ def _trained(device: str, row: dict[str, Any], seed: int) -> dict[str, Any]:
     orders = [[number for some in epoch for number in some] for epoch in epochs]
     wanted = size * row["batch"] if row["dropped"] else len(made)
     if len(epochs) != _EPOCHS or any(len(set(order)) != wanted or len(order) != wanted for order in orders):
-        return {"relative": 1.0, "detail": f"the epochs have the samples {orders}"[:200]}
+        return {"relative": 1.0, "signature": "epochs-differ", "detail": f"the epochs have the samples {orders}"[:200]}
     plain = _made(row, device)
     before = vector(plain, "data")
     losses = _loop(plain, made, epochs, row)
@@ -376,6 +382,8 @@ def _resumed(device: str, row: dict[str, Any], title: str) -> dict[str, Any]:
                     raise Unavailable(f"this transformers does not resume with this torch: {error}"[:300]) from error
                 raise
             changes.append(vector(model, "data") - before)
+            if trainer.state.global_step < saved:  # before transformers 4.52 a step that is not full counts otherwise
+                raise Unavailable(f"this release ends after {trainer.state.global_step} steps, before step {saved}")
             left = taken[saved * row["windows"] :] if checkpoint is None else taken
             states.append({**seen.state, "order of samples": torch.tensor([at for some in left for at in some])})
     off = relative(changes[1], changes[0])
@@ -405,6 +413,8 @@ class _Seen(transformers.TrainerCallback):  # type: ignore[misc,name-defined,unu
 def _collated(row: dict[str, Any], samples: list[dict[str, Any]]) -> dict[str, Any]:
     """What is wrong with a batch of a collator; the samples come with labels or without."""
     name, words = row["name"], tokenizer()
+    if not hasattr(transformers, name):
+        raise Unavailable(f"this transformers has no {name}")
     words.padding_side = row["side"]
     more = dict(_COLLATORS[name])
     if row["multiple"] and name != "DataCollatorWithFlattening":

@@ -34,6 +34,7 @@ _DECLINED = (
     "is not supported",
     "only supports",
     "not implemented for",  # half on a CPU, before torch 2.2
+    "Could not run 'aten::",  # an operator without a kernel for the device: grouped products on a CPU, torch 2.8
     "Expected attn_mask dtype",  # a float32 mask with half inputs, before torch 2.1
 )
 
@@ -219,6 +220,14 @@ def found_by(measure: Callable[[], dict[str, Any]], device: str, library: str = 
         if library and isinstance(error, (ImportError, TypeError, AttributeError, ValueError, KeyError)):
             return {"error": f"{library} cannot run: {type(error).__name__}: {error}"[:500]}
         return failure(error, device)
+
+
+def in_setting(found: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
+    """What was found in a setting: an exception there says that this release does not offer it, where the ``plain``
+    setting of the same experiment raised none. What raises gives no wrong numbers."""
+    if "error" not in found or "error" in plain or found.get("oom") or found.get("sticky"):
+        return found
+    return {"skip": f"not offered by this release, where the plain setting works: {found['error']}"[:300]}
 
 
 @contextmanager

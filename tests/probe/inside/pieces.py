@@ -141,13 +141,21 @@ def refusals_are_told_from_errors() -> Any:
             (RuntimeError("No available kernel.  Aborting execution."), "cpu"),
             (TypeError("f() got an unexpected keyword argument 'enable_gqa'"), "cpu"),
             (RuntimeError("\"baddbmm\" not implemented for 'Half'"), "cpu"),
+            (NotImplementedError("Could not run 'aten::_grouped_mm' with arguments from the 'CPU' backend."), "cpu"),
             (RuntimeError("CUDA out of memory. Tried to allocate 2 GiB"), "cuda"),
             (MemoryError(), "cpu"),
             (RuntimeError("shape mismatch"), "cpu"),
         )
     ]
-    wanted = [["skip"]] * 3 + [["error", "oom"], ["error", "oom"], ["error"]]
+    wanted = [["skip"]] * 4 + [["error", "oom"], ["error", "oom"], ["error"]]
     return found == wanted or found
+
+
+def a_setting_that_raises_is_not_offered_where_the_plain_one_works() -> Any:
+    in_setting, raised, right = piece("kit").in_setting, {"error": "TypeError: no such keyword"}, {"relative": 0.0}
+    pairs = [(raised, right), (raised, raised), ({**raised, "oom": True}, right), ({"relative": 9.0}, right)]
+    found = [sorted(in_setting(*pair)) for pair in pairs]
+    return found == [["skip"], ["error"], ["error", "oom"], ["relative"]] or found
 
 
 def a_wrong_block_of_rows_counts_by_itself() -> Any:
