@@ -53,7 +53,7 @@ def fact_called(word: str, registry: Registry, formats: Iterable[Mapping[str, An
     by the table recipe-formats."""
     word = word.removeprefix("recipe.")
     fields = [row.get("keys", {}).get(word) for row in formats]
-    names = (f"recipe.{field}" for field in (word, *fields) if isinstance(field, str))
+    names = (f"recipe.{field}" for field in (word, *fields))
     return next((name for name in names if registry.find(name) is not None), None)
 
 
