@@ -58,7 +58,7 @@ def row(python: str) -> dict[str, Any]:
         if child["name"] in counts:
             counts[child["name"]].update(child["counts"])
             counts[child["name"]].update([child["ending"]] if child["ending"] != "ok" else [])
-    worst = {group["name"]: f"{group['verdict']} {group['signature']}" for group in reversed(section["groups"])}
+    worst = {group.name: f"{group.verdict} {group.signature}" for group in reversed(section["groups"])}
     versions = versions_of(gathered.facts)
     return {
         "name": ", ".join(f"{name} {version}" for name, version in versions.items()),

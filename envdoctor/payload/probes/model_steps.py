@@ -26,6 +26,7 @@ from ..probing.kit import (
     Unavailable,
     found_by,
     held_kib,
+    in_setting,
     judged,
     loaded_dtype,
     lost,
@@ -253,12 +254,16 @@ def samplers(job: Job, emit: Emit) -> None:
     Those that torch's and accelerate's samplers give to each, asked in one process:
     https://github.com/huggingface/accelerate/issues/2268.
     """
-    for row in drawn(seed_of(job), **_SHARED):
+    plain: dict[str, Any] = {}
+    usual = {"by": "accelerate", "processes": 2, "samples": 48, "batch": 1, "split": False, "even": True}
+    for row in [{**usual, "dropped": False}, *drawn(seed_of(job), **_SHARED)]:
         if row["by"] == "DistributedSampler":
             row.update(batch=1, even=True)
         case = judged("exact", "parallel-differs", ["samples"], params={"way": row["by"]})
         case["case"] = "samples by " + ", ".join(f"{name} {value}" for name, value in row.items())[3:]
-        emit({**case, **found_by(partial(_shared, row), "cpu", "accelerate")})
+        found = found_by(partial(_shared, row), "cpu", "accelerate")
+        plain = plain or found
+        emit({**case, **in_setting(found, plain)})
 
 
 def save_load(job: Job, emit: Emit) -> None:
