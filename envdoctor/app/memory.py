@@ -242,12 +242,10 @@ def _divided(facts: FactSet) -> tuple[FactSet, list[Message]]:
     """Return the facts, with a process on each GPU where the run is divided among a number that nobody gave; and the
     sentence about how several GPUs or processes share it, none for one."""
     gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
-    cards, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 0, facts.value("recipe.fsdp") is True
-    if world is None and (stage is not None or fsdp) and cards:
+    cards, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 1, facts.value("recipe.fsdp") is True
+    if world is None and (stage is not None or fsdp) and cards > 1:
         world, origin = cards, Message("one process on each GPU")
         facts = facts.copy([*facts, Fact("recipe.world_size", world, origin, "derived")])
-        if cards == 1:
-            return facts, [Message("the number of processes was not given: one, on the one GPU")]
     processes, spread = int(world or 1), facts.text("recipe.device_map")
     if engine_of(settings_of(facts)) is not None:
         ranks = int(facts.number("recipe.tensor_parallel") or 1)
