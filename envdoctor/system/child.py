@@ -168,6 +168,8 @@ def run_child(
     finally:
         end_all(process.pid, mark)
         child.close()
+    if child.full and status == "ok":  # it had ended before all that it gave was read
+        status = "output-limit"
     code = process.returncode if status == "ok" else None
     if code is not None and code > 128 and os.name != "nt":
         code = 128 - code

@@ -108,8 +108,7 @@ class Run:
     def finish(self, what: str) -> None:
         """Raise :class:`CannotSay` when something was not said."""
         self.left.pop("framework", None)
-        for name in ("dialect", "launcher"):
-            self.left.pop(name, None)
+        self.left.pop("dialect", None)
         for name, value in self.left.items():
             if value != "absent" and not (value is False and name in _OFF_ANYWAY):
                 raise CannotSay(f"{what} has no argument for recipe.{name}")

@@ -206,6 +206,7 @@ def launched(launcher: str, parser: str) -> Callable[[Run], dict[str, str]]:
 
     def write(run: Run) -> dict[str, str]:
         words, before = [launcher], []
+        run.want("launcher", launcher.partition(" ")[0], what=launcher)
         if launcher == "accelerate launch":
             words += accelerated(run)
             if run.left.get("dtype") == "fp8":

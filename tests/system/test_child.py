@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -20,6 +21,7 @@ both = pytest.mark.parametrize("confined", [True, False], ids=["confined", "watc
 SLEEPER = "[sys.executable, '-c', 'import time; time.sleep(600)']"
 
 
+POPEN = subprocess.Popen
 LIMITS = Limits(seconds=20, mib=512, output=1 << 16)
 PATIENT = {"limits": LIMITS._replace(seconds=0.5, patience=600)}
 
@@ -88,6 +90,20 @@ def test_endless_output_is_cut(code: str, listens: bool) -> None:
     result = python(code, limits=LIMITS._replace(output=1 << 22), on_line=on_line)
     assert result.status == "output-limit"
     assert len(result.stdout) <= 1 << 22 and sum(map(len, lines)) <= 1 << 23 and len(result.stderr_tail) <= 8192
+
+
+def test_what_is_read_behind_the_end_of_a_child_counts_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, made = os.read, []
+    monkeypatch.setattr(subprocess, "Popen", lambda *given, **more: made.append(POPEN(*given, **more)) or made[0])
+
+    def late(number: int, size: int) -> bytes:
+        for process in made:  # none yet where subprocess asks how the start went
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        return read(number, size)
+
+    monkeypatch.setattr(os, "read", late)
+    result = python("print('x' * 100)", limits=LIMITS._replace(output=10))
+    assert (result.status, result.stdout) == ("output-limit", b"x" * 10)
 
 
 def test_endless_complaints_keep_only_their_end() -> None:

@@ -107,7 +107,7 @@ def test_columns_describe_items_one_after_the_other(parse, texts, items):
         ("recipe.packing=perhaps", "true or false is expected"),
         ("pkg.torch=latest", "a version by PEP 440 is expected"),
         ("torch.cuda=cu118", 'dotted integers such as "12.4" are expected'),
-        ("gpu=9.0", "a list; give its columns (gpu."),
+        ("use=torch", "a list; give its columns (use."),
         ("gpu.cc=nine", "--set gpu: item 1: cc: dotted integers"),
         ("gpu.colour=red", "gpu.colour is not a known fact"),
         ("recipe.dtype=fp61", "did you mean fp16?"),
