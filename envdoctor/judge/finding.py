@@ -79,7 +79,7 @@ class OfferedFix(NamedTuple):
     ``kind`` is constraint, uninstall, set, env, command or advice; ``safety`` is safe, review or manual. ``commands``
     can be pasted into a shell. ``withheld`` says why a fix of the rule is not offered for this environment (then it has
     no commands and is shown only on request). ``keys`` are the settings in the words of the user's recipe,
-    ``predicted`` says what memory the run takes with it, where that is another.
+    ``predicted`` says what memory the run takes with it, where that is another, or which error about the package stays.
     """
 
     kind: str

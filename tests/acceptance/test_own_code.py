@@ -92,6 +92,14 @@ def test_a_function_that_nothing_calls_only_warns(judged: Any):
     assert code == 0 and [finding["severity"] for finding in findings] == ["warning"]
 
 
+def test_a_release_that_ends_one_error_alone_says_which_stays(judged: Any):
+    _, findings = judged("from trl import DPOTrainer, GRPOConfig\nDPOTrainer(None, beta=0.1)\n", trl="0.13.0")
+    said = {fix["constraints"][0]: fix["predicted"] for one in findings for fix in one["fixes"] if fix["constraints"]}
+    assert sorted(said) == ["trl==0.12.2", "trl==0.14.0"]
+    assert "trl.GRPOConfig" in said["trl==0.12.2"] and "trl.DPOTrainer(beta=)" in said["trl==0.14.0"]
+    assert all(one.startswith("alone it is not enough: trl 0.1") for one in said.values())
+
+
 def test_a_notebook_names_the_cell(judged: Any):
     cells = ("!pip install datasets", "x = 1\nfrom datasets import load_metric")
     _, (finding,) = judged(notebook(*cells), "train.ipynb", datasets="3.0.0")

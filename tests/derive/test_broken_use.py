@@ -25,6 +25,7 @@ spade.extras	1.0.0..1.0.0	more
 [parameters]
 spade:Handle	1.0.0..	length
 spade:Handle	1.0.0..1.0.0	width
+spade:Handle	1.0.0..2.0.0	girth
 spade:Handle	3.0.0..	depth
 spade:Tool	1.0.0..	&rope:Knot
 [calls]
@@ -32,7 +33,7 @@ spade:Trainer.step	2.0.0..	1 hard=
 [moved]
 spade:old_dig	2.0.0..	spade:dig
 """
-ROPE = "[offers]\nrope\t1.0..\tKnot\n[parameters]\nrope:Knot\t1.0..\tturns\nrope:Knot\t1.0..1.0\tloops\n"
+ROPE = "[offers]\nrope\t1.0..\tKnot\n[parameters]\nrope:Knot\t1.0..\tturns\nrope:Knot\t1.0..1.0\tloops\tbends\n"
 MOVED = """
 name = [
   { old = ["spade:bore"], package = "spade", releases = "<2", new = "drill:bore", source = "x" },
@@ -40,6 +41,7 @@ name = [
 ]
 keyword = [
   { of = ["Handle", "*Grip"], old = ["width"], package = "spade", releases = "<2", new = "length", source = "x" },
+  { of = ["Tool"], old = ["bends"], package = "rope", releases = "<2", new = "turns", source = "x" },
 ]
 kept = [{ of = ["Han*"], old = ["width"], package = "spade", by = "glove", releases = ">=2", source = "x" }]
 """
@@ -133,6 +135,18 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str, list[dict[str,
         {**TWO, "rope": "2.0"},
         "use",
         [{"package": "rope", "what": "spade.Tool(loops=)", "installed": "2.0", "has": "<2.0"}],
+    ),
+    "its new name is looked up in the class that was called": (
+        [{**KEYWORD, "name": "Tool", "keyword": "bends"}],
+        {**TWO, "rope": "2.0"},
+        "use",
+        [{"package": "rope", "has": "<2.0", "moved_to": "turns="}],
+    ),
+    "one release of a package fits all, but for what another package brings": (
+        [KEYWORD, {**KEYWORD, "keyword": "girth"}, {**KEYWORD, "name": "Tool", "keyword": "loops"}],
+        BOTH,
+        "use",
+        [{"has": "<2.0", "fits": "<2.0"}, {"has": "<3.0", "fits": "<2.0"}, {"package": "rope", "fits": "<2.0"}],
     ),
     "another package of the code makes the call take it": ([GLOVE, KEYWORD], {**NEW, "glove": "2.1"}, "use", []),
     "that package is not in the code": ([KEYWORD], {**NEW, "glove": "2.1"}, "use", [WIDTH]),

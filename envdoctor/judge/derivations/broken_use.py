@@ -265,7 +265,7 @@ class _Judged:
         if broken.installed is None:
             return ABSENT
         if released is not None and released.by_names:
-            having = self._whole(released, broken.installed) if not alone else None
+            having = self._whole(released, broken.asked, broken.installed) if not alone else None
             if having is None or not having.yes:
                 having = self._where(released, broken.asked).nearest(broken.installed)
             beyond = broken.move is not None and having.place_of(broken.installed) == len(having.read)
@@ -273,22 +273,28 @@ class _Judged:
                 return having.excluding(broken.installed)
         return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
 
-    def _whole(self, released: Released, installed: str) -> Releases:
-        """Return the nearest releases of a package with which nothing that the code uses of it is broken."""
+    def _whole(self, released: Released, asked: Asked, installed: str) -> Releases:
+        """Return the nearest releases of a package that have what is asked for, with which nothing else that the code
+        uses of it is broken. What no release has does not count: a base class of another package may bring it."""
         broken = [one.asked for one, _, _ in self._found.values() if one.package == released.name and one.installed]
-        having = reduce(and_, [self._where(released, asked) for asked in broken]).nearest(installed)
-        uses = [asked for owner, asked in self._asked if owner == released.name] if having.yes else []
-        return reduce(and_, [self._where(released, asked).possible for asked in uses], having).nearest(installed)
+        found = [having for one in broken if (having := self._where(released, one)).yes]
+        having = reduce(and_, found, self._where(released, asked)).nearest(installed)
+        uses = [one for owner, one in self._asked if owner == released.name] if having.yes else []
+        fitting = [fits for one in uses if (fits := self._where(released, one).possible).yes]
+        return reduce(and_, fitting, having).nearest(installed)
 
     def _moved_to(self, broken: _Broken, lang: str) -> Value:
         asked, move = broken.asked, broken.move
         if move is not None and (move.new or move.write):
-            told, version = move.called(broken.kind) or move.write[lang], self._version(move.package)
+            # The judged release must have what took the keyword's place: in the class that was called, of whichever
+            # package, or in another one of the table's.
+            owner, place = move.package, Asked(move.package, move.into, asked.keyword)
+            if move.new:
+                owner, place = broken.package, Asked(asked.module, asked.name, move.new)
+            told, version = move.called(broken.kind) or move.write[lang], self._version(owner)
             if broken.kind != "keyword" or version is None or not (move.into or move.new.isidentifier()):
                 return told
-            # The judged release must have what took the keyword's place.
-            own = (asked.module, asked.name, move.new) if move.new else (move.package, move.into, asked.keyword)
-            return ABSENT if isinstance(self._by_releases(move.package, Asked(*own), version), Lacking) else told
+            return ABSENT if isinstance(self._by_releases(owner, place, version), Lacking) else told
         released = self._ledger.package(broken.package)
         if released is None or broken.installed is None or broken.kind not in ("module", "name"):
             return ABSENT
