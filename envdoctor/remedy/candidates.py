@@ -35,7 +35,7 @@ def torch_row(version: str, matrix: Matrix) -> Mapping[str, Any] | None:
 
 def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> Message | None:
     """Return why this release cannot be installed for the judged Python and system, None when nothing says so. For
-    which torch it was compiled is not asked: installers bring along what it requires."""
+    which torch it was compiled is not asked: installers bring along what it requires, but not another torch-npu."""
     python = facts.text("python.version")
     base = base_release(python) if python is not None else None
     release = release_named(matrix, name, version)
@@ -46,6 +46,11 @@ def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> Message
     for specifier in filter(None, asked):
         if base is not None and not satisfies(base, specifier):
             return Message("{} {} has no build for Python {} ({})", name, version, python, specifier)
+    for row in matrix.rows("torch-companions", "plugin") if name == "torch" else ():
+        plugin = facts.text(f"pkg.{row['name']}")
+        own = base_release(plugin) if plugin is not None else None
+        if own is not None and not same_release(version, own):
+            return Message("{} {} is made for torch {}", row["name"], plugin, own)
     wanted = wanted_here(facts.value)
     gap = no_wheel(matrix, name, version, wanted._replace(torch=None)) if wanted is not None else None
     return Message("{} {} has no wheel for {}", name, version, gap.lacks) if isinstance(gap, Gap) else None

@@ -25,7 +25,10 @@ PACKAGES = {
         {"name": "only-pip", "conda_forge": False},
     ]
 }
-COMPANIONS = {"package": [{"name": "torchvision"}, {"name": "torchaudio", "newer_since": "2.11.0"}]}
+COMPANIONS = {
+    "package": [{"name": "torchvision"}, {"name": "torchaudio", "newer_since": "2.11.0"}],
+    "plugin": [{"name": "torch-npu", "accelerator": "ascend"}],
+}
 
 
 def build(version, cuda, pypi, python=">=3.9,<3.13", **more):
@@ -162,6 +165,9 @@ OFFERED = [
     # torchvision and torchaudio follow torch when they are installed, and are not named twice
     ({**NOW, **BOTH}, TO_2_4_1, {}, f"{PIP}torch==2.4.1+cu118 torchvision==0.19.1+cu118{BY_TAG}..."),
     ({**NOW, **BOTH}, to("torch==2.4.1", "torchvision==0.19.0"), {}, f"{PIP}torch=={TWICE}{BY_TAG}cu118"),
+    # what brings torch to another accelerator goes with one release of it
+    ({"pkg.torch": "2.5.0", "pkg.torch-npu": "2.5.0.post1"}, TO_2_4_1, {}, f"{NO}torch-npu 2.5.0.post1 is made for..."),
+    ({"pkg.torch": "2.5.0", "pkg.torch-npu": "2.4.1"}, to("torch<2.5.1"), {}, f"{PIP}torch==2.4.1"),
     # of a range the nearest release is taken, or it is left to the installer
     *(
         ({"pkg.torch": installed}, to(f"torch{wanted}"), {}, f"{PIP}torch=={nearest}...")
