@@ -33,6 +33,7 @@ from envdoctor.remedy.installer import (
     preview,
 )
 from envdoctor.remedy.recipe_edit import with_settings
+from envdoctor.report.findings import again_words
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.system import target
@@ -244,6 +245,8 @@ class _Fix:
             say(page.say("install: {command}", command=shlex.join(command)))
         for change in prepared.changes:
             say(f"  {change.name} {change.old or '-'} -> {change.new or '-'}")
+        for line in again_words(plan, page):
+            say(line)
         for name, value in plan.env.items():
             say(page.say("also: {change}", change=f"{name}={value}"))
         for path, text in prepared.texts.items():

@@ -24,6 +24,7 @@ from envdoctor.remedy.candidates import Build, builds_of, no_build
 from envdoctor.remedy.commands import Remedy, before, try_remedy
 from envdoctor.remedy.needs import others_asked
 from envdoctor.remedy.resolver import NoResolver, Wanted, resolve
+from envdoctor.report.findings import again_words
 from envdoctor.report.memory_section import change_words
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -100,7 +101,8 @@ def _changes(report: Report, sources: Sources, matrix: Matrix, page: Page) -> Pl
     gone = [page.say("also: uninstall {name}", name=name) for name in found.uninstall]
     gone += _settings({**found.set, **found.env}, page)
     installs = [page.say("install: {command}", command=line) for line in found.commands]
-    return Planned(found.constraints, (*ended, *gone, *installs, *said), left)
+    again = again_words(found, page)
+    return Planned(found.constraints, (*ended, *gone, *installs, *again, *said), left)
 
 
 class _New:

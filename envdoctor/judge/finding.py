@@ -101,7 +101,8 @@ class Plan(NamedTuple):
     among them are about requirements of the training stack that were not met and are met with it.
 
     ``commands`` are run in their order; ``set`` goes into the recipe, ``keys`` has it in the recipe's words. ``leaves``
-    names the errors that it does not end, ``note`` says why there is no better one.
+    names the errors that it does not end, ``note`` says why there is no better one. ``again`` are packages that stay
+    and may be compiled for the torch that it replaces.
     """
 
     constraints: tuple[str, ...] = ()
@@ -113,6 +114,7 @@ class Plan(NamedTuple):
     leaves: tuple[str, ...] = ()
     note: Message | None = None
     keys: Mapping[str, str] = {}
+    again: tuple[str, ...] = ()
 
 
 class Finding(NamedTuple):

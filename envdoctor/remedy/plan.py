@@ -17,6 +17,7 @@ from envdoctor.remedy.candidates import Candidates
 from envdoctor.remedy.commands import NOTHING, After, Before, Predict, Remedy, before, place_of, try_remedy
 from envdoctor.remedy.own_keys import own_keys
 from envdoctor.system.message import Message
+from envdoctor.versions.pep440 import same_start
 
 #: Sets of changes that are judged before the best one so far is taken: each costs 10 to 20 ms.
 _BUDGET = 80
@@ -85,8 +86,24 @@ def with_plan(
         leaves=tuple(wanted[problem].fingerprint for problem in left),
         note=note,
         keys=own_keys(remedy.settings, judgement.facts, matrix),
+        again=tuple(_built_for_the_old(remedy, judgement.facts, found.after.facts, matrix)),
     )
     return judgement._replace(plan=plan if cleared else None)
+
+
+def _built_for_the_old(remedy: Remedy, facts: FactSet, after: FactSet, matrix: Matrix) -> Iterator[str]:
+    """Yield the packages with files compiled against torch that stay while its minor release, or the major one of its
+    CUDA, becomes another; not those that are known to be built for the new one, nor where nothing is installed: of a
+    list."""
+    ends = [(facts.text(key), after.text(key), parts) for key, parts in (("pkg.torch", 2), ("torch.cuda", 1))]
+    is_kept = all(old is None or new is None or same_start(old, new, parts) for old, new, parts in ends)
+    if is_kept or facts.records("refused") is not None:
+        return
+    fitting = {one.text("package") for one in after.each("extension") if one.value("built_ok") is True}
+    for row in matrix.rows("torch-extensions", "package"):
+        name = row["name"]
+        if facts.text(f"pkg.{name}") is not None and name not in {*remedy.pins, *remedy.removed, *fitting}:
+            yield name
 
 
 def _of_code(finding: Finding, matrix: Matrix) -> bool:

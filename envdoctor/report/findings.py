@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from shlex import quote
 
 from envdoctor.facts.values import Origin
-from envdoctor.judge.finding import Finding, FoundFact, OfferedFix
+from envdoctor.judge.finding import Finding, FoundFact, OfferedFix, Plan
 from envdoctor.report import blocks
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -242,7 +242,7 @@ def plan_sections(report: Report, page: Page) -> list[blocks.Section]:
         return []
     cleared, left = ([one for one in report.findings if one.fingerprint in of] for of in (plan.clears, plan.leaves))
     alone = any(fix.withheld is None and (fix.commands or fix.set) for finding in cleared for fix in finding.fixes)
-    if plan.note is None and len(cleared) <= 1 and alone:
+    if plan.note is None and not plan.again and len(cleared) <= 1 and alone:
         return []
     ended, kept = (page.separated(list(dict.fromkeys(one.id for one in findings))) for findings in (cleared, left))
     ends = page.say("Plan: these changes together end {n} finding(s) and bring no error", len(cleared))
@@ -250,8 +250,14 @@ def plan_sections(report: Report, page: Page) -> list[blocks.Section]:
     last = page.sentence(plan.note) if plan.note is not None else last
     words = {key: value for key, value in plan.set.items() if key not in plan.keys}
     settings = map(blocks.Paragraph, [*plan.keys.values(), *_setting_words(words, page)])
-    said = [blocks.Paragraph(last)] if last else []
+    said = [blocks.Paragraph(line) for line in (*again_words(plan, page), last) if line]
     return [blocks.Section(page.labelled(ends, ended), [*settings, blocks.Commands(plan.commands), *said])]
+
+
+def again_words(plan: Plan, page: Page) -> list[str]:
+    """Return the sentence about packages that are to be installed again with another torch, if there are any."""
+    text = "if compiled for the torch before, install again after it: {names}"
+    return [page.say(text, names=page.separated(list(plan.again)))] if plan.again else []
 
 
 #: Shown where a finding names no file of the project, for consumers that refuse a finding without a place.

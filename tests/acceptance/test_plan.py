@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -128,6 +129,25 @@ def test_an_environment_gets_the_least_change(planned, tmp_path):
     assert "# 安装：python -m pip install transformers==4.48.3\n" in chinese and "无法" in chinese
     (tmp_path / "facts.json").write_text('{"schema": "envdoctor.facts/1", "facts": {"pkg.transformers": "4.48.3"}}')
     assert planned("--facts", "facts.json").out == "# nothing to change: no error is known\n"
+
+
+@pytest.mark.parametrize(
+    ("built", "again"), [("2.7.4.post1", True), ("2.8.0.post2+cu12torch2.7cxx11abiTRUE", False), (None, False)]
+)
+def test_what_was_compiled_for_the_torch_before_is_named(run, tmp_path, built, again):
+    facts = {"pkg.torch": "2.5.1+cu121", "pkg.flash-attn": built, "driver.version": "570.124.06"}
+    facts["gpu"] = [{"name": "NVIDIA GeForce RTX 5090", "cc": "12.0"}]
+    (tmp_path / "facts.json").write_text(json.dumps({"schema": "envdoctor.facts/1", "facts": facts}))
+    for command in ("plan", "check"):
+        said = run(command, "--facts", "facts.json", "--no-config").out
+        assert "torch==2.7.0+cu128" in said
+        assert ("install again after it: flash-attn\n" in said) is again
+
+
+def test_a_list_installs_all_of_it_again_anyway(run, tmp_path):
+    (tmp_path / "pins.txt").write_text("torch==2.5.1\ndeepspeed==0.16.4\n")
+    said = run("plan", "--lock", "pins.txt", *MACHINE, "--target-gpu", "5090", "--no-config").out
+    assert "\ntorch==2.7" in said and "again" not in said
 
 
 #: A script that a release before transformers 4.51 runs, of a model that is too large for a card of 24 GB.

@@ -71,7 +71,7 @@ def poisoned(report: Report, bad: str, *, lang_text: str) -> Report:
         not_checked=(NotChecked(bad, "error", {bad: bad}, (bad,)), NotChecked(bad, "", {}, reason=bad)),
         exit_code=3,
         notices=(Notice("warning", bad),),
-        plan=Plan((bad,), (bad,), {bad: bad}, {bad: bad}, (bad,), (bad,), (bad,), bad),
+        plan=Plan((bad,), (bad,), {bad: bad}, {bad: bad}, (bad,), (bad,), (bad,), bad, again=(bad,)),
         probe=section_of_experiments(bad),
         probe_commands={bad: bad},
     )
