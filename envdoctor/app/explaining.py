@@ -12,7 +12,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.judge.evaluate import text_of, title_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule, with_conditions
-from envdoctor.observe.documents.tracebacks import numbered, read_error
+from envdoctor.observe.documents.tracebacks import Reading, numbered, read_error
 from envdoctor.observe.sources import SOURCES
 from envdoctor.remedy.answer import Answer
 from envdoctor.remedy.answering import answer_to, suspects_in
@@ -43,8 +43,6 @@ def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> 
     text without a word, and what :func:`~envdoctor.app.facts.collect_facts` raises."""
     if not text.strip():
         raise UsageProblem("there is no text: give the message or the traceback, or - for standard input")
-    reading = read_error(text)
-    first, lines = numbered(text)
     gathered, because = (None, None) if sources is None else _gathered(sources._replace(model=None), matrix)
     if gathered is not None:
         facts = gathered.facts
@@ -54,9 +52,12 @@ def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> 
         facts, given = report_facts(text, matrix, "log").facts, sources or Sources(cache=False)
         if list(facts) or given.assignments:
             facts = with_assignments(facts, given, matrix)
-    situation = Situation(matrix, facts)
-    answer = answer_to(reading, situation)
-    return Explained(answer._replace(suspects=suspects_in(situation, lines, first)), gathered, because)
+    return Explained(_answer(text, read_error(text), Situation(matrix, facts)), gathered, because)
+
+
+def _answer(text: str, reading: Reading, situation: Situation) -> Answer:
+    first, lines = numbered(text)
+    return answer_to(reading, situation)._replace(suspects=suspects_in(situation, lines, first))
 
 
 def _gathered(sources: Sources, matrix: Matrix) -> tuple[Gathered | None, Message | None]:
@@ -79,15 +80,13 @@ def error_in(text: str, facts: FactSet, matrix: Matrix, found: Set[str], file: s
     reading = read_error(text)
     if not reading.error:
         return None
-    situation = Situation(matrix, facts)
-    first, lines = numbered(text)
-    answer, suspects = answer_to(reading, situation), suspects_in(situation, lines, first)
-    if found & {*(one.id for one in suspects), *(one.id for one in answer.rules)}:
+    answer = _answer(text, reading, Situation(matrix, facts))
+    if found & {*(one.id for one in answer.suspects), *(one.id for one in answer.rules)}:
         return None
     meaning: Any = Message("what it means is not known")
     home = next((home for home in answer.homes if home.releases), None)
-    if suspects:
-        meaning = suspects[0].title
+    if answer.suspects:
+        meaning = answer.suspects[0].title
     elif home is not None:
         meaning = Message("{} is in {} {}", home.thing, home.package, home.releases)
     said = f"{reading.error}: {reading.message}".partition("\n")[0]

@@ -25,7 +25,7 @@ from envdoctor.remedy.commands import Remedy, before, try_remedy
 from envdoctor.remedy.needs import others_asked
 from envdoctor.remedy.resolver import NoResolver, Wanted, resolve
 from envdoctor.report.findings import again_words
-from envdoctor.report.memory_section import change_words
+from envdoctor.report.memory_section import fitting_words
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.system.clean import clean
@@ -302,10 +302,9 @@ def _left(
         return (), page.say("no set of versions without an error was found: {reason}", reason=told)
     said = [page.labelled(one.id, fix.summary.in_language(page.lang)) for one in errors for fix in one.fixes[:1]]
     if (section := report.memory) is not None and section["verdict"] == "does-not-fit":
-        fitting = [change for change in section["changes"] if change["verdict"] == "fits"]
-        changes = [page.say("also: {change}", change=change_words(one, page, section)) for one in fitting[:1]]
-        command = command_about("memory", sources)
-        said += [*changes, page.say("{command} (how much it takes, and what lowers that)", command=command)]
+        fitting, command = fitting_words(section, page), command_about("memory", sources)
+        said += [page.say("also: {change}", change=fitting)] if fitting else []
+        said += [page.say("{command} (how much it takes, and what lowers that)", command=command)]
     return tuple(said), page.say("no other version ends this error, a change of the run does: {reason}", reason=told)
 
 

@@ -87,7 +87,7 @@ def _fact_of(option: str, arguments: Sequence[str]) -> Message | None:
 
     matrix = load_matrix()
     fact = fact_called(option.strip("-").replace("-", "_"), matrix.registry, matrix.rows("recipe-formats", "format"))
-    if not option or fact is None:
+    if fact is None:
         return None
     words = " ".join(arguments).replace("=", " ").split()
     value = words[at + 1] if option in words and (at := words.index(option)) + 1 < len(words) else "VALUE"
@@ -105,7 +105,7 @@ def run(arguments: Sequence[str]) -> Any:
             print(error.format_message(), file=sys.stderr)
             return error.exit_code
         option = getattr(error, "option_name", "")
-        retired = _RETIRED.get(option) or _fact_of(option, arguments)
+        retired = _RETIRED.get(option) or (option and _fact_of(option, arguments))
         context = None if retired else getattr(error, "ctx", None)
         usage = f"Try `{context.command_path} --help`." if context is not None else ""
         behind = next((word for word in arguments if word in _NAMES), "")

@@ -1,4 +1,4 @@
-"""What one process of several holds: DDP, DeepSpeed's ZeRO, FSDP.
+"""Divide a step among processes, by what one of them holds: DDP, DeepSpeed's ZeRO, FSDP.
 
 The terms are those of the sources (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py; torch's
 torch/csrc/distributed/c10d/reducer.cpp); activations are not divided.

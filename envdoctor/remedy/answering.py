@@ -399,7 +399,7 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         fix = next(iter(texts["fix"]), None)
         suspect = Suspect(
             id=rule.id,
-            title=title_of(texts, {} if outcome.holds is False else _values(texts, facts, "")),
+            title=title_of(texts, {} if outcome.holds is False else _values(texts, facts)),
             applies=outcome.holds,
             line=first + seen.place,
             said=lines[seen.place].strip(),
@@ -440,7 +440,7 @@ def _told_by(log: Log, situation: Situation) -> tuple[FactSet, list[tuple[Rule, 
         seen = seen_in(log, symptoms)
         if seen is not None and seen.told:
             given = with_facts(facts, (Fact(key, word, "log", "given") for key, word in seen.told), matrix)
-            if all(_values(texts, given).values()):
+            if all(value for key, value in _values(texts, given).items() if not key.startswith("pkg.")):
                 facts = given
             else:
                 seen = seen_in(log, (one for one in symptoms if "{" not in "".join(one["lines"])))
@@ -449,7 +449,6 @@ def _told_by(log: Log, situation: Situation) -> tuple[FactSet, list[tuple[Rule, 
     return facts, shown
 
 
-def _values(texts: Mapping[str, Any], facts: FactSet, but: str = "pkg.") -> dict[str, str]:
-    """Return the facts that a rule's message says, "" for what is not known; none below ``but``."""
-    keys = values_of(text_of(texts["message"]))
-    return {key: facts.text(key) or "" for key in keys if not (but and key.startswith(but))}
+def _values(texts: Mapping[str, Any], facts: FactSet) -> dict[str, str]:
+    """Return the facts that a rule's message says, "" for what is not known."""
+    return {key: facts.text(key) or "" for key in values_of(text_of(texts["message"]))}

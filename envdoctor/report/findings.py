@@ -32,7 +32,11 @@ def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
 def cards(report: Report, page: Page) -> list[blocks.Card]:
     """Return a card for each cause of the findings that are shown."""
     causes = of_one_cause(report.shown())
-    fitting = _fitting(report, page)
+    fitting = ""
+    if report.memory is not None:
+        from envdoctor.report.memory_section import fitting_words
+
+        fitting = fitting_words(report.memory, page)
     return [finding_card(cause, page, report.probe_commands.get(cause[0].probe or ""), fitting) for cause in causes]
 
 
@@ -42,17 +46,6 @@ def brief(report: Report, page: Page) -> blocks.Section:
     return blocks.Section(
         "", [blocks.Banner(label, f"{label} {page.message(one)}", one.severity) for label, one in labels]
     )
-
-
-def _fitting(report: Report, page: Page) -> str:
-    """Return the first change with which the run fits into memory, in words; empty where none is known."""
-    section = report.memory
-    fitting = [change for change in section["changes"] if change["verdict"] == "fits"] if section is not None else []
-    if section is None or not fitting:
-        return ""
-    from envdoctor.report.memory_section import change_words
-
-    return change_words(fitting[0], page, section)
 
 
 def finding_card(

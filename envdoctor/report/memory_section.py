@@ -36,12 +36,12 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
     if section["interval"] is not None:
         likely, words["size"] = (_gib(section["interval"][name][1]) for name in ("process", "allocated"))
         text = "about {likely} GiB on the GPU ({low} to {high}), {size} GiB of them tensors"
-        of_a_length = (
-            "about {likely} GiB on the GPU for {batch} x {tokens} tokens ({low} to {high}), {size} GiB of them tensors"
-        )
-        words |= {"batch": str(section["batch"]), "tokens": f"{section['tokens']:,}"}
-        text = of_a_length if section["verdict"] is None else text
-        amount = page.say(text, likely=likely, **words)
+        if section["verdict"] is None:
+            text = (
+                "about {likely} GiB on the GPU for {batch} x {tokens} tokens ({low} to {high}), "
+                "{size} GiB of them tensors"
+            )
+        amount = page.say(text, likely=likely, batch=section["batch"], tokens=f"{section['tokens']:,}", **words)
     else:
         amount = page.say("{size} GiB for the engine, up to {high} GiB on the GPU", **words)
     label, verdict = page.say("Memory"), section["verdict"]
@@ -87,7 +87,7 @@ def _details(section: MemorySection, page: Page) -> list[Field]:
         text = page.say("{n} tokens fit into it, a sequence may have {length}", n=held, length=length)
         fields.append(Field(page.say("KV cache"), [text]))
     changed = section["changes"]
-    changes = [Bar(change_words(change, page, section), [(change["gib"], change["verdict"])]) for change in changed]
+    changes = [Bar(_change(change, page, section), [(change["gib"], change["verdict"])]) for change in changed]
     most = max([whole, *(change["gib"] for change in changed)])
     advice = [Field(page.say("Changes"), [Bars(changes, most)])] if changes else []
     sizes = [(one["batch"], f"{one['tokens']:,}") for one in section["reach"]]
@@ -96,7 +96,12 @@ def _details(section: MemorySection, page: Page) -> list[Field]:
     return [*longest, *advice, *fields] if section["verdict"] is None else [*fields, *advice, *longest]
 
 
-def change_words(change: MemorySaving, page: Page, section: MemorySection) -> str:
+def fitting_words(section: MemorySection, page: Page) -> str:
+    """Return the first change with which the run fits, in words; empty where none is known."""
+    return next((_change(one, page, section) for one in section["changes"] if one["verdict"] == "fits"), "")
+
+
+def _change(change: MemorySaving, page: Page, section: MemorySection) -> str:
     """Return a change's settings (by the recipe's keys if it has them), its size, and whether it fits."""
     keys = change.get("keys", {})
     words = {key: str(value).lower() if isinstance(value, bool) else value for key, value in change["set"].items()}

@@ -1,5 +1,5 @@
-"""What the numbers that the Trainer logs give away, one entry at a time, and memory that grows from visit to visit of
-one batch shape: a leak; growth with a longer batch is only padding. Pure: no torch."""
+"""Read what the numbers that the Trainer logs give away, one entry at a time, and memory that grows from visit to visit
+of one batch shape: a leak; growth with a longer batch is only padding. Pure: no torch."""
 
 import math
 from collections.abc import Mapping

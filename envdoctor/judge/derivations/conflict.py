@@ -70,7 +70,7 @@ class _Cause:
     def __init__(self, package: str, kind: str, installed: str | Absent) -> None:
         self.package, self.kind, self.installed = package, kind, installed
         self.asked: list[tuple[str, str]] = []
-        self.fail: dict[str, tuple[str, ...]] = {}
+        self.fail: dict[str, str] = {}
 
     def record(self, everybody_wants: Iterable[str], instead: str | None) -> dict[str, Value]:
         """``everybody_wants`` are the specifiers of all who ask for the package, also of those that are content."""
@@ -93,7 +93,7 @@ class _Cause:
             "asked_by": named,
             "required_by": tuple(askers),
             "wanted": fitting,
-            "fails": ", ".join(" ".join((name, *version)) for name, version in self.fail.items()) or ABSENT,
+            "fails": ", ".join(f"{name} {version}".rstrip() for name, version in self.fail.items()) or ABSENT,
             "instead": instead or ABSENT,
         }
 
@@ -197,13 +197,13 @@ class _Conflicts:
 
     def _instead(self, cause: _Cause) -> str | None:
         """Return the releases of the package that fails, if it is one, that work with what is there: ``pyarrow<26``."""
-        name, version = next(iter(cause.fail.items())) if len(cause.fail) == 1 else ("", ())
+        name, version = next(iter(cause.fail.items())) if len(cause.fail) == 1 else ("", "")
         released = self._ledger.package(name)
         if released is None or cause.kind != "conflict":
             return None
         versions = [one.version for one in released.releases if not one.yanked]
         fits = [self._fits(released, one, cause.package) for one in versions]
-        nearest = Releases.of(versions, fits).nearest("".join(version)).specifier
+        nearest = Releases.of(versions, fits).nearest(version).specifier
         return nearest and name + nearest
 
     def _fits(self, released: Released, version: str, package: str) -> bool:
@@ -274,11 +274,11 @@ def _read(lines: tuple[str, ...]) -> tuple[Requirement | str, ...]:
     return tuple(found)
 
 
-def _known(version: Value) -> tuple[str, ...]:
+def _known(version: Value) -> str:
     match version:
         case str():
-            return (version,)
-    return ()
+            return version
+    return ""
 
 
 def _as_named(specifiers: str) -> str:
