@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +11,23 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
 class MatrixBuildHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Writes ``envdoctor/_matrix`` for the time of the build; a checkout reads the TOML files themselves."""
+    """Adds ``envdoctor/_matrix``, compiled outside of the checkout: two builds at once do not meet."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile before the files are collected. An editable install keeps reading the TOML files."""
-        target = self._target()
-        shutil.rmtree(target, ignore_errors=True)
         if self.target_name != "wheel" or version == "editable":
             return
+        self.compiled = tempfile.TemporaryDirectory()
         sys.path.insert(0, self.root)
         try:
             from envdoctor.matrix import compile_matrix
 
-            compile_matrix(Path(self.root) / "matrices", target)
+            compile_matrix(Path(self.root) / "matrices", Path(self.compiled.name) / "_matrix")
         finally:
             sys.path.remove(self.root)
+        build_data["force_include"][f"{self.compiled.name}/_matrix"] = "envdoctor/_matrix"
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Leave the checkout as it was."""
-        shutil.rmtree(self._target(), ignore_errors=True)
-
-    def _target(self) -> Path:
-        return Path(self.root) / "envdoctor" / "_matrix"
+        """Take away what was compiled."""
+        if hasattr(self, "compiled"):
+            self.compiled.cleanup()

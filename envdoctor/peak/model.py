@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from envdoctor.peak.closed_form import GIB
 from envdoctor.peak.section import MemoryProblem
 from envdoctor.peak.tracing import Trace
 from envdoctor.system.message import Message
@@ -43,6 +44,9 @@ class Model(NamedTuple):
             notes.append(Message(text, trace.release))
         if trace.near:
             notes.append(Message("no shipped coefficients are about this very run: the nearest are of {}", trace.near))
+        if trace.model.get("whole_experts"):
+            whole = "4 bits are for linear layers alone: the experts keep {} GiB of the weights, as in transformers 5"
+            notes.append(Message(whole, f"{trace.model['whole_experts'] / GIB:.1f}"))
         if self.trainer:
             notes.append(Message("{} runs code of its own for the model, not that of transformers", self.trainer))
         if self.nearest:

@@ -78,8 +78,9 @@ def predict(
     gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
     base = {**model.job(plan.job), "config": model.config}
     base |= {"trainer": model.trainer} if model.trainer else {}
-    for name in ("half_loss", "plain_adapters"):
+    for name in ("half_loss", "plain_adapters", "packed_experts"):
         base[name] = any(row["name"] in (model.named, given.get("framework")) for row in known[name])
+    base["packed_experts"] |= bool(model.trainer or model.nearest)
     kept = facts.text("pkg.bitsandbytes")
     base["keeps_inputs"] = kept is not None and satisfies(kept, known["keeps_inputs"][0]["releases"])
     trace = traced({**base, "tokens": [plan.tokens]}, tracer)

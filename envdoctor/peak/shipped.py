@@ -27,6 +27,8 @@ _LARGEST = 1 << 32
 #: The first release that makes the last logits of a prompt alone, and what earlier ones hold: all, in bfloat16 and in
 #: float32 (the rule long-prompts-make-full-logits-before-transformers-4-45).
 _LAST_LOGITS = (4, 45)
+#: The first release whose experts are no linear layers, which is what bitsandbytes packs (its issue 1849).
+_FUSED_EXPERTS = (5,)
 _FULL_LOGITS = {
     "at": "forward/last float",
     "terms": {_LOGITS: "6 BSV", "KV cache": "16 BDKLS", "hidden states": "8 BGHKS"},
@@ -189,6 +191,7 @@ class Shipped:
         model = self._models.get(kind, self._models[_LIKE])
         job = {**job, "attention": job["attention"] or model["attention"], "lora": self._named(model, job["lora"])}
         inner = self._inner.get((kind, job.get("trainer", "")), self._inner.get((kind, ""), {"share": 1.0}))
+        job["packed_experts"] = job.get("packed_experts") or (self._version or _FUSED_EXPERTS) < _FUSED_EXPERTS
         run = _Run({**model, "tied": inner.get("tied", model["tied"])}, job, float(inner["share"]))
         targets, words = self._targets(model, job), form_words(job, "all-linear")
         noise = "dropout" in words and not self._forms.keys().isdisjoint({(kind, words), (_LIKE, words)})
@@ -256,7 +259,7 @@ class _Run:
             hidden, heads = _size(config, "hidden_size"), _size(config, "num_attention_heads")
             keys, self.depth = _size(config, "num_key_value_heads", heads), _size(config, "num_hidden_layers")
             width, vocabulary = _size(config, "head_dim", hidden // heads), _size(config, "vocab_size")
-            active, stored = _inner(config, hidden)
+            active, stored, routed = _inner(config, hidden)
         except (TypeError, ValueError, OverflowError):
             raise MemoryProblem("config.json lacks sizes that the shipped coefficients need") from None
         letters = {"L": self.depth, "K": keys, "G": heads / keys, "Q": heads / keys + 2, "H": hidden / heads / 2}
@@ -272,15 +275,20 @@ class _Run:
             case {"vision_config": dict() as vision}:
                 rest += _tower(vision)
         self.parameters = linear + rest
+        experts = 0.0
         if stored:
             extra = 3 * hidden * self.depth * (stored - self.letters["I"])
             self.parameters, linear = self.parameters + extra, linear + extra
+            experts = 3.0 * hidden * self.depth * routed
         self.layer = linear / self.depth
         self.width = 4 if job["load_dtype"] == "float32" else 2
         packed = job["quantized"]
-        self.weights = self.width * self.parameters
+        self.weights, self.whole = self.width * self.parameters, 0.0
         if packed:
-            self.weights = linear * _FOUR_BIT[packed["double"]] + rest * (4 if packed["upcast"] else self.width)
+            whole = 0.0 if job["packed_experts"] else experts
+            each = 4 if packed["upcast"] else self.width
+            self.weights = (linear - whole) * _FOUR_BIT[packed["double"]] + (rest + whole) * each
+            self.whole = whole * each
         self.results = self.norm = 0.0
         self.spared: dict[str, tuple[float, float]] = {}
         self.copies = 0.0
@@ -369,6 +377,7 @@ class _Run:
             "weight_bytes": self.width * self.parameters,
             "layer_parameters": self.layer,
             "copies": self.copies,
+            "whole_experts": self.whole,
         }
         points = []
         for tokens in self.job["tokens"]:
@@ -431,15 +440,17 @@ def _size(config: Row, name: str, usual: int | None = None) -> int:
     return size
 
 
-def _inner(config: Row, hidden: int) -> tuple[int, int]:
-    """Return the width of the MLP that a token passes through, and of all experts together (0: there are none)."""
+def _inner(config: Row, hidden: int) -> tuple[int, int, int]:
+    """Return the width of the MLP that a token passes through, of all experts together (0: there are none), and of
+    those of them that not every token passes through."""
     width = _size(config, "intermediate_size", 4 * hidden)
     one, shared = _size(config, "moe_intermediate_size", width), "shared_expert_intermediate_size"
     beside = _size(config, shared) if config.get(shared) else 0
     names = ("num_experts", "num_local_experts", "n_routed_experts")
-    stored = next((_size(config, name) * one + beside for name in names if config.get(name)), 0)
+    routed = next((_size(config, name) * one for name in names if config.get(name)), 0)
     sent = "num_experts_per_tok"
-    return _size(config, sent) * one + beside if config.get(sent) else width, stored
+    active = _size(config, sent) * one + beside if config.get(sent) else width
+    return active, routed and routed + beside, routed
 
 
 def _minor(version: str) -> tuple[int, ...]:

@@ -255,6 +255,25 @@ def test_experts_count_as_weights_and_those_of_a_token_as_activations() -> None:
     assert isinstance(found, Trace) and found.model["parameters"] == pytest.approx(30.5e9, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("version", "more", "gib"),
+    [
+        ("4.57.6", {}, 25.3),
+        # On meta with 5.23, 45.1 of 46.7 billion weights are in the tensors of experts, which peft makes float32.
+        ("5.23.0", {}, 169.7),
+        ("5.23.0", {"quantized": {"double": False, "upcast": False}}, 85.4),
+        ("5.23.0", {"packed_experts": True}, 25.3),
+        (None, {}, 169.7),
+    ],
+)
+def test_four_bits_are_for_linear_layers_alone(version: str | None, more: dict[str, Any], gib: float) -> None:
+    shape = {"model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2, "vocab_size": 32000}
+    found = answer(version, config=shape, **{"lora": LORA, **PACKED, **more})
+    assert isinstance(found, Trace)
+    (segment, *_) = found.points[0]["segments"].values()
+    assert segment[2]["weights"] / GIB == pytest.approx(gib, abs=0.3)
+
+
 def header(tensors: dict[str, list[int]]) -> bytes:
     offset, told = 0, {}
     for name, shape in tensors.items():

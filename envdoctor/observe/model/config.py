@@ -96,8 +96,8 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
 
 def _of_size(name: str, rows: Rows) -> tuple[str, Mapping[str, Any]] | None:
     """Return the first plain model, with its name, whose number of parameters is near to the one that a name tells.
-    Parameters of which not all are active (``30B-A3B``, ``8x7B``) are those of no plain model."""
-    asked = _billions(name) if not re.search(r"(?i)[aex]\d{1,4}(?:\.\d{1,4})?b", name) else None
+    Parameters of which not all are active (``30B-A3B``, ``8x7B``, ``1B-7B``) are those of no plain model."""
+    asked = _billions(name) if not re.search(r"(?i)[aex]\d{1,4}(?:\.\d{1,4})?[bm]|\d[bm]-\d{1,4}b", name) else None
     plain = [row for row in rows if row["config"]["model_type"] in _PLAIN]
     far = [abs((_billions(row["names"][0]) or 0.0) / asked - 1) for row in plain] if asked else [1.0]
     if min(far, default=1.0) > 0.15:
