@@ -4,6 +4,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from itertools import accumulate
 from typing import NamedTuple
 
 from envdoctor.matrix.matrix import Matrix
@@ -238,12 +239,12 @@ def _everywhere(both: Iterable[_Both], changes: Iterable[Change], named: _Named,
     for function in both:
         sides[0] += function.gone.elements()
         sides[1] += function.come.elements()
-    for change in changes:
-        if change.kind in ("definition-removed", "definition-added") and change.path in named:
-            side = int(change.kind == "definition-added")
-            for one in named[change.path][side].values():
-                if f"{one.name}.".startswith(f"{change.symbol}."):
-                    sides[side] += _statements(one)
+    whole = {(change.path, change.kind, change.symbol) for change in changes}
+    for path, both_sides in named.items():
+        for kind, side, definitions in zip(("definition-removed", "definition-added"), sides, both_sides, strict=True):
+            for one in definitions.values():
+                if any((path, kind, name) in whole for name in accumulate(one.name.split("."), "{}.{}".format)):
+                    side += _statements(one)
     rows = rows if sum(map(len, sides)) <= _ANOTHER_MODEL else ()
     return {row: (row.found_in(sides[0]), row.found_in(sides[1])) for row in rows}
 
