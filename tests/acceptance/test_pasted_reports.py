@@ -114,3 +114,48 @@ def test_one_command_is_what_to_do_and_a_name_that_went_has_its_successor(run):
     error = "ImportError: cannot import name 'LossKwargs' from 'transformers.utils'"
     said = run("explain", "--no-environment", "--error", error).out
     assert "transformers.utils.TransformersKwargs (transformers >=4.54)" in said
+
+
+CONFIGURATION = """\
+model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+stage: sft
+finetuning_type: full
+template: qwen
+cutoff_len: 2048
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 8
+bf16: true
+"""
+NAMED = "deepspeed: configs/zero3_offload.json\n"
+SHOWN = """
+```json
+{"train_micro_batch_size_per_gpu": "auto",
+ "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}}
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "behind", "verdict", "code", "said"),
+    [
+        (NAMED, "", "tight", 0, True),
+        (NAMED, SHOWN, "fits", 0, False),
+        ("", "", "does-not-fit", 1, False),
+        (f"{NAMED}disable_gradient_checkpointing: true\n", "", "tight", 0, True),
+    ],
+    ids=["the file is missing", "the file is shown", "no file", "without checkpointing"],
+)
+def test_a_file_of_deepspeed_that_is_not_shown_leaves_open_what_it_says(run, report, more, behind, verdict, code, said):
+    machine = "- GPU type: NVIDIA GeForce RTX 3090\n- GPU number: 4\n- GPU memory: 23.69GB\n"
+    command = "```\nllamafactory-cli train full.yaml\n```\n"
+    shown = f"```yaml\n{CONFIGURATION}{more}```\n{behind}"
+    text = f"- `llamafactory` version: 0.9.3\n{REPORT}\n{machine}\n{command}\n{shown}"
+    report.write_text(text, encoding="utf-8")
+    done = run("check", "--no-config", "--report", report, "--format", "json")
+    memory = done.json["sections"]["memory"]
+    assert (memory["verdict"], done.code) == (verdict, code)
+    notices = [notice["text"] for notice in done.json["notices"]]
+    assert any("names configs/zero3_offload.json, which is not there" in notice for notice in notices) == said
+    assert not any("full.yaml" in notice for notice in notices)
+    # LLaMA-Factory has it on by itself.
+    assert not any("gradient checkpointing was not given" in text for text in memory["assumed"])
