@@ -99,6 +99,47 @@ def test_a_report_in_which_a_run_failed_is_not_clean(run, report, form):
     assert named.code == 1 and "envdoctor explain /" not in named.out  # a rule decides it
 
 
+FRAME = '  File "/v/lib/python3.10/site-packages/transformers/generation/utils.py", line 1975, in generate\n'
+PIP = "ERROR: pip's dependency resolver does not currently take into account all the packages that are installed.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("必须更新accelerate不然会报错AttributeError: 'AdamW' object has no attribute 'train'", "with accelerate;"),
+        ("训练过程报错System role not supported", "it says"),
+        (f"{PIP}torchvision 0.12.0 requires torch==1.11.0, but you have torch 2.1.0 which is incompatible.", "pip has"),
+        ("ImportError: Using a `device_map` requires Accelerate: `pip install accelerate`", "it needs accelerate;"),
+        (
+            f"Traceback (most recent call last):\n{FRAME}    self._get_logits_warper(config, device=ids.device)\n"
+            "TypeError: warper_patch() got an unexpected keyword argument 'device'",
+            "calls GenerationMixin._get_logits_warper(device=)",
+        ),
+        (
+            "Transformers version: 4.41.2\nImportError: cannot import name 'is_flash_attn_greater_or_equal_2_10' "
+            "from 'transformers.utils'",
+            "transformers 4.41.2 has it: its files are of several releases",
+        ),
+        (
+            "RuntimeError: Failed to import transformers.generation.utils because of the following error (look up)",
+            "every release of transformers has transformers.generation.utils",
+        ),
+        (f"error: it ends here\nTraceback (most recent call last):\n{FRAME}", "paste the line that names the error"),
+    ],
+)
+def test_the_error_of_a_report_is_told_whatever_else_stands_in_it(run, report, text, said):
+    report.write_text(f"{text}\n", encoding="utf-8")
+    done = run("check", "--no-config", "--report", report)
+    assert done.code == 3 and said in done.out
+
+
+def test_an_error_of_memory_is_not_put_down_to_a_setting_that_is_otherwise(run, report):
+    oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 260.00 MiB.\n"
+    report.write_text(f"{REPORT}```\nllamafactory-cli train a.yaml\n```\n```yaml\n{CONFIGURATION}```\n{oom}")
+    assert "checkpointing is off" not in run("explain", "--report", report, "--log", report).out
+    assert "memory left" in run("check", "--no-config", "--report", report).out
+
+
 def test_a_report_from_ascend_is_not_taken_for_one_with_cuda(run, report):
     report.write_text("torch 2.1.0\ntorch-npu 2.1.0.post8\ntransformers 4.44.2\nPython 3.10.14\n")
     done = run("check", "--no-config", "--report", report)
