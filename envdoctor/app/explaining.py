@@ -14,7 +14,7 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule, with_conditions
 from envdoctor.observe.documents.tracebacks import Reading, numbered, read_error
 from envdoctor.observe.sources import SOURCES
-from envdoctor.remedy.answer import Answer, Home
+from envdoctor.remedy.answer import Answer, Home, Suspect
 from envdoctor.remedy.answering import answer_to, suspects_in
 from envdoctor.remedy.question import Situation
 from envdoctor.system.documents import read_named
@@ -87,29 +87,29 @@ def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: st
         return Message(text) if "Traceback (most recent call last)" in log else None
     text = "the run in it failed with {}; {}; why, and what to do: {}"
     said = f"{reading.error}: {reading.message}".partition("\n")[0]
-    if not reading.error and suspect is not None:
+    if suspect is not None and not reading.error:
         text, said = "it says {}; {}; why, and what to do: {}", suspect.said
     said = said if len(said) <= _LONGEST_ERROR else f"{said[: _LONGEST_ERROR - 3]}..."
-    meaning: Any = suspect.title if suspect is not None else _meaning(answer.homes)
     command = " ".join(["envdoctor", "explain", *(["--log", "-"] if file == "-" else [quote(file)])])
-    return Message(text, said, meaning, command)
+    return Message(text, said, _meaning(suspect, answer.homes), command)
 
 
-def _meaning(homes: Iterable[Home]) -> Message:
-    """Say what the first of the packages that were asked for something means for the error."""
+def _meaning(suspect: Suspect | None, homes: Iterable[Home]) -> Any:
+    """Say what an error means by what is suspected, or by the first of the packages that were asked for something."""
+    if suspect is not None:
+        return Message("perhaps {}", suspect.title) if suspect.rule and suspect.applies is None else suspect.title
     home = next((home for home in homes if home.there or home.releases is not None), None)
     if home is None:
         return Message("what it means is not known")
+    package, releases = home.package, home.releases or ""
     if home.there:
-        text = "{} {} has it: its files are of several releases, or it ran elsewhere"
-        return Message(text, home.package, home.installed)
-    if home.kind == "passes":
-        return Message("{} {} calls {}", home.package, home.releases or "", home.thing)
+        return Message("{} {} has it: files of several releases, or another environment", package, home.installed)
     if home.kind == "package":
-        return Message("it needs {}", home.package + (home.releases or ""))
-    if not home.releases:
-        return Message("every release of {} has {}: what it imports failed", home.package, home.thing)
-    return Message("{} is in {} {}", home.thing, home.package, home.releases)
+        return Message("it needs {}{}", package, releases)
+    if not releases:
+        return Message("every release of {} has {}: what it imports failed", package, home.thing)
+    text = "{} calls {}" if home.kind == "passes" else "{} has {}"
+    return Message(text, f"{package} {releases}", home.thing)
 
 
 def text_of_option(option: str, path: str) -> str:

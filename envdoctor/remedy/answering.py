@@ -395,8 +395,8 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
     sharing: Counter[Seen | None] = Counter()
     stood_for: dict[str, tuple[object, ...]] = {}
     # A rule of which nothing is known here says no more than a known error with its symptom.
-    guesses: set[str] = set()
-    kinds: set[object] = set()
+    guesses: dict[str, Seen] = {}
+    kinds: set[Seen] = set()
     for rule, texts, seen in shown:
         outcome = evaluate(rule, facts, matrix.registry)
         missing = tuple(sorted(key for key in set(rule.keys()) if facts.unknown(key)))
@@ -420,20 +420,20 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             ruled_out.append((order, suspect))
             continue
         stood_for.update(dict.fromkeys(rule.supersedes, order[:2]))
-        guesses |= {rule.id} if len(missing) == len(set(rule.keys())) else set()
+        guesses |= {rule.id: seen} if len(missing) == len(set(rule.keys())) else {}
         sharing[seen] += 1
         found.append((order, seen if is_open else None, suspect))
     for row in matrix.rows("known-errors", "error"):  # whose kind of cause is known, and which no facts decide
         known = seen_in(log, row["symptom"])
         if known is not None:
             sharing[known] += 1
-            kinds.add(-known.letters)
+            kinds.add(known)
             title, why, fix = (text_of(row[part]) for part in ("title", "why", "fix"))
             line, said = first + known.place, lines[known.place].strip()
             suspect = Suspect(row["id"], title, None, line, said, why, fix, row["source"], rule=False)
             found.append(((True, -known.letters, 1, 0, -known.place, row["id"]), None, suspect))
     found = [one for one in found if stood_for.get(one[-1].id, one[0]) >= one[0][:2]]
-    found = [one for one in found if one[-1].id not in guesses or one[0][1] not in kinds]
+    found = [one for one in found if guesses.get(one[-1].id) not in kinds]
     told = [(order, suspect) for order, of_a_model, suspect in found if sharing[of_a_model] < 2] or ruled_out
     return tuple(suspect for _, suspect in sorted(told, key=lambda one: one[0])[:_MOST_SUSPECTS])
 

@@ -118,7 +118,7 @@ PIP = "ERROR: pip's dependency resolver does not currently take into account all
         (
             "Transformers version: 4.41.2\nImportError: cannot import name 'is_flash_attn_greater_or_equal_2_10' "
             "from 'transformers.utils'",
-            "transformers 4.41.2 has it: its files are of several releases",
+            "transformers 4.41.2 has it: files of several releases",
         ),
         (
             "RuntimeError: Failed to import transformers.generation.utils because of the following error (look up)",
