@@ -130,7 +130,7 @@ PIP = "ERROR: pip's dependency resolver does not currently take into account all
 def test_the_error_of_a_report_is_told_whatever_else_stands_in_it(run, report, text, said):
     report.write_text(f"{text}\n", encoding="utf-8")
     done = run("check", "--no-config", "--report", report)
-    assert done.code == 3 and said in done.out
+    assert done.code == 3 and said in f"{done.out}{done.err}"
 
 
 def test_an_error_of_memory_is_not_put_down_to_a_setting_that_is_otherwise(run, report):

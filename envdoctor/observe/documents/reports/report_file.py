@@ -224,8 +224,6 @@ _LARGEST = 64 * 1024 * 1024
 #: Characters and lines that are read, characters of a line, and how many unread lines are named.
 _CHARACTERS, _LINES, _LINE, _NAMED = 1 << 21, 20_000, 500, 4
 _LONGEST_COMMAND = 8000
-#: Words of a text that is asked about for an error in it, even if no fact stands there.
-_FAILED = re.compile("(?i)error|traceback|does not recognize|报错|失败")
 _QUOTE = re.compile(r"\A\s{0,8}(?:> ?){1,5}")
 _WIDE = str.maketrans("：，、（）＝", ":,,()=")
 
@@ -256,12 +254,12 @@ def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
     # Terminals of Windows write UTF-16 and code pages.
     text = decoded(data, "replace")
     read = report_facts(text, matrix, "report" if path == "-" else path.replace("\\", "/").rpartition("/")[2])
-    nothing = [] if list(read.facts) else [Message("{}: no version, GPU or system could be read in it", path)]
-    if nothing and _FAILED.search(text) is None:
-        refused = ReportError(joined([*nothing, *read.notes]))
-        refused.usage = False
-        raise refused
-    return read._replace(text=text, notes=(*nothing, *read.notes))
+    if not list(read.facts):
+        said = Message("{}: no version, GPU or system could be read in it", path)
+        nothing = ReportError(joined([said, *read.notes]))
+        nothing.usage, nothing.text = False, text
+        raise nothing
+    return read._replace(text=text)
 
 
 def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
