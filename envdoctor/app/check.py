@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from envdoctor.app.errors import UsageProblem
+from envdoctor.app.errors import JobError, UsageProblem
 from envdoctor.app.facts import Gathered, Sources, collect_facts, is_there
 from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet
@@ -18,7 +18,7 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
 from envdoctor.system.files import Budget, Files, Spent
-from envdoctor.system.message import Message, did_you_mean, listed
+from envdoctor.system.message import Message, did_you_mean, listed, said_by
 
 if TYPE_CHECKING:
     from envdoctor.app.ranks import Others
@@ -57,7 +57,7 @@ def check(
     """
     run = Judging(policy, matrix, exit_zero)
     matrix, sources = run.matrix, sources or Sources()
-    gathered = collect_facts(sources, matrix, links=True)
+    gathered = _gathered(sources, matrix)
     scopes = ["environment"]
     more: list[Notice] = []
     if others is not None:
@@ -125,6 +125,18 @@ def check(
         probe_commands=commands,
         unjudged=tuple(missed.text for missed in gathered.unjudged),
     )
+
+
+def _gathered(sources: Sources, matrix: Matrix) -> Gathered:
+    """Collect the facts; of a pasted text without any, tell at least which error stands in it."""
+    try:
+        return collect_facts(sources, matrix, links=True)
+    except JobError as error:
+        from envdoctor.app.explaining import error_in
+
+        text = getattr(error.__context__, "text", "")
+        told = error_in(text, FactSet(), matrix, set(), str(sources.report)) if text else None
+        raise error if told is None else JobError("{}; {}", said_by(error), told) from None
 
 
 def _absent(judgement: Judgement, require: Iterable[str], matrix: Matrix) -> Iterator[Notice]:
@@ -242,7 +254,6 @@ def _settle(
     gathered: Gathered, sources: Sources, names: Sequence[str], matrix: Matrix, progress: Callable[[str], None] | None
 ) -> "tuple[FactSet, dict[str, Any] | None, list[Notice]]":
     """Run the experiments that findings name; return the facts with their results, the section and the notices."""
-    from envdoctor.app.errors import JobError
     from envdoctor.app.probe import ProbeRequest, catalogue, run_probes
 
     if not names:

@@ -14,7 +14,7 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule, with_conditions
 from envdoctor.observe.documents.tracebacks import Reading, numbered, read_error
 from envdoctor.observe.sources import SOURCES
-from envdoctor.remedy.answer import Answer
+from envdoctor.remedy.answer import Answer, Home, Suspect
 from envdoctor.remedy.answering import answer_to, suspects_in
 from envdoctor.remedy.question import Situation
 from envdoctor.system.documents import read_named
@@ -74,25 +74,42 @@ def _gathered(sources: Sources, matrix: Matrix) -> tuple[Gathered | None, Messag
     return None, Message("{} ({}) has no torch", gathered.target.path, gathered.target.because)
 
 
-def error_in(text: str, facts: FactSet, matrix: Matrix, found: Set[str], file: str) -> Message | None:
+def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: str) -> Message | None:
     """Say in a sentence which error ended the run that a pasted text shows, what it means, and where more is said; None
     when no error stands there, or a rule among those ``found`` is about it."""
-    reading = read_error(text)
-    if not reading.error:
-        return None
-    answer = _answer(text, reading, Situation(matrix, facts))
+    reading = read_error(log)
+    answer = _answer(log, reading, Situation(matrix, facts))
+    suspect = next((one for one in answer.suspects if one.applies is not False), None)
     if found & {*(one.id for one in answer.suspects), *(one.id for one in answer.rules)}:
         return None
-    meaning: Any = Message("what it means is not known")
-    home = next((home for home in answer.homes if home.releases), None)
-    if answer.suspects:
-        meaning = answer.suspects[0].title
-    elif home is not None:
-        meaning = Message("{} is in {} {}", home.thing, home.package, home.releases)
+    if not reading.error and suspect is None:
+        text = "the traceback in it has no last line: paste the line that names the error"
+        return Message(text) if "Traceback (most recent call last)" in log else None
+    text = "the run in it failed with {}; {}; why, and what to do: {}"
     said = f"{reading.error}: {reading.message}".partition("\n")[0]
+    if suspect is not None and not reading.error:
+        text, said = "it says {}; {}; why, and what to do: {}", suspect.said
     said = said if len(said) <= _LONGEST_ERROR else f"{said[: _LONGEST_ERROR - 3]}..."
     command = " ".join(["envdoctor", "explain", *(["--log", "-"] if file == "-" else [quote(file)])])
-    return Message("the run in it failed with {}; {}; why, and what to do: {}", said, meaning, command)
+    return Message(text, said, _meaning(suspect, answer.homes), command)
+
+
+def _meaning(suspect: Suspect | None, homes: Iterable[Home]) -> Any:
+    """Say what an error means by what is suspected, or by the first of the packages that were asked for something."""
+    if suspect is not None:
+        return Message("perhaps {}", suspect.title) if suspect.rule and suspect.applies is None else suspect.title
+    home = next((home for home in homes if home.there or home.releases is not None), None)
+    if home is None:
+        return Message("what it means is not known")
+    package, releases = home.package, home.releases or ""
+    if home.there:
+        return Message("{} {} has it: files of several releases, or another environment", package, home.installed)
+    if home.kind == "package":
+        return Message("it needs {}{}", package, releases)
+    if not releases:
+        return Message("every release of {} has {}: what it imports failed", package, home.thing)
+    text = "{} calls {}" if home.kind == "passes" else "{} has {}"
+    return Message(text, f"{package} {releases}", home.thing)
 
 
 def text_of_option(option: str, path: str) -> str:

@@ -46,7 +46,8 @@ def answer_to(reading: Reading, situation: Situation) -> Answer:
     found = _KINDS[failure.kind](question)
     words = [] if failure.kind == "missing" else [failure.name or (failure.module if "." in failure.module else "")]
     packages = [home.package for home in found.homes] + [question.asking]
-    rules = _rules_about(situation, filter(None, words), filter(None, packages)) if found.known else ()
+    asks = found.known and failure.kind != "lazy"  # what failed there is another thing
+    rules = _rules_about(situation, filter(None, words), filter(None, packages)) if asks else ()
     return found._replace(rules=rules)
 
 
@@ -280,9 +281,11 @@ def _keyword(question: Question) -> Answer:
     if not taking and not callee.endswith(("__init__", "__new__")):
         owners = homes.called_of(question, callee.rpartition(".")[0])
         among = {place for one in owners for _, place in one.places} if called else None
-        passing = _accepting(question, f"{name}=", among)
-        if passing.homes:
-            return passing
+        # A method that was put in the place of another is known by the name under which the line above calls it.
+        names = [callee, *question.calling[:1]] if question.asking and not called else [callee]
+        for passing in (_accepting(question, one, f"{name}=", among) for one in names):
+            if passing.homes:
+                return passing
     if not taking and not moves:
         taking = homes.changed_keyword(question, (callee, *question.calling) if callee else (), name)
         taking = taking or ([] if callee else homes.keyword_of_any(question, name))
@@ -295,9 +298,9 @@ def _keyword(question: Question) -> Answer:
     return _with_ways(question, _distinct(taking or found), moved, _caller(question))
 
 
-def _accepting(question: Question, passes: str, among: Collection[str] | None = None) -> Answer:
+def _accepting(question: Question, method: str, passes: str, among: Collection[str] | None = None) -> Answer:
     """Answer about a method of the user's own that is called in another way than it can take."""
-    told = tuple(_distinct(homes.passing_homes(question, question.failure.callee, passes, among)))
+    told = tuple(_distinct(homes.passing_homes(question, method, passes, among)))
     return Answer(question.reading, told, ways=(Way("accept", what=question.failure.name),) if told else ())
 
 
@@ -367,7 +370,7 @@ _KINDS: Mapping[str, Callable[[Question], Answer]] = {
     "member": _member,
     "keyword": _keyword,
     # The message counts self.
-    "arguments": lambda question: _accepting(question, str(int(question.failure.name) - 1)),
+    "arguments": lambda question: _accepting(question, question.failure.callee, str(int(question.failure.name) - 1)),
     "missing": _missing,
     "demand": _demand,
     "lazy": _lazy,
@@ -391,6 +394,9 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
     ruled_out: list[tuple[tuple[object, ...], Suspect]] = []
     sharing: Counter[Seen | None] = Counter()
     stood_for: dict[str, tuple[object, ...]] = {}
+    # A rule of which nothing is known here says no more than a known error with its symptom.
+    guesses: dict[str, Seen] = {}
+    kinds: set[Seen] = set()
     for rule, texts, seen in shown:
         outcome = evaluate(rule, facts, matrix.registry)
         missing = tuple(sorted(key for key in set(rule.keys()) if facts.unknown(key)))
@@ -414,17 +420,20 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             ruled_out.append((order, suspect))
             continue
         stood_for.update(dict.fromkeys(rule.supersedes, order[:2]))
+        guesses |= {rule.id: seen} if len(missing) == len(set(rule.keys())) else {}
         sharing[seen] += 1
         found.append((order, seen if is_open else None, suspect))
     for row in matrix.rows("known-errors", "error"):  # whose kind of cause is known, and which no facts decide
         known = seen_in(log, row["symptom"])
         if known is not None:
             sharing[known] += 1
+            kinds.add(known)
             title, why, fix = (text_of(row[part]) for part in ("title", "why", "fix"))
             line, said = first + known.place, lines[known.place].strip()
             suspect = Suspect(row["id"], title, None, line, said, why, fix, row["source"], rule=False)
             found.append(((True, -known.letters, 1, 0, -known.place, row["id"]), None, suspect))
     found = [one for one in found if stood_for.get(one[-1].id, one[0]) >= one[0][:2]]
+    found = [one for one in found if guesses.get(one[-1].id) not in kinds]
     told = [(order, suspect) for order, of_a_model, suspect in found if sharing[of_a_model] < 2] or ruled_out
     return tuple(suspect for _, suspect in sorted(told, key=lambda one: one[0])[:_MOST_SUSPECTS])
 

@@ -99,6 +99,47 @@ def test_a_report_in_which_a_run_failed_is_not_clean(run, report, form):
     assert named.code == 1 and "envdoctor explain /" not in named.out  # a rule decides it
 
 
+FRAME = '  File "/v/lib/python3.10/site-packages/transformers/generation/utils.py", line 1975, in generate\n'
+PIP = "ERROR: pip's dependency resolver does not currently take into account all the packages that are installed.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("必须更新accelerate不然会报错AttributeError: 'AdamW' object has no attribute 'train'", "with accelerate;"),
+        ("训练过程报错System role not supported", "it says"),
+        (f"{PIP}torchvision 0.12.0 requires torch==1.11.0, but you have torch 2.1.0 which is incompatible.", "pip has"),
+        ("ImportError: Using a `device_map` requires Accelerate: `pip install accelerate`", "it needs accelerate;"),
+        (
+            f"Traceback (most recent call last):\n{FRAME}    self._get_logits_warper(config, device=ids.device)\n"
+            "TypeError: warper_patch() got an unexpected keyword argument 'device'",
+            "calls GenerationMixin._get_logits_warper(device=)",
+        ),
+        (
+            "Transformers version: 4.41.2\nImportError: cannot import name 'is_flash_attn_greater_or_equal_2_10' "
+            "from 'transformers.utils'",
+            "transformers 4.41.2 has it: files of several releases",
+        ),
+        (
+            "RuntimeError: Failed to import transformers.generation.utils because of the following error (look up)",
+            "every release of transformers has transformers.generation.utils",
+        ),
+        (f"error: it ends here\nTraceback (most recent call last):\n{FRAME}", "paste the line that names the error"),
+    ],
+)
+def test_the_error_of_a_report_is_told_whatever_else_stands_in_it(run, report, text, said):
+    report.write_text(f"{text}\n", encoding="utf-8")
+    done = run("check", "--no-config", "--report", report)
+    assert done.code == 3 and said in f"{done.out}{done.err}"
+
+
+def test_an_error_of_memory_is_not_put_down_to_a_setting_that_is_otherwise(run, report):
+    oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 260.00 MiB.\n"
+    report.write_text(f"{REPORT}```\nllamafactory-cli train a.yaml\n```\n```yaml\n{CONFIGURATION}```\n{oom}")
+    assert "checkpointing is off" not in run("explain", "--report", report, "--log", report).out
+    assert "memory left" in run("check", "--no-config", "--report", report).out
+
+
 def test_a_report_from_ascend_is_not_taken_for_one_with_cuda(run, report):
     report.write_text("torch 2.1.0\ntorch-npu 2.1.0.post8\ntransformers 4.44.2\nPython 3.10.14\n")
     done = run("check", "--no-config", "--report", report)
@@ -114,3 +155,48 @@ def test_one_command_is_what_to_do_and_a_name_that_went_has_its_successor(run):
     error = "ImportError: cannot import name 'LossKwargs' from 'transformers.utils'"
     said = run("explain", "--no-environment", "--error", error).out
     assert "transformers.utils.TransformersKwargs (transformers >=4.54)" in said
+
+
+CONFIGURATION = """\
+model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+stage: sft
+finetuning_type: full
+template: qwen
+cutoff_len: 2048
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 8
+bf16: true
+"""
+NAMED = "deepspeed: configs/zero3_offload.json\n"
+SHOWN = """
+```json
+{"train_micro_batch_size_per_gpu": "auto",
+ "zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu"}, "offload_param": {"device": "cpu"}}}
+```
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "behind", "verdict", "code", "said"),
+    [
+        (NAMED, "", "tight", 0, True),
+        (NAMED, SHOWN, "fits", 0, False),
+        ("", "", "does-not-fit", 1, False),
+        (f"{NAMED}disable_gradient_checkpointing: true\n", "", "tight", 0, True),
+    ],
+    ids=["the file is missing", "the file is shown", "no file", "without checkpointing"],
+)
+def test_a_file_of_deepspeed_that_is_not_shown_leaves_open_what_it_says(run, report, more, behind, verdict, code, said):
+    machine = "- GPU type: NVIDIA GeForce RTX 3090\n- GPU number: 4\n- GPU memory: 23.69GB\n"
+    command = "```\nllamafactory-cli train full.yaml\n```\n"
+    shown = f"```yaml\n{CONFIGURATION}{more}```\n{behind}"
+    text = f"- `llamafactory` version: 0.9.3\n{REPORT}\n{machine}\n{command}\n{shown}"
+    report.write_text(text, encoding="utf-8")
+    done = run("check", "--no-config", "--report", report, "--format", "json")
+    memory = done.json["sections"]["memory"]
+    assert (memory["verdict"], done.code) == (verdict, code)
+    notices = [notice["text"] for notice in done.json["notices"]]
+    assert any("names configs/zero3_offload.json, which is not there" in notice for notice in notices) == said
+    assert not any("full.yaml" in notice for notice in notices)
+    # LLaMA-Factory has it on by itself.
+    assert not any("gradient checkpointing was not given" in text for text in memory["assumed"])

@@ -68,7 +68,8 @@ class _Module:
             if not texts:
                 self.unread.append(place)
             flags = 0
-            for argument in [*node.args[1:], *(keyword.value for keyword in node.keywords)]:
+            behind = node.args[1 if node.func.attr == "compile" else 2 :]  # the text that is asked is no flag
+            for argument in [*behind, *(keyword.value for keyword in node.keywords)]:
                 flags |= sum(int(value) for value in self._values(argument, node) if isinstance(value, re.RegexFlag))
             parent = self._parents[node]
             hows = {self._how(node.args[0])}

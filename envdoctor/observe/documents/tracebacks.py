@@ -7,6 +7,7 @@ launchers, errors that a package raises from another one, and the lines of lazy 
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from string import ascii_letters, digits
 from typing import Any, NamedTuple
 
 # One message of an error as what was asked for and not there: a module, a name, an attribute, a keyword.
@@ -65,6 +66,9 @@ _FORMS = (
     ("seems to be not installed", "module", r"package (?P<module>\w{1,100}) seems to be not installed"),
     ("was removed in the NumPy", "attribute", r"'(?P<module>np)\.(?P<name>\w{1,60})' was removed in the NumPy"),
     ("has no attribute", "attribute", rf"module '?(?P<module>{_DOTTED})'? has no attribute '?(?P<name>{_NAME})'?"),
+    # A module that was put together with its class (unittest.mock, a patch) says its dotted name alone.
+    ("has no attribute", "attribute",
+     rf"(?:^|[\s:])'(?P<module>[a-z]\w{{0,99}}(?:\.[a-z_]\w{{0,99}}){{2,30}})' has no attribute '(?P<name>{_NAME})'"),
     ("has no attribute", "member",
      rf"(?:'(?P<callee1>{_DOTTED})' object|(?:(?:type object|class) |(?<!module )(?=.[A-Z]))"
      rf"'(?P<callee2>{_DOTTED})')"
@@ -220,6 +224,8 @@ _ARROW = re.compile(r"-+> ?(\d{1,7}) ?(.*)")
 _FILE = re.compile(r"([\w-]+)\.(?:py|pyx|so)\b")
 _NAMED = re.compile(r"(?:Error|Exception|Interrupt|Exit|DistributionNotFound)(?=\s{0,3}:|\Z)")
 _SAYS = re.compile(r"\s{0,3}:\s*")
+#: What an error's name is made of; Chinese is written next to it without a blank.
+_OF_NAMES = frozenset(f"{ascii_letters}{digits}._")
 #: Lines of a logger that speak of errors which did not happen: [INFO] without vLLM you will get 'ImportError: ...'.
 _REMARK = re.compile(r"\[?(?:INFO|DEBUG)\b")
 #: No error has so many lines in front of it that belong to it, and no text so many errors that matter.
@@ -267,7 +273,7 @@ def _errors(lines: Sequence[str]) -> Iterator[_Error]:
     for number, line in enumerate(lines):
         for found in _NAMED.finditer(line):
             start = found.start()
-            while start > 0 and found.start() - start < 100 and (line[start - 1].isalnum() or line[start - 1] in "._"):
+            while start > 0 and found.start() - start < 100 and line[start - 1] in _OF_NAMES:
                 start -= 1
             name = line[start : found.end()].strip(".")
             last = name.rpartition(".")[2]

@@ -227,11 +227,9 @@ def _taken_apart(
 
     taken = _parts(path, formats, words, other)
     parts = with_formats(taken, formats)
-    named: dict[str, tuple[tuple[int, ...], Sequence[str | None]]] = {}
-    for entry, form in ((entry, form) for part, form in parts for entry in part.entries if not entry.computed):
-        meanings = (formats.find(form, entry.key) or (form, (), ""))[1]
-        if any(meaning.field == "file" for meaning in meanings) and isinstance(entry.value, str):
-            named.update({entry.value: (entry.place, ())} if entry.value.endswith(_DOCUMENTS) else {})
+    named: dict[str, tuple[tuple[int, ...], Sequence[str | None]]] = {
+        one: (place, ()) for one, place in named_files(parts, formats)
+    }
     # The scripts or modules of one's own that commands start, with the words behind them.
     own_code = (part for part in taken if part.line and (part.program.endswith(".py") or part.module))
     started: dict[str, tuple[tuple[int, ...], Sequence[str | None]]] = {
@@ -264,6 +262,14 @@ def _taken_apart(
         raise RecipeError("describes no run of a framework that is known: {}", known)
     yield RecipeFile(name, parts, tuple(missing))
     yield from later
+
+
+def named_files(parts: Iterable[tuple[Part, Format]], formats: Formats) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the documents that settings name, such as DeepSpeed's file, each with its place."""
+    for entry, form in ((entry, form) for part, form in parts for entry in part.entries if not entry.computed):
+        meanings = (formats.find(form, entry.key) or (form, (), ""))[1]
+        if any(meaning.field == "file" for meaning in meanings) and isinstance(entry.value, str):
+            yield from [(entry.value, entry.place)] if entry.value.endswith(_DOCUMENTS) else ()
 
 
 def _parts(

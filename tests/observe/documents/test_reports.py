@@ -64,10 +64,14 @@ def test_what_is_read_of_a_report_and_what_is_not(found, name):
         ),
         ("我用的是 torch 2.0.1 和 python 3.10", {"pkg.torch": "2.0.1", "python.minor": "3.10"}),
         ("- torch: 2.4.1", {"pkg.torch": "2.4.1"}),
+        ("微调 ZhipuAI/glm-4-9b-chat", {"model.repo": "ZhipuAI/glm-4-9b-chat"}),
+        ("用 LLaMA-Factory 微调 Qwen/Qwen2-7B (modelscope 下载)", {"model.repo": "Qwen/Qwen2-7B"}),
+        ("Fine-tuning `meta-llama/Llama-3.1-8B`", {"model.repo": "meta-llama/Llama-3.1-8B"}),
+        ("Fine-tuning google/gemma-2-9b-it with QLoRA fails at loading.", {"model.repo": "google/gemma-2-9b-it"}),
         ("I use torch 2.4", {"pkg.torch": Unknown("line 1 of report says 2.4, which may be any 2.4.x")}),
     ],
 )
-def test_packages_with_their_versions_are_read_in_a_sentence(matrix, text, facts):
+def test_packages_with_their_versions_and_the_model_are_read_in_a_sentence(matrix, text, facts):
     assert {fact.key: fact.value for fact in report_facts(text, matrix, "report").facts} == facts
 
 
@@ -90,6 +94,18 @@ def test_packages_with_their_versions_are_read_in_a_sentence(matrix, text, facts
 def test_gpus_behind_a_label_are_those_that_the_tables_know(matrix, said, gpus):
     fact = report_facts(f"GPU: {said}", matrix, "report").facts.get("gpu")
     assert (None if fact.value == NOT_GIVEN else spelled(fact.value)) == gpus
+
+
+@pytest.mark.parametrize(
+    ("text", "gpus"),
+    [
+        ("显卡 RTX 4090 24G", "RTX 4090 24G*1?"),
+        ("- 显卡 3090 x 2", "RTX 3090*2"),
+        ("显卡 8 x A100 80G", "A100 80G*8"),
+    ],
+)
+def test_a_gpu_is_read_behind_its_word_alone(matrix, text, gpus):
+    assert spelled(report_facts(text, matrix, "report").facts.value("gpu")) == gpus
 
 
 @pytest.mark.parametrize(
@@ -121,6 +137,21 @@ def test_gpus_behind_a_label_are_those_that_the_tables_know(matrix, said, gpus):
         "## Environment\n\n**What works:**\n- PyTorch: 2.7.0+cu128",
         "**Dependencies:**\n- PyTorch: 2.7.0+cu128",
         "peft-0.5.0 works",
+        "显卡 RTX 4090 没问题",
+        "显卡 3090 4090",
+        "之前的机器:\n显卡 RTX 4090",
+        "换成另一台就正常\n显卡 RTX 4090 24G",
+        "显卡 RTX 6090",
+        "显卡 驱动 535",
+        "微调 ZhipuAI/glm-4-9b-chat 没问题",
+        "微调 ZhipuAI/glm-4-9b-chat 失败, 微调 Qwen/Qwen2-7B 正常",
+        "之前试过\n微调 ZhipuAI/glm-4-9b-chat",
+        "微调 data/alpaca.json",
+        "微调 examples/qwen2-7b",
+        "Fine-tuning examples/train_lora/llama3_lora_sft.yaml",
+        "Fine-tuning meta-llama/Llama-3.1-8B works",
+        "Fine-tuning meta-llama/Llama-3.1-8B or Qwen/Qwen2-7B",
+        "Works for me:\n\nFine-tuning meta-llama/Llama-3.1-8B",
     ],
 )
 def test_what_was_tried_or_advised_is_not_installed(matrix, text):

@@ -100,7 +100,7 @@ class Forms:
         groups = found.groupdict()
         value, loose = groups["value"].replace("%2B", "+"), row.get("loose", False)
         if "fact" in row:
-            yield Claim(row["fact"], value, number)
+            yield Claim(row["fact"], value, number, loose)
             return
         name = self.package(groups["name"]) if "-" not in groups["name"] or row.get("table") else None
         name = name or valid_name(groups["name"])
@@ -267,7 +267,7 @@ def standing(lines: Sequence[str], matrix: Matrix) -> tuple[list[Claim], list[tu
                 silenced.add(row.number)
             for claim in row.said.claims if row.said is not None else ():
                 if below or behind or (doubt and claim.loose):
-                    unread.append((row.number, claim.key))
+                    unread.append((row.number, "gpu" if claim.key == "gpu.type" else claim.key))
                 else:
                     claims.append(claim)
             if row.said is not None and row.said.unread:

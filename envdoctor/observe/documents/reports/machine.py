@@ -65,7 +65,7 @@ def understood(line: Line, matrix: Matrix) -> Line:
         elif claim.key != "gpu.name":
             claims.append(claim)
         elif (gpu := _gpu(str(claim.value), claim.line, matrix)) is not None:
-            claims.append(gpu)
+            claims.append(gpu._replace(loose=claim.loose))
         elif any(map(str.isdigit, str(claim.value))):
             line = line._replace(unread="gpu")
     return line._replace(claims=tuple(claims))

@@ -17,7 +17,15 @@ from envdoctor.observe.documents.tracebacks import visible
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.names import is_repo_name
 from envdoctor.observe.recipe.document import Part, RecipeError, read_document
-from envdoctor.observe.recipe.files import Format, Formats, RecipeFile, command_parts, python_calls, with_formats
+from envdoctor.observe.recipe.files import (
+    Format,
+    Formats,
+    RecipeFile,
+    command_parts,
+    named_files,
+    python_calls,
+    with_formats,
+)
 from envdoctor.observe.recipe.recipe import Recipe, recipe_of
 from envdoctor.system.documents import decoded, read_named
 from envdoctor.system.files import because_of
@@ -62,10 +70,11 @@ def _in_place(block: _Block, keep: Collection[int] | None = None) -> str:
 
 def run_facts(
     lines: Sequence[str], doubtful: Collection[int], matrix: Matrix, name: str, installed: FactSet
-) -> tuple[list[Fact], list[str]]:
-    """Return ``recipe.*``, ``recipe_key``, ``env.*`` and the model, each with the line that says it; no default of a
-    framework, for a report may show a part of the run only. Lines with the numbers ``doubtful`` are left out. What two
-    commands or configurations say differently is unknown; the keys of that come second."""
+) -> tuple[list[Fact], list[str], list[Message]]:
+    """Return ``recipe.*``, ``recipe_key``, ``env.*`` and the model, each with the line that says it. A report may show
+    a part of the run only: of a framework's defaults what it switches on is a guess, and no other one counts. Lines
+    with the numbers ``doubtful`` are left out. What two commands or configurations say differently is unknown; the
+    keys of that come second, and sentences about files that are named and not shown third."""
     formats = Formats(matrix.rows("recipe-formats", "format"), matrix.registry)
     blocks = list(_blocks(lines, doubtful))
     parts = [part for block in blocks for part in _command_lines(block, formats)]
@@ -85,16 +94,22 @@ def run_facts(
     ]
     first = with_formats(parts, formats)
     if not first:
-        return [], []
+        return [], [], []
 
-    def said_by(chosen: Sequence[tuple[Part, Format]]) -> Recipe:
-        file = RecipeFile(name, tuple(chosen))
+    def said_by(chosen: Sequence[tuple[Part, Format]], missing: Sequence[tuple[str, Origin, str]] = ()) -> Recipe:
+        file = RecipeFile(name, tuple(chosen), tuple(missing))
         return recipe_of([file], formats, installed.value, name)
 
-    recipe = said_by(first)
+    # What a command starts may be the configuration that is shown, and what either names DeepSpeed's file that is.
+    shown = {form.name for part, form in first if not part.program}
+    naming = (one for one in first if shown.isdisjoint(["deepspeed", one[1].name if one[0].program else ""]))
+    unseen = named_files(naming, formats)
+    recipe = said_by(first, [(one, Origin(name, *place), Message("is not there")) for one, place in unseen])
     if not any(fact.key == "recipe_key" and isinstance(fact.value, Records) and fact.value for fact in recipe.facts):
-        return [], []
+        return [], [], []
     facts = {fact.key: fact for fact in (*recipe.facts, *_model_facts(recipe)) if fact.source != "preset"}
+    switched_on = (fact for fact in recipe.facts if fact.source == "preset" and fact.value is True)
+    facts |= {fact.key: fact._replace(source="assumed") for fact in switched_on}
     differing: list[str] = []
     for part in parts:
         form = formats.of_part(part)
@@ -108,7 +123,8 @@ def run_facts(
             if before.value != fact.value and not isinstance(before.value, Unknown):
                 facts[fact.key] = before._replace(value=differ(before, fact))
                 differing.append(fact.key)
-    return list(facts.values()), differing
+    text = "{} names {}, which {}: what it sets is not known"
+    return list(facts.values()), differing, [Message(text, place, one, why) for one, place, why in recipe.missing]
 
 
 def _model_facts(recipe: Recipe) -> Iterator[Fact]:
@@ -241,7 +257,7 @@ def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
     if not list(read.facts):
         said = Message("{}: no version, GPU or system could be read in it", path)
         nothing = ReportError(joined([said, *read.notes]))
-        nothing.usage = False
+        nothing.usage, nothing.text = False, text
         raise nothing
     return read._replace(text=text)
 
@@ -261,7 +277,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     if (gpu := gpu_fact(stated, name)) is not None:
         facts.add(gpu)
     commands = [_QUOTE.sub("", visible(line[:_LONGEST_COMMAND])) for line in lines]
-    run, differing = run_facts(commands, silenced, matrix, name, facts)
+    run, differing, unread = run_facts(commands, silenced, matrix, name, facts)
     differing += [one.key for one in run if one.key in facts]
     for one in run:  # what the lines say stands, unless the run that is shown says something else
         before = facts.get(one.key)
@@ -270,6 +286,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
         elif before.value != one.value and not isinstance(before.value, Unknown):
             facts.add(before._replace(value=differ(before, one)))
     notes = [Message("{}: only the first {} lines were read", name, len(lines))] if cut else []
+    notes += unread[:_NAMED]
     notes += [
         Message("{}: {}", fact.key.removeprefix("pkg."), fact.value.reason)
         for fact in facts
