@@ -291,3 +291,10 @@ def _training_code(cwd: str) -> list[str]:
         return [name for name in islice(candidates(), _MOST_FILES) if trains(os.path.join(cwd, name))]
     except Spent:
         return []
+
+
+def finished(report: Report) -> None:
+    """Raise :class:`~envdoctor.app.errors.JobError` with the reason if the check of a report was not finished."""
+    if report.exit_code == 3:
+        said = (notice.text for notice in report.notices if notice.level == "error")
+        raise JobError("whether there is an error is not known: {}", next(said, Message("envdoctor check says why")))

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from envdoctor.app.check import check
+from envdoctor.app.check import check, finished
 from envdoctor.app.errors import JobError, told_as
 from envdoctor.app.facts import Sources
 from envdoctor.app.whole_file import write_whole
@@ -95,10 +95,8 @@ def fix(
             return 1
         report = run.judged()
     page, errors = run.page, _errors(report)
-    if not errors and report.exit_code == 3:
-        said = (notice.text for notice in report.notices if notice.level == "error")
-        raise JobError("whether it is whole could not be told: {}", next(said, Message("envdoctor check says why")))
     if not errors:
+        finished(report)
         talk.say(page.say("nothing to change: no error is known"))
         return 0
     plan = report.plan

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from envdoctor.app.check import check, command_about
+from envdoctor.app.check import check, command_about, finished
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.whole_file import write_whole
@@ -93,6 +93,7 @@ def _changes(report: Report, sources: Sources, matrix: Matrix, page: Page) -> Pl
     errors = [finding for finding in report.shown() if finding.gate]
     found = report.plan
     if not errors:
+        finished(report)
         return Planned(remarks=(page.say("nothing to change: no error is known"),))
     if found is None:
         return Planned((), *_left(errors, report, sources, matrix, page))

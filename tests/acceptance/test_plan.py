@@ -212,3 +212,11 @@ def test_the_real_index_has_a_set(run, tmp_path):
     result = run("plan", *gpu, "--out", "new.txt", env=uv, timeout=300)
     assert result.code == 0, result.err
     assert run("check", "--lock", "new.txt", *gpu).code == 0
+
+
+def test_a_report_that_does_not_tell_enough_has_no_plan(run, tmp_path):
+    failed = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'flash_attn'\n"
+    (tmp_path / "report.txt").write_text(f"Python: 3.10.12\n{failed}")
+    result = run("plan", "--report", "report.txt")
+    assert (result.code, result.out) == (3, "")
+    assert result.err.startswith("envdoctor: whether there is an error is not known: the run in it failed with")
