@@ -118,7 +118,7 @@ def local_names(function: FunctionNode, scopes: Mapping[int, Scope]) -> Mapping[
 def unbound(function: FunctionNode, nodes: Sequence[ast.AST], scopes: Mapping[int, Scope]) -> tuple[str, ...]:
     """Return the names that a function of these nodes reads and nothing of its file binds; none where it asks for names
     or expects that one is missing."""
-    names, scope = {node.id for node in nodes if isinstance(node, ast.Name)}, scopes[id(function)].parent
+    names, scope = {*names_in(nodes)}, scopes[id(function)].parent
     around = [scopes[id(node)] for node in [function, *nodes] if id(node) in scopes]
     while scope is not None:
         around += [scope] if scope.kind != "class" else []

@@ -32,9 +32,7 @@ _ISINSTANCE = re.compile(r"isinstance\(\w+, \(?([\w., ]+)\)")
 _MADE = re.compile(r"self\.(\w+) = (\w+)\(")
 _MAX_NAMES = 6
 #: Values of a class by which transformers loads weights.
-_LOADING_VALUE = re.compile(
-    r"_tied_weights_keys|_keep_in_fp32_modules\w*|_checkpoint_conversion_mapping|base_model_prefix"
-)
+_LOADING_VALUE = re.compile(r"_tied_weights_keys|_keep_in_fp32_modules\w*|_checkpoint_conversion_mapping")
 _ATTENTION_VALUE = re.compile(r"^_supports_(sdpa|flash)|attention_classes$", re.IGNORECASE)
 #: Packages that whoever loads a model with transformers and torch has.
 _AT_HAND = frozenset(
@@ -274,7 +272,8 @@ def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
 
 def _undefined(pair: FilePair) -> Iterator[Change]:
     """Yield the functions with names that they read and nothing binds, new and mended ones."""
-    before, after = ({} if "*" in code.bound else _unbound(code) for code in (pair.old, pair.new))
+    codes = [() if "*" in code.bound else code.definitions for code in (pair.old, pair.new)]
+    before, after = ({one.name: one.unbound for one in code if one.unbound} for code in codes)
     known = {name for names in before.values() for name in names}
     for symbol, names in after.items():
         if news := [name for name in names if name not in known]:
@@ -283,10 +282,6 @@ def _undefined(pair: FilePair) -> Iterator[Change]:
     for symbol, names in before.items():
         if gone := [name for name in names if symbol in kept and name not in after.get(symbol, ())]:
             yield _change("name-mended", pair.path, symbol, ", ".join(gone[:_MAX_NAMES]), None)
-
-
-def _unbound(code: FileCode) -> dict[str, tuple[str, ...]]:
-    return {one.name: one.unbound for one in code.definitions if one.unbound}
 
 
 def _checkpointing(pair: FilePair) -> Iterator[Change]:

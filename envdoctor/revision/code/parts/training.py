@@ -57,7 +57,7 @@ _LOST, _TURNED = Message("nothing takes its place"), Message("an operator is tur
 class _Cause(NamedTuple):
     """A row of the table: what a change of these words (of a group of them, where there is one) means. ``where`` are
     functions, by their qualified names, and ``files`` paths; ``whole`` compares whole statements that hold such a
-    word. What a statement calls that has the words ``instead`` does it by itself."""
+    word. A statement that has the words ``instead`` takes it over, or gives it up."""
 
     kind: str
     whole: bool
@@ -65,11 +65,6 @@ class _Cause(NamedTuple):
     where: re.Pattern[str]
     files: re.Pattern[str]
     instead: re.Pattern[str]
-
-    def is_done_elsewhere(self, gone: Iterable[str], come: Iterable[str]) -> bool:
-        """Return whether something else took it over, or gave it up."""
-        here, there = (sum(self.instead.search(line) is not None for line in side) for side in (gone, come))
-        return here != there
 
     def found_in(self, lines: Iterable[str]) -> Counter[str]:
         """Count the words, or the statements, of some lines."""
@@ -214,12 +209,10 @@ def _functions(
     stores a new option of the configuration, if nothing was ``spoken`` of it before: whatever reads it changed too."""
     told: dict[tuple[str, str], list[re.Pattern[str]]] = defaultdict(list)
     for change in changes:
-        if change.kind in _SWITCHING_KINDS:
-            told[change.path, change.symbol].append(_SWITCHES)
-        elif change.kind in _NAMING_KINDS:
-            told[change.path, change.symbol].append(
-                re.compile(rf"\b(?:{(change.before or change.after or '').replace(', ', '|')})\b")
-            )
+        if change.kind in _SWITCHING_KINDS | _NAMING_KINDS:
+            names = (change.before or change.after or "").replace(", ", "|")
+            words = re.compile(rf"\b(?:{names})\b") if change.kind in _NAMING_KINDS else _SWITCHES
+            told[change.path, change.symbol].append(words)
     functions: dict[tuple[str, str], _Both] = {}
     for change, (old, new) in zip(changes, sides, strict=True):
         if change.kind == _BODIES[0] and old and new and old.kind == new.kind == "function":
@@ -228,10 +221,10 @@ def _functions(
             options = {one.name for one in new.parameters if "Config" in new.owner and not spoken(one.name)}
             stored = {f"self.{name} = {name}" for name in options.difference(one.name for one in old.parameters)}
             come = Counter({line: number for line, number in come.items() if line not in stored})
-            if words := told.get(key, ()):
-                lines = {line for line in (*gone, *come) if any(word.search(line) for word in words)}
+            if key in told:
+                lines = {line for line in (*gone, *come) if any(words.search(line) for words in told[key])}
                 gone, come = _without(lines, gone, come)
-            functions[key] = _Both(change.path, old, new, gone, come, bool(words or stored))
+            functions[key] = _Both(change.path, old, new, gone, come, bool(stored) or key in told)
     return functions
 
 
@@ -295,8 +288,8 @@ def _meanings(
     _, old, new, gone, come, _ = function
     optional, whole_edit, is_judged = any(map(fresh.search, come)), _edit_of(gone, come), function.changed <= _REWRITE
     for row, (lost, gained) in everywhere.items() if is_judged else ():
-        is_its_place = row.where.search(new.name) and row.files.search(function.path)
-        if not is_its_place or row.is_done_elsewhere(function.gone, function.come):
+        moved = [sum(row.instead.search(line) is not None for line in side) for side in function[3:5]]
+        if moved[0] != moved[1] or not (row.where.search(new.name) and row.files.search(function.path)):
             continue
         before, after = row.found_in(gone.elements()), row.found_in(come.elements())
         went, came = before - after - (gained - after), after - before - (lost - before)
