@@ -118,13 +118,13 @@ def local_names(function: FunctionNode, scopes: Mapping[int, Scope]) -> Mapping[
 def unbound(function: FunctionNode, nodes: Sequence[ast.AST], scopes: Mapping[int, Scope]) -> tuple[str, ...]:
     """Return the names that a function of these nodes reads and nothing of its file binds; none where it asks for names
     or expects that one is missing."""
-    names, scope = {*names_in(nodes)}, scopes[id(function)].parent
-    around = [scopes[id(node)] for node in [function, *nodes] if id(node) in scopes]
+    names, scope, around = {*names_in(nodes)}, scopes[id(function)].parent, list[Scope]()
+    inner = (scopes[id(node)].bound for node in [function, *nodes] if id(node) in scopes)
     while scope is not None:
-        around += [scope] if scope.kind != "class" else []
-        scope = scope.parent
-    quiet = "NameError" in names or not _LOOKS_AT_NAMES.isdisjoint(names)
-    return () if quiet else tuple(sorted(names.difference(_STANDING, *(one.bound for one in around))))
+        around, scope = [*around, *([scope] if scope.kind != "class" else [])], scope.parent
+    quiet = not names.isdisjoint({"NameError", *_LOOKS_AT_NAMES})
+    unknown = sorted(names - _STANDING.union(*inner))
+    return tuple(name for name in unknown if not (quiet or any(name in one.bound for one in around)))
 
 
 def lines_of(function: FunctionNode) -> list[str]:
