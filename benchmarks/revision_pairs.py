@@ -57,6 +57,10 @@ CAUSES = {
     "gradient": r"gradient(?!.checkpoint)|detach|no_grad|backward|requires.grad|not trained|parameter became",
     "result": r"thrown away|result|in.place|unused|discard|never used|scrambled|transpose",
     "residual": r"residual",
+    "norm": r"norm|eps",
+    "router": r"rout(er|ing)|expert",
+    "template": r"template|conversation",
+    "name": r"NameError|not defined|undefined|no such name",
 }
 RELEASE = "4.34.1"
 TYPES = (
@@ -106,7 +110,8 @@ def real(cache: Path, clones: Path | None, draws: str) -> Iterator[Pair]:
             things, causes, may = (tuple(row.get(key, ())) for key in ("things", "causes", "may"))
             given = (row["level"], row["training"], things, causes, row["why"])
             draw = f"draw {row['draw']}, {'wheels' if place.source == 'transformers' else 'histories'}"
-            yield Pair(place.name, *given, *sides(place, cache, clones or cache), row.get("most", ""), may, draw)
+            old, new = ({**side, **row.get("files", {})} for side in sides(place, cache, clones or cache))
+            yield Pair(place.name, *given, old, new, row.get("most", ""), may, draw)
 
 
 def families(cache: Path, seed: int) -> Iterator[tuple[str, Files, str]]:
@@ -293,7 +298,7 @@ def main() -> None:
     parser.add_argument("--wheels", type=int, default=46, help="pairs to draw from wheels")
     parser.add_argument("--commits", type=int, default=62, help="pairs to draw from clones")
     parser.add_argument("--skip", default="", help="draws whose pairs are not drawn again")
-    parser.add_argument("--draws", default="1,2", help="draws that are scored")
+    parser.add_argument("--draws", default="1,2,3", help="draws that are scored")
     parser.add_argument("--sets", default="real,planted,harmless")
     parser.add_argument("--envdoctor", default=f"{sys.executable} -m envdoctor")
     parser.add_argument("--keep", type=Path, help="the answers as JSON; for write, a folder")

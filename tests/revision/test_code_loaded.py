@@ -47,7 +47,7 @@ def test_only_what_an_auto_map_leads_to_is_judged() -> None:
     }
     assert kinds(FILES, new) == {
         "handler.py": ["file-not-loaded"],
-        "parts/attention.py": ["training-code-changed"],
+        "parts/attention.py": ["value-replaced"],
         "test_x.py": ["file-not-loaded"],
     }
 

@@ -76,7 +76,9 @@ def test_a_harmless_change_is_no_fault(planted: Planted) -> None:
     assert [change.kind for change in changes(planted)] == ([planted.kind] if planted.kind else [])
 
 
-FORWARD = "class M:\n    def forward(self, x, other, labels=None):\n"
+#: A snippet has its names from elsewhere.
+ELSEWHERE = "from elsewhere import *\n"
+FORWARD = f"{ELSEWHERE}class M:\n    def forward(self, x, other, labels=None):\n"
 
 
 def compare(old: str, new: str, *expected: str) -> None:
@@ -102,11 +104,11 @@ STEP = "y = x + 1\nreturn y"
         # annotations and docstrings
         (STEP, "y: Tensor = x + 1\nreturn y", SAME),
         (STEP, f"y: Tensor\n{STEP}", SAME),
-        (STEP, "y: Tensor = x + 2\nreturn y", OTHER),
+        (STEP, "y: Tensor = x - 1\nreturn y", OTHER),
         (STEP, f"'''A step.'''\n{STEP}", SAME),
         # local names
         (STEP, "z = x + 1\nreturn z", SAME),
-        ("a = x\nb = other\nreturn a - b", "b = x\na = other\nreturn a - b", OTHER),
+        ("a = x\nb = other\nreturn a - b", "b = x\na = other\nreturn a - b", "places-changed M.forward"),
         ("a = x\nb = other\nreturn a", "a = x\na = other\nreturn a", OTHER),
         ("a = x\nreturn a", "other = x\nreturn other", OTHER),
         ("a = 1\nreturn (lambda a: a)(x)", "b = 1\nreturn (lambda a: b)(x)", OTHER),
@@ -122,7 +124,12 @@ STEP = "y = x + 1\nreturn y"
         ("raise ValueError('a')", "raise KeyError('a')", OTHER),
         ("assert x, 'a'", "assert x, 'b'", SAME),
         ("assert x, 'a'", "assert other, 'a'", OTHER),
-        # the order of statements
+        # the order of operands, of keywords and of statements: without an effect, or unknown
+        ("y = x * other + x\nreturn y", "y = x + other * x\nreturn y", OTHER),
+        ("y = f(x, a=1, b=other)\nreturn y", "y = f(x, b=other, a=1)\nreturn y", OTHER),
+        ("f(x, other)", "f(other, x)", OTHER),
+        ("a = f(x)\nb = g(other)\nreturn a, b", "b = g(other)\na = f(x)\nreturn a, b", OTHER),
+        ("chunk = 1024\nreturn x[:chunk]", "chunk = 2048\nreturn x[:chunk]", OTHER),
         ("self.a(x)\nself.b(x)", "self.b(x)\nself.a(x)", OTHER),
     ],
 )
@@ -184,9 +191,9 @@ def test_chat_that_a_forward_calls_is_on_the_path() -> None:
 
 
 def test_what_only_moved_to_another_function_is_no_loss() -> None:
-    old = "class M:\n    def forward(self, x):\n        m = torch.tril(x)\n        return m + x\n"
+    old = f"{ELSEWHERE}class M:\n    def forward(self, x):\n        m = torch.tril(x)\n        return m + x\n"
     new = (
-        "class M:\n    def forward(self, x):\n        m = self.shaped(x)\n        return m + x\n"
+        f"{ELSEWHERE}class M:\n    def forward(self, x):\n        m = self.shaped(x)\n        return m + x\n"
         "    def shaped(self, x):\n        return torch.tril(x)\n"
     )
     found = {change.kind for change in outcome(remote_code, {"m.py": old}, {"m.py": new}).changes}
@@ -255,7 +262,7 @@ def test_a_keyword_that_the_called_module_lost_is_said() -> None:
 
 def test_what_comes_with_an_option_that_is_off_is_not_judged() -> None:
     config = "class TinyConfig:\n    def __init__(self, width=1, {}**kwargs):\n        self.width = width\n"
-    model = "class M:\n    def forward(self, x):\n        {}return x\n"
+    model = ELSEWHERE + "class M:\n    def forward(self, x):\n        {}return x\n"
     option = "if self.twice:\n            x = x + residual\n        "
     kinds = []
     for default in ("False", "True"):
@@ -265,8 +272,91 @@ def test_what_comes_with_an_option_that_is_off_is_not_judged() -> None:
     assert kinds == [{"training-code-changed"}, {"residual-changed", "training-code-changed"}]
 
 
+def test_places_are_told_only_of_a_function_that_changed_alone() -> None:
+    text = f"{ELSEWHERE}class M:\n    def forward(self, x):\n        a, b = self.two(x)\n        return a - b\n"
+    text += "    def two(self, x):\n        return f(x), g(x)\n"
+    swapped = text.replace("f(x), g(x)", "g(x), f(x)")
+    found = outcome(remote_code, {"m.py": text}, {"m.py": swapped})
+    holds(found, "places-changed M.two: return (f(x), g(x)) -> return (g(x), f(x))")
+    found = outcome(remote_code, {"m.py": text}, {"m.py": swapped.replace("a, b =", "b, a =")})
+    holds(found, "training-code-changed M.forward", "training-code-changed M.two")
+
+
+def test_labels_that_a_loss_of_transformers_shifts_are_no_other_labels() -> None:
+    shifted = "logits = x[..., :-1, :]\nlabels = labels[..., 1:]\nloss = cross_entropy(logits, labels)\nreturn loss"
+    compare(shifted, "loss = self.loss_function(x, labels)\nreturn loss", "loss-changed M.forward", OTHER)
+    compare(
+        "return self.loss_function(x, labels)", "return self.loss_function(x, labels[..., 1:])", "label-shift-changed"
+    )
+
+
+def test_an_option_that_is_only_stored_is_not_told_as_training_code() -> None:
+    config = "class TinyConfig:\n    def __init__(self, width=1, {}**kwargs):\n        self.width = width\n{}"
+    model = "class M:\n    def forward(self, x):\n        return getattr(self.config, 'known', x)\n"
+    for name, kinds in {
+        "fresh": {"signature-extended"},
+        "known": {"signature-extended", "training-code-changed"},  # the old code asks for it
+        "sliding_window": {"signature-extended", "training-code-changed"},  # and transformers does
+    }.items():
+        sides = [config.format("", ""), config.format(f"{name}=1, ", f"        self.{name} = {name}\n")]
+        found = outcome(remote_code, *({"m.py": side + model} for side in sides)).changes
+        assert {change.kind for change in found} == kinds, name
+
+
+NAMED = """
+import math
+LIMIT = 3
+def helper(x):
+    return x
+class M:
+    width = 2
+    def forward(self, x):
+        {}
+    def chat(self, x):
+        return x
+"""
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "return helper(math.sqrt(x)) + LIMIT + len(__name__)",
+        "return [y for y in x if (z := y)] + [lambda a, *b: a + b]",
+        "global later; later = 1; return later",
+        "try: import fast\n        except ImportError: fast = None\n        return fast",
+        "try: return unicode(x)\n        except NameError: return x",
+        "return globals()[x] if x in globals() else own",
+        "def inner(q): return q + x\n        return inner(x)",
+        "for i, (j, *k) in x: pass\n        return i + j + k",
+        "match x:\n            case {{'a': first, **rest}}: return first, rest",
+        "with x as (a, b): return a + b",
+    ],
+)
+def test_a_name_that_is_bound_somewhere_is_defined(body: str) -> None:
+    found = outcome(remote_code, *({"m.py": NAMED.format(one)} for one in ("return x", body.replace("{{", "{"))))
+    assert "name-undefined" not in {change.kind for change in found.changes}
+
+
+def test_a_name_that_nothing_binds_is_told_and_so_is_its_mend() -> None:
+    whole, broken = NAMED.format("return helper(x)"), NAMED.format("return helpers(x)")
+    holds(outcome(remote_code, {"m.py": whole}, {"m.py": broken}), "name-undefined M.forward: None -> helpers")
+    holds(outcome(remote_code, {"m.py": broken}, {"m.py": whole}), "name-mended M.forward: helpers -> None")
+    known, of_the_class = NAMED.format("return x + LIMIT"), NAMED.format("return x + width")
+    holds(outcome(remote_code, {"m.py": known}, {"m.py": of_the_class}), "name-undefined M.forward: None -> width")
+    for other in (f"from kernels import *\n{broken}", whole.replace("        return x\n", "        return xs\n")):
+        kinds = {change.kind for change in outcome(remote_code, {"m.py": whole}, {"m.py": other}).changes}
+        assert "name-undefined" not in kinds  # it may come with the star; it is only in chat
+    moved = broken.replace("forward", "step")
+    assert "name-undefined" not in {one.kind for one in outcome(remote_code, {"m.py": broken}, {"m.py": moved}).changes}
+
+
+def test_the_list_of_a_modules_names_has_no_effect() -> None:
+    compared = outcome(remote_code, {"m.py": "x = 1\n"}, {"m.py": "x = 1\n__all__ = ['x']\n"})
+    holds(compared, "formatting-only m.py")
+
+
 def test_a_hunk_has_the_numbers_of_the_file_and_no_control_characters_and_an_end() -> None:
-    head = "# a\n" * 40
+    head = ELSEWHERE + "# a\n" * 39
     body = "".join(f"    x = f(x, {n}) + '\\u202e'\n" for n in range(1000))
     old, new = (f"{head}def f(x):\n{text}    return x\n" for text in (body, body.replace("f(x,", "g(x,\x0c ")))
     (change,) = outcome(remote_code, {"m.py": old}, {"m.py": new}).changes
@@ -285,7 +375,7 @@ def test_keywords_that_reach_the_function_without_reentrance_are_no_fault() -> N
 
 def test_a_hook_that_names_a_class_of_another_file_is_not_judged() -> None:
     text = (
-        "class M:\n    def forward(self, x):\n        if self.gradient_checkpointing:\n"
+        f"{ELSEWHERE}class M:\n    def forward(self, x):\n        if self.gradient_checkpointing:\n"
         "            return checkpoint(self.f, x)\n        return x\n"
         "    def _set_gradient_checkpointing(self, module, value=False):\n"
         "        if isinstance(module, M):\n            module.gradient_checkpointing = value\n"

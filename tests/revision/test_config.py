@@ -157,7 +157,7 @@ def test_rope_parameters_with_the_same_values_are_a_move() -> None:
     ("old", "more", "expected"),
     [
         (LLAMA, {"attention_bias": False}, "implicit attention_bias"),
-        ({"model_type": "own"}, {"attention_bias": False}, "key-added attention_bias"),
+        ({"model_type": "own"}, {"attention_bias": False}, "computation-changed attention_bias"),
         ({}, {"sliding_window": None}, "key-added sliding_window"),
         ({"model_type": "llama"}, {"rope_theta": 5e5}, "rope-changed rope_theta: 10000.0 {} -> 500000.0"),
         ({"model_type": "mistral"}, {"sliding_window": None}, "sliding-window-changed sliding_window: 4096 {} -> null"),

@@ -50,6 +50,7 @@ def test_the_blank_after_the_role_tag_is_an_error_that_shows_both(found: Any) ->
         (CONFIG, {"rope_scaling": {"type": "su"}}, {"rope_scaling": {"type": "longrope"}}, "rope-settings-changed"),
         (CONFIG, {"sliding_window": 4096}, {"sliding_window": None}, "attention-window-changed"),
         (CONFIG, {"hidden_act": "gelu"}, {"hidden_act": "silu"}, "activation-function-changed"),
+        (CONFIG, {"logits_scaling": 8.0}, {"logits_scaling": 1.0}, "config-computation-changed"),
         (CONFIG, {"tie_word_embeddings": True}, {"tie_word_embeddings": False}, "tied-embeddings-setting-changed"),
         (CONFIG, {"vocab_size": 32000}, {"vocab_size": 32001}, "vocabulary-size-changed"),
         (CONFIG, {}, {"quantization_config": {"quant_method": "fp8"}}, "quantization-added"),

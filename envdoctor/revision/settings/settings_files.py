@@ -48,7 +48,7 @@ _HARMLESS = ("noise", "implicit", "without-effect", "unread-key", "key-renamed")
 #: Kinds that take effect through the code of the model alone: other keys are read by transformers or by trainers.
 _READ_BY_MODEL = (
     *("rope-changed", "sliding-window-changed", "activation-changed", "attention-implementation-changed"),
-    *("norm-changed", "dropout-changed", "size-changed", "position-limit-changed"),
+    *("norm-changed", "dropout-changed", "size-changed", "position-limit-changed", "computation-changed"),
 )
 #: No default is known.
 _MISSING = object()

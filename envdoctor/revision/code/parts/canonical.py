@@ -3,6 +3,7 @@ devices that follow another tensor; and local names by the order in which they a
 that. Runs in the bounded child; nothing here recurses, for hostile trees are deep."""
 
 import ast
+import builtins
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha1
@@ -24,6 +25,8 @@ _QUESTIONS = """
 #: Calls, by their last name, that change nothing.
 QUIET = frozenset(_QUESTIONS.split())
 _LOOKS_AT_NAMES = frozenset({"locals", "vars", "eval", "exec", "dir", "globals"})
+#: What needs no binding, and names that interpreters add.
+_STANDING = frozenset({*vars(builtins), "__file__", "__path__", "__class__", "exit", "quit"})
 _SKIPPED_FIELDS = frozenset({"ctx", "kind", "type_comment", "type_ignores", "annotation", "returns"})
 #: The fields of each kind of node that mean something, last one first.
 _FIELDS = {
@@ -80,6 +83,8 @@ def _does_nothing(node: ast.AST) -> bool:
             return is_pure(test)
         case ast.Pass() | ast.Expr(value=ast.Constant()) | ast.AnnAssign(target=ast.Name(), value=None):
             return True
+        case ast.Assign(targets=[ast.Name(id="__all__")]):  # transformers takes a class by its name
+            return True
     return False
 
 
@@ -108,6 +113,18 @@ def local_names(function: FunctionNode, scopes: Mapping[int, Scope]) -> Mapping[
     inner = [scope for scope in map(scopes.get, map(id, nodes[1:])) if scope and scope.kind != "comprehension"]
     fixed = {one.arg for one in parameters_of(function.args)}.union(*(scope.bound for scope in inner))
     return {name: f"\0{place}" for place, name in enumerate(scopes[id(function)].bound) if name not in fixed}
+
+
+def unbound(function: FunctionNode, nodes: Sequence[ast.AST], scopes: Mapping[int, Scope]) -> tuple[str, ...]:
+    """Return the names that a function of these nodes reads and nothing of its file binds; none where it asks for names
+    or expects that one is missing."""
+    names, scope, around = {*names_in(nodes)}, scopes[id(function)].parent, list[Scope]()
+    inner = (scopes[id(node)].bound for node in [function, *nodes] if id(node) in scopes)
+    while scope is not None:
+        around, scope = [*around, *([scope] if scope.kind != "class" else [])], scope.parent
+    quiet = not names.isdisjoint({"NameError", *_LOOKS_AT_NAMES})
+    unknown = sorted(names - _STANDING.union(*inner))
+    return tuple(name for name in unknown if not (quiet or any(name in one.bound for one in around)))
 
 
 def lines_of(function: FunctionNode) -> list[str]:

@@ -31,6 +31,8 @@ _DEAD = re.compile(r"\bnot self\.training\b|\band False\b|\bFalse and\b|^ *if Fa
 _ISINSTANCE = re.compile(r"isinstance\(\w+, \(?([\w., ]+)\)")
 _MADE = re.compile(r"self\.(\w+) = (\w+)\(")
 _MAX_NAMES = 6
+#: Values of a class by which transformers loads weights.
+_LOADING_VALUE = re.compile(r"_tied_weights_keys|_keep_in_fp32_modules\w*|_checkpoint_conversion_mapping")
 _ATTENTION_VALUE = re.compile(r"^_supports_(sdpa|flash)|attention_classes$", re.IGNORECASE)
 #: Packages that whoever loads a model with transformers and torch has.
 _AT_HAND = frozenset(
@@ -115,6 +117,7 @@ def compare_file(pair: FilePair, moved: _Moved) -> Iterator[Change]:
     yield from _statements(pair)
     yield from _imports(pair)
     yield from _checkpointing(pair)
+    yield from _undefined(pair)
 
 
 def one_sided(pair: FilePair) -> Iterator[Change]:
@@ -189,6 +192,8 @@ def _definition(path: str, old: Definition | None, new: Definition | None, *, is
             kind = "gradient-checkpointing-flag-changed"
         elif one.kind == "value" and is_kept and _ATTENTION_VALUE.search(one.leaf):
             kind = "attention-default-changed"
+        elif one.kind == "value" and is_kept and _LOADING_VALUE.fullmatch(one.leaf):
+            kind = "definition-changed"
         yield _change(kind, path, one.name, before, after)
 
 
@@ -263,6 +268,20 @@ def _only_extends(old: Definition, new: Definition) -> bool:
 def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
     shown = [(name, parameters[name].default) for name in names[:_MAX_NAMES]]
     return ", ".join(name if default is None else f"{name}={default}" for name, default in shown)
+
+
+def _undefined(pair: FilePair) -> Iterator[Change]:
+    """Yield the functions with names that they read and nothing binds, new and mended ones."""
+    codes = [() if "*" in code.bound else code.definitions for code in (pair.old, pair.new)]
+    before, after = ({one.name: one.unbound for one in code if one.unbound} for code in codes)
+    known = {name for names in before.values() for name in names}
+    for symbol, names in after.items():
+        if news := [name for name in names if name not in known]:
+            yield _change("name-undefined", pair.path, symbol, None, ", ".join(news[:_MAX_NAMES]))
+    kept = {one.name for one in pair.new.definitions}
+    for symbol, names in before.items():
+        if gone := [name for name in names if symbol in kept and name not in after.get(symbol, ())]:
+            yield _change("name-mended", pair.path, symbol, ", ".join(gone[:_MAX_NAMES]), None)
 
 
 def _checkpointing(pair: FilePair) -> Iterator[Change]:

@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from fnmatch import translate
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -26,12 +27,13 @@ _TABLE = "training-code"
 #: What produces text, whoever calls it; a training step does it only where it says so itself.
 _GENERATES = re.compile(
     r"(?:\A|_)(?:chat|stream|generate|generation|sample|decode|respond|beam_search|greedy_search|build_chat_input"
-    r"|logits_processor|reorder_cache|stream_generator)\Z|\A_?(?:chat|stream|save|generate)_"
+    r"|logits_processor|reorder_cache|stream_generator)\Z|\A_?(?:chat|stream|generate)_"
     r"|\A(?:process_response|build_inputs|build_prompt|convert_tokens_to_string|__repr__|__str__)\Z"
 )
 _GENERATING_CLASS = re.compile(r"LogitsProcessor|LogitsWarper|StoppingCriteria|Streamer|Pipeline|Mixin\Z.*Generation")
 _SWITCHES = re.compile(r"checkpoint|isinstance\(module")
 _SWITCHING_KINDS = frozenset(f"gradient-checkpointing-{word}" for word in ("noop", "fails", "mended"))
+_NAMING_KINDS = frozenset(("name-undefined", "name-mended"))
 _FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
 #: ``mask=mask`` gives what ``mask`` gives.
 _SAME_NAME = re.compile(r"\b(\w+)=\1\b(?![.\w(\[])")
@@ -45,19 +47,25 @@ _TARGET = re.compile(r"[\w, ()*]+\Z")
 _NAME = re.compile(r"(?<![.\w'])[A-Za-z_]\w*(?!\w|'|=(?!=))")
 #: What is unpacked from these is often not used.
 _SIZES = re.compile(r"\.(?:size\(\)|shape\b)|get_batch_size|config\.")
+#: What a number stands behind that a result depends on: an operator, or the name of a dimension.
+_COUNTS = re.compile(r"(?:[*/+@]|\b(?:dim|axis)=)\(?-?$")
+_KEYWORD = re.compile(r"\b\w+=(?!=)[^=,()]+")
+#: Statements that may have changed places together, and characters of one that stands before another.
+_FEW, _SHORT = 4, 40
 _LOST, _TURNED = Message("nothing takes its place"), Message("an operator is turned round")
 
 
 class _Cause(NamedTuple):
     """A row of the table: what a change of these words (of a group of them, where there is one) means. ``where`` are
     functions, by their qualified names, and ``files`` paths; ``whole`` compares whole statements that hold such a
-    word."""
+    word. A statement that has the words ``instead`` takes it over, or gives it up."""
 
     kind: str
     whole: bool
     words: re.Pattern[str]
     where: re.Pattern[str]
     files: re.Pattern[str]
+    instead: re.Pattern[str]
 
     def found_in(self, lines: Iterable[str]) -> Counter[str]:
         """Count the words, or the statements, of some lines."""
@@ -71,8 +79,9 @@ class _Cause(NamedTuple):
 def _causes(matrix: Matrix) -> list[_Cause]:
     """Return the causes that the table knows, in its order."""
     rows = matrix.rows(_TABLE)
-    patterns = [[re.compile(row.get(part, "")) for part in ("words", "where", "files")] for row in rows]
-    return [_Cause(row["kind"], row.get("whole", False), *three) for row, three in zip(rows, patterns, strict=True)]
+    parts = {"words": "", "where": "", "files": "", "instead": r"(?!)"}
+    patterns = [[re.compile(row.get(part, default)) for part, default in parts.items()] for row in rows]
+    return [_Cause(row["kind"], row.get("whole", False), *four) for row, four in zip(rows, patterns, strict=True)]
 
 
 def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str]:
@@ -109,7 +118,7 @@ def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str
 
 
 class _Both(NamedTuple):
-    """A function of both revisions, with the statements of one alone; ``is_told``: checkpointing is told already."""
+    """A function of both revisions, with the statements of one alone; ``is_told``: some of it is told already."""
 
     path: str
     old: Definition
@@ -134,7 +143,9 @@ def told(
     named = {pair.path: tuple({one.name: one for one in code.definitions} for code in pair[2:]) for pair in pairs}
     paths = {pair.path: (pair.old_path, pair.new_path) for pair in pairs}
     sides = [tuple(side.get(change.symbol) for side in named.get(change.path, ({}, {}))) for change in changes]
-    both = _functions(changes, sides)
+    both = _functions(changes, sides, _spoken(pairs, revisions.matrix))
+    kinds = Counter(change.kind for change in changes)
+    alone = sum(bool(one.changed) for one in both.values()) + kinds["signature-changed"] <= 1
     everywhere = _everywhere(both.values(), changes, named, _causes(revisions.matrix))
     fresh = _fresh(pairs)
     budget = _MAX_DIFFED
@@ -148,7 +159,9 @@ def told(
             # Unused is a default that config.json sets, or of what no step calls.
             if other <= _settings(revisions) if "Config" in new.owner else new.name not in path:
                 change = change._replace(kind="default-unused")
-        if not body and change.kind not in _SWITCHING_KINDS:
+        if change.kind in _NAMING_KINDS and change.symbol not in path:
+            continue
+        if not body and change.kind not in _SWITCHING_KINDS | _NAMING_KINDS:
             yield change
             continue
         budget -= sum(each.last - each.first + 1 for each in (old, new) if each)
@@ -165,7 +178,7 @@ def told(
             yield change
             continue
         function = both.get((change.path, change.symbol))
-        meanings, rest = _meanings(function, everywhere, fresh) if function else ([], True)
+        meanings, rest = _meanings(function, everywhere, fresh, alone) if function else ([], True)
         for kind, gone, come, detail in meanings:
             yield change._replace(kind=kind, before=_words(gone), after=_words(come), detail=detail or change.detail)
         if rest or not (meanings or (function and function.is_told)):
@@ -183,19 +196,36 @@ def _settings(revisions: Revisions) -> set[str]:
     return set.intersection(*({*one.data} if isinstance(one, JsonObject) else set[str]() for one in read))
 
 
+def _spoken(pairs: Sequence[FilePair], matrix: Matrix) -> Callable[[str], bool]:
+    """Return what tells whether the old code speaks of a name, or transformers reads a key of that name itself."""
+    words = {name for pair in pairs for one in pair.old.definitions for name in one.mentions}
+    keys = "|".join(translate(key) for row in matrix.rows("config-keys", "kind") for key in row["keys"])
+    return lambda name: name in words or re.match(keys, name) is not None
+
+
 def _functions(
-    changes: Iterable[Change], sides: Iterable[tuple[Definition | None, ...]]
+    changes: Sequence[Change], sides: Iterable[tuple[Definition | None, ...]], spoken: Callable[[str], bool]
 ) -> dict[tuple[str, str], _Both]:
-    """Return the changed functions by file and name, without statements on checkpointing that are told already."""
-    switching = {(change.path, change.symbol) for change in changes if change.kind in _SWITCHING_KINDS}
+    """Return the changed functions by file and name, without statements that are told already, and without what only
+    stores a new option of the configuration, if nothing was ``spoken`` of it before: whatever reads it changed too."""
+    told: dict[tuple[str, str], list[re.Pattern[str]]] = defaultdict(list)
+    for change in changes:
+        if change.kind in _SWITCHING_KINDS | _NAMING_KINDS:
+            names = (change.before or change.after or "").replace(", ", "|")
+            words = re.compile(rf"\b(?:{names})\b") if change.kind in _NAMING_KINDS else _SWITCHES
+            told[change.path, change.symbol].append(words)
     functions: dict[tuple[str, str], _Both] = {}
     for change, (old, new) in zip(changes, sides, strict=True):
         if change.kind == _BODIES[0] and old and new and old.kind == new.kind == "function":
             before, after = (Counter(_statements(one)) for one in (old, new))
             gone, come, key = before - after, after - before, (change.path, change.symbol)
-            if key in switching:
-                gone, come = _without({line for line in (*gone, *come) if _SWITCHES.search(line)}, gone, come)
-            functions[key] = _Both(change.path, old, new, gone, come, key in switching)
+            options = {one.name for one in new.parameters if "Config" in new.owner and not spoken(one.name)}
+            stored = {f"self.{name} = {name}" for name in options.difference(one.name for one in old.parameters)}
+            come = Counter({line: number for line, number in come.items() if line not in stored})
+            if key in told:
+                lines = {line for line in (*gone, *come) if any(words.search(line) for words in told[key])}
+                gone, come = _without(lines, gone, come)
+            functions[key] = _Both(change.path, old, new, gone, come, bool(stored) or key in told)
     return functions
 
 
@@ -249,14 +279,18 @@ def _everywhere(both: Iterable[_Both], changes: Iterable[Change], named: _Named,
     return {row: (row.found_in(sides[0]), row.found_in(sides[1])) for row in rows}
 
 
-def _meanings(function: _Both, everywhere: _Everywhere, fresh: re.Pattern[str]) -> tuple[list[_Meaning], bool]:
+def _meanings(
+    function: _Both, everywhere: _Everywhere, fresh: re.Pattern[str], alone: bool
+) -> tuple[list[_Meaning], bool]:
     """Return what the change means, cause by cause, and whether the function changed beyond that. A statement is told
-    once. Statements that came with a ``fresh`` option are not judged: it is off."""
+    once. Statements that came with a ``fresh`` option are not judged: it is off. Parts change places only where the
+    function changed ``alone``."""
     meanings: list[_Meaning] = []
     _, old, new, gone, come, _ = function
     optional, whole_edit, is_judged = any(map(fresh.search, come)), _edit_of(gone, come), function.changed <= _REWRITE
     for row, (lost, gained) in everywhere.items() if is_judged else ():
-        if not (row.where.search(new.name) and row.files.search(function.path)):
+        moved = [sum(row.instead.search(line) is not None for line in side) for side in function[3:5]]
+        if moved[0] != moved[1] or not (row.where.search(new.name) and row.files.search(function.path)):
             continue
         before, after = row.found_in(gone.elements()), row.found_in(come.elements())
         went, came = before - after - (gained - after), after - before - (lost - before)
@@ -269,14 +303,53 @@ def _meanings(function: _Both, everywhere: _Everywhere, fresh: re.Pattern[str]) 
             gone, come = _without(told, gone, come)
     if is_judged and not any(edit for *_, edit in meanings):
         other = _replaced(function.gone, function.come, old)
+        places = _places(function) if alone else None
         checks = any(line.startswith("assert ") for line in function.gone)
-        alone = function.gone.total() == 1 == function.come.total()
-        unread = _no_longer_read(old, new, alone and not checks)
+        is_one = function.gone.total() == 1 == function.come.total()
+        unread = _no_longer_read(old, new, is_one and not checks)
         if other:
             return [*meanings, ("value-replaced", Counter(other[:1]), Counter(other[1:]), None)], False
         meanings += [("value-unused", Counter(unread), Counter(), None)] if unread else []
+        if places:
+            return [*meanings, places], False
     reordered = not (function.changed or function.is_told) and old.lines != new.lines
     return meanings, bool(gone or come) or reordered
+
+
+def _places(function: _Both) -> _Meaning | None:
+    """Return what stands in another place: parts of the changed statements, which are the same otherwise, or the one
+    statement that reads what another one gave before."""
+    before, after = (Counter(map(str.strip, one.lines)) for one in (function.old, function.new))
+    if before == after:
+        before, after = (_givers(one.lines) for one in (function.old, function.new))
+        gone, come = before - after, after - before
+        return ("order-changed", gone, come, None) if gone.total() == 1 == come.total() else None
+    gone, come = before - after, after - before
+    words = [Counter(_TOKEN.findall("\n".join(side.elements()))) for side in (gone, come)]
+    parts = [sorted(map(_unordered, side.elements())) for side in (gone, come)]
+    gives = all(" = " in line or line.startswith("return ") for line in (*gone, *come))
+    same = words[0] == words[1] and gone.total() == come.total() <= _FEW
+    return ("places-changed", gone, come, None) if same and gives and parts[0] != parts[1] else None
+
+
+def _unordered(line: str) -> list[str]:
+    """Return the parts of a statement, sorted where their order means nothing."""
+    words, rest = _KEYWORD.findall(line), _KEYWORD.sub("", line)
+    target, _, value = rest.rpartition(" = ")
+    return [target, *sorted(words), *sorted(" * ".join(sorted(one.split(" * "))) for one in value.split(" + "))]
+
+
+def _givers(lines: Sequence[str]) -> Counter[str]:
+    """Count the statements, each with the one that gave a name that it reads."""
+    given, found = dict[str, str](), Counter[str]()
+    for line in map(str.strip, lines):
+        target, _, value = line.partition(" = ")
+        binds = bool(value) and _TARGET.match(target) is not None
+        for name in {*_NAME.findall(value if binds else line)}:
+            giver = given.get(name, "")
+            found[f"{giver[:_SHORT]}{'…' * (len(giver) > _SHORT)}; {line}" if giver else line] += 1
+        given |= dict.fromkeys(_NAME.findall(target) if binds else (), line)
+    return found
 
 
 def _without(told: Collection[str], *sides: Counter[str]) -> Iterator[Counter[str]]:
@@ -306,7 +379,8 @@ def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
 
 
 def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[str, str] | None:
-    """Return the one name of the only changed statement and the name that replaced it, if the old function has both."""
+    """Return the one name of the only changed statement and the name that replaced it, if the old function has both; of
+    a number that counts, the statements."""
     if gone.total() != 1 or come.total() != 1:
         return None
     (target, _, before), (other, _, after) = (next(iter(side)).rpartition(" = ") for side in (gone, come))
@@ -314,6 +388,9 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
     pairs = [pair for pair in zip(was, now, strict=False) if pair[0] != pair[1]]
     if target != other or not (target or before.startswith("return ")) or len(was) != len(now) or len(pairs) != 1:
         return None
+    place = next(number for number, pair in enumerate(zip(was, now, strict=True)) if pair[0] != pair[1])
+    if all(one[0].isdigit() for one in pairs[0]):
+        return (next(iter(gone)), next(iter(come))) if _COUNTS.search("".join(was[max(0, place - 4) : place])) else None
     known = _names(old.lines)[0].union(parameter.name for parameter in old.parameters)
     are_one = any(line.strip() in (f"{a} = {b}", f"{b} = {a}") for a, b in pairs for line in old.lines)
     return pairs[0] if known.issuperset(pairs[0]) and not are_one else None

@@ -58,8 +58,8 @@ class Definition(NamedTuple):
     ``name`` is qualified by its classes; that of a property's setter ends in ``.setter``. ``text`` is the bases, the
     signature without annotations, or the value. ``meaning`` is a digest of what counts of the body (``canonical.py``).
     ``weight`` grows with the size. ``mentions`` are the names that it speaks of, ``lines`` its statements one by one,
-    ``first`` and ``last`` its lines in the file. ``is_idle`` marks a function about gradient checkpointing whose body
-    cannot change anything.
+    ``first`` and ``last`` its lines in the file. ``unbound`` are names that it reads and nothing binds. ``is_idle``
+    marks a function about gradient checkpointing whose body cannot change anything.
     """
 
     name: str
@@ -75,6 +75,7 @@ class Definition(NamedTuple):
     calls: tuple[_CallSite, ...] = ()
     mentions: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
+    unbound: tuple[str, ...] = ()
 
     @property
     def sense(self) -> str:
@@ -216,6 +217,7 @@ def _function(scope: str, node: FunctionNode, scopes: Mapping[int, Scope]) -> De
         parameters=tuple(parameters),
         calls=tuple(map(_call_site, calls)),
         lines=tuple(canonical.lines_of(node)),
+        unbound=canonical.unbound(node, result.nodes, scopes),
     )
 
 
