@@ -40,10 +40,10 @@ USUAL = 2048
 #: What is said of a run that may be another one, with its GiB.
 _DOUBTS = {
     "checkpointing": "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: "
-    "then it takes {} GiB",
-    "attention": "the attention was not given, and some releases take eager attention: then it takes {} GiB",
+    "then its tensors take {} GiB",
+    "attention": "the attention was not given, and some releases take eager attention: then its tensors take {} GiB",
     "outputs": "the framework is not known, and a loop without a trainer may keep the model's outputs: "
-    "then it takes {} GiB",
+    "then its tensors take {} GiB",
 }
 
 
@@ -312,6 +312,8 @@ class _Prediction(NamedTuple):
         tried = list(traced_changes(self.base, plan.adapted))
         if self.model.heeds is False:
             tried = [saving for saving in tried if not saving.job.get("checkpointing")]
+        if not self.model.sdpa:
+            tried = [saving for saving in tried if saving.job.get("attention") != "sdpa"]
         if self.given.get("quantization"):  # as the model's files have it
             tried = [saving for saving in tried if "quantized" not in saving.job]
         known = each(tried, partial(self.ruled_out, gpu))

@@ -46,7 +46,7 @@ _TRAINED = 4
 class Stage(NamedTuple):
     """The traced step is that of ``like``, with a ``reference`` model or without; ``models`` stand beside the traced
     one and are as large, ``engine`` are the bytes of an engine that generates, ``drops`` are terms that the traced step
-    has and this one has not, ``spared`` those that it may not have."""
+    has and this one has not, ``spared`` those that it may not have, ``answers`` the share of logits that it makes."""
 
     like: str = "sft"
     reference: bool = False
@@ -54,6 +54,7 @@ class Stage(NamedTuple):
     engine: float = 0.0
     drops: tuple[str, ...] = ()
     spared: tuple[str, ...] = ()
+    answers: float = 1.0
 
 
 def staged(source: TraceSource, stage: Stage) -> TraceSource:
@@ -76,13 +77,16 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
             for name, size in terms.items()
             if name not in stage.drops
         }
+        if _LOGITS in new:
+            new[_LOGITS] *= stage.answers
         new |= {name: beside[name] for name in stage.models}
         return new | ({GENERATING: stage.engine} if stage.engine else {})
 
     def change(trace: Trace, job: Job) -> Trace:
         return with_terms(trace, partial(terms_of, trace, job))
 
-    return Changed(source, change) if stage.models or stage.engine or stage.drops else source
+    changes = stage.models or stage.engine or stage.drops or stage.answers < 1
+    return Changed(source, change) if changes else source
 
 
 def stage_of(
@@ -114,7 +118,9 @@ def stage_of(
     )
     reference = row["like"] != "sft" and row.get("reference") != "none"
     spared = (*row.get("spared", ()), *models, *(() if sure else (GENERATING,)))
-    return Stage(row["like"], reference, models, engine, tuple(row.get("drops", ())), spared)
+    answer, length = (given.get(name) if row.get("answers") else None for name in ("max_new_tokens", "max_length"))
+    answers = min(answer / length, 1.0) if answer and length else 1.0
+    return Stage(row["like"], reference, models, engine, tuple(row.get("drops", ())), spared, answers)
 
 
 def _engine(

@@ -28,7 +28,7 @@ def test_a_loop_of_ones_own_keeps_the_outputs_and_an_unknown_one_may(predicted: 
     names = ("accelerate", "transformers", "unknown")
     own, known, unknown = (predicted(trace, **kept, framework=name) for name in names)
     assert own["allocated_gib"] == known["allocated_gib"] + 2 and known["assumed"] == []
-    assert "may keep the model's outputs: then it takes 3.0 GiB" in unknown["assumed"][0]
+    assert "may keep the model's outputs: then its tensors take 3.0 GiB" in unknown["assumed"][0]
     assert unknown["interval"]["process"][2] > known["interval"]["process"][2] + 2
 
 
@@ -240,6 +240,15 @@ def test_logits_that_a_kernel_never_makes_are_not_likely(
 ) -> None:
     found = predicted(trace_of({"weights": 4.0, "MLP": 2.0, "logits and loss": 2.0}), **saver)
     assert (found["allocated_gib"], found["interval"]["allocated"][1]) == (peak, likely)
+
+
+@pytest.mark.parametrize(("framework", "logits"), [("trl", 0.5), ("verl", 2.0)])
+def test_grpo_of_trl_makes_the_logits_of_the_answers_alone(
+    predicted: Any, trace_of: Any, framework: str, logits: float
+) -> None:
+    trace = trace_of({"weights": 4.0, "logits and loss": 2.0})
+    found = predicted(trace, framework=framework, stage="grpo", max_new_tokens=512)
+    assert found["interval"]["allocated"][0] == 4.0 + logits
 
 
 def test_an_optimizer_in_the_backward_pass_keeps_no_gradient(predicted: Any, trace_of: Any) -> None:

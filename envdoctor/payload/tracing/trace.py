@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import torch
+
 from .live import Faking, Live
 from .model import (
     Refused,
