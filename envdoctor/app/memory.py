@@ -271,17 +271,12 @@ def _divided(facts: FactSet) -> tuple[FactSet, list[Message]]:
 
 def _without(section: MemorySection, facts: FactSet) -> Notice:
     """Return what is missing for a verdict: gradient checkpointing, the length, the size of a GPU, or one at all."""
-    if section["gpu"] is not None and section["serving"] is None and facts.known("recipe.max_length"):
-        text = (
-            "it fits with gradient checkpointing alone, and whether the run has it is not known: give --set "
-            "recipe.gradient_checkpointing=true or =false"
-        )
+    serving = section["serving"]
+    if section["gpu"] is not None and serving is None and facts.known("recipe.max_length"):
+        text = "it fits only with gradient checkpointing: give --set recipe.gradient_checkpointing=true or =false"
         return Notice("error", Message(text))
     if section["gpu"] is not None:
-        text, serving = (
-            "the length is not known, so whether it fits was not judged: give --set {}={}",
-            section["serving"],
-        )
+        text = "the length is not known, so whether it fits was not judged: give --set {}={}"
         name, length = ("max_model_len", serving["length"]) if serving else ("max_length", section["tokens"])
         return Notice("warning", Message(text, f"recipe.{name}", length))
     if facts.records("gpu"):
@@ -385,11 +380,8 @@ def _shape(facts: FactSet, matrix: Matrix) -> Shape:
     repo = facts.text("model.repo")
     shape = shape_by_name(repo, matrix) if repo is not None else None
     if shape is None:
-        name = facts.text("model.name")
-        raise MemoryProblem(
-            "no config.json of {} is on this machine: give its folder, --model DIR, or parameters alone, --model 30B",
-            name,
-        )
+        text = "no config.json of {} is on this machine: give its folder, --model DIR, or parameters alone, --model 30B"
+        raise MemoryProblem(text, facts.text("model.name"))
     return shape
 
 

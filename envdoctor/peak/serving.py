@@ -78,12 +78,9 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     """Return the section of the report; ``known`` is the table memory-frameworks. Raises :class:`MemoryProblem` if
     there is no number."""
     given, config = settings_of(facts), model.config
-    gpu, stated = gpu_of(facts.each("gpu"), 2), True
-    match given.get("max_model_len") or config.get("max_position_embeddings"):
-        case int() as length:
-            pass
-        case _:
-            length, stated = _USUAL, False
+    told, gpu = given.get("max_model_len") or config.get("max_position_embeddings"), gpu_of(facts.each("gpu"), 2)
+    stated = isinstance(told, int)
+    length = int(told or 0) if stated else _USUAL
     if gpu is None:
         raise MemoryProblem("how much a serving engine takes depends on the GPU: give {}", "--gpu NAME")
     if "kv_lora_rank" in config:

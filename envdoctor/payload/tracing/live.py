@@ -138,7 +138,7 @@ class Faking(FakeTensorMode):
 def _told(parts: list[Any], values: Iterable[Any]) -> bool:
     """Add what an operation's result depends on of these arguments; whether that is all."""
     for value in values:
-        if isinstance(value, FakeTensor):
+        if type(value) is FakeTensor:
             if value.constant is not None or value.layout is not torch.strided:
                 return False
             parts += (value.fake_device, value.dtype, value.shape, value.stride(), value.storage_offset())
