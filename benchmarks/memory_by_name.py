@@ -7,7 +7,8 @@ answer is by the model's name. Each reading is held against its own measure. A r
 when its interval, begun with a quarter of that length, holds it. Intervals and verdicts are those of folds: they come
 from the readings of other repositories and other models, so that no reading is judged by itself or by its kin.
 ``--shown`` asks each row as it is written, with nothing taken for what it does not say, and holds it against what the
-program says that instruments may show: of an engine what a process takes; ``measure = "any"`` is that of any.
+program says that instruments may show: of an engine what a process takes; ``measure = "any"`` is that of any, and
+``cache`` what an engine has for keys and values.
 ``--peers`` adds what other formulas say of the same readings, ``--residuals`` prints the rows for
 matrices/tables/memory-terms.toml, from all readings.
 """
@@ -215,6 +216,10 @@ def shown(readings: Sequence[Mapping[str, Any]]) -> int:
                 print(f"{reading['id']:<24} {reading['gib']:6.1f}  no number: {said}")
                 continue
             interval, measure, gib = section["interval"], reading["measure"], float(reading["gib"])
+            if measure == "cache":  # one number, and no interval
+                kept = section["serving"]["cache_gib"]
+                print(f"{reading['id']:<24} {measure:<10} {gib:6.1f}  said {kept:6.1f} ({kept / gib - 1:+.0%})")
+                continue
             if interval is None:
                 spans = [(section["process_gib"], section["process_gib"])]
             else:
@@ -229,7 +234,8 @@ def shown(readings: Sequence[Mapping[str, Any]]) -> int:
                 f"{reading['id']:<24} {measure:<10} {gib:6.1f}  shown {low:6.1f} to {high:6.1f}"
                 f"  needed {least:6.1f} to {most:6.1f}  {where}"
             )
-    print(f"{inside} of {len(readings)} in what is shown, width {median(widths):.0%}; {needed} in what is needed")
+    asked = sum(reading["measure"] != "cache" for reading in readings)
+    print(f"{inside} of {asked} in what is shown, width {median(widths):.0%}; {needed} in what is needed")
     return 0
 
 

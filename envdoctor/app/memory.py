@@ -10,6 +10,7 @@ from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet, View
 from envdoctor.facts.values import ABSENT, Fact, Range, Records, Value
 from envdoctor.judge.derivations import with_facts
+from envdoctor.judge.derivations.model import takes_sdpa
 from envdoctor.judge.finding import Policy
 from envdoctor.matrix.gpu_code import gpu_named
 from envdoctor.matrix.matrix import Matrix
@@ -188,7 +189,8 @@ def _predicted(
     facts = _quantized(facts, shape, config or {})
     settings = {key: value for key, value in model.config.items() if key != "quantization_config"}
     said, loose = ((model.said, model.loose)) if shape is None else _said(shape)
-    model = model._replace(config=settings, said=(*division, *said), loose=loose)
+    sdpa = takes_sdpa(model.named, facts.value("pkg.transformers"), matrix)
+    model = model._replace(config=settings, said=(*division, *said), loose=loose, sdpa=sdpa)
     keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
     versions = {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
     cache = cache_home(sources.environ) if sources.cache else None
@@ -269,15 +271,14 @@ def _divided(facts: FactSet) -> tuple[FactSet, list[Message]]:
 
 def _without(section: MemorySection, facts: FactSet) -> Notice:
     """Return what is missing for a verdict: gradient checkpointing, the length, the size of a GPU, or one at all."""
-    if section["gpu"] is not None and facts.known("recipe.max_length"):
-        text = (
-            "it fits with gradient checkpointing alone, and whether the run has it is not known: give --set "
-            "recipe.gradient_checkpointing=true or =false"
-        )
+    serving = section["serving"]
+    if section["gpu"] is not None and serving is None and facts.known("recipe.max_length"):
+        text = "it fits only with gradient checkpointing: give --set recipe.gradient_checkpointing=true or =false"
         return Notice("error", Message(text))
     if section["gpu"] is not None:
-        text = "the length is not known, so whether it fits was not judged: give --set recipe.max_length={}"
-        return Notice("warning", Message(text, section["tokens"]))
+        text = "the length is not known, so whether it fits was not judged: give --set {}={}"
+        name, length = ("max_model_len", serving["length"]) if serving else ("max_length", section["tokens"])
+        return Notice("warning", Message(text, f"recipe.{name}", length))
     if facts.records("gpu"):
         name = next(facts.each("gpu")).text("name") or Message("the GPU")
         text = "how much memory {} has is not known, so whether it fits was not judged: give --set gpu.memory_gib=24"
@@ -379,8 +380,8 @@ def _shape(facts: FactSet, matrix: Matrix) -> Shape:
     repo = facts.text("model.repo")
     shape = shape_by_name(repo, matrix) if repo is not None else None
     if shape is None:
-        name = facts.text("model.name")
-        raise MemoryProblem("no config.json of {} is on this machine: give its folder, --model DIR", name)
+        text = "no config.json of {} is on this machine: give its folder, --model DIR, or parameters alone, --model 30B"
+        raise MemoryProblem(text, facts.text("model.name"))
     return shape
 
 

@@ -40,10 +40,10 @@ USUAL = 2048
 #: What is said of a run that may be another one, with its GiB.
 _DOUBTS = {
     "checkpointing": "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: "
-    "then it takes {} GiB",
-    "attention": "the attention was not given, and some releases take eager attention: then it takes {} GiB",
+    "then its tensors take {} GiB",
+    "attention": "the attention was not given, and some releases take eager attention: then its tensors take {} GiB",
     "outputs": "the framework is not known, and a loop without a trainer may keep the model's outputs: "
-    "then it takes {} GiB",
+    "then its tensors take {} GiB",
 }
 
 
@@ -184,9 +184,9 @@ class _Prediction(NamedTuple):
         """Return the terms that are likely not there."""
         return [term for term in self.plan.spared if term in (*_GONE, *self.plan.stage.spared)]
 
-    def form(self, trace: Trace) -> ClosedForm:
-        """Return what one process of the run holds, by a trace of it or of another job."""
-        return ClosedForm(trace, self.batch, sharing(self.given, trace.model, trained_parameters(trace)))
+    def form(self, trace: Trace, batch: int | None = None) -> ClosedForm:
+        """Return what one process of the run holds, by a trace of it or of another job, maybe of another batch."""
+        return ClosedForm(trace, batch or self.batch, sharing(self.given, trace.model, trained_parameters(trace)))
 
     def peak(self, without: Sequence[str] = ()) -> Peak:
         """Return the most of the step; of a prompt, or of the answer with all keys and values, if that is more."""
@@ -283,14 +283,13 @@ class _Prediction(NamedTuple):
     def up_to_doubts(self, after: Need, saving: Saving) -> Need:
         """Return the need after a change, up to the unknown properties of the run that it leaves; a smaller batch or
         length alone leaves at most the share by which the run's own doubts are more."""
-        batch, lengths = int(saving.job.get("batch", self.batch)), [self.plan.tokens]
+        batch, tokens = int(saving.job.get("batch", self.batch)), self.plan.tokens
         if "tokens" in saving.job or saving.job.keys() == {"batch"}:
             return after
-        lengths = lengths if batch == self.batch else _lengths(self.plan.tokens)
         for what, job in _doubts(self.plan, self.model, {**self.base, **saving.job}):
             if what == "checkpointing" or (what == "attention" and "attention" not in saving.job):
-                form = self.form(traced({**job, "batch": self.batch, "tokens": lengths}, self.tracer))
-                most = form.at(batch, self.plan.tokens)
+                form = self.form(traced({**job, "tokens": [tokens]}, self.tracer), batch)
+                most = form.at(batch, tokens)
                 after = after.up_to(self.needed(form, most, most))
         return after
 
@@ -306,15 +305,16 @@ class _Prediction(NamedTuple):
 
         def each(savings: Iterable[Saving], untraced: Callable[[Saving], bool]) -> list[tuple[MemorySaving, Saving]]:
             made = [Saving(saving.set, {**saving.job, "untraced": untraced(saving)}) for saving in savings]
-            # Another batch needs to know what does not grow with it.
-            sizes = [{"batch": self.batch, "tokens": lengths if "batch" in one.job else lengths[:1]} for one in made]
-            jobs = [{**self.base, **one.job, **size} for one, size in zip(made, sizes, strict=True)]
+            jobs = [{**self.base, "tokens": [plan.tokens], **saving.job} for saving in made]
             traces = zip(made, self.tracer.run(jobs), strict=True)
-            return [(after(one, self.form(trace)), one) for one, trace in traces if isinstance(trace, Trace)]
+            forms = ((one, self.form(trace, one.job.get("batch"))) for one, trace in traces if isinstance(trace, Trace))
+            return [(after(one, form), one) for one, form in forms]
 
         tried = list(traced_changes(self.base, plan.adapted))
         if self.model.heeds is False:
             tried = [saving for saving in tried if not saving.job.get("checkpointing")]
+        if not self.model.sdpa:
+            tried = [saving for saving in tried if saving.job.get("attention") != "sdpa"]
         if self.given.get("quantization"):  # as the model's files have it
             tried = [saving for saving in tried if "quantized" not in saving.job]
         known = each(tried, partial(self.ruled_out, gpu))

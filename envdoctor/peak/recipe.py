@@ -23,11 +23,12 @@ _METHODS = ("full", "lora", "qlora", "serve", "infer")
 _UNLIKE_LORA = 0.05
 _SERVING = ("vllm", "sglang", "lmdeploy")
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+_LOGITS = "logits and loss"
 #: What is in a recipe and not in a trace; each can only make the peak lower.
 #: With the terms that may be gone with it.
 _SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "kernels": (Message("kernels that replace parts of the model"), ("logits and loss", "MLP")),
-    "chunked_loss": (Message("the loss in chunks"), ("logits and loss",)),
+    "kernels": (Message("kernels that replace parts of the model"), (_LOGITS, "MLP")),
+    "chunked_loss": (Message("the loss in chunks"), (_LOGITS,)),
     "activation_offload": (Message("activations that go to the CPU"), ("hidden states", "attention", "MLP")),
     "torch_compile": ("torch.compile", ("MLP",)),
 }
@@ -45,7 +46,7 @@ _TRAINED = 4
 class Stage(NamedTuple):
     """The traced step is that of ``like``, with a ``reference`` model or without; ``models`` stand beside the traced
     one and are as large, ``engine`` are the bytes of an engine that generates, ``drops`` are terms that the traced step
-    has and this one has not, ``spared`` those that it may not have."""
+    has and this one has not, ``spared`` those that it may not have, ``answers`` the share of logits that it makes."""
 
     like: str = "sft"
     reference: bool = False
@@ -53,6 +54,7 @@ class Stage(NamedTuple):
     engine: float = 0.0
     drops: tuple[str, ...] = ()
     spared: tuple[str, ...] = ()
+    answers: float = 1.0
 
 
 def staged(source: TraceSource, stage: Stage) -> TraceSource:
@@ -67,20 +69,24 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
         # The share of the parameters that are in a head for the language, if config.json tells that it has its own.
         sizes: Any = [config.get(name) for name in ("vocab_size", "hidden_size")]
         untied = config.get("tie_word_embeddings") is False and all(isinstance(size, int) for size in sizes)
-        of_head = math.prod(sizes) / float(trace.model["parameters"]) if stage.drops and untied else 0.0
+        drops = _LOGITS in stage.drops and untied
+        of_head = math.prod(sizes) / float(trace.model["parameters"]) if drops else 0.0
         with_head = () if not 0 < of_head < 0.5 else ("weights",) if job["lora"] else OF_THE_MODEL
         new = {
             name: size * (1 - of_head) if name in with_head else size
             for name, size in terms.items()
             if name not in stage.drops
         }
+        if _LOGITS in new:
+            new[_LOGITS] *= stage.answers
         new |= {name: beside[name] for name in stage.models}
         return new | ({GENERATING: stage.engine} if stage.engine else {})
 
     def change(trace: Trace, job: Job) -> Trace:
         return with_terms(trace, partial(terms_of, trace, job))
 
-    return Changed(source, change) if stage.models or stage.engine or stage.drops else source
+    changes = stage.models or stage.engine or stage.drops or stage.answers < 1
+    return Changed(source, change) if changes else source
 
 
 def stage_of(
@@ -112,7 +118,9 @@ def stage_of(
     )
     reference = row["like"] != "sft" and row.get("reference") != "none"
     spared = (*row.get("spared", ()), *models, *(() if sure else (GENERATING,)))
-    return Stage(row["like"], reference, models, engine, tuple(row.get("drops", ())), spared)
+    answer, length = (given.get(name) if row.get("answers") else None for name in ("max_new_tokens", "max_length"))
+    answers = min(answer / length, 1.0) if answer and length else 1.0
+    return Stage(row["like"], reference, models, engine, tuple(row.get("drops", ())), spared, answers)
 
 
 def _engine(
@@ -202,6 +210,9 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     framework = str(given.get("framework"))
     trainer: Mapping[str, Any] = next((row for row in known["framework"] if row["name"] == framework), {})
     stage = stage_of(facts, known, given, keys, assumed) if training else Stage()
+    if training and given.get("optimizer_in_backward"):
+        stage = stage._replace(drops=(*stage.drops, "gradients", "temporary values of the optimizer"))
+        assumed.append(Message("the optimizer steps in the backward pass, so that no gradient stays"))
     divided = {k: v for k, v in keys.items() if training and re.search(_DIVIDED, k) and v not in _WHOLE}
     adapted = trainer.get("reference", "adapter-off")
     batch = batch_of(facts, training)
@@ -257,7 +268,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     told += [Message("{}, which divides a sample or the model among GPUs", f"{k}={v}") for k, v in divided.items()]
     sizes = (int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
     parts = min(math.prod(sizes), _MOST_PARTS)
-    untold = training and job["stage"] == "sft" and given.get("framework") is None and "logits and loss" not in spared
+    untold = training and job["stage"] == "sft" and given.get("framework") is None and _LOGITS not in spared
     divided_so = _divided(given, keys)
     less = 0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA
     return RunPlan(

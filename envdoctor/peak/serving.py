@@ -25,6 +25,8 @@ _BESIDE = 0.6
 _MIB = 1 << 20
 #: The largest vocabulary that is believed, and the one where config.json has none: models have up to 262,144.
 _VOCABULARY = 1 << 19
+#: The longest sequence that is taken where neither the recipe nor the model tells it; the engine reads config.json.
+_USUAL = 8192
 
 
 class _Engine(NamedTuple):
@@ -76,11 +78,11 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     """Return the section of the report; ``known`` is the table memory-frameworks. Raises :class:`MemoryProblem` if
     there is no number."""
     given, config = settings_of(facts), model.config
-    length = given.get("max_model_len") or config.get("max_position_embeddings")
-    gpu = gpu_of(facts.each("gpu"), 2)
-    if gpu is None or not isinstance(length, int):
-        missing = "--gpu NAME" if gpu is None else "--set recipe.max_model_len=8192"
-        raise MemoryProblem("how much a serving engine takes depends on the GPU and the length: give {}", missing)
+    told, gpu = given.get("max_model_len") or config.get("max_position_embeddings"), gpu_of(facts.each("gpu"), 2)
+    stated = isinstance(told, int)
+    length = int(told or 0) if stated else _USUAL
+    if gpu is None:
+        raise MemoryProblem("how much a serving engine takes depends on the GPU: give {}", "--gpu NAME")
     if "kv_lora_rank" in config:
         raise MemoryProblem("the memory of latent attention is not predicted for engines yet")
     row, card = _row(facts, known["engine"], gpu)
@@ -112,6 +114,9 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     if row["of"] == "free":  # what it leaves by itself is what it takes a step and CUDA graphs to need
         most = max(most, context + (1 - share) * whole)
     assumed = list[str]()
+    if not stated:
+        text = "the longest sequence was not given, and the model's name does not tell it: {} tokens were taken"
+        assumed.append(Message(text, f"{length:,}"))
     if given.get("gpu_memory_utilization") is None:
         assumed.append(Message("{} was not given: {}", row["option"], f"{share:g}"))
     share = float(given.get("gpu_memory_utilization") or share)
@@ -145,7 +150,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
         "gpu": gpu.name,
         "total_gib": rounded(gpu.total),
         "free_gib": rounded(gpu.free),
-        "verdict": verdict,
+        "verdict": verdict if stated or verdict == "does-not-fit" else None,
         "phase": "start" if asked + least > gpu.free else "KV cache",
         "operation": f"{row['option']} {share:g}",
         "terms": [

@@ -67,8 +67,11 @@ class _Run(NamedTuple):
         """Divide everything but two layers, which are whole at a time: the one that computes and the next. A reference
         model is divided and offloaded as well (prepare_fsdp in trl/models/utils.py)."""
         new = {name: size / (self.processes if name in OF_THE_MODEL else 1) for name, size in terms.items()}
+        rest = max(self.parameters - self.layers * self.layer, 0.0) * self.width
+        # Layers travel as they are stored: packed ones packed (torchao's NF4Tensor, bitsandbytes' quant_storage).
+        layer = min((terms.get("weights", 0.0) - rest) / self.layers, self.layer * self.width)
         if self.given.get("offload_param"):
-            new.update({"weights": 0.0, "reference model": 0.0, "optimizer states": 0.0})
+            # Gradients too, and the optimizer steps there (CPUOffload in torch/distributed/fsdp/api.py).
+            new = {name: 0.0 if name in OF_THE_MODEL else size for name, size in new.items()}
         # What is in no layer, the root's, stays whole until the way back (torch/distributed/fsdp/_runtime_utils.py).
-        rest = max(self.parameters - self.layers * self.layer, 0.0) * (1 - 1 / self.processes)
-        return {**new, "gathered layers": (2 * self.layer + rest) * self.width}
+        return {**new, "gathered layers": 2 * max(layer, 0.0) + rest * (1 - 1 / self.processes)}

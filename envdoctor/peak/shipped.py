@@ -40,18 +40,6 @@ _NAMES = {
     **dict.fromkeys(("n_head", "n_heads", "num_heads"), "num_attention_heads"),
     **dict.fromkeys(("n_inner", "ffn_dim"), "intermediate_size"),
 }
-#: States of an optimizer, bytes of a value in them (0: as the parameters have; bitsandbytes: a byte, and a float32
-#: scale for 256 values), and copies of the parameters that its step makes.
-_EIGHT_BIT = 1 + 4 / 256
-_STATES = {
-    "AdamW": (2, 0.0, 1),
-    "adamw_fused": (2, 0.0, 0),
-    "adamw_8bit": (2, _EIGHT_BIT, 0),
-    "lion": (1, 0.0, 0),
-    "lion_8bit": (1, _EIGHT_BIT, 0),
-    "SGD": (0, 0.0, 0),
-    "elsewhere": (0, 0.0, 0),
-}
 #: Values that share a scale in 4 bits (bitsandbytes: blocksize 64, of the scales 256).
 _FOUR_BIT = {False: 0.5 + 4 / 64, True: 0.5 + (1 + 4 / 256) / 64}
 
@@ -169,7 +157,7 @@ class Shipped:
         self._far = {word: int(row["far"]) for row in terms["word"] for word in row["words"]}
         self._inner = {(row["key"], row.get("trainer", "")): row for row in terms["inner"]}
         self._parts = {row["key"]: row["parts"] for row in terms["module"]}
-        self._elsewhere = elsewhere
+        self._elsewhere, self._states = elsewhere, {row["key"]: row for row in terms["optimizer"]}
         self._residuals: dict[str, dict[str, Residual]] = {}
         for row in terms["residual"]:
             ends = ((share, beside * GIB) for share, beside in (row[name] for name in Residual._fields))
@@ -192,7 +180,9 @@ class Shipped:
         job = {**job, "attention": job["attention"] or model["attention"], "lora": self._named(model, job["lora"])}
         inner = self._inner.get((kind, job.get("trainer", "")), self._inner.get((kind, ""), {"share": 1.0}))
         job["packed_experts"] = job.get("packed_experts") or (self._version or _FUSED_EXPERTS) < _FUSED_EXPERTS
-        run = _Run({**model, "tied": inner.get("tied", model["tied"])}, job, float(inner["share"]))
+        states = self._states.get(job["optimizer"], self._states["AdamW"])
+        model = {**model, "tied": inner.get("tied", model["tied"]), "states": states}
+        run = _Run(model, job, float(inner["share"]))
         targets, words = self._targets(model, job), form_words(job, "all-linear")
         noise = "dropout" in words and not self._forms.keys().isdisjoint({(kind, words), (_LIKE, words)})
         spared = run.without_adapters(model, noise)
@@ -264,7 +254,7 @@ class _Run:
             raise MemoryProblem("config.json lacks sizes that the shipped coefficients need") from None
         letters = {"L": self.depth, "K": keys, "G": heads / keys, "Q": heads / keys + 2, "H": hidden / heads / 2}
         letters |= {"D": width / 4, "I": inner * active, "V": vocabulary}
-        self.job, self.cache = job, 4.0 * self.depth * keys * width
+        self.states, self.job, self.cache = model["states"], job, 4.0 * self.depth * keys * width
         lora = job["lora"]
         self.letters = {**letters, "R": lora["r"] if lora else 0}
         self.batch, self.scale = float(job["batch"]), 1.0
@@ -387,10 +377,9 @@ class _Run:
         return Trace(model, tuple(points))
 
     def _segments(self, rows: Sequence[Row], tokens: int) -> dict[str, list[Any]]:
-        copies, each, temporary = _STATES.get(self.job["optimizer"], _STATES["AdamW"])
         own = (4 if self.job["lora"] else self.width) * self.trained
         # A copy of every parameter in its own dtype, unless the optimizer packs its states.
-        states = copies * (each * self.trained or own)
+        states = self.states["kept"] * (self.states.get("bytes", 0.0) * self.trained or own)
         adapters = own if self.job["lora"] else 0.0
         kept: Terms = {"weights": self.weights, "adapters": adapters, "optimizer states": states}
         if self.job["reference"] == "copy":
@@ -410,7 +399,7 @@ class _Run:
             terms = {**kept, **terms}
             found[f"{segment}/{place}"] = [sum(terms.values()), operation, terms]
         if self.job["training"]:
-            terms = {**kept, "gradients": own, "temporary values of the optimizer": temporary * own}
+            terms = {**kept, "gradients": own, "temporary values of the optimizer": self.states["copies"] * own}
             found["step/before"] = [sum(terms.values()), "step", terms]
         return found
 

@@ -46,10 +46,10 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
         amount = page.say("{size} GiB for the engine, up to {high} GiB on the GPU", **words)
     label, verdict = page.say("Memory"), section["verdict"]
     texts = [amount]
-    if verdict is not None:
+    if section["gpu"] is not None:
         free, total = (_gib(size or 0.0) for size in (section["free_gib"], section["total_gib"]))
         text = "{free} of {total} GiB are free on {gpu}: {verdict}"
-        named = page.value("memory.verdict", verdict)
+        named = page.value("memory.verdict", verdict) if verdict else page.say("not judged, see below")
         texts.append(page.say(text, free=free, total=total, gpu=section["gpu"], verdict=named))
     blocks: list[Block] = [Field(label, texts)]
     details = _details(section, page)

@@ -72,7 +72,9 @@ def test_the_third_story_fits_only_while_checkpointing_works(predict: Predict) -
     words = ["--gpu", "A100-80GB", "--set", "recipe.attn=eager"]
     code, section = predict(story, "glm-4-9b-chat", *words)
     assert (code, section["verdict"], section["processes"]) == (0, "tight", 8)
-    assert any("some revisions ignore gradient checkpointing: then it takes 122" in text for text in section["assumed"])
+    assert any(
+        "some revisions ignore gradient checkpointing: then its tensors take 122" in text for text in section["assumed"]
+    )
     code, without = predict(story, "glm-4-9b-chat", *words, "--set", "recipe.gradient_checkpointing=false")
     assert (code, without["verdict"]) == (1, "does-not-fit")
     fused = [change for change in without["changes"] if change["set"] == {"recipe.attn": "sdpa"}]
@@ -130,7 +132,7 @@ LORA, EAGER, DEAF = (
         ("1/run.sh", ["--gpu", "A100-80GB"], 0, "tight", "79.2 GiB are free"),
         ("2/run.sh", ["--gpu", "T4"], 1, "does-not-fit", "the model's own code ignores gradient checkpointing"),
         ("2/run.sh", ["--gpu", "4090"], 0, "fits", ""),
-        ("3/train_dpo.sh", ["--gpu", "A100-80GB"], 0, "tight", "some releases take eager attention: then it takes 122"),
+        ("3/train_dpo.sh", ["--gpu", "A100-80GB"], 0, "tight", "take eager attention: then its tensors take 122"),
         ("3/train_dpo.sh", ["--gpu", "A100-80GB", *EAGER, *DEAF], 1, "does-not-fit", ""),
         ("3/train_dpo.sh", ["--gpu", "H200", *FLASH], 0, "fits", "some revisions ignore gradient checkpointing"),
         ("4/train.yaml", ["--gpu", "A100-80GB", "--set", "recipe.max_length=1024", *LORA], 0, "fits", ""),
@@ -245,6 +247,30 @@ def test_what_divides_a_sample_among_gpus_is_read_and_named(without_files: Any, 
 def test_a_model_that_nobody_knows_is_one_sentence(without_files: Any, story: str) -> None:
     code, _, out = without_files("--gpu", "A100-80GB", "--recipe", str(STORIES / story), "--model", "nobody/nothing")
     assert code == 3 and "is on this machine: give its folder, --model DIR" in out
+
+
+@pytest.mark.parametrize(
+    ("model", "gpu", "code", "verdict"),
+    [
+        ("Qwen/Qwen2.5-14B-Instruct-GPTQ-Int4", "4090", 3, None),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-32B", "L40S", 1, "does-not-fit"),
+    ],
+)
+def test_an_engine_whose_longest_sequence_nobody_tells_has_a_number(
+    without_files: Any, model: str, gpu: str, code: int, verdict: str | None
+) -> None:
+    found, section, out = without_files("--model", model, "--gpu", gpu, "--method", "serve")
+    assert (found, section["verdict"]) == (code, verdict)
+    assert section["serving"]["weights_gib"] > 9 and "8,192 tokens were taken" in " ".join(section["assumed"])
+    assert ("give --set recipe.max_model_len=8192" in out) == (verdict is None)
+
+
+@pytest.mark.parametrize(("model", "sdpa"), [("openai/gpt-oss-20b", False), ("Qwen/Qwen2.5-14B", True)])
+def test_sdpa_is_offered_where_a_class_takes_it(without_files: Any, model: str, sdpa: bool) -> None:
+    words = ["--method", "infer", "--set", "recipe.attn=eager", "--set", "recipe.max_length=16384"]
+    section = without_files("--model", model, "--gpu", "4080", *words)[1]
+    assert section["verdict"] == "does-not-fit"
+    assert ({"recipe.attn": "sdpa"} in [change["set"] for change in section["changes"]]) == sdpa
 
 
 def test_without_a_length_the_longest_samples_are_told_by_the_batch(without_files: Any) -> None:

@@ -28,7 +28,7 @@ def test_a_loop_of_ones_own_keeps_the_outputs_and_an_unknown_one_may(predicted: 
     names = ("accelerate", "transformers", "unknown")
     own, known, unknown = (predicted(trace, **kept, framework=name) for name in names)
     assert own["allocated_gib"] == known["allocated_gib"] + 2 and known["assumed"] == []
-    assert "may keep the model's outputs: then it takes 3.0 GiB" in unknown["assumed"][0]
+    assert "may keep the model's outputs: then its tensors take 3.0 GiB" in unknown["assumed"][0]
     assert unknown["interval"]["process"][2] > known["interval"]["process"][2] + 2
 
 
@@ -131,8 +131,9 @@ def test_an_engine_beside_the_training_takes_its_share(
         ({"framework": "trl"}, None, ["the loss in chunks"]),
         ({"framework": "trl", "chunked_loss": False}, "1.7.0", []),
         ({"framework": "trl", "stage": "dpo"}, "1.7.0", []),
-        # Its configuration always names the loss.
-        ({"framework": "torchtune"}, None, []),
+        ({"framework": "torchtune"}, None, ["the loss in chunks"]),
+        ({"framework": "torchtune"}, "0.2.1", []),
+        ({"framework": "torchtune", "chunked_loss": False}, "0.6.1", []),
     ],
 )
 def test_what_a_framework_saves_by_itself_is_named(
@@ -239,6 +240,22 @@ def test_logits_that_a_kernel_never_makes_are_not_likely(
 ) -> None:
     found = predicted(trace_of({"weights": 4.0, "MLP": 2.0, "logits and loss": 2.0}), **saver)
     assert (found["allocated_gib"], found["interval"]["allocated"][1]) == (peak, likely)
+
+
+@pytest.mark.parametrize(("framework", "logits"), [("trl", 0.5), ("verl", 2.0)])
+def test_grpo_of_trl_makes_the_logits_of_the_answers_alone(
+    predicted: Any, trace_of: Any, framework: str, logits: float
+) -> None:
+    trace = trace_of({"weights": 4.0, "logits and loss": 2.0})
+    found = predicted(trace, framework=framework, stage="grpo", max_new_tokens=512)
+    assert found["interval"]["allocated"][0] == 4.0 + logits
+
+
+def test_an_optimizer_in_the_backward_pass_keeps_no_gradient(predicted: Any, trace_of: Any) -> None:
+    terms = {"weights": 4.0, "gradients": 4.0, "temporary values of the optimizer": 4.0, "logits and loss": 2.0}
+    fused, plain = (predicted(trace_of(terms), method="full", optimizer_in_backward=one) for one in (True, False))
+    assert (fused["interval"]["allocated"][0], plain["interval"]["allocated"][0]) == (6.0, 14.0)
+    assert "the optimizer steps in the backward pass, so that no gradient stays" in fused["assumed"]
 
 
 def test_buckets_that_are_auto_are_those_of_the_hidden_size() -> None:

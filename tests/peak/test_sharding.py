@@ -50,6 +50,15 @@ def test_each_way_to_share_divides_other_terms(shared: Any, given: dict[str, Any
     assert shared(**given) == pytest.approx(expected, abs=1e-3)
 
 
+def test_fsdp_offloads_all_that_is_of_the_model(shared: Any) -> None:
+    assert shared(fsdp=True, offload_param="cpu").keys() == {"attention", "gathered layers"}
+
+
+def test_fsdp_gathers_packed_layers_packed(shared: Any) -> None:
+    # 15.6 GiB are in no layer, and the only layer is 0.4 of 16 GiB; packed it is a quarter of that.
+    assert shared({"weights": 15.7}, fsdp=True)["gathered layers"] == pytest.approx(2 * 0.1 + 15.6 * 7 / 8, abs=1e-3)
+
+
 @pytest.mark.parametrize(
     ("given", "size"),
     [

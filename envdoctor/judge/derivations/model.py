@@ -309,6 +309,12 @@ def default_attention(facts: View, matrix: Matrix) -> Answer:
     return Derived(taken, Message("default of {} for {}", release, ", ".join(kinds)), "default")
 
 
+def takes_sdpa(kind: str, installed: Value, matrix: Matrix) -> bool:
+    """Return whether a class of the type may take SDPA: not if every release that the run may have takes eager
+    attention for it by itself."""
+    return {_taken(kind, release, matrix) for release in _releases(installed, kind, matrix)} != {"eager"}
+
+
 def _passed_on(facts: View, matrix: Matrix) -> Derived | None:
     """Return what a framework hands to transformers by itself; a guess if its releases differ and a recipe was read."""
     guess = None

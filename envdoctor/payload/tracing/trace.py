@@ -13,9 +13,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 
-from .live import Live
+from .live import Faking, Live
 from .model import (
     Refused,
     build,
@@ -58,7 +57,7 @@ def trace(config: Any, depth: int, job: dict[str, Any], emit: Callable[[dict[str
     layers = layers_of(model, config)
     model = with_adapters(model, job)
     references = [build(config, job).requires_grad_(False)] if job["reference"] == "copy" else []
-    with FakeTensorMode(allow_non_fake_inputs=True):
+    with Faking(allow_non_fake_inputs=True):
         for one in [model, *references]:
             faked(one)
         live = Live()

@@ -47,8 +47,8 @@ _TARGET = re.compile(r"[\w, ()*]+\Z")
 _NAME = re.compile(r"(?<![.\w'])[A-Za-z_]\w*(?!\w|'|=(?!=))")
 #: What is unpacked from these is often not used.
 _SIZES = re.compile(r"\.(?:size\(\)|shape\b)|get_batch_size|config\.")
-#: What a number stands behind that a result depends on: an operator, or the name of a dimension.
-_COUNTS = re.compile(r"(?:[*/+@]|\b(?:dim|axis)=)\(?-?$")
+#: What a number stands behind that a result depends on: an operator, the name of a dimension, a size, a triangle.
+_COUNTS = re.compile(r"(?:[*/+@]\(?|\b(?:dim|axis|diagonal)=\(?|\.(?:size|triu|tril)\(|\.shape\[)-?$")
 _KEYWORD = re.compile(r"\b\w+=(?!=)[^=,()]+")
 #: Statements that may have changed places together, and characters of one that stands before another.
 _FEW, _SHORT = 4, 40
@@ -380,7 +380,7 @@ def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
 
 def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[str, str] | None:
     """Return the one name of the only changed statement and the name that replaced it, if the old function has both; of
-    a number that counts, the statements."""
+    a number that counts, what stands beside it."""
     if gone.total() != 1 or come.total() != 1:
         return None
     (target, _, before), (other, _, after) = (next(iter(side)).rpartition(" = ") for side in (gone, come))
@@ -390,7 +390,9 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
         return None
     place = next(number for number, pair in enumerate(zip(was, now, strict=True)) if pair[0] != pair[1])
     if all(one[0].isdigit() for one in pairs[0]):
-        return (next(iter(gone)), next(iter(come))) if _COUNTS.search("".join(was[max(0, place - 4) : place])) else None
+        near = slice(max(0, place - 3), place + 2)
+        counts = _COUNTS.search("".join(was[max(0, place - 4) : place]))
+        return ("".join(was[near]), "".join(now[near])) if counts else None
     known = _names(old.lines)[0].union(parameter.name for parameter in old.parameters)
     are_one = any(line.strip() in (f"{a} = {b}", f"{b} = {a}") for a, b in pairs for line in old.lines)
     return pairs[0] if known.issuperset(pairs[0]) and not are_one else None
