@@ -228,6 +228,13 @@ def test_the_only_place_that_changed_says_what_became_of_it(old: str, new: str, 
     assert (kind, detail) in found
 
 
+@pytest.mark.parametrize(("old", "new"), [("full(x).triu(1)", "full(x).triu(2)"), ("x.size(-1)", "x.size(-2)")])
+def test_another_number_of_a_size_or_a_triangle_is_another_value(old: str, new: str) -> None:
+    sides = ({"m.py": f"{FORWARD}        y = x / f({one})\n        return y\n"} for one in (old, new))
+    (change,) = outcome(remote_code, *sides).changes
+    assert change.kind == "value-replaced" and change.before and old.endswith(change.before) and change.after
+
+
 def test_a_mask_that_is_turned_round_in_one_place_is_said_so() -> None:
     mask = "def _make_causal_mask(mask, at):\n    mask.masked_fill_(at < at.view(4, 1), 0)\n    return mask\n"
     (change,) = outcome(remote_code, {"m.py": mask}, {"m.py": mask.replace("<", ">")}).changes
