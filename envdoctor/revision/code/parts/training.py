@@ -366,7 +366,11 @@ def _words(found: Counter[str]) -> str | None:
 
 
 def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
-    """Return how the only changed statement changed: a part is gone, or an operator differs; else None."""
+    """Return how the only changed statement changed: it is gone with its conditions, a part of it is gone, or an operator
+    differs; else None."""
+    conditions = sum(number for line, number in gone.items() if line.startswith("if "))
+    if not come and gone.total() - conditions == 1:
+        return _LOST
     if gone.total() != 1 or come.total() > 1:
         return None
     before, after = (_TOKEN.findall(next(iter(side), "")) for side in (gone, come))
