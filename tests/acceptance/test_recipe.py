@@ -172,3 +172,20 @@ def test_a_fix_of_a_notebook_is_told_as_its_calls_are_written(check, tmp_path):
     (finding,) = [one for one in found if one["id"] == "flash-attn-2-asked-but-not-installed"]
     assert {"recipe.attn": 'attn_implementation="sdpa"'} in [fix["keys"] for fix in finding["fixes"]]
     assert {"path": "train.ipynb", "line": 2, "cell": 1} in finding["locations"]
+
+
+COMPOSE = """services:
+  llm:
+    image: vllm/vllm-openai:{}
+    command: --model Qwen/Qwen3-8B --max-model-len 8192 --gpu-memory-utilization 0.80
+"""
+
+
+@pytest.mark.parametrize(
+    ("tag", "code", "found"), [("v0.8.5", 0, []), ("v0.6.3", 1, ["engine-does-not-know-the-model"]), ("nightly", 3, [])]
+)
+def test_a_container_is_judged_by_its_image(run, tmp_path, tag, code, found):
+    (tmp_path / "compose.yml").write_text(COMPOSE.format(tag))
+    result = run("check", tmp_path / "compose.yml", "--gpu", "4090", "--no-config", "--format", "json")
+    assert [finding["id"] for finding in result.json["findings"]] == found
+    assert result.code == code

@@ -285,6 +285,16 @@ def _parts(
     return command_parts(text, formats, other)
 
 
+def is_containers(path: str) -> bool:
+    """Return whether a file for Docker Compose or Kubernetes lies there, with a container that has a command."""
+    if not path.endswith((".yaml", ".yml")):
+        return False
+    try:
+        return bool(container_commands(text_of(content_of(path, _LARGEST, "recipe", RecipeError), RecipeError)))
+    except RecipeError:
+        return False
+
+
 def command_parts(
     text: str, formats: Formats, other: Callable[[str, int], str | None] = lambda name, line: None
 ) -> list[Part]:

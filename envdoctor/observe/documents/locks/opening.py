@@ -39,6 +39,7 @@ _FORMATS = (
     ("sbom *.json", "conda_lock.read_sbom"),
     ("dockerfile *[._-]dockerfile dockerfile[._-]* *[._-]dockerfile[._-]*", "dockerfile.read"),
     ("containerfile *[._-]containerfile containerfile[._-]* *[._-]containerfile[._-]*", "dockerfile.read"),
+    ("containers", "dockerfile.read_containers"),
     ("*.yml *.yaml *pixi.lock", "conda_lock.read"),
 )
 #: Names by what the text of a file without a name has.
@@ -110,6 +111,8 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
         name = "explicit.yml"
     elif re.search(r'"(?:bomFormat|spdxVersion)"', text[:100_000]):
         name = "sbom"
+    elif name.endswith((".yml", ".yaml")) and re.search(r"(?m)^(?:services|kind)[ \t]*:", text):
+        name = "containers"
     if not name:
         raise LockError("is of no format that can be told: give a file whose name says it, such as uv.lock")
     if name.endswith("Pipfile.lock"):
