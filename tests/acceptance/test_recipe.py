@@ -189,3 +189,21 @@ def test_a_container_is_judged_by_its_image(run, tmp_path, tag, code, found):
     result = run("check", tmp_path / "compose.yml", "--gpu", "4090", "--no-config", "--format", "json")
     assert [finding["id"] for finding in result.json["findings"]] == found
     assert result.code == code
+
+
+@pytest.mark.parametrize(
+    ("layer", "policy", "code"),
+    [
+        ("LlamaDecoderLayer", "TRANSFORMER_BASED_WRAP", 1),
+        ("Qwen2DecoderLayer", "TRANSFORMER_BASED_WRAP", 0),
+        ("MyOwnBlock", "TRANSFORMER_BASED_WRAP", 0),
+        ("LlamaDecoderLayer", "NO_WRAP", 0),
+    ],
+)
+def test_fsdp_wraps_layers_that_the_model_has(check, tmp_path, layer, policy, code):
+    lines = ["distributed_type: FSDP", "fsdp_config:", f"  fsdp_auto_wrap_policy: {policy}"]
+    lines += [f"  fsdp_transformer_layer_cls_to_wrap: {layer}", "num_processes: 2", ""]
+    (tmp_path / "fsdp.yaml").write_text("\n".join(lines))
+    result = check("--recipe", "fsdp.yaml", "--model", "Qwen/Qwen2.5-7B-Instruct")
+    assert ("fsdp-wraps-a-layer-of-another-model" in result.out) is (code == 1)
+    assert result.code == code

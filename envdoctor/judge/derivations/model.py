@@ -169,6 +169,23 @@ def fits_requirement(line: str, facts: Readable) -> bool | None:
     return any(satisfies(one, wanted.specifiers) for one in known)
 
 
+@derives("model.layers recipe.fsdp_not_in_model", of="model.type model.remote_code recipe.fsdp_wrap")
+def layers(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
+    """Give the classes of the model's layers by its type, and of those that FSDP is to wrap the ones of other models;
+    nothing about a type that the table does not list, or where a class is in no model that it lists."""
+    by_class = {row["key"]: row["types"] for row in matrix.rows("decoder-layers")}
+    kind, wrapped, origin = facts.text("model.type"), facts.words("recipe.fsdp_wrap"), Message("table decoder-layers")
+    own = tuple(name for name, types in by_class.items() if kind in types)
+    if not own or facts.value("model.remote_code") is True:
+        return {}
+    found: dict[str, Derived] = {"model.layers": Derived(own, origin)}
+    if wrapped is not None:
+        others = tuple(name for name in wrapped if name in by_class and name not in own)
+        if others or {*wrapped} <= {*own}:
+            found["recipe.fsdp_not_in_model"] = Derived(others or ABSENT, origin)
+    return found
+
+
 @derives("revision.installed_fits", of="revision.transformers_new pkg.transformers")
 def transformers_fits(facts: View, matrix: Matrix) -> Answer:
     """Tell whether the installed transformers lies in the window of the new revision; a release that the ledger does
