@@ -207,3 +207,16 @@ def test_fsdp_wraps_layers_that_the_model_has(check, tmp_path, layer, policy, co
     result = check("--recipe", "fsdp.yaml", "--model", "Qwen/Qwen2.5-7B-Instruct")
     assert ("fsdp-wraps-a-layer-of-another-model" in result.out) is (code == 1)
     assert result.code == code
+
+
+def test_what_deepspeed_and_the_arguments_say_otherwise_is_named_by_its_section(check, tmp_path):
+    config = '{"bf16": {"enabled": true},\n "zero_optimization": {"stage": 2},\n "optimizer": {"params": {"lr": %s}}}\n'
+    arguments = 'TrainingArguments("out", deepspeed="ds.json", learning_rate=1e-5, %s=True)\n'
+    (tmp_path / "ds.json").write_text(config % "5e-5")
+    (tmp_path / "train.py").write_text("from transformers import TrainingArguments\n" + arguments % "fp16")
+    out = check("--recipe", "train.py").out
+    said = "the DeepSpeed configuration contradicts the training arguments: "
+    assert said + "bf16.enabled" in out and said + "optimizer.params.lr" in out
+    (tmp_path / "ds.json").write_text(config % "1e-5")
+    (tmp_path / "train.py").write_text("from transformers import TrainingArguments\n" + arguments % "bf16")
+    assert said not in check("--recipe", "train.py").out

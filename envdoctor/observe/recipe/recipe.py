@@ -111,7 +111,8 @@ class Statements:
         owned = owned or entry.perhaps
         call = "" if owned else call or form.row.get("call", owner.row.get("call"))
         item = {"call": call, "value": shown, "state": state, "other": other}
-        item |= {"key": entry.key.rpartition(".")[2].replace("-", "_"), "format": form.name}
+        key = inner if state == "contradicted" else entry.key.rpartition(".")[2]
+        item |= {"key": key.replace("-", "_"), "format": form.name}
         self.keys.append({**{name: cell or ABSENT for name, cell in item.items()}, "place": (place,)})
 
     def _take(
