@@ -220,3 +220,31 @@ def test_what_deepspeed_and_the_arguments_say_otherwise_is_named_by_its_section(
     (tmp_path / "ds.json").write_text(config % "1e-5")
     (tmp_path / "train.py").write_text("from transformers import TrainingArguments\n" + arguments % "bf16")
     assert said not in check("--recipe", "train.py").out
+
+
+SCRIPT = """\
+from dataclasses import dataclass, field
+import transformers
+
+@dataclass
+class DataArguments:
+    data_path: str = field(default=None)
+
+parser = transformers.HfArgumentParser((DataArguments, transformers.TrainingArguments))
+data, args = parser.parse_args_into_dataclasses()
+transformers.Trainer(args=args).train()
+"""
+
+
+def test_an_option_that_the_script_declares_is_known_and_stands_in_the_command(check, tmp_path):
+    command = "torchrun train.py --model_name_or_path Qwen/Qwen2-7B --data_path x.json \\\n --bf16 True \\\n --zzz 1\n"
+    (tmp_path / "run.sh").write_text(command)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    result = check("--recipe", "run.sh", "--set", "gpu.cc=7.0", "--set", "gpu.name=V100", "--format", "json")
+    places = {fact["origin"] for one in result.json["findings"] for fact in one["facts"] if "dtype" in fact["key"]}
+    assert places == {"run.sh:2"}
+    out = check("--recipe", "run.sh").out
+    assert "data_path is not known" not in out
+    assert "run.sh:3: zzz is not known" in out and out.count("zzz is not known") == 1
+    (tmp_path / "train.py").write_text(SCRIPT.replace("(DataArguments, ", "(").replace("data, args", "(args,)"))
+    assert "run.sh:1: data_path is not known" in check("--recipe", "run.sh").out

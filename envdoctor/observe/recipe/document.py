@@ -28,7 +28,7 @@ class RecipeEntry(NamedTuple):
     argument of a command that belongs to no option ``#n``. ``place`` is the line and, in a
     notebook, the cell. ``text_number``: a number that YAML 1.1, and so PyYAML, reads as text (5e-4);
     ``computed``: the file does not say the value, a variable or an expression stands for it; ``perhaps``: the key is
-    given under a condition only."""
+    given under a condition only; ``own``: the script that the command starts names the option itself."""
 
     key: str
     value: Scalar | tuple[Scalar, ...]
@@ -36,6 +36,7 @@ class RecipeEntry(NamedTuple):
     text_number: bool = False
     computed: bool = False
     perhaps: bool = False
+    own: bool = False
 
 
 class Part(NamedTuple):
