@@ -106,7 +106,8 @@ class Statements:
             if state in ("read", "unused") and entry.text_number and form.row.get("yaml_text"):
                 state = "text-number"
         # What is not used may be a secret.
-        secret = state in ("unknown", "own") or (state == "unused" and not re.fullmatch(_SHOWN, inner.replace("-", "_")))
+        named = inner.replace("-", "_")
+        secret = state in ("unknown", "own") or (state == "unused" and not re.fullmatch(_SHOWN, named))
         shown = "" if secret or entry.value is None else spell(_plain(entry.value))[:80]
         # A key of a section is one of a dictionary that the call takes; one that the framework lists is its own.
         owned = "." in inner or (owner is not form and inner in form.unused) or "uncalled" in owner.row
