@@ -50,6 +50,7 @@ _BY_TEXT = (
     ("Dockerfile", r"(?m)^FROM \S"),
     ("environment.yml", r"(?m)^(?:channels|dependencies|packages|environments):"),
 )
+_PIXI = "pixi.toml"
 _LISTED = re.compile(r"\s*(?:[#-].*|[A-Za-z0-9][\w.-]*(?:\[[^]]*\])?\s*(?:[<>=!~;@#\\].*)?)?\Z")
 #: What a virtual environment may begin with, and what locks leave out.
 _SEEDS = {"pip", "setuptools", "wheel"}
@@ -99,7 +100,7 @@ def open_lock(
 def is_lock_name(name: str) -> bool:
     """Return whether a file of this name can be nothing but a lock: endings that others have too do not tell."""
     globs = {glob for globs, _ in _FORMATS for glob in globs.split()} - {"sbom", "*.json", "*.yml", "*.yaml"}
-    return any(fnmatchcase(name.lower(), glob) for glob in globs)
+    return name == _PIXI or any(fnmatchcase(name.lower(), glob) for glob in globs)
 
 
 def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
@@ -117,6 +118,8 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
         raise LockError("is of no format that can be told: give a file whose name says it, such as uv.lock")
     if name.endswith("Pipfile.lock"):
         raise LockError("is read no more: `pipenv requirements > requirements.txt` writes what --lock reads")
+    if name.endswith(_PIXI):
+        raise LockError("is not read: give pixi.lock, which `pixi lock` writes from it")
     fitting = (module for globs, module in _FORMATS for glob in globs.split() if fnmatchcase(name.lower(), glob))
     module, _, function = next(fitting, "requirements.read").partition(".")
     read: Callable[[str, str, Wish], Lock]
