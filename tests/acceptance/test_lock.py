@@ -209,3 +209,17 @@ def test_what_an_install_takes_is_a_note_and_a_fix_keeps_what_the_model_asks_for
     (older,) = found["withheld_fixes"]
     assert older["withheld"].startswith("it would bring engine-does-not-know-the-model: vllm ")
     assert "warning" not in {notice["level"] for notice in result.json["notices"]}
+
+
+@pytest.mark.parametrize(
+    ("line", "first"), [("numpy==1.26.4\n", "numpy==2"), ("numpy<2\n", "pyarrow=="), ("-c c.txt\n", "pyarrow==")]
+)
+def test_a_fix_is_one_that_the_list_allows(run, listed, tmp_path, line, first):
+    (tmp_path / "c.txt").write_text("numpy<2\n")
+    listed.write_text(f"{line}vllm==0.8.5\ntransformers==4.51.3\ndatasets\n")
+    result = run("check", *LOCK, *LINUX, "--format", "json")
+    found = result.found["requirement-conflict-stops-import"]
+    assert found["fixes"][0]["constraints"][0].startswith(first)
+    place = {"numpy<2\n": "requirements.txt:1", "-c c.txt\n": "c.txt:1"}.get(line)
+    said = [fix["withheld"] for fix in found.get("withheld_fixes", ())]
+    assert said == ([f"{place} asks for numpy<2: that line must change with it"] if place else [])

@@ -152,6 +152,10 @@ def _facts(
     lacks = tuple({name: None for row in rows for name in row.get("runs_with", ()) if name not in chosen})
     facts.add(Fact("environment.lacks", lacks, path, "environment"))
     facts.update(lock.facts)
+    asked = (one for command in lock.commands for one in (*command.lines, *command.limits) if not command.image)
+    ranges = (one for one in asked if one.specifiers and not one.pin and counts(one.marker, wish))
+    listed_lines = tuple({"package": one.name, "asks": one.specifiers, "place": one.by} for one in ranges)
+    facts.add(Fact("listed", Records(listed_lines), path, "environment"))
     extensions = {row["name"] for row in wish.rows("torch-extensions", "package")}
     wheels = (one for one in chosen.values() if one.name in extensions and one.wheel and isinstance(one.version, str))
     built = map(_extension, wheels)
