@@ -76,6 +76,9 @@ def diff_revision(
             if old:
                 raise UsageProblem("--pin takes OLD from {}: leave OLD out", PINS)
             old = pin.revision if pin is not None else None
+            if not old and pin is not None:
+                text = "--pin: {} has no revisions; give OLD, or compare it with its pin: envdoctor check --model {}"
+                raise UsageProblem(text, request.repo, request.repo)
             if not old:
                 raise UsageProblem("--pin: {} pins no revision of {}; `envdoctor pin` writes it", PINS, request.repo)
         pair = open_pair(request.repo, old, request.new, access)

@@ -32,6 +32,8 @@ _PYTHON = r"(3\.\d{1,2})(\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?\Z"
 _PLATFORM = r"(?i)(linux|windows|win|macos|darwin)[-_](x86_64|amd64|aarch64|arm64)\Z"
 _SYSTEMS = {"win": "windows", "macos": "darwin"}
 _MOST_NOTICES = 3
+#: What the machine says of a container that runs on it.
+_OF_THE_MACHINE = ("gpu", "driver.version", "driver.max_cuda")
 
 
 class Sources(NamedTuple):
@@ -122,7 +124,8 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
     :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read."""
     typed = sources.model is not None
     with told_as(None, ObservationError):
-        environment = _environment(sources, matrix)
+        image = _image(sources)
+        environment = _environment(sources._replace(lock=image) if image else sources, matrix)
         request = Request(
             environ=sources.environ,
             cwd=sources.folder(),
@@ -135,6 +138,11 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         )
         rooms = ("source",) if links and environment.layout is not None else ()
         facts = observe_environment(environment, request, rooms)
+        if image is not None:  # it runs on this machine, with what it brings itself
+            from envdoctor.observe.gather import gather
+
+            machine = gather(request, ["machine"])
+            facts.update(fact for fact in machine if fact.key in _OF_THE_MACHINE)
         request = request._replace(layout=environment.layout)
         said: list[Notice] = []
         if sources.recipe:
@@ -159,6 +167,15 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
     facts = with_assignments(facts, sources, matrix)
     missed = unjudged(facts, environment.target, sources.model, cut_short(environment), sources.code, typed=typed)
     return Gathered(facts, environment.target, tuple(notices), missed, environment.layout, environment.text)
+
+
+def _image(sources: Sources) -> str | None:
+    """Return the recipe that names the image it runs in, where nothing else names the environment; None without one."""
+    if any(getattr(sources, name, None) for name in observed.SOURCES):
+        return None
+    from envdoctor.observe.recipe.files import is_containers
+
+    return next((name for name in sources.recipe if is_containers(os.path.join(sources.folder(), name))), None)
 
 
 def _environment(sources: Sources, matrix: Matrix) -> observed.Environment:

@@ -54,9 +54,10 @@ class _Commands(usage.HelpGroup):
             print(f"envdoctor, version {__version__}")
             ctx.exit()
         if args and not args[0].startswith("-") and args[0] not in _NAMES:
+            from envdoctor.observe.sources import SOURCES
             from envdoctor.system.message import alike
 
-            near = alike(args[0], _NAMES)
+            near = f"check --{args[0]}" if args[0] in SOURCES else alike(args[0], _NAMES)
             hint = f"did you mean {near}?" if near else "envdoctor --help names them"
             ctx.fail(f"No such command '{args[0]}'; {hint}")
         return super().resolve_command(ctx, args)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.judge.derivations.model import fits_requirement, needs_of_model
+from envdoctor.judge.derivations.model import asked_of_frameworks, fits_requirement, needs_of_model
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.system.message import Message
 from envdoctor.versions.requirement import read_requirement
@@ -29,7 +29,8 @@ def _asked(facts: FactSet, matrix: Matrix) -> list[str]:
     asked = [line for row in rows for line in row["asks"] if "[" not in line]
     if since is not None and not any(read_requirement(line).name == "transformers" for line in asked):
         asked.insert(0, f"transformers>={since}")
-    asked += _of_frameworks(facts, matrix, [line for row in rows for line in others_asked(row, facts)])
+    used = [row["name"] for row in matrix.rows("framework-models", "framework") if _is_used(row["name"], facts)]
+    asked += [line for line, _ in asked_of_frameworks(facts, matrix, used)]
     bounds: dict[str, list[str]] = {}
     for one in map(read_requirement, asked):
         bounds.setdefault(one.name, []).extend([one.specifiers] if one.specifiers else [])
@@ -64,18 +65,3 @@ def asked_by_model(facts: FactSet, matrix: Matrix) -> Message | None:
 
 def _is_used(framework: str, facts: FactSet) -> bool:
     return facts.text(f"pkg.{framework}") is not None or facts.value("recipe.framework") == framework
-
-
-def _of_frameworks(facts: FactSet, matrix: Matrix, stated: list[str]) -> Iterator[str]:
-    """Yield what the model asks of engines and trainers that are used: as stated of it, else of its family."""
-    from envdoctor.matrix.model_types import asked_release
-
-    yield from stated
-    family, named = facts.text("model.family"), {read_requirement(line).name for line in stated}
-    if family is None:
-        return
-    for row in matrix.rows("framework-models", "framework"):
-        framework = row["name"]
-        if framework not in named and _is_used(framework, facts) and matrix.part("framework-models", framework):
-            line = asked_release(matrix, framework, family, facts.text(f"pkg.{framework}"))
-            yield from (line,) if line else ()

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from envdoctor.facts.registry import Registry
-from envdoctor.judge.evaluate import text_of
+from envdoctor.judge.evaluate import text_of, without_values
 from envdoctor.matrix.rules import Condition, Rule, spelled
 from envdoctor.report.page import Page, pad
 from envdoctor.report.report import cleaned
@@ -18,11 +18,13 @@ _LABEL = 12
 def render(
     rule: Rule, texts: Mapping[str, Any], registry: Registry, *, lang: str = "en", renamed_from: str | None = None
 ) -> str:
-    """Return the text, at most 80 columns wide where words allow it. Placeholders stay as ``{pkg.torch}``."""
+    """Return the text, at most 80 columns wide where words allow it, without the values of a run."""
     page = Page(registry, lang, _WIDTH)
     lines = [f"{rule.severity}[{rule.id}]"]
     lines += page.lines(page.say("(formerly {id})", id=renamed_from)) if renamed_from else []
-    message, why, details = (text_of(texts[part]).in_language(lang) for part in ("message", "why", "details"))
+    message, why, details = (
+        without_values(text_of(texts[part])).in_language(lang) for part in ("message", "why", "details")
+    )
     paragraphs = [" ".join(text.split()) for text in details.split("\n\n") if text]
     lines += page.lines(message, "  ", "  ")
     lines += [line for text in (why, *paragraphs) for line in ("", *page.lines(text, "  ", "  "))]

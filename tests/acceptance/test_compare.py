@@ -109,7 +109,7 @@ def test_other_drift_is_a_note_and_none_is_none(run: Any, nodes: Any) -> None:
     done = run("compare", *files, "--no-config", "--format", "json")
     assert done.code == 0 and [one["id"] for one in done.json["findings"]] == ["nodes-differ"]
     same = run("compare", files[0], files[2], "--no-config", "--format", "concise")
-    assert same.code == 0 and same.out.startswith("No findings. 5 rules checked")
+    assert same.code == 0 and same.out.startswith("No findings. 6 rules checked")
 
 
 def test_a_file_that_cannot_be_read_ends_the_run_and_is_named(run: Any, nodes: Any) -> None:
@@ -119,3 +119,14 @@ def test_a_file_that_cannot_be_read_ends_the_run_and_is_named(run: Any, nodes: A
     few = run("compare", "a.json", "nowhere.json", "--no-config")
     assert few.code == 2 and "nowhere.json: cannot be read" in few.err
     assert run("compare", "a.json", "--no-config").code == 2
+
+
+def test_different_gpus_in_one_job_are_a_warning_with_what_can_be_done(run: Any, nodes: Any) -> None:
+    def with_gpu(name: str, **more: Any) -> dict[str, Any]:
+        one = document()
+        return {**one, "facts": {**one["facts"], "gpu": [{"name": name, **more}] * 8}}
+
+    done = run("compare", *nodes(a=with_gpu("A100-80GB", memory_gib=80), b=with_gpu("H100")), "--no-config")
+    assert done.code == 0 and "warning[nodes-differ-in-gpu]" in done.out
+    assert "(8 x A100-80GB 80 GiB: a; 8 x H100: b)" in done.out
+    assert "install the same environment" not in done.out

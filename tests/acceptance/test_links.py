@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from hashlib import sha256
@@ -97,3 +99,17 @@ def test_hostile_source_ends(check: Any) -> None:
     deep = "import transformers.deep\n" + "a." * 20000 + "b\n"
     result = check("--format", "json", peft=("0.17.0", hostile), transformers=("5.23.0", deep))
     assert result.code in (0, 1, 3) and result.json and "Traceback" not in result.err
+
+
+def test_what_hides_a_module_is_told_and_not_that_the_hidden_one_lacks_what_is_taken(tmp_path: Path, run: Any) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    (site,) = (tmp_path / "venv").glob("lib/*/site-packages")
+    install(site, "peft", "0.21.2", files={"peft/__init__.py": "from tokenizers import Encoding\n"})
+    install(site, "tokenizers", "0.22.1", files={"tokenizers/__init__.py": "class Encoding: ...\n"})
+    (tmp_path / "old/tokenizers").mkdir(parents=True)
+    (tmp_path / "old/tokenizers/__init__.py").write_text("__version__ = '0.1'\n")
+    judged = ("check", "--no-config", "--no-gpu", "--python", tmp_path / "venv/bin/python", "--format", "json")
+    whole, hidden = run(*judged).found, run(*judged, env={"PYTHONPATH": str(tmp_path / "old")}).found
+    shown = [one["id"] for one in hidden.values() if "superseded_by" not in one and one["id"] not in whole]
+    assert shown == ["module-in-front-stops-imports"]
+    assert hidden["import-takes-what-is-not-there"]["superseded_by"] == "module-in-front-stops-imports"

@@ -162,9 +162,7 @@ def test_a_list_without_a_python_says_first_what_was_not_judged(run):
 
 def test_a_plan_leaves_the_other_lines_of_a_list_as_they_are(run, listed, tmp_path):
     pins = {"torch": "2.6.0", "transformers": "4.49.0", "trl": "0.15.2", "peft": "0.14.0", "accelerate": "1.4.0"}
-    (tmp_path / "train.py").write_text(
-        "from trl import SFTTrainer\nSFTTrainer(model, max_seq_length=512, tokenizer=tokenizer)\n"
-    )
+    (tmp_path / "train.py").write_text("from trl import SFTConfig\nSFTConfig('out', padding_free=True)\n")
 
     def found(pins):
         listed.write_text("".join(f"{name}=={version}\n" for name, version in pins.items()))
@@ -209,5 +207,19 @@ def test_what_an_install_takes_is_a_note_and_a_fix_keeps_what_the_model_asks_for
     (found,) = (one for one in result.json["findings"] if one["id"] == "release-has-no-wheel-here")
     assert [fix["commands"] for fix in found["fixes"]] == [["python -m pip install vllm==0.9.0"]]
     (older,) = found["withheld_fixes"]
-    assert older["withheld"] == "it would break a requirement: Qwen/Qwen3-8B asks for another vllm"
+    assert older["withheld"].startswith("it would bring engine-does-not-know-the-model: vllm ")
     assert "warning" not in {notice["level"] for notice in result.json["notices"]}
+
+
+@pytest.mark.parametrize(
+    ("line", "first"), [("numpy==1.26.4\n", "numpy==2"), ("numpy<2\n", "pyarrow=="), ("-c c.txt\n", "pyarrow==")]
+)
+def test_a_fix_is_one_that_the_list_allows(run, listed, tmp_path, line, first):
+    (tmp_path / "c.txt").write_text("numpy<2\n")
+    listed.write_text(f"{line}vllm==0.8.5\ntransformers==4.51.3\ndatasets\n")
+    result = run("check", *LOCK, *LINUX, "--format", "json")
+    found = result.found["requirement-conflict-stops-import"]
+    assert found["fixes"][0]["constraints"][0].startswith(first)
+    place = {"numpy<2\n": "requirements.txt:1", "-c c.txt\n": "c.txt:1"}.get(line)
+    said = [fix["withheld"] for fix in found.get("withheld_fixes", ())]
+    assert said == ([f"{place} asks for numpy<2: that line must change with it"] if place else [])

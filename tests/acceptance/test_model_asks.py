@@ -98,3 +98,16 @@ def test_code_that_does_not_run_with_a_release_is_a_finding_in_every_format(
     good = check(works, "terminal")
     assert good.code == 0 and "No findings" in good.out
     assert "Next         give --model DIR" in good.out  # its code was not read
+
+
+@pytest.mark.parametrize(
+    ("engine", "release", "level"),
+    [("vllm", "0.6.3", "error"), ("vllm", "0.8.3", None), ("vllm", "0.8.5", None), ("sglang", "0.4.5", "error")],
+)
+def test_the_engine_that_serves_a_model_must_know_it(run, tmp_path, engine, release, level):
+    (tmp_path / "requirements.txt").write_text(f"{engine}=={release}\ntransformers==4.51.3\n")
+    served = ("--lock", tmp_path / "requirements.txt", "--model", "Qwen/Qwen3-8B", *LINUX)
+    result = run("check", *served, "--set", f"recipe.framework={engine}", "--format", "json")
+    found = {finding["id"]: finding for finding in result.json["findings"]}
+    assert (found.get("engine-does-not-know-the-model") or {}).get("severity") == level
+    assert result.code == (1 if level else 0)

@@ -172,3 +172,79 @@ def test_a_fix_of_a_notebook_is_told_as_its_calls_are_written(check, tmp_path):
     (finding,) = [one for one in found if one["id"] == "flash-attn-2-asked-but-not-installed"]
     assert {"recipe.attn": 'attn_implementation="sdpa"'} in [fix["keys"] for fix in finding["fixes"]]
     assert {"path": "train.ipynb", "line": 2, "cell": 1} in finding["locations"]
+
+
+COMPOSE = """services:
+  llm:
+    image: vllm/vllm-openai:{}
+    command: --model Qwen/Qwen3-8B --max-model-len 8192 --gpu-memory-utilization 0.80
+"""
+
+
+@pytest.mark.parametrize(
+    ("tag", "code", "found"), [("v0.8.5", 0, []), ("v0.6.3", 1, ["engine-does-not-know-the-model"]), ("nightly", 3, [])]
+)
+def test_a_container_is_judged_by_its_image(run, tmp_path, tag, code, found):
+    (tmp_path / "compose.yml").write_text(COMPOSE.format(tag))
+    result = run("check", tmp_path / "compose.yml", "--gpu", "4090", "--no-config", "--format", "json")
+    assert [finding["id"] for finding in result.json["findings"]] == found
+    assert result.code == code
+
+
+@pytest.mark.parametrize(
+    ("layer", "policy", "code"),
+    [
+        ("LlamaDecoderLayer", "TRANSFORMER_BASED_WRAP", 1),
+        ("Qwen2DecoderLayer", "TRANSFORMER_BASED_WRAP", 0),
+        ("MyOwnBlock", "TRANSFORMER_BASED_WRAP", 0),
+        ("LlamaDecoderLayer", "NO_WRAP", 0),
+    ],
+)
+def test_fsdp_wraps_layers_that_the_model_has(check, tmp_path, layer, policy, code):
+    lines = ["distributed_type: FSDP", "fsdp_config:", f"  fsdp_auto_wrap_policy: {policy}"]
+    lines += [f"  fsdp_transformer_layer_cls_to_wrap: {layer}", "num_processes: 2", ""]
+    (tmp_path / "fsdp.yaml").write_text("\n".join(lines))
+    result = check("--recipe", "fsdp.yaml", "--model", "Qwen/Qwen2.5-7B-Instruct")
+    assert ("fsdp-wraps-a-layer-of-another-model" in result.out) is (code == 1)
+    assert result.code == code
+
+
+def test_what_deepspeed_and_the_arguments_say_otherwise_is_named_by_its_section(check, tmp_path):
+    config = '{"bf16": {"enabled": true},\n "zero_optimization": {"stage": 2},\n "optimizer": {"params": {"lr": %s}}}\n'
+    arguments = 'TrainingArguments("out", deepspeed="ds.json", learning_rate=1e-5, %s=True)\n'
+    (tmp_path / "ds.json").write_text(config % "5e-5")
+    (tmp_path / "train.py").write_text("from transformers import TrainingArguments\n" + arguments % "fp16")
+    out = check("--recipe", "train.py").out
+    said = "the DeepSpeed configuration contradicts the training arguments: "
+    assert said + "bf16.enabled" in out and said + "optimizer.params.lr" in out
+    (tmp_path / "ds.json").write_text(config % "1e-5")
+    (tmp_path / "train.py").write_text("from transformers import TrainingArguments\n" + arguments % "bf16")
+    assert said not in check("--recipe", "train.py").out
+
+
+SCRIPT = """\
+from dataclasses import dataclass, field
+import transformers
+
+@dataclass
+class DataArguments:
+    data_path: str = field(default=None)
+
+parser = transformers.HfArgumentParser((DataArguments, transformers.TrainingArguments))
+data, args = parser.parse_args_into_dataclasses()
+transformers.Trainer(args=args).train()
+"""
+
+
+def test_an_option_that_the_script_declares_is_known_and_stands_in_the_command(check, tmp_path):
+    command = "torchrun train.py --model_name_or_path Qwen/Qwen2-7B --data_path x.json \\\n --bf16 True \\\n --zzz 1\n"
+    (tmp_path / "run.sh").write_text(command)
+    (tmp_path / "train.py").write_text(SCRIPT)
+    result = check("--recipe", "run.sh", "--set", "gpu.cc=7.0", "--set", "gpu.name=V100", "--format", "json")
+    places = {fact["origin"] for one in result.json["findings"] for fact in one["facts"] if "dtype" in fact["key"]}
+    assert places == {"run.sh:2"}
+    out = check("--recipe", "run.sh").out
+    assert "data_path is not known" not in out
+    assert "run.sh:3: zzz is not known" in out and out.count("zzz is not known") == 1
+    (tmp_path / "train.py").write_text(SCRIPT.replace("(DataArguments, ", "(").replace("data, args", "(args,)"))
+    assert "run.sh:1: data_path is not known" in check("--recipe", "run.sh").out

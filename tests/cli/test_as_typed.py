@@ -38,3 +38,28 @@ def test_a_card_is_named_in_the_same_ways_everywhere(run, command, card):
 def test_a_language_is_called_as_people_call_it(run):
     assert "显存" in run("memory", "--lang", "CN", "--model", "Qwen/Qwen3-8B", "--gpu", "4090", "--method", "qlora").out
     assert run("check", "--lang", "fr").code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("lock", "did you mean check --lock?"),
+        ("check --lock pixi.toml", "give pixi.lock"),
+        ("check pixi.toml", "give pixi.lock"),
+        ("check --recipe pixi.toml", "this looks like --lock pixi.toml"),
+        ("compare a.txt b.txt", "`envdoctor facts --format json` writes a facts file"),
+    ],
+)
+def test_a_dead_end_names_the_way_out(run, tmp_path, words, said):
+    (tmp_path / "pixi.toml").write_text('[workspace]\nchannels = ["conda-forge"]\n[dependencies]\npython = "3.11.*"\n')
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("torch==2.5.1\n")
+    result = run(*words.split())
+    assert result.code == 2 and said in result.err
+
+
+def test_a_folder_with_a_pin_has_no_revision_to_compare_with(run, tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/config.json").write_text('{"model_type": "qwen2"}')
+    assert run("pin", "./a").code == 0
+    assert "envdoctor check --model ./a" in run("diff-revision", "./a", "--pin").err

@@ -28,7 +28,24 @@ _OF_CLASSES = ("keyword", "override")
 _OF_IMPORTS = ("module", "name", "attribute", "argument")
 
 
-_READS = "link link_read import_run conflict dist pkg.* refused use beside recipe.stage package_damage"
+_READS = "link link_read import_run conflict dist pkg.* refused use beside recipe.stage package_damage import_shadow"
+
+
+@derives("import_shadow", of="import_shadow link")
+def stopping_shadow(facts: View, matrix: Matrix) -> Answer:
+    """Add to what hides an installed package what others take from it and the one in front does not have."""
+    shadows = facts.records("import_shadow")
+    if shadows is None:
+        return None
+    taken: dict[Value, Mapping[str, Value]] = {}
+    for link in facts.items("link"):
+        if link["kind"] in _OF_IMPORTS:
+            taken.setdefault(link["provider"], link)
+    items = []
+    for item in shadows:
+        asked = taken.get(item["package"]) if item["kind"] != "working-directory" else None
+        items.append({**item, "lacks": asked["name"], "asked_by": asked["consumer"]} if asked is not None else item)
+    return Derived(Records(tuple(items), shadows.incomplete), Message("what packages take from each other"))
 
 
 @derives("broken_link", of=_READS)
@@ -54,7 +71,10 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
         if (wanted := conflict.text("wanted")) is not None
         for asker in conflict.words("required_by") or ()
     }
-    damaged = {str(one.value("package")) for one in facts.each("package_damage") if one.value("fails") is True}
+    #: Packages whose own files are not those that they were released with, and the releases that they were of.
+    damaged = {
+        str(one["package"]): str(one["version"]) for one in facts.items("package_damage") if one["fails"] is True
+    } | {str(one["package"]): str(one["hidden_version"]) for one in facts.items("import_shadow") if "asked_by" in one}
     items = []
     for item in found:
         ran = [worked[statement] for statement in str(item["stops"]).split(", ") if statement in worked]
@@ -107,15 +127,17 @@ def _with_needs(
         yield {**link, "need": need or ABSENT, "works": _listed(works) if need == "part" and works else ABSENT}
 
 
-def _not_whole(link: Mapping[str, Value], damaged: set[str], ledger: Ledger) -> str | Absent:
-    """Return the party whose own files were damaged; none where the two do not go together as they were released."""
+def _not_whole(link: Mapping[str, Value], damaged: Mapping[str, str], ledger: Ledger) -> str | Absent:
+    """Return the party whose own files were damaged, or hidden; none where the two do not go together as they were
+    released."""
     consumer, provider = str(link["consumer"]), str(link["provider"])
     asking, asked = ledger.package(consumer), ledger.package(provider)
-    if consumer != provider and not damaged.isdisjoint((consumer, provider)) and asking and asked:
-        versions = str(link["consumer_version"]), str(link["provider_version"])
+    if consumer != provider and not damaged.keys().isdisjoint((consumer, provider)) and asking and asked:
+        release = damaged.get(consumer, str(link["consumer_version"]))
         if asking.by_names and asked.by_names:
-            fit = fitting_providers(ledger, asking, versions[0], asked).has(versions[1])
-            damaged = damaged if fit is not False else set()
+            whole = damaged.get(provider, str(link["provider_version"]))
+            fit = fitting_providers(ledger, asking, release, asked).has(whole)
+            damaged = damaged if fit is not False else {}
     return next((one for one in (provider, consumer) if one in damaged), ABSENT)
 
 

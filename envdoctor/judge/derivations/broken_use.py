@@ -288,10 +288,13 @@ class _Judged:
         if move is not None and (move.new or move.write):
             # The judged release must have what took the keyword's place: in the class that was called, of whichever
             # package, or in another one of the table's.
-            owner, place = move.package, Asked(move.package, move.into, asked.keyword)
-            if move.new:
-                owner, place = broken.package, Asked(asked.module, asked.name, move.new)
-            told, version = move.called(broken.kind) or move.write[lang], self._version(owner)
+            owner = move.package if move.into or not move.new else broken.package
+            version = self._version(owner)
+            is_new = not move.new_releases or version is None or lies_in(version, move.new_releases) is not False
+            place = Asked(move.package, move.into, move.new if move.new and is_new else asked.keyword)
+            if move.new and not move.into:
+                place = Asked(asked.module, asked.name, move.new)
+            told = move.write[lang] if move.into and move.write else move.called(broken.kind) or move.write[lang]
             if broken.kind != "keyword" or version is None or not (move.into or move.new.isidentifier()):
                 return told
             return ABSENT if isinstance(self._by_releases(owner, place, version), Lacking) else told

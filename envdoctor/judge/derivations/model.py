@@ -11,7 +11,7 @@ from envdoctor.facts.values import ABSENT, NOT_GIVEN, Range, Records, Unknown, V
 from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.judge.evaluate import answer
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.model_types import ModelTypes, knows
+from envdoctor.matrix.model_types import ModelTypes, asked_release, knows
 from envdoctor.matrix.rules import glob_fits, parse_condition
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import base_release, dotted, release_of, satisfies
@@ -106,20 +106,44 @@ def framework_model(facts: View, matrix: Matrix) -> Answer:
     return Derived(knows(matrix, framework, family, installed), Message("table framework-models"))
 
 
-@derives("model_need", of="model.family model.repo model.type model.remote_code model.quantization gpu pkg.*")
+@derives(
+    "model_need",
+    of="model.family model.repo model.type model.remote_code model.quantization gpu environment.serves pkg.*",
+)
 def model_need(facts: View, matrix: Matrix) -> Answer:
-    """List the packages of which the model's makers, or its code, ask for releases, by the table run-needs."""
+    """List the packages of which the model's makers, or its code, ask for releases, by the table run-needs, and the
+    engine that serves it, which must know the model's family."""
     if all(facts.unknown(f"model.{name}") for name in ("family", "repo", "type")):
         return None
     found: list[dict[str, Value]] = []
-    rows = needs_of_model(facts, matrix)
-    for line, source in ((line, row["source"]) for row in rows for line in row["asks"] if "[" not in line):
+    engine, rows = facts.text("environment.serves"), needs_of_model(facts, matrix)
+    asked = [(line, row["source"], False) for row in rows for line in row["asks"] if "[" not in line]
+    if engine is not None:
+        asked += [(*one, True) for one in asked_of_frameworks(facts, matrix, [engine])]
+    for line, source, is_engine in asked:
         need, met = read_requirement(line), fits_requirement(line, facts)
         if need.specifiers:
             there = facts.value(f"pkg.{need.name}")
             told = Unknown(Message("not known here")) if met is None else met
-            found.append({"package": need.name, "asks": line, "installed": there, "source": source, "met": told})
+            item = {"package": need.name, "asks": line, "installed": there, "source": source, "met": told}
+            found.append({**item, "engine": is_engine})
     return Derived(Records(tuple(found)), Message("table run-needs"))
+
+
+def asked_of_frameworks(facts: Readable, matrix: Matrix, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield what the model asks of these engines and trainers, and the source: as stated of it, else of its family."""
+    stated = set()
+    for need in needs_of_model(facts, matrix):
+        for line in need.get("others", ()):
+            if (package := read_requirement(line).name) in names:
+                stated.add(package)
+                yield line, need["source"]
+    family = facts.text("model.family")
+    for row in matrix.rows("framework-models", "framework"):
+        name = row["name"]
+        if family is not None and name in names and name not in stated and matrix.part("framework-models", name):
+            line = asked_release(matrix, name, family, facts.text(f"pkg.{name}"))
+            yield from ((line, row["source"]),) if line else ()
 
 
 def needs_of(facts: Readable, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
@@ -143,6 +167,23 @@ def fits_requirement(line: str, facts: Readable) -> bool | None:
     version = facts.text(f"pkg.{wanted.name}")
     known = () if version is None else (version, base_release(version) or "0")
     return any(satisfies(one, wanted.specifiers) for one in known)
+
+
+@derives("model.layers recipe.fsdp_not_in_model", of="model.type model.remote_code recipe.fsdp_wrap")
+def layers(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
+    """Give the classes of the model's layers by its type, and of those that FSDP is to wrap the ones of other models;
+    nothing about a type that the table does not list, or where a class is in no model that it lists."""
+    by_class = {row["key"]: row["types"] for row in matrix.rows("decoder-layers")}
+    kind, wrapped, origin = facts.text("model.type"), facts.words("recipe.fsdp_wrap"), Message("table decoder-layers")
+    own = tuple(name for name, types in by_class.items() if kind in types)
+    if not own or facts.value("model.remote_code") is True:
+        return {}
+    found: dict[str, Derived] = {"model.layers": Derived(own, origin)}
+    if wrapped is not None:
+        others = tuple(name for name in wrapped if name in by_class and name not in own)
+        if others or {*wrapped} <= {*own}:
+            found["recipe.fsdp_not_in_model"] = Derived(others or ABSENT, origin)
+    return found
 
 
 @derives("revision.installed_fits", of="revision.transformers_new pkg.transformers")

@@ -65,7 +65,9 @@ def load_facts_document(place: Path, path: str) -> Mapping[str, Any]:
     except (RecursionError, MemoryError):
         raise FactsFileError("{}: nested too deeply or too large to be read", path) from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise FactsFileError("{}: not JSON: {}", path, error) from None
+        raise FactsFileError(
+            "{}: not JSON: {}; `envdoctor facts --format json` writes a facts file", path, error
+        ) from None
     except ValueError as error:
         raise FactsFileError("{}: {}", path, error) from None
     _check_shape(document, path)
@@ -278,14 +280,17 @@ def drift_between(
     return shared, Records(tuple(items), reason)
 
 
+def _gpu(item: Mapping[str, Any]) -> str:
+    """Return the name of a GPU with its memory, if it is known."""
+    size = item.get("memory_gib")
+    return f"{item.get('name', 'GPU')} {size} GiB" if size is not None else str(item.get("name", "GPU"))
+
+
 def _compared(document: Document, registry: Registry) -> Iterator[tuple[str, Any]]:
     for key, raw in document["facts"].items():
         if key == "gpu" and isinstance(raw, list):
-            kinds = Counter(
-                " ".join(str(one.get(column, "")) for column in _GPU) if isinstance(one, dict) else str(one)
-                for one in raw
-            )
-            gpus = ", ".join(f"{count} x {kind.strip()} GiB" for kind, count in sorted(kinds.items()))
+            kinds = Counter(_gpu(one) if isinstance(one, dict) else str(one) for one in raw)
+            gpus = ", ".join(f"{count} x {kind}" for kind, count in sorted(kinds.items()))
             yield key, gpus or "none"
             continue
         spec = registry.find(key)

@@ -28,7 +28,7 @@ class RecipeEntry(NamedTuple):
     argument of a command that belongs to no option ``#n``. ``place`` is the line and, in a
     notebook, the cell. ``text_number``: a number that YAML 1.1, and so PyYAML, reads as text (5e-4);
     ``computed``: the file does not say the value, a variable or an expression stands for it; ``perhaps``: the key is
-    given under a condition only."""
+    given under a condition only; ``own``: the script that the command starts names the option itself."""
 
     key: str
     value: Scalar | tuple[Scalar, ...]
@@ -36,6 +36,7 @@ class RecipeEntry(NamedTuple):
     text_number: bool = False
     computed: bool = False
     perhaps: bool = False
+    own: bool = False
 
 
 class Part(NamedTuple):
@@ -57,8 +58,8 @@ _LARGEST = 256 << 10
 _DEEPEST = 40
 _WORDS: dict[str, Scalar] = {"": None, "~": None, "null": None, "none": None, "true": True, "false": False}
 _NUMBER = re.compile(r"[-+]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?\Z")
-#: Keys that a container with a command has.
-_OF_CONTAINERS = ("image", "entrypoint|command|args")
+#: Keys of which a container has one.
+_HAS_CONTAINERS = r"\b(?:image|build)[\"']?[ \t]*:"
 #: A string, which stays; a comment; a tab.
 _JSON_PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*|/\*(?:[^*]|\*(?!/))*(?:\*/)?|\t', re.DOTALL)
 
@@ -107,24 +108,56 @@ def read_document(text: str, line: int = 0, prefix: str = "") -> tuple[RecipeEnt
     return tuple(_entries(root, line, prefix, is_json))
 
 
-def container_commands(text: str) -> str:
-    """Return the commands of the containers in a file for Docker Compose or Kubernetes, as a script of the shell whose
-    lines are those of the file; an empty text where there are none."""
+class Container(NamedTuple):
+    """A container of a file for Docker Compose or Kubernetes: its ``image``, or the ``build`` of one, and the words of
+    its command as YAML has them, with their lines; ``command`` is None without one."""
+
+    image: str
+    build: str
+    line: int
+    command: list[Any]
+    place: int
+
+
+def containers(text: str) -> list[Container]:
+    """Return the containers in a file for Docker Compose or Kubernetes; none in another file."""
     import yaml
 
-    if len(text) > _LARGEST or not all(re.search(rf"\b(?:{key})[\"']?[ \t]*:", text) for key in _OF_CONTAINERS):
-        return ""
+    if len(text) > _LARGEST or not re.search(_HAS_CONTAINERS, text):
+        return []
     try:
         nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
     except (yaml.YAMLError, RecursionError, MemoryError):
-        return ""
-    lines: dict[int, str] = {}
+        return []
+    found = []
     for node in islice(_below(nodes), MOST_ENTRIES):
         said = dict(_pairs(node)) if node.id == "mapping" else {}
         given = [said[name] for name in ("entrypoint", "command", "args") if name in said]
-        if given and "image" in said and said["image"].id == "scalar":
-            words = " ".join(["docker run", shlex.quote(str(said["image"].value)), *map(_words, given)])
-            lines[given[-1].start_mark.line] = words.replace("\n", " ")
+        image, build = said.get("image"), said.get("build")
+        named = [one for one in (image, build) if one is not None]
+        if named and (image is None or image.id == "scalar"):
+            place = given[-1].start_mark.line if given else -1
+            name = str(image.value) if image is not None else ""
+            found.append(Container(name, _dockerfile(build), named[0].start_mark.line, given, place))
+    return found
+
+
+def _dockerfile(build: Any) -> str:
+    """Return the path of the Dockerfile that a service is built with; an empty text without one."""
+    if build is None or build.id == "sequence":
+        return ""
+    said = {key: str(node.value) for key, node in _pairs(build)} if build.id == "mapping" else {"context": build.value}
+    return os.path.join(said.get("context", "."), said.get("dockerfile", "Dockerfile"))
+
+
+def container_commands(text: str) -> str:
+    """Return the commands of the containers in a file for Docker Compose or Kubernetes, as a script of the shell whose
+    lines are those of the file; an empty text where there are none."""
+    lines: dict[int, str] = {}
+    for one in containers(text):
+        if one.command:
+            words = " ".join(["docker run", shlex.quote(one.image or "image"), *map(_words, one.command)])
+            lines[one.place] = words.replace("\n", " ")
     return "\n".join(lines.get(line, "") for line in range(max(lines, default=-1) + 1))
 
 

@@ -2,9 +2,11 @@
 recipes, from the table recipe-formats: which keys each has, and what they mean."""
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase, translate
 from functools import cache
+from itertools import islice
 from typing import Any, NamedTuple
 
 from envdoctor.facts.registry import Registry
@@ -251,7 +253,9 @@ def _taken_apart(
         # As the user would type its name here.
         shown = os.path.relpath(there, cwd) if there.startswith(cwd.rstrip(os.sep) + os.sep) else there
         try:
-            later += _taken_apart(there, shown, cwd, formats, seen=seen, words=behind)
+            files = list(_taken_apart(there, shown, cwd, formats, seen=seen, words=behind))
+            parts, files = _told_once(parts, files, one, _names_in(there), formats)
+            later += files
         except RecipeError as error:
             if one not in own:
                 missing.append((shown, where, said_by(error)))
@@ -272,6 +276,52 @@ def named_files(parts: Iterable[tuple[Part, Format]], formats: Formats) -> Itera
             yield from [(entry.value, entry.place)] if entry.value.endswith(_DOCUMENTS) else ()
 
 
+def _told_once(
+    parts: Sequence[tuple[Part, Format]],
+    files: Iterable[RecipeFile],
+    program: str,
+    names: Collection[str],
+    formats: Formats,
+) -> tuple[tuple[tuple[Part, Format], ...], list[RecipeFile]]:
+    """Return the parts of a file, and the files of the script that a command of it starts, without the options that
+    the command gives: they stand at its own place. One that the script names, and does not refuse, is its own."""
+    typed, refused = set[str](), set[str]()
+    for part, form in (both for both in parts if both[0].line and both[0].program == program):
+        typed |= {entry.key.replace("-", "_") for entry in part.entries if formats.find(form, entry.key)}
+    left = []
+    for file in files:
+        kept = []
+        for part, form in file.parts:
+            unknown = {entry.key for entry in part.entries if not entry.place[0] and not formats.find(form, entry.key)}
+            refused |= unknown
+            entries = (entry for entry in part.entries if entry.place[0] or entry.key not in typed | unknown)
+            entries = (entry if entry.place[0] else entry._replace(place=(1,)) for entry in entries)
+            kept.append((part._replace(entries=tuple(entries)), form))
+        left.append(file._replace(parts=tuple(kept)))
+    own = {*names} - refused
+    return tuple(
+        (part._replace(entries=tuple(one._replace(own=one.key.replace("-", "_") in own) for one in part.entries)), form)
+        if part.line and part.program == program
+        else (part, form)
+        for part, form in parts
+    ), left
+
+
+def _names_in(script: str) -> set[str]:
+    """Return the words of a script and of the modules beside it that it imports."""
+
+    def text(path: str) -> str:
+        try:
+            return text_of(content_of(path, _LARGEST, "recipe", RecipeError), RecipeError)
+        except RecipeError:
+            return ""
+
+    own, folder = text(script), os.path.dirname(script)
+    beside = (os.path.join(folder, f"{name}.py") for name in re.findall(r"(?m)^(?:from|import)[ \t]+\.?(\w+)", own))
+    texts = [own, *(text(path) for path in dict.fromkeys(islice(beside, 40)) if os.path.isfile(path))]
+    return {word for one in texts for word in re.findall(r"\w+", one)}
+
+
 def _parts(
     path: str, formats: Formats, words: Sequence[str | None], other: Callable[[str, int], str | None]
 ) -> list[Part]:
@@ -289,6 +339,16 @@ def _parts(
     if path.endswith(_DOCUMENTS) or text.lstrip().startswith("{"):
         return [Part("", read_document(text))]
     return command_parts(text, formats, other)
+
+
+def is_containers(path: str) -> bool:
+    """Return whether a file for Docker Compose or Kubernetes lies there, with a container that has a command."""
+    if not path.endswith((".yaml", ".yml")):
+        return False
+    try:
+        return bool(container_commands(text_of(content_of(path, _LARGEST, "recipe", RecipeError), RecipeError)))
+    except RecipeError:
+        return False
 
 
 def command_parts(

@@ -95,7 +95,9 @@ class Statements:
                 self._key(positive, place, form, call, here)
                 return
         owner, inner, state, other = form, entry.key, "unknown", ""
-        if found is None and len(self.keys) < _COMPARED:
+        if found is None and entry.own:
+            state = "own"
+        elif found is None and len(self.keys) < _COMPARED:
             other = alike(entry.key.rpartition(".")[2], self.formats.known(form)) or ""
         elif found is not None:
             owner, meanings, inner = found
@@ -104,14 +106,16 @@ class Statements:
             if state in ("read", "unused") and entry.text_number and form.row.get("yaml_text"):
                 state = "text-number"
         # What is not used may be a secret.
-        secret = state == "unknown" or (state == "unused" and not re.fullmatch(_SHOWN, inner.replace("-", "_")))
+        named = inner.replace("-", "_")
+        secret = state in ("unknown", "own") or (state == "unused" and not re.fullmatch(_SHOWN, named))
         shown = "" if secret or entry.value is None else spell(_plain(entry.value))[:80]
         # A key of a section is one of a dictionary that the call takes; one that the framework lists is its own.
         owned = "." in inner or (owner is not form and inner in form.unused) or "uncalled" in owner.row
         owned = owned or entry.perhaps
         call = "" if owned else call or form.row.get("call", owner.row.get("call"))
         item = {"call": call, "value": shown, "state": state, "other": other}
-        item |= {"key": entry.key.rpartition(".")[2].replace("-", "_"), "format": form.name}
+        key = inner if state == "contradicted" else entry.key.rpartition(".")[2]
+        item |= {"key": key.replace("-", "_"), "format": form.name}
         self.keys.append({**{name: cell or ABSENT for name, cell in item.items()}, "place": (place,)})
 
     def _take(
@@ -345,7 +349,7 @@ def _own(statements: Statements, field: str, forms: Sequence[Format]) -> dict[st
     """Unknown, where a key that no format has may say the field: a switch of the script's own."""
     names = tuple(name for form in forms for name in form.row.get("own", {}).get(field, ()))
     for item in statements.keys if names else ():
-        if item["state"] == "unknown" and any(fnmatchcase(str(item["key"]), name) for name in names):
+        if item["state"] in ("unknown", "own") and any(fnmatchcase(str(item["key"]), name) for name in names):
             place = item["place"]
             reason = Unknown(Message("{}, an option of the script's own, may say it", item["key"]))
             return {field: statements.fact(field, reason, place[0] if isinstance(place, tuple) else "")}

@@ -349,8 +349,8 @@ class Calls(ABC):
 
     def _dataclasses(self, parser: DataParser, scope: dict[str, Any], file: Any) -> list[Any]:
         """Return an object for each class; a class of a library is told as a call with the options that no other one
-        has. A ``file`` that is named gives them, else the command, and the file that it names."""
-        options = [(name, value, 1) for name, value in parser.given(self.words, OPEN)]
+        has. A ``file`` that is named gives them, else the command (line 0), and the file that it names."""
+        options = [(name, value, 0) for name, value in parser.given(self.words, OPEN)]
         first = self.words[0] if self.words else None
         file = file or next((value for name, value, _ in options if name == "config"), None) or first
         if isinstance(file, str) and file.endswith((".yaml", ".yml", ".json")):
@@ -367,9 +367,9 @@ class Calls(ABC):
         for library, local, known in own:
             found: ScriptObject = self._new(ScriptObject(known))
             found.kind = local
-            for name, value, _ in options:
+            for name, value, line in options:
                 if name in known or (library and name not in fields):
-                    found[name] = Item(value, known[name].line if name in known else 1)
+                    found[name] = Item(value, known[name].line if name in known and line else line)
             if library:
                 settings: list[Any] = []
                 for name, item in found.items():

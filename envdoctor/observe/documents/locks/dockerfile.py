@@ -1,4 +1,5 @@
-"""Dockerfile: the base image by its tag (table images), and what RUN installs with pip, uv and conda, in order."""
+"""Dockerfile: the base image by its tag (table images), and what RUN installs with pip, uv and conda, in order.
+The image of a container for Docker Compose or Kubernetes is a base image, and its command a RUN."""
 
 import os
 import posixpath
@@ -9,9 +10,9 @@ from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Origin, Unknown
 from envdoctor.observe.documents.locks.conda_lock import Conda
-from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, LockError, Wish
+from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, LockError, Wish, read_text
 from envdoctor.observe.documents.locks.requirements import Requirements
-from envdoctor.system.message import Message
+from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.requirement import valid_name
 
@@ -83,6 +84,39 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     return stage.lock()
 
 
+def read_containers(text: str, path: str, wish: Wish) -> Lock:
+    """Return what the image of a file's containers has, with what their command installs, or what its build makes; of
+    several the one that the table images knows, else of the one with a command. Raises :class:`LockError`."""
+    from envdoctor.observe.recipe.document import containers
+
+    found = {(one.image, one.build) if one.build else one.image: one for one in containers(text)}
+    known = {str(row["image"]) for row in wish.rows("images") if any(key[:4] == "pkg." for key in row["facts"])}
+    ranks = [
+        [one for one in found.values() if one.build or _name_and_tag(_filled(one.image, {}))[0] in known],
+        [one for one in found.values() if one.command],
+        list(found.values()),
+    ]
+    chosen = next((rank for rank in ranks if rank), [])
+    if not chosen:
+        raise LockError("names no container with an image")
+    one, place = chosen[0], Origin(path, chosen[0].line + 1)
+    named = listed([one.build or one.image[:100] for one in chosen], 3)
+    text = "{}: what the image {} has installed is not known; --lock FILE gives the list that it is made from"
+    unknown = Message(text, place, named)
+    try:
+        if len(chosen) > 1:
+            raise LockError("names several images")
+        if one.build:
+            file = os.path.normpath(os.path.join(os.path.dirname(path), one.build))
+            return read(read_text(os.path.join(wish.cwd, file), file), file, wish)
+        words = (word for node in one.command for word in ([node] if node.id == "scalar" else node.value))
+        script = " ".join(str(word.value) for word in words if word.id == "scalar").replace("\\\n", " ")
+        lines = {one.line: f"FROM {one.image}", max(one.place, one.line + 1): "RUN " + script.replace("\n", " ; ")}
+        return read("\n".join(lines.get(at, "") for at in range(max(lines) + 1)), path, wish)
+    except LockError:
+        return Lock([], Message("what the image {} has installed is not known", named), notes=(unknown,))
+
+
 class _Stage:
     """What is known of the last stage; a later command stands above an earlier one."""
 
@@ -101,9 +135,7 @@ class _Stage:
 
     def image(self, named: str, place: str) -> None:
         """Take the base image, by the table images."""
-        name, _, tag = named.partition("@")[0].rpartition(":")
-        name, tag = (name, tag) if name and "/" not in tag else (named, "latest")
-        name = name.removeprefix("docker.io/").removeprefix("library/")
+        name, tag = _name_and_tag(named)
         for row in self._wish.rows("images"):
             if row["image"] == name and (match := re.fullmatch(tag_pattern(row["tag"]), tag)):
                 for key, told in row["facts"].items():
@@ -243,6 +275,13 @@ def _instructions(text: str) -> Iterator[_Line]:
             raise LockError("has an instruction of more than {} characters", f"{_LONGEST_INSTRUCTION:,}")
         word, _, rest = "\x00".join(parts).lstrip().partition(" ")
         yield _Line(word.upper(), rest, first)
+
+
+def _name_and_tag(image: str) -> tuple[str, str]:
+    """Return the name of an image without its registry's default part, and its tag."""
+    name, _, tag = image.partition("@")[0].rpartition(":")
+    name, tag = (name, tag) if name and "/" not in tag else (image, "latest")
+    return name.removeprefix("docker.io/").removeprefix("library/"), tag
 
 
 def tag_pattern(tag: str) -> str:

@@ -39,6 +39,7 @@ _FORMATS = (
     ("sbom *.json", "conda_lock.read_sbom"),
     ("dockerfile *[._-]dockerfile dockerfile[._-]* *[._-]dockerfile[._-]*", "dockerfile.read"),
     ("containerfile *[._-]containerfile containerfile[._-]* *[._-]containerfile[._-]*", "dockerfile.read"),
+    ("containers", "dockerfile.read_containers"),
     ("*.yml *.yaml *pixi.lock", "conda_lock.read"),
 )
 #: Names by what the text of a file without a name has.
@@ -49,6 +50,7 @@ _BY_TEXT = (
     ("Dockerfile", r"(?m)^FROM \S"),
     ("environment.yml", r"(?m)^(?:channels|dependencies|packages|environments):"),
 )
+_PIXI = "pixi.toml"
 _LISTED = re.compile(r"\s*(?:[#-].*|[A-Za-z0-9][\w.-]*(?:\[[^]]*\])?\s*(?:[<>=!~;@#\\].*)?)?\Z")
 #: What a virtual environment may begin with, and what locks leave out.
 _SEEDS = {"pip", "setuptools", "wheel"}
@@ -98,7 +100,7 @@ def open_lock(
 def is_lock_name(name: str) -> bool:
     """Return whether a file of this name can be nothing but a lock: endings that others have too do not tell."""
     globs = {glob for globs, _ in _FORMATS for glob in globs.split()} - {"sbom", "*.json", "*.yml", "*.yaml"}
-    return any(fnmatchcase(name.lower(), glob) for glob in globs)
+    return name == _PIXI or any(fnmatchcase(name.lower(), glob) for glob in globs)
 
 
 def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
@@ -110,10 +112,14 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
         name = "explicit.yml"
     elif re.search(r'"(?:bomFormat|spdxVersion)"', text[:100_000]):
         name = "sbom"
+    elif name.endswith((".yml", ".yaml")) and re.search(r"(?m)^(?:services|kind)[ \t]*:", text):
+        name = "containers"
     if not name:
         raise LockError("is of no format that can be told: give a file whose name says it, such as uv.lock")
     if name.endswith("Pipfile.lock"):
         raise LockError("is read no more: `pipenv requirements > requirements.txt` writes what --lock reads")
+    if name.endswith(_PIXI):
+        raise LockError("is not read: give pixi.lock, which `pixi lock` writes from it")
     fitting = (module for globs, module in _FORMATS for glob in globs.split() if fnmatchcase(name.lower(), glob))
     module, _, function = next(fitting, "requirements.read").partition(".")
     read: Callable[[str, str, Wish], Lock]
@@ -146,6 +152,10 @@ def _facts(
     lacks = tuple({name: None for row in rows for name in row.get("runs_with", ()) if name not in chosen})
     facts.add(Fact("environment.lacks", lacks, path, "environment"))
     facts.update(lock.facts)
+    asked = (one for command in lock.commands for one in (*command.lines, *command.limits) if not command.image)
+    ranges = (one for one in asked if one.specifiers and not one.pin and counts(one.marker, wish))
+    listed_lines = tuple({"package": one.name, "asks": one.specifiers, "place": one.by} for one in ranges)
+    facts.add(Fact("listed", Records(listed_lines), path, "environment"))
     extensions = {row["name"] for row in wish.rows("torch-extensions", "package")}
     wheels = (one for one in chosen.values() if one.name in extensions and one.wheel and isinstance(one.version, str))
     built = map(_extension, wheels)

@@ -162,3 +162,34 @@ def test_stages_and_packages_cost_no_more_than_their_lines(build):
 def test_a_folder_that_is_installed_is_said_not_to_be_read(build, given):
     found = build(f"FROM python:3.11\nRUN pip install peft==0.12.0 > ./log\nRUN pip install {given}\n")
     assert found.notes == ("Dockerfile:3: a package of your own, what it requires is not read",)
+
+
+COMPOSE = "services:\n  llm:\n    image: {}\n    command: --model Qwen/Qwen3-8B\n"
+JOB = (
+    "kind: Job\nspec:\n  template:\n    spec:\n      containers:\n        - image: {}\n          command: [bash, -c]\n"
+    "          args:\n            - |\n              pip install peft==0.12.0\n              torchrun train.py\n"
+)
+
+
+@pytest.mark.parametrize("form", [COMPOSE, JOB], ids=["compose", "kubernetes"])
+def test_the_image_of_a_container_is_a_base_image(tmp_path, form):
+    (tmp_path / "run.yml").write_text(form.format("vllm/vllm-openai:v0.8.5"))
+    found = opened("run.yml", tmp_path, python="", platform="")
+    assert found.facts.get("pkg.vllm")[1:3] == ("0.8.5", f"run.yml:{3 if form is COMPOSE else 6}")
+    assert found.version("peft") == (NOT_GIVEN if form is COMPOSE else "0.12.0")
+
+
+@pytest.mark.parametrize("image", ["vllm/vllm-openai:latest", "example.org/own:1", "redis:7\n  db:\n    image: own:1"])
+def test_of_an_image_that_is_not_known_nothing_is_said(tmp_path, image):
+    (tmp_path / "run.yml").write_text(COMPOSE.format(image))
+    found = opened("run.yml", tmp_path, python="", platform="")
+    assert found.version("vllm") == NOT_GIVEN
+    assert "is not known; --lock FILE" in found.notes[0]
+
+
+def test_of_several_containers_the_one_with_a_known_image_counts_and_a_build_is_its_dockerfile(tmp_path):
+    (tmp_path / "run.yml").write_text("services:\n  db: {image: 'redis:7'}\n  llm: {build: {context: ./app}}\n")
+    (tmp_path / "app").mkdir()
+    (tmp_path / "app/Dockerfile").write_text("FROM vllm/vllm-openai:v0.8.5\nRUN pip install peft==0.12.0\n")
+    found = opened("run.yml", tmp_path, python="", platform="")
+    assert (found.version("vllm"), found.version("peft")) == ("0.8.5", "0.12.0")
