@@ -366,8 +366,8 @@ def _words(found: Counter[str]) -> str | None:
 
 
 def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
-    """Return how the only changed statement changed: it or a part of it is gone, or an operator differs; else None. What
-    goes with its condition counts once."""
+    """Return how the only changed statement changed: it or a part of it is gone, or an operator differs; else None.
+    What goes with its condition counts once."""
     conditions = sum(number for line, number in gone.items() if line.startswith("if "))
     if not come and gone.total() - conditions == 1:
         return _LOST
