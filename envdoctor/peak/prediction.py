@@ -80,7 +80,7 @@ def predict(
     base |= {"trainer": model.trainer} if model.trainer else {}
     for name in ("half_loss", "plain_adapters", "packed_experts"):
         base[name] = any(row["name"] in (model.named, given.get("framework")) for row in known[name])
-    base["packed_experts"] |= bool(model.trainer or model.nearest)
+    base["packed_experts"] |= bool(model.trainer or model.nearest or given.get("quantize_experts"))
     kept = facts.text("pkg.bitsandbytes")
     base["keeps_inputs"] = kept is not None and satisfies(kept, known["keeps_inputs"][0]["releases"])
     trace = traced({**base, "tokens": [plan.tokens]}, tracer)

@@ -205,6 +205,8 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     training = method != "infer"
     tokens = given.get("max_length") or (None if training else given.get("max_model_len"))
     stated, tokens = bool(tokens), tokens or usual
+    if "ktransformers" in (given.get("kernels") or ()):
+        raise MemoryProblem("KTransformers keeps the experts on the CPU: what is left on the GPU is not predicted")
     if not tokens:
         raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
     framework = str(given.get("framework"))

@@ -277,8 +277,9 @@ class _Run:
         if packed:
             whole = 0.0 if job["packed_experts"] else experts
             each = 4 if packed["upcast"] else self.width
-            self.weights = (linear - whole) * _FOUR_BIT[packed["double"]] + (rest + whole) * each
-            self.whole = whole * each
+            # PEFT would make float32 of experts too, which few cards hold: they are taken as they were loaded.
+            self.whole = whole * self.width
+            self.weights = (linear - whole) * _FOUR_BIT[packed["double"]] + rest * each + self.whole
         self.results = self.norm = 0.0
         self.spared: dict[str, tuple[float, float]] = {}
         self.copies = 0.0
