@@ -21,6 +21,8 @@ METHODS = {"vllm": "serve", "sglang": "serve", "llamafactory": "lora", "ms-swift
 TRUE = {
     ("llamafactory-0.9.3", "openai/gpt-oss-20b"): {"model-type-unknown-to-transformers"},
     ("ms-swift-3.5", "openai/gpt-oss-20b"): {"model-type-unknown-to-transformers"},
+    # SGLang has it since 0.5.1 (the table framework-models).
+    ("sglang-0.4.6", "openai/gpt-oss-20b"): {"engine-does-not-know-the-model"},
 }
 
 

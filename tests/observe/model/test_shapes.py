@@ -118,7 +118,7 @@ OTHERS = """
 Qwen/Qwen2.5-VL-7B-Instruct Qwen/Qwen2.5-7B-Instruct-VL Qwen/Qwen2.5-Omni-7B Qwen/Qwen2-Audio-7B Qwen/Qwen2.5-7B-MoE
 Qwen/Qwen2.5-Math-RM-72B Qwen/Qwen2.5-Math-PRM-7B Qwen/Qwen3-Embedding-8B Qwen/Qwen3-8B-Reranker somebody/odd-30B-A3B
 deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B somebody/odd-8x7B somebody/odd-1B-7B somebody/odd-1b-a400m
-deepseek-ai/DeepSeek-V3.9 deepseek-ai/DeepSeek-R1-0528-Qwen3-8B
+deepseek-ai/DeepSeek-V3.9
 meta-llama/Llama-Guard-3-8B meta-llama/Llama-3.2-11B-Vision-Instruct nvidia/Llama-3.1-Minitron-4B-Width-Base
 llava-hf/llava-1.5-7b-hf THUDM/glm-4v-9b THUDM/glm-4-9b-chat-1m zai-org/GLM-4.5V google/gemma-3n-E4B-it
 microsoft/Phi-4-multimodal-instruct microsoft/Phi-3-vision-128k-instruct yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
