@@ -398,7 +398,7 @@ def _said(shape: Shape) -> tuple[Sequence[Message], float]:
         )
         return [Message(text, shape.like, shape.bits or 8, f"{loose:.0%}")], loose
     if shape.unknown:
-        text = "by its name the model has the shape of {}, {} less or more: unknown is {}"
+        text = "by its name the model has the shape of {}, {} less or more, because words of the name are not known: {}"
         return [Message(text, shape.like, f"{_LOOSE:.0%}", ", ".join(shape.unknown))], _LOOSE
     return [Message("no file of the model is here: by its name it has the shape of {}", shape.like)], 0.0
 
@@ -440,11 +440,15 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any] | None:
 
 def _facts(section: MemorySection) -> list[Fact]:
     """Return the facts that the rules judge."""
-    interval = section["interval"]
+    interval, engine, free = section["interval"], section["serving"], section["free_gib"]
+    least, most = section["process_gib"]
+    if engine is not None and section["phase"] == "KV cache" and engine["cache_tokens"] < engine["length"]:
+        free = engine["asked_gib"]  # it has what it takes, and not what is free
+        most = free + engine["cache_gib"] * (engine["length"] / max(engine["cache_tokens"], 1) - 1)
     values = {
-        "memory.needed_gib": round(interval["mostly"] if interval is not None else section["process_gib"][0], 1),
-        "memory.most_gib": round(section["process_gib"][1], 1),
-        "memory.free_gib": None if section["free_gib"] is None else round(section["free_gib"], 1),
+        "memory.needed_gib": round(interval["mostly"] if interval is not None else least, 1),
+        "memory.most_gib": round(most, 1),
+        "memory.free_gib": None if free is None else round(free, 1),
         "memory.gpu": section["gpu"],
         "memory.verdict": section["verdict"],
         "memory.phase": section["phase"],

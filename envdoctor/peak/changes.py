@@ -36,6 +36,8 @@ def traced_changes(job: Mapping[str, Any], adapted: str) -> Iterator[Saving]:
     if not job["training"]:
         return
     if job["lora"] is None:
+        if job["optimizer"] == "AdamW":
+            yield Saving({"recipe.optimizer": "adamw_torch_fused"}, {"optimizer": "adamw_fused"})
         if job["optimizer"] in ("AdamW", "adamw_fused"):
             yield Saving({"recipe.optimizer": "adamw_8bit"}, {"optimizer": "adamw_8bit"})
         reference = {"reference": adapted} if job["reference"] == "copy" else {}

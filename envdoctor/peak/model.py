@@ -45,7 +45,8 @@ class Model(NamedTuple):
             text = "nothing was traced here: this is by shipped coefficients of transformers {}"
             notes.append(Message(text, trace.release))
         if trace.near:
-            notes.append(Message("no shipped coefficients are about this very run: the nearest are of {}", trace.near))
+            text = "no shipped coefficients are for exactly this run: those of the nearest one were taken, {}"
+            notes.append(Message(text, trace.near))
         if trace.model.get("whole_experts"):
             whole = "4 bits are for linear layers alone: the experts keep {} GiB of the weights, as in transformers 5"
             notes.append(Message(whole, f"{trace.model['whole_experts'] / GIB:.1f}"))

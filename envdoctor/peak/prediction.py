@@ -113,10 +113,6 @@ def predict(
         if checkpointed is not None and checkpointed[1].verdict(gpu.free) != "does-not-fit":
             verdict = None
     shown = run.shown(need, known, facts.text("pkg.transformers"), gpu)
-    if shown.names and plan.stated:
-        text = "nvidia-smi may show {} to {} GiB: not given are {}"
-        low, high = (f"{size / GIB:.1f}" for size in shown.spans()["process"])
-        doubts.append(Message(text, low, high, ", ".join(f"recipe.{name}" for name in shown.names)))
     return {
         "level": model.level_of(trace),
         "model": model.named,
@@ -136,6 +132,7 @@ def predict(
             "process": [*map(rounded, need.process)],
             "mostly": rounded(need.mostly),
             "shown": {measure: [*map(rounded, span)] for measure, span in shown.spans().items()},
+            "not_given": [f"recipe.{name}" for name in shown.names if plan.stated],
         },
         "gpu": gpu and gpu.name,
         "total_gib": gpu and rounded(gpu.total),
@@ -148,7 +145,7 @@ def predict(
             for name, size in sorted(peak.terms.items(), key=lambda term: -term[1])
             if size >= GIB / 1000
         ],
-        "changes": run.changes(run.peak(), need, gpu) if gpu is not None and verdict != "fits" else [],
+        "changes": run.changes(need, gpu) if gpu is not None and verdict != "fits" else [],
         "reach": run.reach(gpu) if gpu is not None and (trace.release or not plan.stated) else [],
         "serving": None,
         "assumed": [*said, *doubts],
@@ -222,7 +219,7 @@ class _Prediction(NamedTuple):
         least -= self.trace.halfway
         most = (most * (1 + self.model.loose) + self.trace.apart) * share
         smaller = (1 - self.model.loose) * (1 - self.plan.less) / self.plan.parts
-        size = (least * smaller + (likely or high).size) / 2
+        size = (least * smaller + (likely or high).size * (1 + self.model.loose)) / 2
         return need_of(max(least - self.trace.absent, 0.0) * smaller, size, most, form.held, self.trace.residuals)
 
     def doubted(self, need: Need) -> tuple[Need, list[Message]]:
@@ -293,15 +290,16 @@ class _Prediction(NamedTuple):
                 after = after.up_to(self.needed(form, most, most))
         return after
 
-    def changes(self, peak: Peak, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
+    def changes(self, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
         """Return changes that lower the peak, and whether the run then fits; the ones that make it fit come first."""
         plan, doubt = self.plan, doubted.process[2] / self.need().process[2]
         lengths = _lengths(plan.tokens)
 
         def after(saving: Saving, form: ClosedForm) -> MemorySaving:
             at = partial(form.at, saving.job.get("batch", self.batch), saving.job.get("tokens", plan.tokens))
-            verdict = self.up_to_doubts(self.around(form, at, doubt), saving).verdict(gpu.free)
-            return {"set": dict(saving.set), "gib": rounded(at().size), "verdict": verdict}
+            need = self.around(form, at, doubt)
+            verdict = self.up_to_doubts(need, saving).verdict(gpu.free)
+            return {"set": dict(saving.set), "gib": rounded(need.allocated[1]), "verdict": verdict}
 
         def each(savings: Iterable[Saving], untraced: Callable[[Saving], bool]) -> list[tuple[MemorySaving, Saving]]:
             made = [Saving(saving.set, {**saving.job, "untraced": untraced(saving)}) for saving in savings]
@@ -318,7 +316,7 @@ class _Prediction(NamedTuple):
         if self.given.get("quantization"):  # as the model's files have it
             tried = [saving for saving in tried if "quantized" not in saving.job]
         known = each(tried, partial(self.ruled_out, gpu))
-        savings = [change for change, _ in known if change["gib"] < _WORTH * rounded(peak.size)]
+        savings = [change for change, _ in known if change["gib"] < _WORTH * rounded(doubted.allocated[1])]
         (trace,) = self.tracer.run([{**self.base, "tokens": lengths}])
         cut = False  # nobody asked for a small part of the length
         if isinstance(trace, Trace):

@@ -102,7 +102,7 @@ def stage_of(
 
     row: Mapping[str, Any] = next(filter(about, known["stage"]), {"like": "dpo"})
     if row["like"] != name and name != "pt":
-        assumed.append(Message("the stage {} is taken to need what {} does", name, row["like"]))
+        assumed.append(Message("{} is counted like {}", name.upper(), row["like"].upper()))
     if row.get("generates"):
         text = "{}: the step that trains; the answers are generated, and rewarded, before it or elsewhere"
         assumed.append(Message(text, name.upper()))

@@ -50,7 +50,7 @@ class MemoryReach(TypedDict):
 class _MemoryInterval(TypedDict):
     """The least, the likely and the most GiB by each measure; ``of``: the published readings that they rest on, empty
     where the step was traced here. Four of five processes take more than ``mostly`` GiB: of a trace, the least.
-    ``shown`` are the ends of what each measure may show where what nobody told is otherwise."""
+    ``shown`` are the ends of what each measure may show where the facts ``not_given`` are otherwise than taken."""
 
     of: str
     allocated: list[float]
@@ -58,6 +58,7 @@ class _MemoryInterval(TypedDict):
     process: list[float]
     mostly: float
     shown: dict[str, list[float]]
+    not_given: list[str]
 
 
 class MemorySection(TypedDict):

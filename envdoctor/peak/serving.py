@@ -6,12 +6,12 @@ have what it leaves. LMDeploy takes a share of what the weights leave. The table
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Value
-from envdoctor.peak.closed_form import GIB, ClosedForm, Gpu, gpu_of, kept_bytes, need_of
+from envdoctor.peak.closed_form import CONTEXT, GIB, ClosedForm, Gpu, gpu_of, kept_bytes, need_of
 from envdoctor.peak.model import Model
 from envdoctor.peak.prediction import rounded, traced
 from envdoctor.peak.recipe import engine_of, plan_of, settings_of
@@ -32,7 +32,8 @@ _USUAL = 8192
 class _Engine(NamedTuple):
     """Bytes of one engine on a GPU: it takes ``base`` and a share of the ``whole``, for what is ``inside`` and the keys
     and values of tokens, each ``token``; it needs from ``least`` to ``most`` beside that, of what is ``free``. A
-    ``strict`` one does not start where one sequence of the full length has no place."""
+    ``strict`` one does not start where one sequence of the full length has no place; ``unsure`` bytes of what is inside
+    may not be there."""
 
     whole: float
     base: float
@@ -42,6 +43,7 @@ class _Engine(NamedTuple):
     most: float
     free: float
     strict: bool
+    unsure: float
 
     def asked(self, share: float) -> float:
         """Return the bytes that the engine takes at the start."""
@@ -58,7 +60,7 @@ class _Engine(NamedTuple):
     def verdict(self, share: float, length: int) -> str:
         """Return whether it starts, and holds the longest sequence."""
         asked = self.asked(share)
-        if asked + self.least > self.free or asked < self.needed(length):
+        if asked + self.least > self.free or asked + self.unsure < self.needed(length):
             return "does-not-fit"
         return "fits" if asked + self.most <= self.free and self.cache(share) >= length * self.token else "tight"
 
@@ -108,7 +110,8 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     # The profile counts what is allocated, and not what the allocator holds for it.
     low, _, high = need_of(weights + step, weights + step, weights + step, 1.0, {}).reserved
     least = context + step if apart else 0.0
-    most = least + high - low + (0.0 if given.get("enforce_eager") else row.get("graphs", 0.0) * GIB)
+    graphs = 0.0 if given.get("enforce_eager") else row.get("graphs", 0.0)
+    most = least + high - low + graphs * GIB
     captured = min(sequences, card["sequences"])  # no more of them are in CUDA graphs
     share = _usual_share(row, card, gpu.total, tokens=tokens, sequences=captured, ranks=ranks)
     if row["of"] == "free":  # what it leaves by itself is what it takes a step and CUDA graphs to need
@@ -120,20 +123,15 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     if given.get("gpu_memory_utilization") is None:
         assumed.append(Message("{} was not given: {}", row["option"], f"{share:g}"))
     share = float(given.get("gpu_memory_utilization") or share)
-    engine = _Engine(whole, base, inside, cache / ranks / tokens, least, most, gpu.free, strict=not apart)
+    token, unsure = cache / ranks / tokens, 0.0 if apart else context - CONTEXT[0] * GIB
+    engine = _Engine(whole, base, inside, token, least, most, gpu.free, not apart, unsure)
     verdict, asked, place = engine.verdict(share, length), engine.asked(share), max(0.0, engine.cache(share))
     needed = max(asked, engine.needed(length))
     if engine_of(given) == "beside":
-        assumed.append(
-            Message(
-                "the recipe trains and serves, and this is the engine; for the training run: --set "
-                "recipe.gpu_memory_utilization=absent"
-            )
-        )
-    if apart and verdict == "tight" and asked + most > gpu.free:
-        text = "a step and CUDA graphs may need up to {} GiB beside {} {}, and {} GiB are left"
-        free = f"{(gpu.free - asked) / GIB:.1f}"
-        assumed.append(Message(text, f"{most / GIB:.1f}", row["option"], f"{share:g}", free))
+        text = "the recipe trains and serves, and this is the engine; for the training run: --set {}"
+        assumed.append(Message(text, "recipe.gpu_memory_utilization=absent"))
+    if verdict == "tight":
+        assumed += _beside(engine, share, row, graphs, facts.text(f"pkg.{row['name']}"))
     return {
         "level": model.level_of(trace),
         "model": model.named,
@@ -145,7 +143,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
         "processes": ranks,
         "allocated_gib": rounded(asked),
         "reserved_gib": [rounded(asked)] * 2,
-        "process_gib": [rounded(needed + least), rounded(needed + most)],
+        "process_gib": [rounded(needed + least), rounded(max(needed + least, asked + most))],
         "interval": None,
         "gpu": gpu.name,
         "total_gib": rounded(gpu.total),
@@ -172,6 +170,19 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
         "assumed": [*model.said_of(trace, plan.job), *assumed],
         "savers": [],
     }
+
+
+def _beside(
+    engine: _Engine, share: float, row: Mapping[str, Any], graphs: float, release: str | None
+) -> Iterator[Message]:
+    """Yield what may not have its place beside what the engine takes."""
+    if graphs and release is None:
+        text = "the release of {} is not known, and {} needs up to {} GiB for CUDA graphs beside what it takes"
+        yield Message(text, row["name"], row["releases"], graphs)
+    left = engine.free - engine.asked(share)
+    if not engine.strict and engine.most > left:
+        text = "a step and CUDA graphs may need up to {} GiB beside {} {}, and {} GiB are left"
+        yield Message(text, f"{engine.most / GIB:.1f}", row["option"], f"{share:g}", f"{left / GIB:.1f}")
 
 
 def _row(facts: FactSet, rows: Sequence[Mapping[str, Any]], gpu: Gpu) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

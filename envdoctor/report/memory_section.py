@@ -42,6 +42,8 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
                 "{size} GiB of them tensors"
             )
         amount = page.say(text, likely=likely, batch=section["batch"], tokens=f"{section['tokens']:,}", **words)
+    elif section["verdict"] == "does-not-fit" and section["phase"] == "KV cache":
+        amount = page.say("{size} GiB for the engine, and {low} GiB are needed in it", **words)
     else:
         amount = page.say("{size} GiB for the engine, up to {high} GiB on the GPU", **words)
     label, verdict = page.say("Memory"), section["verdict"]
@@ -55,8 +57,12 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
     details = _details(section, page)
     folded = brief and (verdict == "fits" or (verdict is None and not section["reach"]))
     blocks += [Folded(page.say("Peak"), details)] if folded else details
-    taken, text = list(map(page.sentence, section["assumed"])), "not followed, can be lower with it: {what}"
+    taken, text = list(map(page.sentence, section["assumed"])), "not counted, and may lower the need: {what}"
     taken += [page.say(text, what=page.sentence(one)) for one in section["savers"]]
+    if page.verbosity > 0 and section["interval"] is not None and section["interval"]["not_given"]:
+        least, most = map(_gib, section["interval"]["shown"]["process"])
+        names, text = section["interval"]["not_given"], "nvidia-smi may show {low} to {high} GiB: not given are {names}"
+        taken.append(page.say(text, low=least, high=most, names=", ".join(names)))
     blocks += [Field(page.say("Assumed"), taken)] if taken else []
     return Section(label, blocks, bare=True)
 

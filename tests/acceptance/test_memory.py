@@ -114,7 +114,7 @@ def test_no_number_for_a_length_is_exit_code_3_with_the_reason(ask: Ask) -> None
 @pytest.mark.parametrize(
     ("recipe", "sentence"),
     [
-        ({"stage": "kto"}, "the stage kto is taken to need what grpo does"),
+        ({"stage": "kto"}, "KTO is counted like GRPO"),
         ({"stage": "ppo"}, "other models may be on the same GPU, each as large as this one at the most: value model"),
         (
             {"stage": "grpo", "framework": "trl", "colocate": "true"},

@@ -44,8 +44,10 @@ def test_it_does_not_fit_by_shipped_coefficients_and_a_smaller_batch_does(check:
     assert "error[does-not-fit]" in text and "shipped coefficients of transformers 5." in text
     assert "gradient_checkpointing: true (" in text and " GiB of tensors, fits)" in text
     assert "per_device_train_batch_size: 1 (" in text
+    shown = [check("--set", "gpu.name=A6000", *words).out.count("nvidia-smi may show") for words in ([], ["-v"])]
+    assert shown == [0, 1]
     card = " ".join(text[text.index("error[does-not-fit]") :].split())
-    assert re.search(r"to need [\d.]+ GiB or more, .* fix [a-z_]+: \w+.* [(][\d.]+ GiB of tensors, fits[)] why ", card)
+    assert re.search(r"needs more than [\d.]+ GiB, .* fix [a-z_]+: \w+.* [(][\d.]+ GiB of tensors, fits[)] why ", card)
     assert "what four of five such processes take" in card
     assert "found  verdict on memory" not in text
     smaller = check("--set", "gpu.name=A6000", "--set", "recipe.batch_size=1").out

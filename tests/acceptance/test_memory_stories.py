@@ -166,7 +166,7 @@ def test_a_name_has_the_number_of_its_folder(without_files: Any, story: str, mod
     [
         ("Qwen/Qwen2.5-7B-Instruct", [], 1, "no file of the model is here: by its name it has the shape"),
         ("qwen2.5-7b-instruct", [], 1, "by its name it has the shape of Qwen/Qwen2.5-7B-Instruct"),
-        ("me/Qwen2.5-7B-Instruct-odd", [], 1, "Qwen/Qwen2.5-7B-Instruct, 5% less or more: unknown is odd"),
+        ("me/Qwen2.5-7B-Instruct-odd", [], 1, "5% less or more, because words of the name are not known: odd"),
         ("unsloth/Qwen2.5-7B-Instruct-bnb-4bit", ["--set", "recipe.dtype=bf16"], 1, '"name": "weights", "gib": 7.4'),
         ("Qwen/Qwen2.5-7B-Instruct-AWQ", [], 1, '"name": "weights", "gib": 5.1'),
         ("Qwen/Qwen2.5-7B-Instruct-AWQ", ["--set", "recipe.method=infer"], 0, '"name": "weights", "gib": 5.1'),
@@ -181,7 +181,8 @@ def test_a_name_has_the_number_of_its_folder(without_files: Any, story: str, mod
         ),
         ("nobody/legal-7b-qwen", [], 1, "the shape of Qwen/Qwen2.5-7B is assumed (20% less or more)"),
         ("nobody/legal-7b-awq", [], 0, '"name": "weights", "gib": 5.1'),
-        ("Qwen/Qwen2.5-VL-7B-Instruct", [], 3, "no config.json of Qwen/Qwen2.5-VL-7B-Instruct is on this machine"),
+        ("allenai/OLMoE-1B-7B-0924", [], 0, '"name": "weights", "gib": 12.8'),
+        ("Qwen/Qwen2.5-VL-3B-Instruct", [], 3, "no config.json of Qwen/Qwen2.5-VL-3B-Instruct is on this machine"),
     ],
 )  # fmt: skip
 def test_a_number_by_name(without_files: Any, model: str, words: list[str], code: int, said: str) -> None:
@@ -198,7 +199,7 @@ def test_a_number_by_name(without_files: Any, model: str, words: list[str], code
         ("A100", 0, "fits", "A100 is sold in several sizes: it fits 40 GB; it fits 80 GB"),
         ("V100", 3, None, "it does not fit 16 GB; it is tight on 32 GB; name the one that is meant, such as V100-32GB"),
         ("4060 Ti", 1, "does-not-fit", "sold in several sizes: it does not fit 8 GB; it does not fit 16 GB"),
-        ("V100-32GB", 0, "tight", "and 31.7 GiB are free on V100-32GB"),
+        ("V100-32GB", 0, "tight", "and 31.7 GiB are free for it on V100-32GB"),
         ("RTX A2000", 3, None, "how much memory RTX A2000 has is not known, so whether it fits was not judged"),
     ],
 )
@@ -263,6 +264,51 @@ def test_an_engine_whose_longest_sequence_nobody_tells_has_a_number(
     assert (found, section["verdict"]) == (code, verdict)
     assert section["serving"]["weights_gib"] > 9 and "8,192 tokens were taken" in " ".join(section["assumed"])
     assert ("give --set recipe.max_model_len=8192" in out) == (verdict is None)
+
+
+@pytest.mark.parametrize(
+    ("length", "verdict", "said"),
+    [
+        (31_000, "tight", "may need up to 71.4 GiB, and 71.3 GiB are free for it"),
+        (33_500, "does-not-fit", "needs more than 71.8 GiB, and 71.3 GiB are free for it"),
+    ],
+)
+def test_a_cache_that_is_a_little_short_is_tight_and_an_engine_has_what_it_takes(
+    without_files: Any, length: int, verdict: str, said: str
+) -> None:
+    settings = f"framework=vllm method=serve tensor_parallel=2 max_model_len={length}"
+    sets = [word for one in settings.split() for word in ("--set", f"recipe.{one}")]
+    found, section, out = without_files("--model", "meta-llama/Llama-3.3-70B-Instruct", "--gpu", "A100-80GB", *sets)
+    assert (found, section["verdict"]) == (verdict == "does-not-fit", verdict) and said in out
+
+
+PPO = """deepspeed --module openrlhf.cli.train_ppo --pretrain OpenRLHF/Llama-3-8b-sft-mixture --zero_stage 2 --bf16
+--micro_train_batch_size 2 --prompt_max_len 1024 --generate_max_len 1024 --flash_attn --gradient_checkpointing
+"""
+
+
+def test_a_change_is_measured_as_the_run_and_is_smaller(without_files: Any, tmp_path: Path) -> None:
+    recipe = tmp_path / "ppo.sh"
+    recipe.write_text(" ".join(PPO.splitlines()))
+    _, section, out = without_files("--recipe", str(recipe), "--gpu", "A100-80GB", "--set", "recipe.world_size=8")
+    assert section["changes"] and "PPO is counted like GRPO" in out
+    assert all(change["gib"] < section["interval"]["allocated"][1] for change in section["changes"])
+
+
+def test_the_optimizer_without_a_copy_is_offered_before_one_that_computes_otherwise(without_files: Any) -> None:
+    words = ["--model", "meta-llama/Llama-3.1-8B-Instruct", "--gpu", "A100-80GB", "--method", "full"]
+    words += ["--set", "recipe.max_length=2048", "--set", "recipe.gradient_checkpointing=true"]
+    first, second, *_ = without_files(*words)[1]["changes"]
+    assert (first["set"], first["verdict"]) == ({"recipe.optimizer": "adamw_torch_fused"}, "fits")
+    assert second["set"] == {"recipe.optimizer": "adamw_8bit"}
+    fused = without_files(*words, "--set", "recipe.optimizer=adamw_torch_fused")[1]
+    assert (fused["verdict"], fused["interval"]["allocated"][1]) == ("fits", pytest.approx(first["gib"], abs=0.01))
+
+
+def test_no_part_of_a_model_known_by_its_size_is_larger_than_the_whole(without_files: Any) -> None:
+    words = ["--gpu", "A100-80GB", "--method", "infer", "--set", "recipe.max_length=512"]
+    section = without_files("--model", "01-ai/Yi-34B-Chat", *words)[1]
+    assert sum(term["gib"] for term in section["terms"]) < section["interval"]["allocated"][1] * 1.01
 
 
 @pytest.mark.parametrize(("model", "sdpa"), [("openai/gpt-oss-20b", False), ("Qwen/Qwen2.5-14B", True)])

@@ -78,7 +78,7 @@ def test_a_stage_is_the_step_that_it_is_like_and_what_stands_beside_it(
     assert (low, high) == (least, pytest.approx(most * 1.07))
     assert found["allocated_gib"] == least
     told = " ".join(found["assumed"])
-    assert (f"the stage {recipe['stage']} is taken to need what {job[0]} does" in told) is (recipe["stage"] != "pt")
+    assert (f"{recipe['stage'].upper()} is counted like {job[0].upper()}" in told) is (recipe["stage"] != "pt")
     assert ("other models may be on the same GPU" in told) is (most >= 37.0)
 
 

@@ -69,6 +69,8 @@ def test_what_is_left_for_keys_and_values(
     assert found["serving"]["cache_gib"] == pytest.approx(cache, abs=0.03)
     assert found["serving"]["cache_tokens"] == pytest.approx(cache * 2048, abs=64)
     assert any("was not given" in text for text in found["assumed"]) is (share is None)
+    graphs = any("and <0.20 needs up to 3.0 GiB for CUDA graphs" in text for text in found["assumed"])
+    assert graphs is (framework in ("vllm", "weclone") and verdict == "tight")
 
 
 @pytest.mark.parametrize(("framework", "share"), [("vllm", 0.95), ("sglang", 0.95), ("lmdeploy", 0.95)])
@@ -112,6 +114,10 @@ def test_vllm_refuses_a_sequence_that_its_cache_cannot_hold_and_sglang_starts(en
         engine(name, 30.0, release=release)["verdict"] for name, release in (("vllm", "0.25.0"), ("sglang", "0.5.9"))
     ]
     assert verdicts == ["does-not-fit", "tight"]
+    # Of the CUDA context 0.3 GiB may not be there: the place of 614 tokens.
+    held = engine("vllm", 30.0, release="0.25.0")["serving"]["cache_tokens"]
+    for more, verdict in ((0, "fits"), (600, "tight"), (630, "does-not-fit")):
+        assert engine("vllm", 30.0, release="0.25.0", max_model_len=held + more)["verdict"] == verdict
     change = engine("vllm", 30.0, release="0.25.0")["changes"][0]["set"]
     changed = {name.removeprefix("recipe."): value for name, value in change.items()}
     assert set(changed) == {"gpu_memory_utilization", "max_model_len"}

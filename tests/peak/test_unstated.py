@@ -22,7 +22,7 @@ TOLD = {
 
 
 def shown(method: str = "lora", gpu: float | None = None, **recipe: Any) -> dict[str, Any]:
-    """The interval of a run of Llama 3 8B by coefficients, and the sentence about what was not given as ``said``."""
+    """The interval of a run of Llama 3 8B by coefficients, and the verdict."""
     given = {"method": method, **{name: value for name, value in {**TOLD, **recipe}.items() if value != "unknown"}}
     facts = FactSet(Fact(f"recipe.{name}", value, "", "given") for name, value in given.items())
     facts.update([Fact("model.dtype", "bfloat16", "", "given")])
@@ -30,13 +30,12 @@ def shown(method: str = "lora", gpu: float | None = None, **recipe: Any) -> dict
         facts.update([Fact("gpu", Records(({"name": "A", "memory_gib": gpu},)), "", "given")])
     source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), None, False)
     section = predict(facts, model_of(config("llama-3-8b"), []), source, KNOWN)
-    said = [text for text in section["assumed"] if text.startswith("nvidia-smi may show")]
-    return {**section["interval"], "verdict": section["verdict"], "said": said}
+    return {**section["interval"], "verdict": section["verdict"]}
 
 
 def test_of_a_run_that_is_told_as_a_whole_nothing_is_added() -> None:
     found = shown()
-    assert found["said"] == []
+    assert found["not_given"] == []
     for measure in ("allocated", "reserved"):
         assert found["shown"][measure] == [found[measure][0], found[measure][2]]
 
@@ -57,8 +56,7 @@ def test_what_nobody_told_widens_towards_what_it_may_be(name: str, method: str, 
     found = shown(method, **{**again, name: "unknown"})
     (low, high), (least, _, most) = found["shown"]["allocated"], found["allocated"]
     assert (low < least - 0.05, high > most + 0.05) == (lower, higher)
-    (said,) = found["said"]
-    assert said.endswith(f"not given are recipe.{name}")
+    assert found["not_given"] == [f"recipe.{name}"]
 
 
 def test_lengths_that_differ_leave_blocks_in_the_allocator_up_to_the_card_and_change_no_verdict() -> None:

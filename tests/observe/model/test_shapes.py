@@ -39,6 +39,9 @@ BESIDE = {
     "THUDM/chatglm-6b": 6.71,  # without the head 6.17
     "XiaomiMiMo/MiMo-7B-Base": 7.62,
     "baidu/ERNIE-4.5-0.3B-PT": 0.36,
+    "allenai/OLMoE-1B-7B-0924": 6.92,  # of which a token takes 1.3
+    "meta-llama/Llama-4-Scout-17B-16E": 107.8,
+    "Qwen/Qwen2.5-VL-7B-Instruct": 8.29,
 }
 
 
@@ -94,6 +97,11 @@ def test_the_parameters_of_a_row_are_those_of_the_name(row: Any) -> None:
         ("Qwen/Qwen2.5-Coder-7B-Instruct", "Qwen/Qwen2.5-Coder-7B-Instruct", None, ()),
         ("Qwen/Qwen2.5-Math-7B", "Qwen/Qwen2.5-Math-7B", None, ()),
         ("Qwen/Qwen1.5-MoE-A2.7B-Chat", "Qwen/Qwen1.5-MoE-A2.7B-Chat", None, ()),
+        ("OLMoE-1B-7B-0924-Instruct", "allenai/OLMoE-1B-7B-0924-Instruct", None, ()),
+        ("Qwen/Qwen3-Coder-30B-A3B-Instruct-FP8", "Qwen/Qwen3-Coder-30B-A3B-Instruct", "fp8", ()),
+        ("unsloth/Llama-4-Scout-17B-16E-Instruct", "meta-llama/Llama-4-Scout-17B-16E-Instruct", None, ()),
+        ("Shanghai_AI_Laboratory/internlm2-chat-1_8b", "internlm/internlm2-chat-1_8b", None, ()),
+        ("Qwen/Qwen2.5-VL-7B-Instruct-AWQ", "Qwen/Qwen2.5-VL-7B-Instruct", "awq", ()),
         ("deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-7B", None, ()),
         ("deepseek-ai/DeepSeek-R1-Distill-Llama-8B", "deepseek-ai/DeepSeek-R1-Distill-Llama-8B", None, ()),
         ("deepseek-ai/DeepSeek-V3-1226", "deepseek-ai/DeepSeek-V3", None, ()),
@@ -115,7 +123,7 @@ def test_a_name_is_read(name: str, like: str, quantized: str | None, unknown: tu
 
 
 OTHERS = """
-Qwen/Qwen2.5-VL-7B-Instruct Qwen/Qwen2.5-7B-Instruct-VL Qwen/Qwen2.5-Omni-7B Qwen/Qwen2-Audio-7B Qwen/Qwen2.5-7B-MoE
+Qwen/Qwen2.5-VL-3B-Instruct Qwen/Qwen2.5-7B-Instruct-VL Qwen/Qwen2.5-Omni-7B Qwen/Qwen2-Audio-7B Qwen/Qwen2.5-7B-MoE
 Qwen/Qwen2.5-Math-RM-72B Qwen/Qwen2.5-Math-PRM-7B Qwen/Qwen3-Embedding-8B Qwen/Qwen3-8B-Reranker somebody/odd-30B-A3B
 deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B somebody/odd-8x7B somebody/odd-1B-7B somebody/odd-1b-a400m
 deepseek-ai/DeepSeek-V3.9
