@@ -46,7 +46,8 @@ _TRAINED = 4
 class Stage(NamedTuple):
     """The traced step is that of ``like``, with a ``reference`` model or without; ``models`` stand beside the traced
     one and are as large, ``engine`` are the bytes of an engine that generates, ``drops`` are terms that the traced step
-    has and this one has not, ``spared`` those that it may not have, ``answers`` the share of logits that it makes."""
+    has and this one has not, ``spared`` those that it may not have, ``answers`` the share of logits that it makes.
+    Samples of one that ``generates`` are as long as they become."""
 
     like: str = "sft"
     reference: bool = False
@@ -55,6 +56,7 @@ class Stage(NamedTuple):
     drops: tuple[str, ...] = ()
     spared: tuple[str, ...] = ()
     answers: float = 1.0
+    generates: bool = False
 
 
 def staged(source: TraceSource, stage: Stage) -> TraceSource:
@@ -120,7 +122,8 @@ def stage_of(
     spared = (*row.get("spared", ()), *models, *(() if sure else (GENERATING,)))
     answer, length = (given.get(name) if row.get("answers") else None for name in ("max_new_tokens", "max_length"))
     answers = min(answer / length, 1.0) if answer and length else 1.0
-    return Stage(row["like"], reference, models, engine, tuple(row.get("drops", ())), spared, answers)
+    drops, generates = tuple(row.get("drops", ())), bool(row.get("generates"))
+    return Stage(row["like"], reference, models, engine, drops, spared, answers, generates)
 
 
 def _engine(
