@@ -25,7 +25,7 @@ from envdoctor.peak.model import Model
 from envdoctor.peak.recipe import LESS, RunPlan, plan_of, settings_of, staged
 from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
 from envdoctor.peak.sharing import sharing
-from envdoctor.peak.shipped import OnCuda
+from envdoctor.peak.shipped import OnCuda, has_experts
 from envdoctor.peak.tracing import Trace, TraceSource
 from envdoctor.peak.unstated import Shown, unstated_of
 from envdoctor.system.message import Message, as_message
@@ -81,6 +81,8 @@ def predict(
     for name in ("half_loss", "plain_adapters", "packed_experts"):
         base[name] = any(row["name"] in (model.named, given.get("framework")) for row in known[name])
     base["packed_experts"] |= bool(model.trainer or model.nearest or given.get("quantize_experts"))
+    if base["packed_experts"] and base["quantized"] and has_experts(model.config):
+        base["untraced"] = True  # a trace packs linear layers
     kept = facts.text("pkg.bitsandbytes")
     base["keeps_inputs"] = kept is not None and satisfies(kept, known["keeps_inputs"][0]["releases"])
     trace = traced({**base, "tokens": [plan.tokens]}, tracer)
@@ -307,7 +309,8 @@ class _Prediction(NamedTuple):
             return {"set": dict(saving.set), "gib": rounded(need.allocated[1]), "verdict": verdict}
 
         def each(savings: Iterable[Saving], untraced: Callable[[Saving], bool]) -> list[tuple[MemorySaving, Saving]]:
-            made = [Saving(saving.set, {**saving.job, "untraced": untraced(saving)}) for saving in savings]
+            here = bool(self.base.get("untraced"))
+            made = [Saving(one.set, {**one.job, "untraced": here or untraced(one)}) for one in savings]
             jobs = [{**self.base, "tokens": [plan.tokens], **saving.job} for saving in made]
             traces = zip(made, self.tracer.run(jobs), strict=True)
             forms = ((one, self.form(trace, one.job.get("batch"))) for one, trace in traces if isinstance(trace, Trace))

@@ -27,6 +27,8 @@ _LARGEST = 1 << 32
 #: The first release that makes the last logits of a prompt alone, and what earlier ones hold: all, in bfloat16 and in
 #: float32 (the rule long-prompts-make-full-logits-before-transformers-4-45).
 _LAST_LOGITS = (4, 45)
+#: What the number of experts in a layer is called.
+_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 #: The first release whose experts are no linear layers, which is what bitsandbytes packs (its issue 1849).
 _FUSED_EXPERTS = (5,)
 _FULL_LOGITS = {
@@ -56,6 +58,11 @@ def form_words(job: Row, targets: str) -> str:
     words += [packed and packed["upcast"] and "upcast", job["attention"], job["padded"] and "padded"]
     words += ["checkpointing" if again else lora and lora["lora_dropout"] and "dropout"]
     return " ".join(word for word in words if word)
+
+
+def has_experts(config: Row) -> bool:
+    """Return whether a language model of this configuration is a mixture of experts."""
+    return any(_of_language(config).get(name) for name in _EXPERTS)
 
 
 def jobs_of(pattern: str) -> list[str]:
@@ -436,8 +443,7 @@ def _inner(config: Row, hidden: int) -> tuple[int, int, int]:
     width = _size(config, "intermediate_size", 4 * hidden)
     one, shared = _size(config, "moe_intermediate_size", width), "shared_expert_intermediate_size"
     beside = _size(config, shared) if config.get(shared) else 0
-    names = ("num_experts", "num_local_experts", "n_routed_experts")
-    routed = next((_size(config, name) * one for name in names if config.get(name)), 0)
+    routed = next((_size(config, name) * one for name in _EXPERTS if config.get(name)), 0)
     sent = "num_experts_per_tok"
     active = _size(config, sent) * one + beside if config.get(sent) else width
     return active, routed and routed + beside, routed

@@ -180,3 +180,21 @@ def test_an_unknown_model_and_an_unknown_gpu(ask: Ask) -> None:
     assert answer.code == 3 and "no config.json of nobody/nothing is on this machine" in answer.out
     answer = ask("--gpu", "A6001")
     assert answer.code == 2 and "no GPU of that name is known" in answer.err
+
+
+def test_experts_are_packed_where_the_framework_is_told_to(run):
+    """18 GiB of weights, which bitsandbytes alone would leave at 57 of transformers 5."""
+    asked = ("memory", "--model", "Qwen/Qwen3-30B-A3B", "--method", "qlora", "--gpu", "4090", "--format", "json")
+    sizes = []
+    for more in ((), ("--set", "recipe.quantize_experts=true")):
+        told = json.loads(run(*asked, "--set", "recipe.max_length=1024", *more).out)["sections"]["memory"]
+        sizes.append(next(term["gib"] for term in told["terms"] if term["name"] == "weights"))
+    assert 50 < sizes[0] < 62 and 16 < sizes[1] < 20
+
+
+def test_a_step_of_grpo_may_have_shorter_answers(run):
+    known = "max_length=8192 stage=grpo batch_size=16 world_size=8 fsdp=true framework=verl gradient_checkpointing=true"
+    sets = [word for one in known.split() for word in ("--set", f"recipe.{one}")]
+    result = run("memory", "--model", "Qwen/Qwen2.5-3B-Instruct", "--method", "full", "--gpu", "H100", *sets)
+    assert "a step with one of them takes as little as" in result.out
+    assert result.code == 0 and "are free on H100 80GB: tight" in result.out
