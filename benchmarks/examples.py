@@ -42,7 +42,7 @@ REPOSITORIES = {
     ),
     "huggingface+trl": ("examples", (".py", ".sh", ".yaml"), "trl==1.10.0 torch==2.11.0 peft==0.19.1"),
     "OpenRLHF+OpenRLHF": ("examples", (".sh",), "openrlhf==0.10.2 torch==2.9.1"),
-    "volcengine+verl": ("examples", (".sh",), "verl==0.7.0 torch==2.9.1 vllm==0.12.0"),
+    "volcengine+verl": ("examples", (".sh",), "verl==0.7.0 torch==2.9.0 vllm==0.12.0"),
     "huggingface+alignment-handbook": (
         "recipes",
         (".yaml",),

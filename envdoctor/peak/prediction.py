@@ -99,11 +99,10 @@ def predict(
     run = _Prediction(plan, given, model, tracer, base, trace)
     peak, said = run.peak(run.gone), [*model.said_of(trace, plan.job), *plan.assumed]
     need, doubts = run.doubted(run.need())
-    alone = plan.stage.generates and run.batch > 1 and run.untraced({**base, "tokens": [plan.tokens], "batch": 1})
-    if alone:
-        need = need.down_to(alone[1])
-        text = "few answers are as long as they may be: a step with one of them takes as little as {} GiB"
-        doubts.append(Message(text, f"{alone[1].process[0] / GIB:.1f}"))
+    if plan.stage.generates and (short := run.untraced({**base, "tokens": [min(plan.tokens, _SHORTEST)], "batch": 1})):
+        need = need.down_to(short[1])
+        text = "few answers are as long as they may be: a step with a short one takes as little as {} GiB"
+        doubts.append(Message(text, f"{short[1].process[0] / GIB:.1f}"))
     if not plan.divided:
         form = run.form(trace)
         least = run.around(form, lambda without: form.at(run.batch, plan.tokens, (*without, *OF_THE_MODEL)))
