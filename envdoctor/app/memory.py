@@ -174,7 +174,7 @@ def _predicted(
     """Return the section of the report, and why it has no verdict; ``usual`` is the length if none was given.
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
-    facts, division = _divided(_trained_as_loaded(facts))
+    facts, division, sharing = _divided(_trained_as_loaded(facts))
     config = _config(facts, sources)
     shape = _shape(facts, matrix) if config is None else None
     framework = str(facts.value("recipe.framework"))
@@ -220,6 +220,8 @@ def _predicted(
         }
 
     section, unjudged = _of_sizes(by(Tracer(place, versions, cache, lambda: rehearsed(shipped, by))))
+    if section["verdict"] == "does-not-fit":
+        unjudged = unjudged or sharing
     changes, free = section["changes"], section["free_gib"]
     if section["verdict"] is None and free is not None and section["process_gib"][1] <= free:
         changes = []  # those of the usual length, which fits
@@ -240,9 +242,10 @@ _ZERO = (
 )
 
 
-def _divided(facts: FactSet) -> tuple[FactSet, list[Message]]:
-    """Return the facts, with a process on each GPU where the run is divided among a number that nobody gave; and the
-    sentence about how several GPUs or processes share it, none for one."""
+def _divided(facts: FactSet) -> tuple[FactSet, list[Message], Notice | None]:
+    """Return the facts, with a process on each GPU where the run is divided among a number that nobody gave; the
+    sentence about how several GPUs or processes share it, none for one; and why a run that one of them does not hold
+    may fit all the same."""
     gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
     cards, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 1, facts.value("recipe.fsdp") is True
     if world is None and (stage is not None or fsdp) and cards > 1:
@@ -252,21 +255,27 @@ def _divided(facts: FactSet) -> tuple[FactSet, list[Message]]:
     if engine_of(settings_of(facts)) is not None:
         ranks = int(facts.number("recipe.tensor_parallel") or 1)
         text = "{} GPUs, and the engine divides each layer among {} (tensor parallel)"
-        return facts, [Message(text, cards, ranks)] if cards > 1 else []
+        return facts, [Message(text, cards, ranks)] if cards > 1 else [], None
     if processes > 1 and stage is not None:
         what = _ZERO[min(max(int(stage), 0), 3)]
-        return facts, [
-            Message("data parallel, {} processes: ZeRO-{} divides {} among them", processes, int(stage), what)
-        ]
+        text = "data parallel, {} processes: ZeRO-{} divides {} among them"
+        return facts, [Message(text, processes, int(stage), what)], None
     if processes > 1 and fsdp:
-        return facts, [Message("data parallel, {} processes: FSDP divides {} among them", processes, _ZERO[3])]
+        return facts, [Message("data parallel, {} processes: FSDP divides {} among them", processes, _ZERO[3])], None
     if processes > 1:
-        return facts, [Message("data parallel: each of {} processes holds the whole model", processes)]
-    if cards > 1 and spread is not None:
+        return facts, [Message("data parallel: each of {} processes holds the whole model", processes)], None
+    if cards == 1 or (world is not None and spread is None):
+        return facts, [], None
+    text = (
+        "one GPU does not hold the run, and how {} share it is not known: "
+        "give --set recipe.zero_stage=3 or recipe.fsdp=true"
+    )
+    unjudged = Notice("error", Message(text, cards))
+    if spread is not None:
         text = "device_map={} spreads the layers over {} GPUs, which is not followed: one was taken to hold all of them"
-        return facts, [Message(text, spread, cards)]
+        return facts, [Message(text, spread, cards)], unjudged
     text = "the recipe does not say how {} GPUs share the run: each was taken to hold the whole model (data parallel)"
-    return facts, [Message(text, cards)] if cards > 1 and world is None else []
+    return facts, [Message(text, cards)], unjudged
 
 
 def _without(section: MemorySection, facts: FactSet) -> Notice:

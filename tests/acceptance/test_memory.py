@@ -198,3 +198,11 @@ def test_a_step_of_grpo_may_have_shorter_answers(run):
     result = run("memory", "--model", "Qwen/Qwen2.5-3B-Instruct", "--method", "full", "--gpu", "H100", *sets)
     assert "a step with a short one takes as little as" in result.out
     assert result.code == 0 and "are free on H100 80GB: tight" in result.out
+
+
+def test_how_several_gpus_share_a_run_that_one_does_not_hold_is_asked_for(run):
+    """Layers over all of them, ZeRO-3 and FSDP stand in no file of many recipes: no verdict is false."""
+    asked = ("memory", "--model", "meta-llama/Meta-Llama-3-70B", "--method", "full", "--set", "recipe.max_length=512")
+    result = run(*asked, "--gpu", "8xH100")
+    assert result.code == 3 and "how 8 share it is not known: give --set recipe.zero_stage=3" in result.out
+    assert run(*asked, "--gpu", "H100").code == run(*asked, "--gpu", "8xH100", "--set", "recipe.world_size=8").code == 1
