@@ -220,7 +220,7 @@ def _predicted(
         }
 
     section, unjudged = _of_sizes(by(Tracer(place, versions, cache, lambda: rehearsed(shipped, by))))
-    if section["verdict"] == "does-not-fit":
+    if section["verdict"] == "does-not-fit" and all(row["name"] != framework for row in known["replicated"]):
         unjudged = unjudged or sharing
     changes, free = section["changes"], section["free_gib"]
     if section["verdict"] is None and free is not None and section["process_gib"][1] <= free:
