@@ -389,17 +389,17 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
         return None
     (target, _, before), (other, _, after) = (next(iter(side)).rpartition(" = ") for side in (gone, come))
     was, now = _TOKEN.findall(before), _TOKEN.findall(after)
-    pairs = [pair for pair in zip(was, now, strict=False) if pair[0] != pair[1]]
+    pairs = [(place, *pair) for place, pair in enumerate(zip(was, now, strict=False)) if pair[0] != pair[1]]
     if target != other or not (target or before.startswith("return ")) or len(was) != len(now) or len(pairs) != 1:
         return None
-    place = next(number for number, pair in enumerate(zip(was, now, strict=True)) if pair[0] != pair[1])
-    if all(one[0].isdigit() for one in pairs[0]):
+    ((place, one, instead),) = pairs
+    if one[0].isdigit() and instead[0].isdigit():
         near = slice(max(0, place - 3), place + 2)
         counts = _COUNTS.search("".join(was[max(0, place - 4) : place]))
         return ("".join(was[near]), "".join(now[near])) if counts else None
     known = _names(old.lines)[0].union(parameter.name for parameter in old.parameters)
-    are_one = any(line.strip() in (f"{a} = {b}", f"{b} = {a}") for a, b in pairs for line in old.lines)
-    return pairs[0] if known.issuperset(pairs[0]) and not are_one else None
+    are_one = any(line.strip() in (f"{one} = {instead}", f"{instead} = {one}") for line in old.lines)
+    return (one, instead) if known.issuperset((one, instead)) and not are_one else None
 
 
 def _no_longer_read(old: Definition, new: Definition, alone: bool) -> list[str]:
