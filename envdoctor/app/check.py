@@ -181,10 +181,10 @@ def _compared(gathered: Gathered, others: "Others", matrix: Matrix) -> list[Noti
 
 def _code_not_given(gathered: Gathered, sources: Sources) -> Iterator[Notice]:
     """Yield a notice if unjudged training code lies here and may run in the environment that was judged."""
-    if not sources.code and gathered.target.kind not in (*DOCUMENTS, "none", "root"):
+    if "code.files" not in gathered.facts and gathered.target.kind not in (*DOCUMENTS, "none", "root"):
         from shlex import quote
 
-        scripts = [name for name in _training_code(sources.folder()) if name not in sources.recipe]
+        scripts = _training_code(sources.folder())
         text = "{} was not judged: --code {} checks what your own code uses"
         if scripts:
             yield Notice("note", Message(text, scripts[0], quote(scripts[0] if len(scripts) == 1 else ".")))

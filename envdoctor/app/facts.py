@@ -120,7 +120,8 @@ class Gathered(NamedTuple):
 
 def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> Gathered:
     """Read the sources in order: environment and machine, recipe, model, code, assignments; derive what follows. With
-    ``links`` the imports of the installed packages are followed too, which takes seconds the first time. Raises
+    ``links`` the imports of the installed packages are followed too, which takes seconds the first time, and scripts
+    that the recipe starts are read as code where none was given. Raises
     :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read."""
     typed = sources.model is not None
     with told_as(None, ObservationError):
@@ -146,7 +147,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         request = request._replace(layout=environment.layout)
         said: list[Notice] = []
         if sources.recipe:
-            facts, sources = _with_recipe(facts, request, sources, matrix, said)
+            facts, sources = _with_recipe(facts, request, sources, matrix, said, as_code=links)
         elif sources.model is not None:
             facts = _with_model(facts, request, sources, matrix)
         if sources.code:
@@ -243,9 +244,10 @@ def _misplaced(error: ObservationError, option: str, words: Sequence[str], sourc
 
 
 def _with_recipe(
-    facts: FactSet, request: Request, sources: Sources, matrix: Matrix, notices: list[Notice]
+    facts: FactSet, request: Request, sources: Sources, matrix: Matrix, notices: list[Notice], *, as_code: bool
 ) -> tuple[FactSet, Sources]:
-    """Return the facts with the recipe's and the model's; and the sources with the model that it names, if known."""
+    """Return the facts with the recipe's and the model's; and the sources with the model that it names, if known, and
+    its scripts ``as_code`` where no code was given."""
     from envdoctor.observe.recipe.files import RecipeFileError
     from envdoctor.observe.recipe.recipe import Recipe, read_recipe
 
@@ -274,6 +276,8 @@ def _with_recipe(
         if not sources.recipe:
             return (_with_model(facts, request, sources, matrix) if sources.model else facts), sources
         recipe = read(*sources.recipe)
+    if as_code and not sources.code:
+        sources = sources._replace(code=tuple(dict.fromkeys(recipe.code)))
     for key in ("recipe.", "recipe_file", "recipe_key"):
         facts.drop(key)
     facts.update(recipe.facts)

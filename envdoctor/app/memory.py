@@ -174,10 +174,11 @@ def _predicted(
     """Return the section of the report, and why it has no verdict; ``usual`` is the length if none was given.
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
-    facts, division, sharing = _divided(_trained_as_loaded(facts))
+    known, framework = matrix.table("memory-frameworks"), str(facts.value("recipe.framework"))
+    each = any(row["name"] == framework for row in known["replicated"])
+    facts, division, sharing = _divided(_trained_as_loaded(facts), each)
     config = _config(facts, sources)
     shape = _shape(facts, matrix) if config is None else None
-    framework = str(facts.value("recipe.framework"))
     model = model_of(
         shape.config if shape is not None else config or {},
         matrix.rows("native-types"),
@@ -207,7 +208,7 @@ def _predicted(
     shipped = shipped if parameters is None else Counted(shipped, parameters)
     # What is stored in a way that nobody has told of has at most a byte.
     stored = next((row for row in terms["weight"] if row["key"] == quantization), {"bytes": 1.0})
-    known, serves = matrix.table("memory-frameworks"), engine_of(settings_of(facts)) is not None
+    serves = engine_of(settings_of(facts)) is not None
 
     def by(traced: TraceSource) -> dict[_Size | None, MemorySection]:
         # The installed code says itself what it loads of the files.
@@ -220,7 +221,7 @@ def _predicted(
         }
 
     section, unjudged = _of_sizes(by(Tracer(place, versions, cache, lambda: rehearsed(shipped, by))))
-    if section["verdict"] == "does-not-fit" and all(row["name"] != framework for row in known["replicated"]):
+    if section["verdict"] == "does-not-fit":
         unjudged = unjudged or sharing
     changes, free = section["changes"], section["free_gib"]
     if section["verdict"] is None and free is not None and section["process_gib"][1] <= free:
@@ -242,16 +243,17 @@ _ZERO = (
 )
 
 
-def _divided(facts: FactSet) -> tuple[FactSet, list[Message], Notice | None]:
-    """Return the facts, with a process on each GPU where the run is divided among a number that nobody gave; the
-    sentence about how several GPUs or processes share it, none for one; and why a run that one of them does not hold
-    may fit all the same."""
+def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice | None]:
+    """Return the facts, with a process on each GPU where the run is divided among a number that nobody gave, or its
+    framework starts one on ``each``; the sentence about how several GPUs or processes share it, none for one; and why a
+    run that one of them does not hold may fit all the same."""
     gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
     cards, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 1, facts.value("recipe.fsdp") is True
-    if world is None and (stage is not None or fsdp) and cards > 1:
+    spread = facts.text("recipe.device_map")
+    if world is None and (stage is not None or fsdp or (each and spread is None)) and cards > 1:
         world, origin = cards, Message("one process on each GPU")
         facts = facts.copy([*facts, Fact("recipe.world_size", world, origin, "derived")])
-    processes, spread = int(world or 1), facts.text("recipe.device_map")
+    processes = int(world or 1)
     if engine_of(settings_of(facts)) is not None:
         ranks = int(facts.number("recipe.tensor_parallel") or 1)
         text = "{} GPUs, and the engine divides each layer among {} (tensor parallel)"

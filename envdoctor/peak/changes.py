@@ -22,9 +22,19 @@ class Saving(NamedTuple):
     job: Mapping[str, Any]
 
 
-def traced_changes(job: Mapping[str, Any], adapted: str) -> Iterator[Saving]:
+#: The run as it is.
+NO_CHANGE = Saving({}, {})
+
+
+#: DeepSpeed converts the model, where autocast casts what it computes; it has an AdamW of its own, and divides no
+#: packed weights.
+_BY_DEEPSPEED = {"amp": None, "quantized": None, "optimizer": "AdamW"}
+
+
+def traced_changes(job: Mapping[str, Any], adapted: str, *, divisible: bool = False) -> Iterator[Saving]:
     """Yield changes that keep batch and length, from the ones that cost nothing to the ones that train something else;
-    ``adapted`` is where the reference model of an adapter comes from."""
+    ``adapted`` is where the reference model of an adapter comes from; of a ``divisible`` run several processes hold the
+    same, and ZeRO may divide it."""
     single = []
     if job["attention"] == "eager":
         single.append(Saving({"recipe.attn": "sdpa"}, {"attention": "sdpa"}))
@@ -35,6 +45,10 @@ def traced_changes(job: Mapping[str, Any], adapted: str) -> Iterator[Saving]:
         yield Saving({**single[0].set, **single[1].set}, {**single[0].job, **single[1].job})
     if not job["training"]:
         return
+    if divisible and job["quantized"] is None:
+        yield Saving({"recipe.zero_stage": 3}, _BY_DEEPSPEED)
+        offloaded = {"recipe.zero_stage": 3, "recipe.offload_optimizer": "cpu"}
+        yield Saving(offloaded, {**_BY_DEEPSPEED, "optimizer": "elsewhere"})
     if job["lora"] is None:
         if job["optimizer"] == "AdamW":
             yield Saving({"recipe.optimizer": "adamw_torch_fused"}, {"optimizer": "adamw_fused"})
@@ -48,13 +62,15 @@ def traced_changes(job: Mapping[str, Any], adapted: str) -> Iterator[Saving]:
         yield Saving({"recipe.method": "qlora"}, {"quantized": {"double": False, "upcast": True}})
 
 
-def combined(single: Sequence[Saving]) -> Iterator[Saving]:
-    """Yield two changes together, then three, and so on; none that sets one thing twice."""
+def combined(single: Sequence[Saving]) -> Iterator[list[Saving]]:
+    """Yield each two changes together, then each three, and so on; none that sets one thing twice."""
     for number in range(2, len(single) + 1):
+        made = list[Saving]()
         for parts in combinations(single, number):
-            settings = [item for part in parts for item in part.set.items()]
-            if len(dict(settings)) == len(settings):
-                yield Saving(dict(settings), {key: value for part in parts for key, value in part.job.items()})
+            settings, job = ([item for part in parts for item in part[place].items()] for place in (0, 1))
+            if len(dict(settings)) == len(settings) and len(dict(job)) == len(job):
+                made.append(Saving(dict(settings), dict(job)))
+        yield made
 
 
 def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable[[Peak], bool]) -> Iterator[Saving]:

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.peak.changes import STEP, Saving, combined, largest, smaller, traced_changes
+from envdoctor.peak.changes import NO_CHANGE, STEP, Saving, combined, largest, smaller, traced_changes
 from envdoctor.peak.closed_form import (
     GIB,
     LENGTHS,
@@ -187,9 +187,11 @@ class _Prediction(NamedTuple):
         """Return the terms that are likely not there."""
         return [term for term in self.plan.spared if term in (*_GONE, *self.plan.stage.spared)]
 
-    def form(self, trace: Trace, batch: int | None = None) -> ClosedForm:
-        """Return what one process of the run holds, by a trace of it or of another job, maybe of another batch."""
-        return ClosedForm(trace, batch or self.batch, sharing(self.given, trace.model, trained_parameters(trace)))
+    def form(self, trace: Trace, change: Saving = NO_CHANGE) -> ClosedForm:
+        """Return what one process of the run holds, by a trace of it or of another job, maybe after a change."""
+        given = {**self.given, **{key.removeprefix("recipe."): value for key, value in change.set.items()}}
+        shared = sharing(given, trace.model, trained_parameters(trace))
+        return ClosedForm(trace, change.job.get("batch", self.batch), shared)
 
     def peak(self, without: Sequence[str] = ()) -> Peak:
         """Return the most of the step; of a prompt, or of the answer with all keys and values, if that is more."""
@@ -265,13 +267,13 @@ class _Prediction(NamedTuple):
         told = self.base["checkpointing"] or not {"gradient_checkpointing", "framework"}.isdisjoint(self.given)
         return bool(self.plan.job["training"] and self.plan.stated and not told and self.model.heeds is not False)
 
-    def untraced(self, job: Mapping[str, Any]) -> tuple[float, Need] | None:
+    def untraced(self, job: Mapping[str, Any], change: Saving = NO_CHANGE) -> tuple[float, Need] | None:
         """Return the weights and the need of another run by shipped coefficients, if they tell it."""
         (trace,) = self.tracer.run([{**job, "untraced": True}])
         if not isinstance(trace, Trace):
             return None
         run, tokens = self._replace(trace=trace._replace(residuals=self.trace.residuals)), job["tokens"][0]
-        form = run.form(trace)
+        form = run.form(trace, change)
         weights = form.at(self.batch, tokens).terms.get("weights", 0.0)
         return weights, run.around(form, partial(form.at, self.batch, tokens))
 
@@ -280,19 +282,19 @@ class _Prediction(NamedTuple):
         not be traced."""
         job = {**self.base, **saving.job, "tokens": [self.plan.tokens], "untraced": True}
         (trace,) = self.tracer.run([job])
-        known = None if isinstance(trace, str) or trace.near else self.untraced(job)
+        known = None if isinstance(trace, str) or trace.near else self.untraced(job, saving)
         return known is not None and known[1].verdict(_SURELY * gpu.free) == "does-not-fit"
 
     def up_to_doubts(self, after: Need, saving: Saving) -> Need:
         """Return the need after a change, up to the unknown properties of the run that it leaves; a smaller batch or
         length alone leaves at most the share by which the run's own doubts are more."""
-        batch, tokens = int(saving.job.get("batch", self.batch)), self.plan.tokens
+        tokens = self.plan.tokens
         if "tokens" in saving.job or saving.job.keys() == {"batch"}:
             return after
         for what, job in _doubts(self.plan, self.model, {**self.base, **saving.job}):
             if what == "checkpointing" or (what == "attention" and "attention" not in saving.job):
-                form = self.form(traced({**job, "tokens": [tokens]}, self.tracer), batch)
-                most = form.at(batch, tokens)
+                form = self.form(traced({**job, "tokens": [tokens]}, self.tracer), saving)
+                most = form.at(saving.job.get("batch", self.batch), tokens)
                 after = after.up_to(self.needed(form, most, most))
         return after
 
@@ -312,10 +314,10 @@ class _Prediction(NamedTuple):
             made = [Saving(one.set, {**one.job, "untraced": here or untraced(one)}) for one in savings]
             jobs = [{**self.base, "tokens": [plan.tokens], **saving.job} for saving in made]
             traces = zip(made, self.tracer.run(jobs), strict=True)
-            forms = ((one, self.form(trace, one.job.get("batch"))) for one, trace in traces if isinstance(trace, Trace))
+            forms = ((one, self.form(trace, one)) for one, trace in traces if isinstance(trace, Trace))
             return [(after(one, form), one) for one, form in forms]
 
-        tried = list(traced_changes(self.base, plan.adapted))
+        tried = list(traced_changes(self.base, plan.adapted, divisible=plan.divisible))
         if self.model.heeds is False:
             tried = [saving for saving in tried if not saving.job.get("checkpointing")]
         if not self.model.sdpa:
@@ -338,12 +340,18 @@ class _Prediction(NamedTuple):
                     cut |= 2 * saving.job.get("tokens", plan.tokens) < plan.tokens
         savings.sort(key=lambda change: change["verdict"] != "fits")
         fitting = [change for change in savings if change["verdict"] == "fits"]
+        enough = [change["set"].items() for change in fitting]
+        savings = [change for change in savings if not any(less < change["set"].items() for less in enough)]
         if all(cut and "recipe.max_length" in change["set"] for change in fitting):
             single = [saving for saving in tried if "recipe.method" in saving.set or len(saving.set) == 1]
             single += [Saving({self.batch_name: 1}, {"batch": 1})] if self.batch > 1 else []
             single.sort(key=lambda saving: "recipe.method" in saving.set)  # what trains something else is the last
             # Coefficients choose among so many; what they choose is traced where the run is.
-            known = each(combined(single), lambda saving: True)
+            known = []
+            for several in combined(single):
+                known += each(several, lambda saving: True)
+                if any(change["verdict"] == "fits" for change, _ in known):
+                    break
             best = sorted(known, key=lambda one: _VERDICTS.index(one[0]["verdict"]))[:1]
             if not self.trace.release:
                 best = each([saving for _, saving in best], lambda saving: False)

@@ -154,7 +154,8 @@ class RunPlan(NamedTuple):
     more than the terms ``spared`` and to one of ``parts``. ``eager``: the attention may be eager, by the release.
     ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
     ``stage`` changes the traces (:func:`staged`). ``adapted`` is where the reference model of
-    an adapter comes from. ``whole``: what is trained, and how it is divided among processes (``divided``), is known."""
+    an adapter comes from. ``whole``: what is trained, and how it is divided among processes (``divided``), is known.
+    ``divisible``: several processes hold the same weights, and the framework runs under DeepSpeed too."""
 
     job: Mapping[str, Any]
     tokens: int
@@ -170,6 +171,7 @@ class RunPlan(NamedTuple):
     adapted: str = "adapter-off"
     whole: bool = True
     divided: bool = True
+    divisible: bool = False
 
 
 def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -282,6 +284,10 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         and divided_so
         and (given.get("launcher") is None or bool(given.get("world_size"))),
         divided_so,
+        bool(trainer.get("deepspeed"))
+        and (given.get("world_size") or 1) > 1
+        and given.get("zero_stage") != 3
+        and not given.get("fsdp"),
     )
 
 

@@ -109,6 +109,8 @@ def _line_for(key: _Key, word: str) -> str:
         return f"{key.dotted}: {word}"
     if file.endswith((".json", ".jsonc")):
         return f'"{key.dotted}": {word}' if bare else f'"{key.dotted}": "{word}"'
+    if key.section:  # of another file, which an option names
+        return f'{key.section}: "{key.name}": {word}' if bare else f'{key.section}: "{key.name}": "{word}"'
     if _is_script(key.place):
         return f"{key.name}={word.capitalize()}" if bare else f'{key.name}="{word}"'
     return f"--{key.name}" if word == "true" else f"--{key.name} {word}"

@@ -109,3 +109,24 @@ def test_without_a_length_a_recipe_is_told_the_longest_samples_that_fit(
     assert answer.code == 0 and "Fits up to   batch 1 x " in answer.out and "batch 2 x " in answer.out
     assert "note: the length is not known, so whether it fits was not judged" in answer.out
     assert ("--quant_bits 4 (" in answer.out) == change and "max_length 1920" not in answer.out
+
+
+@pytest.mark.parametrize(("gpu", "first"), [("A100-80G", ()), ("A100-40GB", ("recipe.train_batch_size",))])
+def test_processes_that_each_hold_the_whole_model_may_divide_it(
+    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, gpu: str, first: tuple[str, ...]
+) -> None:
+    arguments = (
+        "--bf16 --gradient_checkpointing --per_device_train_batch_size 4 --max_length 4096 --torch_dtype bfloat16"
+    )
+    (tmp_path / "run.sh").write_text(
+        f"torchrun --nproc_per_node 8 sft.py --model_name_or_path Qwen/Qwen2.5-7B-Instruct {arguments}\n"
+    )
+    (tmp_path / "sft.py").write_text("from trl import SFTTrainer\nSFTTrainer(None).train()\n")
+    facts = {"pkg.torch": "2.6.0", "pkg.transformers": "4.51.3", "python.version": "3.11.9", "gpu.name": [gpu]}
+    answer = run("check", "--no-config", "--facts", facts_file(facts), "--recipe", "run.sh", "--format", "json")
+    changes = answer.json["sections"]["memory"]["changes"]
+    assert answer.code == 1 and changes[0]["verdict"] == "fits"
+    assert changes[0]["set"].keys() == {"recipe.zero_stage", *first}
+    assert changes[0]["keys"]["recipe.zero_stage"] == 'deepspeed: "zero_optimization.stage": 3'
+    # What a smaller change does already is not offered with more.
+    assert any("recipe.offload_optimizer" in change["set"] for change in changes) == bool(first)

@@ -77,6 +77,22 @@ def test_names_that_went_are_named_with_their_lines_and_new_places(judged: Any):
     assert all(finding["severity"] == "error" and finding["gate"] for finding in findings)
 
 
+def test_a_script_that_the_recipe_starts_is_judged_as_code(check: Any, write: Any):
+    write("launch/run.sh", "torchrun --nproc_per_node 2 launch/train.py --learning_rate 1e-4\n")
+    write("launch/train.py", "from transformers import Trainer\nTrainer(None, tokenizer=1).train()\n")
+    write(
+        "launch/again.py",
+        "from transformers import Trainer, TrainingArguments\nTrainer(TrainingArguments(), tokenizer=1)\n",
+    )
+    typed = [("launch/run.sh",), ("--recipe", "launch/run.sh"), ("--recipe", "launch/again.py")]
+    for words in typed:
+        result = check(*words, "--format", "json", packages={"transformers": "5.23.0"})
+        (finding,) = (one for one in result.json["findings"] if one["id"] == "use-keyword-renamed")
+        assert result.code == 1 and finding["locations"][0]["path"].endswith(("train.py", "again.py"))
+    elsewhere = check("launch/run.sh", "--code", "none", "--format", "json", packages={"transformers": "5.23.0"})
+    assert "use-keyword-renamed" not in elsewhere.out
+
+
 GUARDED = (
     "try:\n    from datasets import load_metric\nexcept ImportError:\n    from evaluate import load as load_metric"
 )

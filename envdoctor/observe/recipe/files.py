@@ -188,11 +188,13 @@ class RecipeFileError(ObservationError):
 
 class RecipeFile(NamedTuple):
     """One file: its name as the user or the naming file gives it, and its parts, each with its format. ``missing`` are
-    files that it names and that could not be read: the name, the place, and why (a clause after "which")."""
+    files that it names and that could not be read: the name, the place, and why (a clause after "which"); ``started``
+    are scripts of one's own that its commands start."""
 
     name: str
     parts: tuple[tuple[Part, Format], ...]
     missing: tuple[tuple[str, Origin, str], ...] = ()
+    started: tuple[str, ...] = ()
 
 
 def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[RecipeFile]:
@@ -248,10 +250,11 @@ def _taken_apart(
             missing.append((one, Origin(name, *place), Message("is not there")))
         elif there is not None and there not in seen and len(seen) < _MOST_FILES:
             found.append((there, one, Origin(name, *place), behind))
-    later: list[RecipeFile] = []
+    later, scripts = list[RecipeFile](), list[str]()
     for there, one, where, behind in found:
         # As the user would type its name here.
         shown = os.path.relpath(there, cwd) if there.startswith(cwd.rstrip(os.sep) + os.sep) else there
+        scripts += [shown] if one in started else []
         try:
             files = list(_taken_apart(there, shown, cwd, formats, seen=seen, words=behind))
             parts, files = _told_once(parts, files, one, _names_in(there), formats)
@@ -264,7 +267,7 @@ def _taken_apart(
             raise RecipeError("names {}, which {}", missing[0][0], missing[0][2])
         known = ", ".join(sorted({form.framework for form in formats if form.framework}))
         raise RecipeError("describes no run of a framework that is known: {}", known)
-    yield RecipeFile(name, parts, tuple(missing))
+    yield RecipeFile(name, parts, tuple(missing), tuple(scripts))
     yield from later
 
 

@@ -224,12 +224,13 @@ _WITH_REFERENCE = ("dpo", "kto", "ppo")
 class Recipe(NamedTuple):
     """What the files say: facts ``recipe.*``, ``env.*``, ``recipe_file`` and ``recipe_key``; ``model`` and
     ``revision`` as the files name them; ``missing`` are files that they name and that could not be read: the name, the
-    place, and why (a clause after "which")."""
+    place, and why (a clause after "which"); ``code`` are scripts and notebooks among the files, or started by them."""
 
     facts: tuple[Fact, ...]
     model: Fact | None
     revision: Fact | None
     missing: tuple[tuple[str, Origin, str], ...]
+    code: tuple[str, ...] = ()
 
 
 def read_recipe(
@@ -277,7 +278,8 @@ def recipe_of(files: Sequence[RecipeFile], formats: Formats, installed: Callable
     }
     facts = [fact for fact in statements.said.values() if formats.registry.find(fact.key) is not None]
     facts += [Fact(key, value, origin, "recipe") for key, value in listed.items()]
-    return Recipe(tuple(facts), statements.said.get("model"), statements.said.get("revision"), missing)
+    code = tuple(name for file in files for name in (file.name, *file.started) if name.endswith((".py", ".ipynb")))
+    return Recipe(tuple(facts), statements.said.get("model"), statements.said.get("revision"), missing, code)
 
 
 def _complete(
