@@ -82,16 +82,20 @@ def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: st
     suspect = next((one for one in answer.suspects if one.applies is not False), None)
     if found & {*(one.id for one in answer.suspects), *(one.id for one in answer.rules)}:
         return None
-    if not reading.error and suspect is None:
+    refuted = [one for one in answer.suspects if (rule := matrix.find(one.id)) is not None and rule.severity == "error"]
+    if not reading.error and suspect is None and not refuted:
         text = "the traceback in it has no last line: paste the line that names the error"
         return Message(text) if "Traceback (most recent call last)" in log else None
     text = "the run in it failed with {}; {}; why, and what to do: {}"
     said = f"{reading.error}: {reading.message}".partition("\n")[0]
-    if suspect is not None and not reading.error:
-        text, said = "it says {}; {}; why, and what to do: {}", suspect.said
+    if not reading.error:
+        text, said = "it says {}; {}; why, and what to do: {}", (suspect or refuted[0]).said
     said = said if len(said) <= _LONGEST_ERROR else f"{said[: _LONGEST_ERROR - 3]}..."
     command = " ".join(["envdoctor", "explain", *(["--log", "-"] if file == "-" else [quote(file)])])
-    return Message(text, said, _meaning(suspect, answer.homes), command)
+    meaning = _meaning(suspect, answer.homes)
+    if suspect is None and refuted and not answer.homes:
+        meaning = Message("no cause that is known of it holds here")
+    return Message(text, said, meaning, command)
 
 
 def _meaning(suspect: Suspect | None, homes: Iterable[Home]) -> Any:

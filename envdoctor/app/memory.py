@@ -250,7 +250,8 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
     gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
     cards, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 1, facts.value("recipe.fsdp") is True
     spread = facts.text("recipe.device_map")
-    if world is None and (stage is not None or fsdp or (each and spread is None)) and cards > 1:
+    whole = each and spread is None and ("recipe.zero_stage" not in facts or facts.absent("recipe.zero_stage"))
+    if world is None and (stage is not None or fsdp or whole) and cards > 1:
         world, origin = cards, Message("one process on each GPU")
         facts = facts.copy([*facts, Fact("recipe.world_size", world, origin, "derived")])
     processes = int(world or 1)

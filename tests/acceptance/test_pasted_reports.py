@@ -200,3 +200,34 @@ def test_a_file_of_deepspeed_that_is_not_shown_leaves_open_what_it_says(run, rep
     assert not any("full.yaml" in notice for notice in notices)
     # LLaMA-Factory has it on by itself.
     assert not any("gradient checkpointing was not given" in text for text in memory["assumed"])
+
+
+def test_a_sign_of_a_failed_run_is_no_green_end_though_its_known_causes_are_ruled_out(run, report, tmp_path):
+    report.write_text(
+        REPORT + "- GPU type: NVIDIA A100-SXM4-80GB\n- GPU number: 1\n{'loss': 0.0, 'grad_norm': nan, 'epoch': 0.2}\n"
+    )
+    done = run("check", "--no-config", "--report", report)
+    assert done.code == 3 and "'grad_norm': nan" in done.out and "no cause that is known of it holds here" in done.out
+
+
+def test_an_accelerator_that_is_not_covered_is_named(run, report):
+    report.write_text(REPORT.replace("2.5.0+cu118 (True)", "2.5.1 (NPU)") + "- NPU type: Ascend910B2\n")
+    assert (
+        "Not judged: what is special about this accelerator: ascend"
+        in run("check", "--no-config", "--report", report).out
+    )
+
+
+def test_the_type_of_a_model_is_read_behind_a_traceback(run):
+    file = "/x/site-packages/transformers/models/auto/configuration_auto.py"
+    lines = [
+        "Traceback (most recent call last):",
+        f'  File "{file}", line 1113, in from_pretrained',
+        '    config_class = CONFIG_MAPPING[config_dict["model_type"]]',
+        f'  File "{file}", line 815, in __getitem__',
+        "    raise KeyError(key)",
+        "KeyError: 'qwen3'",
+    ]
+    assert (
+        "model type qwen3 (known from 4.51.0 on)" in run("explain", "--no-environment", "--error", "\n".join(lines)).out
+    )

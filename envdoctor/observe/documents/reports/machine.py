@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import Fact, Origin, Records, Unknown, Value
-from envdoctor.matrix.gpu_code import counted, gpu_named
+from envdoctor.matrix.gpu_code import counted, gpu_named, other_accelerator
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.system.message import Message, joined
 
@@ -66,6 +66,8 @@ def understood(line: Line, matrix: Matrix) -> Line:
             claims.append(claim)
         elif (gpu := _gpu(str(claim.value), claim.line, matrix)) is not None:
             claims.append(gpu._replace(loose=claim.loose))
+        elif (kind := other_accelerator(str(claim.value))) is not None:
+            claims.append(Claim("machine.accelerators", (kind,), claim.line, claim.loose))
         elif any(map(str.isdigit, str(claim.value))):
             line = line._replace(unread="gpu")
     return line._replace(claims=tuple(claims))
