@@ -18,6 +18,7 @@ _HEAD = 1 << 16
 _MOST_NAMES = 2000
 #: Keywords of options by globs of a file's name in lower case, the first that fits.
 _NAMES = (
+    ("setup.py", "lock"),
     ("*.py *.ipynb", "recipe code"),
     ("config.json", "model"),
     ("*pipfile.lock *requirements*.txt *requirements*.in *constraints*.txt", "lock"),

@@ -46,11 +46,13 @@ def test_a_language_is_called_as_people_call_it(run):
         ("lock", "did you mean check --lock?"),
         ("check --lock pixi.toml", "give pixi.lock"),
         ("check pixi.toml", "give pixi.lock"),
+        ("check setup.py", "uv pip compile setup.py -o requirements.txt` writes the list that --lock reads\n"),
         ("check --recipe pixi.toml", "this looks like --lock pixi.toml"),
         ("compare a.txt b.txt", "`envdoctor facts --format json` writes a facts file"),
     ],
 )
 def test_a_dead_end_names_the_way_out(run, tmp_path, words, said):
+    (tmp_path / "setup.py").write_text("from setuptools import setup\nsetup()\n")
     (tmp_path / "pixi.toml").write_text('[workspace]\nchannels = ["conda-forge"]\n[dependencies]\npython = "3.11.*"\n')
     for name in ("a.txt", "b.txt"):
         (tmp_path / name).write_text("torch==2.5.1\n")

@@ -322,8 +322,9 @@ class _Shell:
                 text += self._escaped()
                 continue
             value = self._expanded(quoted=True)
-            text += _UNKNOWN if value is None else _joined(value)
-            computed = computed or value is None or any(word.computed for word in value)
+            unknown = value is None or any(word.computed for word in value)
+            text += _joined(value or ()) or (_UNKNOWN if unknown else "")
+            computed = computed or unknown
         self._skip(1)
         return text, computed
 

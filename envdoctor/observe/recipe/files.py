@@ -144,8 +144,9 @@ class Formats:
         forms = [form, *(self._formats[name] for name in form.includes.values())]
         return {key.rpartition(".")[2] for one in forms for key in (*one.keys, *one.unused)}
 
-    def of_part(self, part: Part) -> Format | None:
-        """Return the format that a program, a call or the keys of a document speak for; None when none does."""
+    def of_part(self, part: Part, frameworks: Collection[str] = ()) -> Format | None:
+        """Return the format that a program, a call or the keys of a document speak for, keys for one of these
+        ``frameworks`` where they are given; None when none does."""
         for form in self:
             if part.program and form.named(part.program) is not None:
                 deciding, size = form.row.get("keys_decide"), len(part.entries)
@@ -154,7 +155,8 @@ class Formats:
                     return form
         if part.program and not part.program.endswith(".py"):
             return None
-        shares = [(self._share(form, part.entries), form) for form in self if form.row.get("files")]
+        among = [form for form in self if form.row.get("files") and (not frameworks or form.framework in frameworks)]
+        shares = [(self._share(form, part.entries), form) for form in among]
         best = max(shares, key=lambda share: share[0], default=None)
         return best[1] if best is not None and best[0] > 0 else None
 
@@ -257,6 +259,11 @@ def _taken_apart(
         scripts += [shown] if one in started else []
         try:
             files = list(_taken_apart(there, shown, cwd, formats, seen=seen, words=behind))
+            used = {form.framework for file in files for _, form in file.parts if form.framework}
+            parts = tuple(
+                (part, (formats.of_part(part, used) if part.line and part.program == one else None) or form)
+                for part, form in parts
+            )
             parts, files = _told_once(parts, files, one, _names_in(there), formats)
             later += files
         except RecipeError as error:

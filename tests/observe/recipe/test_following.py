@@ -85,6 +85,20 @@ def test_a_module_that_a_command_starts_is_read_with_the_modules_beside_it(tmp_p
     assert found.get("world_size") == (None if start.startswith("python -m pkg") else 2)
 
 
+def test_what_a_started_script_uses_says_whose_options_a_command_has(tmp_path):
+    options = (
+        "--bf16 True --lora_r 8 --lora_alpha 16 --lora_dropout 0.05 --data_path a --q_lora False --flash_attn False"
+    )
+    found = read(tmp_path, "run.sh", {**PACKAGE, "run.sh": f"deepspeed pkg/train.py {options}\n"})
+    assert found["framework"] == "transformers"
+
+
+def test_what_a_command_prints_is_not_known_amid_other_options_either(tmp_path):
+    shell = "GPUS=$(python -c 'print(8)')\nARGS=\"--nproc_per_node $GPUS --nnodes 1\"\ntorchrun $ARGS pkg/train.py --bf16 True\n"
+    found = read(tmp_path, "run.sh", {**PACKAGE, "run.sh": shell})
+    assert "world_size" not in found and found["dtype"] == "bf16" and "unusable" not in str(found)
+
+
 @pytest.mark.parametrize("how", ["source ./vars.sh", ". vars.sh", "bash vars.sh"])
 def test_a_script_that_a_shell_runs_counts_in_its_place(tmp_path, how):
     shell = f"{how}\nswift sft --model $MODEL --max_length $((LENGTH * 2))\n"

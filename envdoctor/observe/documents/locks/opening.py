@@ -120,6 +120,8 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
         raise LockError("is read no more: `pipenv requirements > requirements.txt` writes what --lock reads")
     if name.endswith(_PIXI):
         raise LockError("is not read: give pixi.lock, which `pixi lock` writes from it")
+    if name.endswith(".py"):
+        raise LockError("is a program: `uv pip compile setup.py -o requirements.txt` writes the list that --lock reads")
     fitting = (module for globs, module in _FORMATS for glob in globs.split() if fnmatchcase(name.lower(), glob))
     module, _, function = next(fitting, "requirements.read").partition(".")
     read: Callable[[str, str, Wish], Lock]
