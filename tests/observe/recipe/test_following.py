@@ -94,7 +94,8 @@ def test_what_a_started_script_uses_says_whose_options_a_command_has(tmp_path):
 
 
 def test_what_a_command_prints_is_not_known_amid_other_options_either(tmp_path):
-    shell = "GPUS=$(python -c 'print(8)')\nARGS=\"--nproc_per_node $GPUS --nnodes 1\"\ntorchrun $ARGS pkg/train.py --bf16 True\n"
+    shell = "GPUS=$(python -c 'print(8)')\nARGS=\"--nproc_per_node $GPUS --nnodes 1\"\n"
+    shell += "torchrun $ARGS pkg/train.py --bf16 True\n"
     found = read(tmp_path, "run.sh", {**PACKAGE, "run.sh": shell})
     assert "world_size" not in found and found["dtype"] == "bf16" and "unusable" not in str(found)
 
