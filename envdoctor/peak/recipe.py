@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.peak.closed_form import GENERATING, OF_THE_MODEL, gpu_of
+from envdoctor.peak.closed_form import GENERATING, LOGITS, OF_THE_MODEL, gpu_of
 from envdoctor.peak.section import MemoryProblem
 from envdoctor.peak.tracing import Changed, Job, Trace, TraceSource, with_terms
 from envdoctor.system.message import Message
@@ -23,12 +23,11 @@ _METHODS = ("full", "lora", "qlora", "serve", "infer")
 _UNLIKE_LORA = 0.05
 _SERVING = ("vllm", "sglang", "lmdeploy")
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-_LOGITS = "logits and loss"
 #: What is in a recipe and not in a trace; each can only make the peak lower.
 #: With the terms that may be gone with it.
 _SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "kernels": (Message("kernels that replace parts of the model"), (_LOGITS, "MLP")),
-    "chunked_loss": (Message("the loss in chunks"), (_LOGITS,)),
+    "kernels": (Message("kernels that replace parts of the model"), (LOGITS, "MLP")),
+    "chunked_loss": (Message("the loss in chunks"), (LOGITS,)),
     "activation_offload": (Message("activations that go to the CPU"), ("hidden states", "attention", "MLP")),
     "torch_compile": ("torch.compile", ("MLP",)),
 }
@@ -71,7 +70,7 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
         # The share of the parameters that are in a head for the language, if config.json tells that it has its own.
         sizes: Any = [config.get(name) for name in ("vocab_size", "hidden_size")]
         untied = config.get("tie_word_embeddings") is False and all(isinstance(size, int) for size in sizes)
-        drops = _LOGITS in stage.drops and untied
+        drops = LOGITS in stage.drops and untied
         of_head = math.prod(sizes) / float(trace.model["parameters"]) if drops else 0.0
         with_head = () if not 0 < of_head < 0.5 else ("weights",) if job["lora"] else OF_THE_MODEL
         new = {
@@ -79,8 +78,8 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
             for name, size in terms.items()
             if name not in stage.drops
         }
-        if _LOGITS in new:
-            new[_LOGITS] *= stage.answers
+        if LOGITS in new:
+            new[LOGITS] *= stage.answers
         new |= {name: beside[name] for name in stage.models}
         return new | ({GENERATING: stage.engine} if stage.engine else {})
 
@@ -275,7 +274,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     told += [Message("{}, which divides a sample or the model among GPUs", f"{k}={v}") for k, v in divided.items()]
     sizes = (int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
     parts = min(math.prod(sizes), _MOST_PARTS)
-    untold = training and job["stage"] == "sft" and given.get("framework") is None and _LOGITS not in spared
+    untold = training and job["stage"] == "sft" and given.get("framework") is None and LOGITS not in spared
     divided_so = _divided(given, keys)
     less = 0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA
     return RunPlan(
