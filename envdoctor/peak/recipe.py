@@ -44,9 +44,9 @@ _TRAINED = 4
 
 class Stage(NamedTuple):
     """The traced step is that of ``like``, with a ``reference`` model or without; ``models`` stand beside the traced
-    one and are as large, ``engine`` are the bytes of an engine that generates, ``drops`` are terms that the traced step
-    has and this one has not, ``spared`` those that it may not have, ``answers`` the share of logits that it makes.
-    Samples of one that ``generates`` are as long as they become."""
+    one and are as large, ``engine`` are the bytes of an engine that generates (``asleep``: not while the model trains),
+    ``drops`` are terms that the traced step has and this one has not, ``spared`` those that it may not have,
+    ``answers`` the share of logits that it makes. Samples of one that ``generates`` are as long as they become."""
 
     like: str = "sft"
     reference: bool = False
@@ -56,6 +56,7 @@ class Stage(NamedTuple):
     spared: tuple[str, ...] = ()
     answers: float = 1.0
     generates: bool = False
+    asleep: bool = False
 
 
 def staged(source: TraceSource, stage: Stage) -> TraceSource:
@@ -81,7 +82,8 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
         if LOGITS in new:
             new[LOGITS] *= stage.answers
         new |= {name: beside[name] for name in stage.models}
-        return new | ({GENERATING: stage.engine} if stage.engine else {})
+        turns = sum(size for name, size in new.items() if name not in OF_THE_MODEL) if stage.asleep else 0.0
+        return new | ({GENERATING: stage.engine - turns} if stage.engine > turns else {})
 
     def change(trace: Trace, job: Job) -> Trace:
         return with_terms(trace, partial(terms_of, trace, job))
@@ -120,9 +122,9 @@ def stage_of(
     reference = row["like"] != "sft" and row.get("reference") != "none"
     spared = (*row.get("spared", ()), *models, *(() if sure else (GENERATING,)))
     answer, length = (given.get(name) if row.get("answers") else None for name in ("max_new_tokens", "max_length"))
-    answers = min(answer / length, 1.0) if answer and length else 1.0
-    drops, generates = tuple(row.get("drops", ())), bool(row.get("generates"))
-    return Stage(row["like"], reference, models, engine, drops, spared, answers, generates)
+    answers = (min(answer / length, 1.0) if answer and length else 1.0) * row.get("logits", 1.0)
+    drops, generates, asleep = (tuple(row.get("drops", ())), bool(row.get("generates")), bool(given.get("sleep_mode")))
+    return Stage(row["like"], reference, models, engine, drops, spared, answers, generates, asleep)
 
 
 def _engine(
