@@ -243,13 +243,19 @@ _ZERO = (
 )
 
 
+#: Values of device_map with which accelerate gives layers to each GPU: as many, or until it is full.
+_SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
+
+
 def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice | None]:
     """Return the facts, with a process on each GPU where the run is divided among a number that nobody gave, or its
     framework starts one on ``each``; the sentence about how several GPUs or processes share it, none for one; and why a
     run that one of them does not hold may fit all the same."""
     gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
     cards, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 1, facts.value("recipe.fsdp") is True
-    spread = facts.text("recipe.device_map")
+    visible, spread = facts.get("env.CUDA_VISIBLE_DEVICES"), facts.text("recipe.device_map")
+    if visible.source == "recipe" and visible.value:  # the command sees these, whatever else is there
+        cards = str(visible.value).count(",") + 1
     whole = each and spread is None and ("recipe.zero_stage" not in facts or facts.absent("recipe.zero_stage"))
     if world is None and (stage is not None or fsdp or whole) and cards > 1:
         world, origin = cards, Message("one process on each GPU")
@@ -265,18 +271,19 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
         return facts, [Message(text, processes, int(stage), what)], None
     if processes > 1 and fsdp:
         return facts, [Message("data parallel, {} processes: FSDP divides {} among them", processes, _ZERO[3])], None
+    if spread in _SPREAD and (over := cards // processes) > 1:
+        said = Message("device_map={} spreads the layers of a process over {} GPUs", spread, over)
+        told = Fact("recipe.layers_over", over, Message("the GPUs of a process"), "derived")
+        return facts.copy([*facts, told]), [said], None
     if processes > 1:
         return facts, [Message("data parallel: each of {} processes holds the whole model", processes)], None
-    if cards == 1 or (world is not None and spread is None):
+    if cards == 1 or world is not None:
         return facts, [], None
     text = (
         "one GPU does not hold the run, and how {} share it is not known: "
         "give --set recipe.zero_stage=3 or recipe.fsdp=true"
     )
     unjudged = Notice("error", Message(text, cards))
-    if spread is not None:
-        text = "device_map={} spreads the layers over {} GPUs, which is not followed: one was taken to hold all of them"
-        return facts, [Message(text, spread, cards)], unjudged
     text = "the recipe does not say how {} GPUs share the run: each was taken to hold the whole model (data parallel)"
     return facts, [Message(text, cards)], unjudged
 

@@ -119,6 +119,7 @@ def gpu_of(gpus: Iterable[View], processes: int) -> Gpu | None:
 
 #: Bytes by what they hold.
 Terms = Mapping[str, float]
+LOGITS = "logits and loss"
 #: An engine that generates on the same GPU.
 GENERATING = "engine that generates"
 #: What is there of the model and its training, whatever the batch, and of models beside it.

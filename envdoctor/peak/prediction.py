@@ -10,6 +10,7 @@ from envdoctor.peak.changes import NO_CHANGE, STEP, Saving, combined, largest, s
 from envdoctor.peak.closed_form import (
     GIB,
     LENGTHS,
+    LOGITS,
     OF_THE_MODEL,
     ClosedForm,
     Gpu,
@@ -161,7 +162,7 @@ def predict(
 
 #: Terms that are likely gone where they may be: Liger and Cut Cross Entropy never make the whole logits, and what is
 #: offloaded is not there. What else a kernel or torch.compile spares of an MLP is its own choice.
-_GONE = ("logits and loss", "hidden states", "attention")
+_GONE = (LOGITS, "hidden states", "attention")
 
 
 class _Prediction(NamedTuple):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Records, Unknown
-from envdoctor.peak.closed_form import GENERATING, OF_THE_MODEL, gpu_of
+from envdoctor.peak.closed_form import GENERATING, LOGITS, OF_THE_MODEL, gpu_of
 from envdoctor.peak.section import MemoryProblem
 from envdoctor.peak.tracing import Changed, Job, Trace, TraceSource, with_terms
 from envdoctor.system.message import Message
@@ -23,12 +23,11 @@ _METHODS = ("full", "lora", "qlora", "serve", "infer")
 _UNLIKE_LORA = 0.05
 _SERVING = ("vllm", "sglang", "lmdeploy")
 _DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-_LOGITS = "logits and loss"
 #: What is in a recipe and not in a trace; each can only make the peak lower.
 #: With the terms that may be gone with it.
 _SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "kernels": (Message("kernels that replace parts of the model"), (_LOGITS, "MLP")),
-    "chunked_loss": (Message("the loss in chunks"), (_LOGITS,)),
+    "kernels": (Message("kernels that replace parts of the model"), (LOGITS, "MLP")),
+    "chunked_loss": (Message("the loss in chunks"), (LOGITS,)),
     "activation_offload": (Message("activations that go to the CPU"), ("hidden states", "attention", "MLP")),
     "torch_compile": ("torch.compile", ("MLP",)),
 }
@@ -45,9 +44,9 @@ _TRAINED = 4
 
 class Stage(NamedTuple):
     """The traced step is that of ``like``, with a ``reference`` model or without; ``models`` stand beside the traced
-    one and are as large, ``engine`` are the bytes of an engine that generates, ``drops`` are terms that the traced step
-    has and this one has not, ``spared`` those that it may not have, ``answers`` the share of logits that it makes.
-    Samples of one that ``generates`` are as long as they become."""
+    one and are as large, ``engine`` are the bytes of an engine that generates (``asleep``: not while the model trains),
+    ``drops`` are terms that the traced step has and this one has not, ``spared`` those that it may not have,
+    ``answers`` the share of logits that it makes. Samples of one that ``generates`` are as long as they become."""
 
     like: str = "sft"
     reference: bool = False
@@ -57,6 +56,7 @@ class Stage(NamedTuple):
     spared: tuple[str, ...] = ()
     answers: float = 1.0
     generates: bool = False
+    asleep: bool = False
 
 
 def staged(source: TraceSource, stage: Stage) -> TraceSource:
@@ -71,7 +71,7 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
         # The share of the parameters that are in a head for the language, if config.json tells that it has its own.
         sizes: Any = [config.get(name) for name in ("vocab_size", "hidden_size")]
         untied = config.get("tie_word_embeddings") is False and all(isinstance(size, int) for size in sizes)
-        drops = _LOGITS in stage.drops and untied
+        drops = LOGITS in stage.drops and untied
         of_head = math.prod(sizes) / float(trace.model["parameters"]) if drops else 0.0
         with_head = () if not 0 < of_head < 0.5 else ("weights",) if job["lora"] else OF_THE_MODEL
         new = {
@@ -79,10 +79,11 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
             for name, size in terms.items()
             if name not in stage.drops
         }
-        if _LOGITS in new:
-            new[_LOGITS] *= stage.answers
+        if LOGITS in new:
+            new[LOGITS] *= stage.answers
         new |= {name: beside[name] for name in stage.models}
-        return new | ({GENERATING: stage.engine} if stage.engine else {})
+        turns = sum(size for name, size in new.items() if name not in OF_THE_MODEL) if stage.asleep else 0.0
+        return new | ({GENERATING: stage.engine - turns} if stage.engine > turns else {})
 
     def change(trace: Trace, job: Job) -> Trace:
         return with_terms(trace, partial(terms_of, trace, job))
@@ -121,9 +122,9 @@ def stage_of(
     reference = row["like"] != "sft" and row.get("reference") != "none"
     spared = (*row.get("spared", ()), *models, *(() if sure else (GENERATING,)))
     answer, length = (given.get(name) if row.get("answers") else None for name in ("max_new_tokens", "max_length"))
-    answers = min(answer / length, 1.0) if answer and length else 1.0
-    drops, generates = tuple(row.get("drops", ())), bool(row.get("generates"))
-    return Stage(row["like"], reference, models, engine, drops, spared, answers, generates)
+    answers = (min(answer / length, 1.0) if answer and length else 1.0) * row.get("logits", 1.0)
+    drops, generates, asleep = (tuple(row.get("drops", ())), bool(row.get("generates")), bool(given.get("sleep_mode")))
+    return Stage(row["like"], reference, models, engine, drops, spared, answers, generates, asleep)
 
 
 def _engine(
@@ -275,7 +276,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     told += [Message("{}, which divides a sample or the model among GPUs", f"{k}={v}") for k, v in divided.items()]
     sizes = (int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
     parts = min(math.prod(sizes), _MOST_PARTS)
-    untold = training and job["stage"] == "sft" and given.get("framework") is None and _LOGITS not in spared
+    untold = training and job["stage"] == "sft" and given.get("framework") is None and LOGITS not in spared
     divided_so = _divided(given, keys)
     less = 0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA
     return RunPlan(

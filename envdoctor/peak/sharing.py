@@ -1,4 +1,4 @@
-"""Divide a step among processes, by what one of them holds: DDP, DeepSpeed's ZeRO, FSDP.
+"""Divide a step among processes, by what one of them holds: DDP, DeepSpeed's ZeRO, FSDP; or its layers among GPUs.
 
 The terms are those of the sources (deepspeed/runtime/zero/stage_1_and_2.py and stage3.py; torch's
 torch/csrc/distributed/c10d/reducer.cpp); activations are not divided.
@@ -7,7 +7,7 @@ torch/csrc/distributed/c10d/reducer.cpp); activations are not divided.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from envdoctor.peak.closed_form import OF_THE_MODEL, OTHER_MODELS, Terms
+from envdoctor.peak.closed_form import LOGITS, OF_THE_MODEL, OTHER_MODELS, Terms
 from envdoctor.peak.section import MemoryProblem
 
 
@@ -22,7 +22,9 @@ def sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) 
     run = _Run(given, int(world or 1), float(model["parameters"]), layer, width, trained, layers)
     if given.get("zero_stage") is not None:
         return run.zero
-    return run.fsdp if given.get("fsdp") else run.replicated
+    if given.get("fsdp"):
+        return run.fsdp
+    return run.spread if given.get("layers_over") else run.replicated
 
 
 class _Run(NamedTuple):
@@ -39,6 +41,23 @@ class _Run(NamedTuple):
     def replicated(self, terms: Terms) -> Terms:
         """Add the reducer's buckets, which hold every gradient a second time."""
         return {**terms, "communication buffers": self.trained * self.width} if self.processes > 1 else terms
+
+    def spread(self, terms: Terms) -> Terms:
+        """Divide the model, and what its layers keep for the way back, among the GPUs of a process. All but the last
+        are filled up to an even share and a layer and a quarter (get_balanced_memory in accelerate/utils/modeling.py);
+        the last has what is left, and the logits."""
+        over, whole = int(self.given["layers_over"]), terms.get("weights", 0.0)
+        kept = ("hidden states",) if self.given.get("gradient_checkpointing") else ("hidden states", "attention", "MLP")
+        new = {name: size / (over if name in (*OF_THE_MODEL, *kept) else 1) for name, size in terms.items()}
+        layer = max(min((whole - self._rest()) / self.layers, self.layer * self.width), 0.0)
+        first, last = min(whole, whole / over + 1.25 * layer), whole / over - (over - 1) * layer / 4
+        if first - last > (logits := new.pop(LOGITS, 0.0)):
+            return self.replicated({**new, "weights": first})
+        return self.replicated({**new, "weights": max(last, 0.0), LOGITS: logits})
+
+    def _rest(self) -> float:
+        """Return the bytes of the parameters that are in no layer."""
+        return max(self.parameters - self.layers * self.layer, 0.0) * self.width
 
     def zero(self, terms: Terms) -> Terms:
         """Divide the optimizer's states (stage 1), the gradients too (2), the weights too (3)."""
@@ -67,7 +86,7 @@ class _Run(NamedTuple):
         """Divide everything but two layers, which are whole at a time: the one that computes and the next. A reference
         model is divided and offloaded as well (prepare_fsdp in trl/models/utils.py)."""
         new = {name: size / (self.processes if name in OF_THE_MODEL else 1) for name, size in terms.items()}
-        rest = max(self.parameters - self.layers * self.layer, 0.0) * self.width
+        rest = self._rest()
         # Layers travel as they are stored: packed ones packed (torchao's NF4Tensor, bitsandbytes' quant_storage).
         layer = min((terms.get("weights", 0.0) - rest) / self.layers, self.layer * self.width)
         if self.given.get("offload_param"):

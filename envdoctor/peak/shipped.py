@@ -41,6 +41,7 @@ _NAMES = {
     **dict.fromkeys(("n_layer", "n_layers", "num_layers"), "num_hidden_layers"),
     **dict.fromkeys(("n_head", "n_heads", "num_heads"), "num_attention_heads"),
     **dict.fromkeys(("n_inner", "ffn_dim"), "intermediate_size"),
+    **{"moe_num_experts": "num_experts", "moe_k": "num_experts_per_tok"},  # ERNIE 4.5
 }
 #: Values that share a scale in 4 bits (bitsandbytes: blocksize 64, of the scales 256).
 _FOUR_BIT = {False: 0.5 + 4 / 64, True: 0.5 + (1 + 4 / 256) / 64}

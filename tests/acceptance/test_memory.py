@@ -159,7 +159,7 @@ def test_a_lock_chooses_the_release_whose_steps_answer(run: Any, tmp_path: Path,
         ({"world_size": 2}, "data parallel: each of 2 processes holds the whole model"),
         ({"zero_stage": 2}, "2 processes: ZeRO-2 divides optimizer states and gradients among them"),
         ({"fsdp": "true"}, "2 processes: FSDP divides optimizer states, gradients and weights among them"),
-        ({"device_map": "auto"}, "device_map=auto spreads the layers over 2 GPUs, which is not followed"),
+        ({"device_map": "auto"}, "device_map=auto spreads the layers of a process over 2 GPUs"),
         (
             {"method": "serve", "framework": "vllm", "tensor_parallel": 2, "max_model_len": 512},
             "divides each layer among 2 (tensor parallel)",
@@ -173,6 +173,27 @@ def test_how_several_cards_share_the_run_is_said_in_a_line(
     assert len([line for line in lines if division in line]) == 1
     alone = ask("--gpu", "4090", "--model", "Qwen/Qwen2.5-1.5B", python=python_alone).out
     assert "data parallel" not in alone and "processes: " not in alone
+
+
+@pytest.mark.parametrize(
+    ("shown", "code"),
+    # https://github.com/modelscope/ms-swift/blob/main/examples/models/qwen3_next/transformers.sh: 4 * 60GiB
+    [
+        ("CUDA_VISIBLE_DEVICES=0,1,2,3", 0),
+        ("CUDA_VISIBLE_DEVICES=0", 1),
+        ("NPROC_PER_NODE=4 CUDA_VISIBLE_DEVICES=0,1,2,3", 1),
+    ],
+)
+def test_the_gpus_that_a_command_sees_share_the_layers_of_a_model_in_ms_swift(
+    tmp_path: Path, run: Any, python_alone: str, shown: str, code: int
+) -> None:
+    (tmp_path / "train.sh").write_text(
+        f"{shown} \\\nswift sft --model Qwen/Qwen3-Next-80B-A3B-Instruct --tuner_type lora --torch_dtype bfloat16 \\\n"
+        "  --per_device_train_batch_size 1 --target_modules all-linear --max_length 2048\n"
+    )
+    options = ("--gpu", "A100-80GB", "--no-config", "--python", python_alone)
+    answer = run("memory", "--recipe", str(tmp_path / "train.sh"), *options)
+    assert answer.code == code, answer.out
 
 
 def test_an_unknown_model_and_an_unknown_gpu(ask: Ask) -> None:

@@ -105,7 +105,9 @@ def test_a_reward_model_has_no_head_for_the_language(
     ("recipe", "least", "most"),
     [
         ({"framework": "trl"}, 21.0 + 0.3 * 80, 21.0 + 0.3 * 80),
-        ({"framework": "trl", "sleep_mode": True}, 21.0, 21.0 + 0.3 * 80),
+        # It sleeps while the model trains: beside it are the weights alone, or the step is more.
+        ({"framework": "trl", "sleep_mode": True}, 21.0, 16.0 + 0.3 * 80),
+        ({"framework": "trl", "sleep_mode": True, "gpu_memory_utilization": 0.05}, 21.0, 21.0),
         ({"framework": "trl", "gpu_memory_utilization": 0.5}, 61.0, 61.0),
         ({"framework": "openrlhf"}, 21.0 + 0.95 * 80, 21.0 + 0.95 * 80),
         ({"framework": "another"}, 21.0, 21.0 + 0.92 * 80),
@@ -242,8 +244,8 @@ def test_logits_that_a_kernel_never_makes_are_not_likely(
     assert (found["allocated_gib"], found["interval"]["allocated"][1]) == (peak, likely)
 
 
-@pytest.mark.parametrize(("framework", "logits"), [("trl", 0.5), ("verl", 2.0)])
-def test_grpo_of_trl_makes_the_logits_of_the_answers_alone(
+@pytest.mark.parametrize(("framework", "logits"), [("trl", 0.5), ("verl", 1.0), ("openrlhf", 2.0)])
+def test_grpo_makes_the_logits_of_the_answers_alone_in_trl_and_half_of_them_in_verl(
     predicted: Any, trace_of: Any, framework: str, logits: float
 ) -> None:
     trace = trace_of({"weights": 4.0, "logits and loss": 2.0})

@@ -43,11 +43,21 @@ def shared(predicted: Any, trace_of: Any) -> Callable[..., dict[str, float]]:
         (OFFLOAD, {"optimizer states": 0, "gradients": 2, "weights": 2 * B + 0.8, "communication buffers": B}),
         # FSDP divides all but activations; what is in no layer is whole until the way back.
         ({"fsdp": True}, {"weights": 2, "gradients": 2, "optimizer states": 4, "gathered layers": 0.8 + 15.6 * 7 / 8}),
+        # Two GPUs of one process: the first has a layer and a quarter more than its half.
+        (
+            {"world_size": 1, "layers_over": 2},
+            {"weights": 8 + 1.25 * 0.4, "gradients": 8, "optimizer states": 16},
+        ),
     ],
 )
 def test_each_way_to_share_divides_other_terms(shared: Any, given: dict[str, Any], changed: dict[str, float]) -> None:
     expected = {name: size for name, size in {**FULL, **changed}.items() if size}
     assert shared(**given) == pytest.approx(expected, abs=1e-3)
+
+
+def test_the_last_gpu_of_a_process_has_the_logits_and_what_is_left_of_the_weights(shared: Any) -> None:
+    terms = shared({"logits and loss": 3.0}, world_size=1, layers_over=2)
+    assert (terms["weights"], terms["logits and loss"]) == pytest.approx((8 - 0.4 / 4, 3), abs=1e-3)
 
 
 def test_fsdp_offloads_all_that_is_of_the_model(shared: Any) -> None:

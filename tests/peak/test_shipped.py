@@ -248,8 +248,11 @@ def test_a_prompt_has_all_logits_before_transformers_4_45() -> None:
     assert old - new == pytest.approx(6 * 2048 * 128256 / GIB, rel=0.2)
 
 
-def test_experts_count_as_weights_and_those_of_a_token_as_activations() -> None:
-    shape = {"model_type": "qwen3_moe", "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768}
+@pytest.mark.parametrize(
+    ("experts", "sent"), [("num_experts", "num_experts_per_tok"), ("moe_num_experts", "moe_k")], ids=["Qwen", "ERNIE"]
+)
+def test_experts_count_as_weights_and_those_of_a_token_as_activations(experts: str, sent: str) -> None:
+    shape = {"model_type": "qwen3_moe", experts: 128, sent: 8, "moe_intermediate_size": 768}
     sizes = {"hidden_size": 2048, "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4}
     found = answer(config={**shape, **sizes, "head_dim": 128, "vocab_size": 151936, "tie_word_embeddings": False})
     assert isinstance(found, Trace) and found.model["parameters"] == pytest.approx(30.5e9, rel=0.01)

@@ -107,8 +107,8 @@ def _of_size(name: str, rows: Rows) -> tuple[str, Mapping[str, Any]] | None:
 
 
 def _billions(name: str) -> float | None:
-    found = re.search(r"(?<![\w.])(\d+(?:\.\d+)?)b(?![a-z])", name.lower())
-    return float(found[1]) if found else None
+    found = re.search(r"(?<![\w.])(?:(\d+(?:\.\d+)?)b|(\d{2,3})m)(?![a-z])", name.lower())
+    return float(found[1] or int(found[2]) / 1000) if found else None
 
 
 _MAX_KEYS = 2000

@@ -38,6 +38,7 @@ BESIDE = {
     "THUDM/chatglm-6b": 6.71,  # without the head 6.17
     "XiaomiMiMo/MiMo-7B-Base": 7.62,
     "baidu/ERNIE-4.5-0.3B-PT": 0.36,
+    "baidu/ERNIE-4.5-21B-A3B-PT": 21.9,
     "allenai/OLMoE-1B-7B-0924": 6.92,  # of which a token takes 1.3
     "meta-llama/Llama-4-Scout-17B-16E": 107.8,
     "Qwen/Qwen2.5-VL-7B-Instruct": 8.29,
@@ -142,6 +143,7 @@ def test_a_name_never_hits_another_architecture() -> None:
         ("8b", "meta-llama/Meta-Llama-3.1-8B"),
         ("0.5B", "Qwen/Qwen2.5-0.5B"),
         ("nobody/legal-7b-qwen", "Qwen/Qwen2.5-7B"),
+        ("nobody/legal-350M", "HuggingFaceTB/SmolLM2-360M"),
     ],
 )
 def test_a_number_of_parameters_alone_is_a_plain_model_of_that_size(name: str, like: str) -> None:
