@@ -188,6 +188,8 @@ def _predicted(
         trainer=facts.value("model.run_by") == "trainer",
     )
     facts = _quantized(facts, shape, config or {})
+    if (model.nearest or {}).get("own_dtype") and facts.absent("recipe.load_dtype"):
+        facts = facts.copy(fact for fact in facts if fact.key != "recipe.load_dtype")
     settings = {key: value for key, value in model.config.items() if key != "quantization_config"}
     said, loose = ((model.said, model.loose)) if shape is None else _said(shape)
     sdpa = takes_sdpa(model.named, facts.value("pkg.transformers"), matrix)
@@ -252,33 +254,32 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
     framework starts one on ``each``; the sentence about how several GPUs or processes share it, none for one; and why a
     run that one of them does not hold may fit all the same."""
     gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
-    cards, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 1, facts.value("recipe.fsdp") is True
-    visible, spread = facts.get("env.CUDA_VISIBLE_DEVICES"), facts.text("recipe.device_map")
-    if visible.source == "recipe" and visible.value:  # the command sees these, whatever else is there
-        cards = str(visible.value).count(",") + 1
+    known, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 0, facts.value("recipe.fsdp") is True
+    cards, spread = int(facts.number("recipe.gpus") or known), facts.text("recipe.device_map")
     whole = each and spread is None and ("recipe.zero_stage" not in facts or facts.absent("recipe.zero_stage"))
-    if world is None and (stage is not None or fsdp or whole) and cards > 1:
-        world, origin = cards, Message("one process on each GPU")
-        facts = facts.copy([*facts, Fact("recipe.world_size", world, origin, "derived")])
-    processes = int(world or 1)
+    taken = cards if world is None and (stage is not None or fsdp or (whole and cards > 1)) else 0
+    if taken:
+        origin = Message("one process on each GPU")
+        facts = facts.copy([*facts, Fact("recipe.world_size", taken, origin, "derived")])
+    processes, told = int(world or taken or 1), list[Message]()
     if engine_of(settings_of(facts)) is not None:
         ranks = int(facts.number("recipe.tensor_parallel") or 1)
         text = "{} GPUs, and the engine divides each layer among {} (tensor parallel)"
         return facts, [Message(text, cards, ranks)] if cards > 1 else [], None
-    if processes > 1 and stage is not None:
-        what = _ZERO[min(max(int(stage), 0), 3)]
-        text = "data parallel, {} processes: ZeRO-{} divides {} among them"
-        return facts, [Message(text, processes, int(stage), what)], None
-    if processes > 1 and fsdp:
-        return facts, [Message("data parallel, {} processes: FSDP divides {} among them", processes, _ZERO[3])], None
-    if spread in _SPREAD and (over := cards // processes) > 1:
-        said = Message("device_map={} spreads the layers of a process over {} GPUs", spread, over)
-        told = Fact("recipe.layers_over", over, Message("the GPUs of a process"), "derived")
-        return facts.copy([*facts, told]), [said], None
-    if processes > 1:
-        return facts, [Message("data parallel: each of {} processes holds the whole model", processes)], None
-    if cards == 1 or world is not None:
-        return facts, [], None
+    if processes > 1 and (stage is not None or fsdp):
+        level, by = (3, "FSDP") if stage is None else (int(stage), f"ZeRO-{int(stage)}")
+        what = _ZERO[min(max(level, 0), 3)]
+        told = [Message("data parallel, {} processes: {} divides {} among them", processes, by, what)]
+    elif spread in _SPREAD and (over := cards // processes) > 1:
+        told = [Message("device_map={} spreads the layers of a process over {} GPUs", spread, over)]
+        layers = Fact("recipe.layers_over", over, Message("the GPUs of a process"), "derived")
+        return facts.copy([*facts, layers]), told, None
+    elif processes > 1:
+        told = [Message("data parallel: each of {} processes holds the whole model", processes)]
+    elif taken and known == 1:
+        told = [Message("one process was taken, because one GPU is known; for several give --gpu 8xNAME")]
+    if processes > 1 or cards < 2 or ((world or taken) and spread is None):
+        return facts, told, None
     text = (
         "one GPU does not hold the run, and how {} share it is not known: "
         "give --set recipe.zero_stage=3 or recipe.fsdp=true"
