@@ -43,11 +43,12 @@ def text_of(table: Mapping[str, str] | str | None) -> Text:
 
 
 def title_of(texts: Mapping[str, Any], known: Mapping[str, str] = {}) -> Text:
-    """Return what a rule says of anybody's versions: its title, or its message with ``...`` in place of values that are
-    not ``known``."""
-    if texts["title"]:
+    """Return what a rule says of anybody's versions: its message if all its values are ``known``, else its title, or
+    the message with ``...`` in place of those that are not."""
+    message = text_of(texts["message"])
+    if texts["title"] and not all(map(known.get, values_of(message) or [""])):
         return text_of(texts["title"])
-    return without_values(text_of(texts["message"]), known)
+    return without_values(message, known)
 
 
 def without_values(text: Text, known: Mapping[str, str] = {}) -> Text:

@@ -91,7 +91,10 @@ def _with_ways(question: Question, found: Sequence[Home], moved: Sequence[Moved]
         if question.asking == home.package and failure.kind in ("module", "name"):
             notes.append(("mixed", home.package))
             ways.append(question.again(home.package))
-        if asker is not None and asker.fits:
+        if asker is not None and asker.fits == (asker.version,):
+            notes.append(("changed", f"{asker.package} {asker.version}"))
+            ways.append(question.again(asker.package))
+        elif asker is not None and asker.fits:
             ways.append(question.install(asker.package, asker.fits, f"=={asker.fits[0]}"))
         if home.releases is not None:
             ways.append(question.install(home.package, homes.usable(question, home), home.releases))
@@ -140,6 +143,9 @@ def _asker_of(question: Question, home: Home, asked: str) -> Asker:
     taking = reduce(or_, having, Releases(released.read, 0))
     if not taking.yes:
         return asker
+    if taking.has(asker.version) is False:  # it asks in a function, or the files are not those of that release
+        imports = question.reading.frames[-1:] and question.reading.frames[-1].function == "<module>"
+        return asker._replace(asks=taking.specifier, fits=(asker.version,)) if imports else asker
     without = (one for one in question.usable(package, ~taking) if one != asker.version)
     if home.installed and home.there is False:
         subjects = {subject for subject, _ in lines} | set(released.modules)
@@ -203,6 +209,9 @@ def _place(question: Question) -> Answer:
         return question.nothing
     asks = question.asking not in ("", package)
     asker = _asker_of(question, home, f"{module}:{name}" if name else module) if asks else None
+    if not asks and failure.kind == "module" and module.rpartition(".")[2].startswith("_") and not home.installed:
+        # Only the package itself imports a private module: the release has it, and what was installed lacks it.
+        return Answer(question.reading, (home,), ways=(question.again(package),), notes=(("unbuilt", module),))
     return _with_ways(question, [home], moved, asker)
 
 
@@ -378,6 +387,8 @@ _KINDS: Mapping[str, Callable[[Question], Answer]] = {
 
 
 _MOST_SUSPECTS = 5
+#: A warning did not end the run: an error in the same log says more.
+_WARNS = re.compile(r"Warning\b|\bwarn\(|\bWARNING\b")
 
 
 def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple[Suspect, ...]:
@@ -415,24 +426,28 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             missing=missing,
         )
         severity = -SEVERITIES.index(rule.severity)
-        order = (outcome.holds is not True, -seen.letters, severity, len(missing), -seen.place, rule.id)
+        remark = _WARNS.search(lines[seen.place]) is not None
+        order = (outcome.holds is not True, remark, -seen.letters, severity, len(missing), -seen.place, rule.id)
         if outcome.holds is False:
             ruled_out.append((order, suspect))
             continue
-        stood_for.update(dict.fromkeys(rule.supersedes, order[:2]))
+        stood_for.update(dict.fromkeys(rule.supersedes, order[:3]))
         guesses |= {rule.id: seen} if len(missing) == len(set(rule.keys())) else {}
         sharing[seen] += 1
         found.append((order, seen if is_open else None, suspect))
-    for row in matrix.rows("known-errors", "error"):  # whose kind of cause is known, and which no facts decide
-        known = seen_in(log, row["symptom"])
-        if known is not None:
+    rows = matrix.rows("known-errors", "error")  # whose kind of cause is known, and which no facts decide
+    known_errors = [(known, row) for row in rows if (known := seen_in(log, row["symptom"])) is not None]
+    most = {place: letters for place, letters, _ in sorted(known for known, _ in known_errors)}
+    for known, row in known_errors:
+        if known.letters == most[known.place]:  # of two in one line the one that says more is meant
             sharing[known] += 1
             kinds.add(known)
             title, why, fix = (text_of(row[part]) for part in ("title", "why", "fix"))
             line, said = first + known.place, lines[known.place].strip()
             suspect = Suspect(row["id"], title, None, line, said, why, fix, row["source"], rule=False)
-            found.append(((True, -known.letters, 1, 0, -known.place, row["id"]), None, suspect))
-    found = [one for one in found if stood_for.get(one[-1].id, one[0]) >= one[0][:2]]
+            remark = _WARNS.search(said) is not None
+            found.append(((True, remark, -known.letters, 1, 0, -known.place, row["id"]), None, suspect))
+    found = [one for one in found if stood_for.get(one[-1].id, one[0]) >= one[0][:3]]
     found = [one for one in found if guesses.get(one[-1].id) not in kinds]
     told = [(order, suspect) for order, of_a_model, suspect in found if sharing[of_a_model] < 2] or ruled_out
     return tuple(suspect for _, suspect in sorted(told, key=lambda one: one[0])[:_MOST_SUSPECTS])

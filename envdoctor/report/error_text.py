@@ -6,6 +6,7 @@ from typing import Any
 
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
+from envdoctor.observe.documents.tracebacks import Reading
 from envdoctor.observe.request import Target
 from envdoctor.remedy.answer import Answer, Home, Suspect
 from envdoctor.report.blocks import Block, Commands, Content, Field, Paragraph, Section
@@ -21,6 +22,10 @@ _NOTES = {
     "import in a circle, stands further up in the traceback",
     "elsewhere": "{what} has it: the error is from another environment, or files of this one are not of that release",
     "mixed": "{what} asks for its own name: its files are of two releases, or changed after it was imported",
+    "changed": "the released files of {what} do not ask for it when they are imported: these were changed, are of two "
+    "releases, or the error is from another environment",
+    "unbuilt": "only the package itself imports {what}: it was not built (a checkout, an install that stopped), is for "
+    "another Python or device, or a folder of the package's sources stands in front of what is installed",
     "lazy": "{what} is there, but something that it imports failed: the first error of the traceback says what",
     "shadow": "{what} stands in front of the installed package of that name",
     "not-a-package": "a file of the name {what}.py stands in front of the installed package",
@@ -51,7 +56,7 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
                 "Not known: no symptom of a rule or a known error, and none of ImportError, AttributeError and "
                 "unexpected keyword argument"
             )
-        return text_of([Section("", [head, Paragraph(text)])], page).rstrip("\n")
+        return text_of([Section("", [head, Paragraph(text), *_where(reading, page)])], page).rstrip("\n")
     # What to do is said once: the releases that were read, with a command, stand for the release that a rule names.
     offered = {pin.partition("=")[0].rstrip("<>!~") for way in answer.ways if not way.withheld for pin in way.pins}
     said_below = {one for one in answer.suspects if one.fix and offered.intersection(one.fix.en.split())}
@@ -66,6 +71,22 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
     elif any(home.releases is not None for home in answer.homes):
         groups.append([Paragraph(page.say("For your versions: --python PATH, or --facts FILE"), "")])
     return text_of([Section("", blocks) for blocks in groups], page).rstrip("\n")
+
+
+def _where(reading: Reading, page: Page) -> Iterator[Field]:
+    """Yield where an error that is not known was raised, by which line of the user's own, and what would help."""
+    frames = list(reversed(reading.frames))
+    own = next((frame for frame in frames[1:] if not frame.module and frame.line), None)
+    for label, frame in zip(("raised in", "called by"), (*frames[:1], own), strict=False):
+        if frame is not None:
+            place = page.say("{file}, line {n}", file=frame.module or frame.path, n=frame.line)
+            yield _field(page.say(label), page.labelled(place, shortened(frame.code, 120)) if frame.code else place)
+    package = next((frame.module.partition(".")[0] for frame in frames if frame.module), "")
+    text = "search this message in the issues of {package}, with the release that is installed"
+    if not package:
+        text = "give the whole traceback: its last file tells whose code failed"
+        text = "look at the values in that line: it is in no installed package" if frames else text
+    yield _field(page.say("next"), page.say(text, package=package))
 
 
 def _suspect(suspect: Suspect, page: Page) -> Iterator[Block]:
@@ -108,7 +129,7 @@ def _fields(answer: Answer, page: Page) -> Iterator[Field]:
         text = page.bracket(moved.new, f"{moved.package} {moved.releases}".rstrip()) if moved.new else ""
         write = moved.write.in_language(page.lang) if moved.write is not None else ""
         yield _field(page.say("instead"), page.labelled(text, write))
-    if answer.asker is not None and answer.asker.fits:
+    if answer.asker is not None and answer.asker.fits not in ((), (answer.asker.version,)):
         named = f"{answer.asker.package} {', '.join(answer.asker.fits)}"
         beside = page.say("beside {package}", package=answer.asker.beside) if answer.asker.beside else ""
         yield _field(page.say("fits"), page.bracket(named, beside))

@@ -116,7 +116,7 @@ def test_files_in_front_of_an_installed_package(answer, text, code, about):
 @pytest.mark.parametrize(
     "text",
     [
-        "IndexError: Invalid key: 19 is out of bounds for size 0",
+        "IndexError: list index out of range",
         "RuntimeError: Expected all tensors to be on the same device",
         "ModuleNotFoundError: No module named 'my_project'",
         "TypeError: train() got an unexpected keyword argument 'lr'",
@@ -127,6 +127,45 @@ def test_files_in_front_of_an_installed_package(answer, text, code, about):
 def test_other_errors_are_not_known(explain, text):
     result = explain(text)
     assert result.code == 3 and "Not known: " in result.out and result.err == ""
+
+
+@pytest.mark.parametrize(
+    ("frames", "told"),
+    [
+        ([], "give the whole traceback"),
+        ([("/home/a/train.py", 3)], "raised in  /home/a/train.py, line 3\n  next       look at the values"),
+        (
+            [("/home/a/train.py", 3), (f"{SITE}/trl/trainer/sft_trainer.py", 40)],
+            "called by  /home/a/train.py, line 3\n  next       search this message in the issues of trl,",
+        ),
+    ],
+)
+def test_of_an_error_that_is_not_known_its_place_and_what_would_help_is_said(explain, frames, told):
+    lines = [f'  File "{path}", line {line}, in f' for path, line in frames]
+    result = explain("\n".join([*lines, "TypeError: 'NoneType' object is not subscriptable"]))
+    assert result.code == 3 and told in result.out
+
+
+def test_only_its_own_package_imports_a_private_module(answer):
+    """No range of releases helps where the compiled part of a package was not built."""
+    found = answer("ModuleNotFoundError: No module named 'vllm._C'")
+    assert [note["code"] for note in found["notes"]] == ["unbuilt"]
+    assert [way["kind"] for way in found["ways"]] == ["reinstall"]
+
+
+def test_a_release_that_does_not_ask_for_a_name_is_not_replaced_by_an_older_one(answer):
+    found = answer(PEFT, {"pkg.peft": "0.15.2", "pkg.transformers": "5.23.0"})
+    assert "changed" in [note["code"] for note in found["notes"]]
+    assert found["ways"][0]["pins"] == ["peft==0.15.2"]
+
+
+def test_a_warning_is_no_cause_beside_an_error(answer):
+    """bitsandbytes warns of its CPU library where torch has no CUDA; packed weights are no matter of dtypes."""
+    warning = 'warn("The installed version of bitsandbytes was compiled without GPU support. "'
+    both = answer(f"{warning}\nAssertionError: Torch not compiled with CUDA enabled")["suspects"]
+    assert both[0]["id"] == "cpu-torch-on-gpu-machine"
+    packed = answer("RuntimeError: self and mat2 must have the same dtype, but got BFloat16 and Byte")["suspects"]
+    assert [one["id"] for one in packed] == ["packed-weights-in-a-plain-product"]
 
 
 def test_standard_input_is_read_within_bounds(script):
