@@ -25,6 +25,8 @@ from envdoctor.system.message import Message, did_you_mean, said_by
 _LARGEST = 64 * 1024 * 1024
 #: Characters of an error that a sentence repeats.
 _LONGEST_ERROR = 160
+#: Characters by which a message is known again in a line.
+_SAME = 40
 
 
 class Explained(NamedTuple):
@@ -82,12 +84,14 @@ def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: st
     suspect = next((one for one in answer.suspects if one.applies is not False), None)
     if found & {*(one.id for one in answer.suspects), *(one.id for one in answer.rules)}:
         return None
-    if not reading.error and suspect is None:
+    asked = reading.failure is not None and reading.failure.kind != "demand"  # what pip says of versions ends no run
+    if suspect is None and not reading.error and not asked:
         text = "the traceback in it has no last line: paste the line that names the error"
         return Message(text) if "Traceback (most recent call last)" in log else None
     text = "the run in it failed with {}; {}; why, and what to do: {}"
-    said = f"{reading.error}: {reading.message}".partition("\n")[0]
-    if suspect is not None and not reading.error:
+    said = (f"{reading.error}: {reading.message}" if reading.error else reading.message).partition("\n")[0]
+    same = suspect is None or suspect.said in reading.message or reading.message[:_SAME] in suspect.said
+    if suspect is not None and not (reading.error and same):
         text, said = "it says {}; {}; why, and what to do: {}", suspect.said
     said = said if len(said) <= _LONGEST_ERROR else f"{said[: _LONGEST_ERROR - 3]}..."
     command = " ".join(["envdoctor", "explain", *(["--log", "-"] if file == "-" else [quote(file)])])

@@ -125,6 +125,12 @@ PIP = "ERROR: pip's dependency resolver does not currently take into account all
             "every release of transformers has transformers.generation.utils",
         ),
         (f"error: it ends here\nTraceback (most recent call last):\n{FRAME}", "paste the line that names the error"),
+        (f"No module named 'swift.gone'\n\nTraceback (most recent call last):\n{FRAME}", "failed with No module named"),
+        # What a line means is not said of the error in another one.
+        (
+            "merge: Cannot merge LORA layers when the model is gptq quantized\nZeroDivisionError: division by zero",
+            "it says merge: Cannot merge LORA layers",
+        ),
     ],
 )
 def test_the_error_of_a_report_is_told_whatever_else_stands_in_it(run, report, text, said):
