@@ -14,7 +14,7 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule, with_conditions
 from envdoctor.observe.documents.tracebacks import Reading, numbered, read_error
 from envdoctor.observe.sources import SOURCES
-from envdoctor.remedy.answer import Answer, Home, Suspect
+from envdoctor.remedy.answer import Answer, Suspect
 from envdoctor.remedy.answering import answer_to, suspects_in
 from envdoctor.remedy.question import Situation
 from envdoctor.system.documents import read_named
@@ -84,7 +84,8 @@ def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: st
     suspect = next((one for one in answer.suspects if one.applies is not False), None)
     if found & {*(one.id for one in answer.suspects), *(one.id for one in answer.rules)}:
         return None
-    asked = reading.failure is not None and reading.failure.kind != "demand"  # what pip says of versions ends no run
+    title = next(iter(log.split("\n")), "")  # a line further down may be a warning, or what pip says of versions
+    asked = reading.failure is not None and reading.message in title
     refuted = [one for one in answer.suspects if (rule := matrix.find(one.id)) is not None and rule.severity == "error"]
     sign = suspect or (refuted[0] if refuted and not (reading.error or asked) else None)
     if sign is None and not reading.error and not asked:
@@ -97,17 +98,19 @@ def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: st
         text, said = "it says {}; {}; why, and what to do: {}", sign.said
     said = said if len(said) <= _LONGEST_ERROR else f"{said[: _LONGEST_ERROR - 3]}..."
     command = " ".join(["envdoctor", "explain", *(["--log", "-"] if file == "-" else [quote(file)])])
-    meaning = _meaning(suspect, answer.homes)
+    meaning = _meaning(suspect, answer)
     if suspect is None and refuted and not answer.homes:
         meaning = Message("no cause that is known of it holds here")
     return Message(text, said, meaning, command)
 
 
-def _meaning(suspect: Suspect | None, homes: Iterable[Home]) -> Any:
+def _meaning(suspect: Suspect | None, answer: Answer) -> Any:
     """Say what an error means by what is suspected, or by the first of the packages that were asked for something."""
     if suspect is not None:
         return Message("perhaps {}", suspect.title) if suspect.rule and suspect.applies is None else suspect.title
-    home = next((home for home in homes if home.there or home.releases is not None), None)
+    if "unbuilt" in dict(answer.notes):
+        return Message("only the package itself imports it: it was not built, or its sources stand in front")
+    home = next((home for home in answer.homes if home.there or home.releases is not None), None)
     if home is None:
         return Message("what it means is not known")
     package, releases = home.package, home.releases or ""

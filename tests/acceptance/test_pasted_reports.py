@@ -126,6 +126,11 @@ PIP = "ERROR: pip's dependency resolver does not currently take into account all
         ),
         (f"error: it ends here\nTraceback (most recent call last):\n{FRAME}", "paste the line that names the error"),
         (f"No module named 'swift.gone'\n\nTraceback (most recent call last):\n{FRAME}", "failed with No module named"),
+        ("ModuleNotFoundError: No module named 'vllm._C'", "it was not built, or its sources stand in front"),
+        (
+            f"x.py:7: RuntimeWarning: x\nNo module named 'vllm._version'\nTraceback (most recent call last):\n{FRAME}",
+            "paste the line that names the error",
+        ),
         # What a line means is not said of the error in another one.
         (
             "merge: Cannot merge LORA layers when the model is gptq quantized\nZeroDivisionError: division by zero",
