@@ -21,6 +21,7 @@ FAST = (
 )
 #: Only the full suite has a model with windows.
 WINDOW = "sliding window one key too long"
+RELOAD = "tied weights lost at load"
 
 
 WANTED = {
@@ -29,10 +30,11 @@ WANTED = {
         for name in FAST
     },
     WINDOW: (WINDOW, jobs("model-code", "full")),
+    RELOAD: (RELOAD, [*jobs("save-load"), *jobs("model-code")]),
 }
-#: Three of the 39, against the whole suite; ``benchmarks/probe_faults.py`` plants all, which takes eight minutes of a
-#: processor.
-WHOLE = ("v rolled by a head at D=128", "tied weights lost at load", "token ids cut to 16 bits")
+#: Two of the 39 against the whole suite, of a model's code and of an operation that most experiments call;
+#: ``benchmarks/probe_faults.py`` plants all, which takes eight minutes of a processor.
+WHOLE = ("v rolled by a head at D=128", "token ids cut to 16 bits")
 #: These look at no model that is given.
 OF_NO_MODEL = ("all-reduce", "arithmetic", "attention", "trainer-evaluation", "trainer-training")
 WITH_A_MODEL = "healthy, with a model"
