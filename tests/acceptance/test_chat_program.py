@@ -7,8 +7,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from mcp import Client, StdioServerParameters, stdio_client
-
 from envdoctor import __version__
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -17,6 +15,7 @@ TORCH_2_5_0 = str(ROOT / "fixtures/environments/glm4-batch-nan.json")
 
 def called(*calls: tuple[str, dict[str, Any]]) -> tuple[Any, list[Any]]:
     """Start the server, and return its tools and what it says to each call."""
+    from mcp import Client, StdioServerParameters, stdio_client  # half a second, which each process that collects had
 
     async def talk() -> tuple[Any, list[Any]]:
         server = StdioServerParameters(command=sys.executable, args=["-m", "envdoctor", "mcp"], cwd=ROOT)

@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from observing import shipped
 from traced_jobs import GIB, MadeUp
 
 from envdoctor.facts import Fact, FactSet, Records, Value
-from envdoctor.matrix import load_matrix
 from envdoctor.peak import Trace, model_of, predict
 
 BASE = {"method": "lora", "max_length": 2048, "batch_size": 2, "optimizer": "adamw_torch"}
-KNOWN = load_matrix().table("memory-frameworks")
+KNOWN = shipped().table("memory-frameworks")
 MODEL = model_of({"model_type": "llama", "hidden_size": 4096}, [])
 
 

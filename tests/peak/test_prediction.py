@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pytest
+from observing import shipped
 from traced_jobs import GIB, config
 
 from envdoctor.facts import Fact, FactSet, Records, Unknown
-from envdoctor.matrix import load_matrix
 from envdoctor.peak import FirstOf, Residual, Shipped, Trace, TraceSource, model_of, predict, rehearsed
 
-MATRIX = load_matrix()
+MATRIX = shipped()
 KNOWN = MATRIX.table("memory-frameworks")
 RECIPE = {"method": "lora", "max_length": 2048, "batch_size": 8, "load_dtype": "bf16", "attn": "sdpa"}
 TARGETS = {"chatglm": ("query_key_value",), "llama": ("all-linear",)}

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from observing import shipped
 from traced_jobs import MadeUp
 
-from envdoctor.matrix import load_matrix
 from envdoctor.peak import ClosedForm, Stage, Trace, staged
 from envdoctor.system import PAYLOAD
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.torch]
 
 TOKENS = 192
 ALLOWED = 0.02
-STAGES = load_matrix().rows("memory-frameworks", "stage")
+STAGES = shipped().rows("memory-frameworks", "stage")
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from observing import shipped
 from traced_jobs import GIB, MadeUp
 
 from envdoctor.facts import Fact, FactSet, Records
-from envdoctor.matrix import load_matrix
 from envdoctor.peak import model_of, predict_serving
 
 #: No logits worth a byte: steps and keys and values are those of the trace.
-KNOWN = load_matrix().table("memory-frameworks")
+KNOWN = shipped().table("memory-frameworks")
 CONFIG = {"model_type": "llama", "max_position_embeddings": 32768, "vocab_size": 1}
 Engine = Callable[..., dict[str, Any]]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from observing import shipped
 from traced_jobs import JOB, LORA, config
 
 from envdoctor.facts import Fact, FactSet, Records
-from envdoctor.matrix import load_matrix
 from envdoctor.peak import Shipped, model_of, predict
 from envdoctor.peak.unstated import unstated_of
 
-MATRIX = load_matrix()
+MATRIX = shipped()
 KNOWN = MATRIX.table("memory-frameworks")
 TOLD = {
     **{"train_batch_size": 1, "max_length": 1024, "gradient_checkpointing": True, "gradient_accumulation": 1},

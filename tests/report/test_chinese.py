@@ -43,8 +43,9 @@ def modules() -> tuple[tuple[str, ast.Module], ...]:
     return tuple((path.relative_to(ENVDOCTOR).as_posix(), ast.parse(path.read_bytes())) for path in paths)
 
 
-def errors() -> set[str]:
-    """The exceptions that are made of a message, or of its id and values."""
+@cache
+def makers() -> tuple[str, ...]:
+    """Calls whose first argument is an id: exceptions that are made of a message, or of its id and values, as well."""
     bases = {
         node.name: {getattr(base, "id", "") for base in node.bases}
         for _, module in modules()
@@ -54,11 +55,7 @@ def errors() -> set[str]:
     found = {"MessageError"}
     while more := {name for name, of in bases.items() if of & found} - found:
         found |= more
-    return found
-
-
-#: Calls whose first argument is an id.
-MESSAGES = ("Message", "Refused", *sorted(errors()))
+    return ("Message", "Refused", *sorted(found))
 
 
 def said(node: ast.expr, tables: dict[str, ast.expr]) -> list[str]:
@@ -103,13 +100,13 @@ def _first(call: ast.Call, module: ast.Module) -> tuple[list[str], int]:
 
 def test_every_phrase_and_message_has_its_chinese_and_its_values() -> None:
     # what children of the target's interpreter refuse is a message when it is told here
-    found = {text: (values, place) for texts, values, place in calls(*MESSAGES) for text in texts}
+    found = {text: (values, place) for texts, values, place in calls(*makers()) for text in texts}
     assert len(found) > 900
     missing = {text: place for text, (_, place) in found.items() if has_words(text) and text not in CATALOGUE}
     assert missing == {}, "add them to envdoctor/system/zh.json"
     wrong = {
         place: text
-        for texts, values, place in calls(*MESSAGES)
+        for texts, values, place in calls(*makers())
         for text in texts
         if values >= 0 and len(braces(text)) != values and values + len(braces(text)) > 0
     }
@@ -156,7 +153,7 @@ def test_no_value_of_a_message_is_a_clause() -> None:
                 if isinstance(one, ast.Name)
             }
             for call in (node for node in inside if isinstance(node, ast.Call)):
-                for value in call.args[1:] if getattr(call.func, "id", "") in MESSAGES else ():
+                for value in call.args[1:] if getattr(call.func, "id", "") in makers() else ():
                     text = words_of(named.get(value.id) if isinstance(value, ast.Name) else value)
                     if re.search(r"(?<![\w-])[a-z]{2,} +[a-z]{2,}(?![\w-])", text):
                         clauses.add((path, text))
@@ -183,7 +180,7 @@ def test_no_message_is_made_of_a_text_that_was_put_together() -> None:
         f"{path}:{call.lineno}"
         for path, module in modules()
         for call in (node for node in ast.walk(module) if isinstance(node, ast.Call))
-        if getattr(call.func, "id", "") in (*MESSAGES, "Notice", "Unknown", "Unread")
+        if getattr(call.func, "id", "") in (*makers(), "Notice", "Unknown", "Unread")
         and any(isinstance(part, (ast.JoinedStr, ast.BinOp)) for part in call.args[:1])
     ]
     assert put_together == []

@@ -6,15 +6,14 @@ import pytest
 import refresh_shapes
 from hypothesis import given
 from hypothesis import strategies as st
-from observing import values
+from observing import shipped, values
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Unknown
 from envdoctor.judge.derivations import derive
-from envdoctor.matrix import load_matrix
 from envdoctor.observe import Request, Shape, shape_of
 from envdoctor.observe.gather import gather
 
-MATRIX = load_matrix()
+MATRIX = shipped()
 ROWS, SUFFIXES = MATRIX.rows("model-shapes"), MATRIX.rows("model-shapes", "suffix")
 #: Where the parameters that a row has are not those that the name rounds to: more by what, and why.
 BESIDE = {

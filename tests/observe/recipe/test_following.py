@@ -1,12 +1,12 @@
 """What a recipe leaves to others: defaults of a release, modules beside a script, scripts that a shell runs."""
 
 import pytest
+from observing import shipped
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
-from envdoctor.matrix import load_matrix
 from envdoctor.observe import read_recipe
 
-MATRIX = load_matrix()
+MATRIX = shipped()
 
 
 def read(folder, name, /, files=(), **installed):

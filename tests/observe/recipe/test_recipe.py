@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from observing import shipped
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Records, Unknown, parse_value, spell, unlisted
-from envdoctor.matrix import load_matrix, load_toml
+from envdoctor.matrix import load_toml
 from envdoctor.observe import RecipeFileError, read_recipe
 from envdoctor.observe.recipe.commands import parts_of_script
 from envdoctor.observe.recipe.files import Formats
@@ -17,7 +18,7 @@ from envdoctor.observe.recipe.recipe import HELPERS
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 EXPECTED = load_toml(FIXTURES / "recipes" / "expected.toml")
-MATRIX = load_matrix()
+MATRIX = shipped()
 FORMATS = Formats(MATRIX.rows("recipe-formats", "format"), MATRIX.registry)
 
 
