@@ -166,19 +166,18 @@ def severities(facts: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)
-def test_the_matrix_gives_the_known_answer(row: Row) -> None:
-    found = severities(row.facts)
+def is_known(row: Row, found: Mapping[str, str]) -> bool:
+    """Whether what is found of a row is its known answer."""
     errors = {rule for rule, severity in found.items() if severity == "error"}
-    expected = set(row.rules)
     if row.runs is True:
-        assert not errors, f"{row.source} shows that it runs"
-    elif row.runs is False:
-        assert errors, f"{row.source} shows that it fails; found: {found}"
-        assert errors <= expected, row.source
-    else:
-        assert expected & found.keys(), f"{row.source}; found: {found}"
-        assert errors <= expected, row.source
+        return not errors
+    return errors <= set(row.rules) and bool(errors if row.runs is False else set(row.rules) & found.keys())
+
+
+@pytest.mark.parametrize("table", dict.fromkeys(row.id.partition("/")[0] for row in ROWS))
+def test_the_matrix_gives_the_known_answers(table: str) -> None:
+    answers = [(row, severities(row.facts)) for row in ROWS if row.id.startswith(f"{table}/")]
+    assert [(row.id, row.runs, row.source, found) for row, found in answers if not is_known(row, found)] == []
 
 
 @pytest.mark.parametrize(

@@ -66,15 +66,13 @@ def test_the_table_is_large_and_no_name_is_in_two_rows() -> None:
     assert {words for words, places in rows.items() if len(places) > 1} == set()
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in ROWS if refresh_shapes.named_size(row["names"][0])], ids=lambda row: row["names"][0]
-)
-def test_the_parameters_of_a_row_are_those_of_the_name(row: Any) -> None:
-    named, counted = refresh_shapes.named_size(row["names"][0]), refresh_shapes.parameters(row["config"]) / 1e9
-    assert named is not None
-    told = BESIDE.get(row["names"][0], named / 1e9)
-    # A name is rounded: 7B is 6.74 billion of one model and 7.62 of another.
-    assert counted == pytest.approx(told, rel=0.03) or round(counted) == told or told < counted < told * 1.1
+def test_the_parameters_of_a_row_are_those_of_the_name() -> None:
+    for row in ROWS:
+        named, counted = refresh_shapes.named_size(row["names"][0]), refresh_shapes.parameters(row["config"]) / 1e9
+        told = BESIDE.get(row["names"][0], named and named / 1e9)
+        if named and told:  # rounded: 7B is 6.74 billion of one model and 7.62 of another
+            near = counted == pytest.approx(told, rel=0.03) or round(counted) == told or told < counted < told * 1.1
+            assert near, row["names"][0]
 
 
 @pytest.mark.parametrize(
@@ -133,9 +131,8 @@ meta-llama/Meta-Llama-3-8B-Instruct-EAGLE nobody/nothing 999B 0B ..B 1e9B
 """
 
 
-@pytest.mark.parametrize("name", OTHERS.split())
-def test_a_name_never_hits_another_architecture(name: str) -> None:
-    assert shape(name) is None
+def test_a_name_never_hits_another_architecture() -> None:
+    assert [name for name in OTHERS.split() if shape(name) is not None] == []
 
 
 @pytest.mark.parametrize(
@@ -209,9 +206,8 @@ def test_files_are_read_instead_of_the_table(disk: Any) -> None:
     assert isinstance(observed(disk, "Qwen/Qwen2.5-14B-Instruct")["model.num_layers"].value, Unknown)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["names"][0])
-def test_the_family_of_a_name_admits_its_type(row: Any) -> None:
-    for name in row["names"]:
+def test_the_family_of_a_name_admits_its_type() -> None:
+    for name, row in ((name, one) for one in ROWS for name in one["names"]):
         repo = Fact("model.repo", name, "--model", "model")
         kind = Fact("model.type", row["config"]["model_type"], "by name", "model")
         families = []
@@ -220,4 +216,4 @@ def test_the_family_of_a_name_admits_its_type(row: Any) -> None:
             facts.update(told)
             derive(facts, MATRIX)
             families.append(facts.value("model.family"))
-        assert isinstance(families[0], Unknown) or families[0] == families[1]
+        assert isinstance(families[0], Unknown) or families[0] == families[1], name
