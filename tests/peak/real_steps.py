@@ -18,7 +18,7 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from traced_jobs import JOB
 
 DENSE = {
-    **{"model_type": "llama", "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 8},
+    **{"model_type": "llama", "hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 5},
     **{"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 4000, "pad_token_id": 0},
 }
 MOE = {
@@ -50,7 +50,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "KTO, LoRA": ({}, {"own": "kto", "stage": "grpo", "lora": LORA, "reference": "adapter-off"}),
     "reward model": (UNTIED, {"own": "rm", "stage": "dpo"}),
     "reward model, LoRA": (UNTIED, {"own": "rm", "stage": "dpo", "lora": LORA, "checkpointing": True}),
-    "GaLore": ({"num_hidden_layers": 5}, {"optimizer": "galore-8", "batch": 1}),
+    "GaLore": ({}, {"optimizer": "galore-8", "batch": 1}),
 }
 TOKENS = 192
 
