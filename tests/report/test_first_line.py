@@ -117,8 +117,7 @@ def compare(tmp_path: Path) -> Callable[..., Report]:
 
 
 def test_a_kind_that_nothing_excuses_is_never_calmed(report: Report) -> None:
-    sides = Side("m @ old"), Side("m @ new")
-    section = RevisionSection("identical", "", *sides, (), (), (), {}, (), Cost(0, 0))
+    section = RevisionSection("identical", "", Side("m @ old"), Side("m @ new"), (), (), (), {}, (), Cost(0, 0))
     for area, kind in product(AREAS, KINDS):
         change = Change(area, kind, "file", "name")
         effect = effect_of(area, kind, shipped())

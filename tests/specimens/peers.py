@@ -58,10 +58,12 @@ def told_by_uv(built: Built) -> list[Complaint] | None:
 
 def told_by_pip(built: Built) -> list[Complaint] | None:
     """None when pip is not installed."""
-    if find_spec("pip") is None:
+    pip = find_spec("pip")
+    if pip is None or pip.origin is None:
         return None
-    python = built.target / "bin" / "python"
-    done = _run([sys.executable, "-m", "pip", "--isolated", "--python", str(python), "check"], built)
+    # What ``pip --python`` starts there, without the pip that starts it.
+    runner = str(Path(pip.origin).with_name("__pip-runner__.py"))
+    done = _run([str(built.target / "bin" / "python"), runner, "--isolated", "check"], built)
     told = []
     for line in done.stdout.splitlines():
         missing = re.match(r"(\S+) \S+ requires (\S+), which is not installed", line)

@@ -45,8 +45,8 @@ def matrix() -> Matrix:
 
 def test_there_are_enough_of_them_and_their_addresses_are_given() -> None:
     assert len(INVENTORIES) >= 200
-    read = {name: json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")) for name in INVENTORIES}
-    assert [name for name in read if not read[name]["origins"]["pkg.torch"].startswith("https://")] == []
+    origins = [json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8"))["origins"] for name in INVENTORIES]
+    assert [of for of in origins if not of["pkg.torch"].startswith("https://")] == []
 
 
 @pytest.mark.parametrize("name", INVENTORIES)
