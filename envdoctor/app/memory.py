@@ -188,6 +188,8 @@ def _predicted(
         trainer=facts.value("model.run_by") == "trainer",
     )
     facts = _quantized(facts, shape, config or {})
+    if (model.nearest or {}).get("own_dtype") and facts.absent("recipe.load_dtype"):
+        facts = facts.copy(fact for fact in facts if fact.key != "recipe.load_dtype")
     settings = {key: value for key, value in model.config.items() if key != "quantization_config"}
     said, loose = ((model.said, model.loose)) if shape is None else _said(shape)
     sdpa = takes_sdpa(model.named, facts.value("pkg.transformers"), matrix)
@@ -248,11 +250,16 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
     framework starts one on ``each``; the sentence about how several GPUs or processes share it, none for one; and why a
     run that one of them does not hold may fit all the same."""
     gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
-    cards, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 1, facts.value("recipe.fsdp") is True
-    spread = facts.text("recipe.device_map")
-    if world is None and (stage is not None or fsdp or (each and spread is None)) and cards > 1:
+    known, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 0, facts.value("recipe.fsdp") is True
+    cards, visible, told = known, facts.get("env.CUDA_VISIBLE_DEVICES"), list[Message]()
+    if visible.source == "recipe" and visible.value:  # the command sees these, whatever else is there
+        cards = str(visible.value).count(",") + 1
+    spread, divided = facts.text("recipe.device_map"), stage is not None or fsdp
+    if world is None and (divided or (each and spread is None)) and cards:
         world, origin = cards, Message("one process on each GPU")
         facts = facts.copy([*facts, Fact("recipe.world_size", world, origin, "derived")])
+        text = "one process was taken, because one GPU is known; for several give --gpu 8xNAME"
+        told = [Message(text)] if known == 1 and divided else []
     processes = int(world or 1)
     if engine_of(settings_of(facts)) is not None:
         ranks = int(facts.number("recipe.tensor_parallel") or 1)
@@ -266,8 +273,8 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
         return facts, [Message("data parallel, {} processes: FSDP divides {} among them", processes, _ZERO[3])], None
     if processes > 1:
         return facts, [Message("data parallel: each of {} processes holds the whole model", processes)], None
-    if cards == 1 or (world is not None and spread is None):
-        return facts, [], None
+    if cards < 2 or (world is not None and spread is None):
+        return facts, told, None
     text = (
         "one GPU does not hold the run, and how {} share it is not known: "
         "give --set recipe.zero_stage=3 or recipe.fsdp=true"

@@ -175,6 +175,31 @@ def test_how_several_cards_share_the_run_is_said_in_a_line(
     assert "data parallel" not in alone and "processes: " not in alone
 
 
+@pytest.mark.parametrize(
+    ("start", "gpu", "division"),
+    [
+        ("deepspeed", "1xA100-80GB", "one process was taken, because one GPU is known"),
+        ("CUDA_VISIBLE_DEVICES=0 python", "8xA100-80GB", "Assumed      no file of the model is here"),
+        ("CUDA_VISIBLE_DEVICES=0,1,2,3 deepspeed", "8xA100-80GB", "data parallel, 4 processes: ZeRO-3 divides"),
+        ("deepspeed", "8xA100-80GB", "data parallel, 8 processes: ZeRO-3 divides"),
+        ("CUDA_VISIBLE_DEVICES=0,1 swift sft", "8xA100-80GB", "does not say how 2 GPUs share the run"),
+    ],
+)
+def test_each_gpu_that_a_run_sees_has_one_process(
+    run: Any, tmp_path: Path, start: str, gpu: str, division: str
+) -> None:
+    words, zero = "--model_name_or_path Qwen/Qwen2.5-1.5B --bf16 True --model_max_length 512", ""
+    if "swift" in start:
+        words = "--model Qwen/Qwen2.5-1.5B --max_length 512"
+    else:
+        zero = " train.py --deepspeed ds.json"
+        (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
+        (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    (tmp_path / "run.sh").write_text(f"{start}{zero} {words}\n")
+    answer = run("memory", "--recipe", "run.sh", "--gpu", gpu, "--no-config", env={"COLUMNS": "200"})
+    assert division in answer.out and "are free on A100-80GB" in answer.out
+
+
 def test_an_unknown_model_and_an_unknown_gpu(ask: Ask) -> None:
     answer = ask("--model", "nobody/nothing")
     assert answer.code == 3 and "no config.json of nobody/nothing is on this machine" in answer.out

@@ -29,6 +29,7 @@ from envdoctor.system.message import Message, said_by
 #: Formats of what says something of a run, and is no recipe of its own.
 NO_RECIPES = (
     *("environment", "plain-training", "model-cast", "tokenizer", "torch-loop", "trainer", "trainer-run", "datasets"),
+    "script-arguments",
 )
 _NUMBERS = {"1": "true", "0": "false"}
 
@@ -402,9 +403,9 @@ def python_calls(
             name,
             tuple(
                 RecipeEntry(
-                    key, tuple(value) if isinstance(value, list) else value, tuple(place), False, how > 0, how == 2
+                    key, tuple(value) if isinstance(value, list) else value, tuple(place), False, how > 0, how == 2, own
                 )
-                for key, value, place, how in settings
+                for key, value, place, how, own in settings
             ),
             perhaps=perhaps,
         )

@@ -17,9 +17,9 @@ from envdoctor.versions.pep440 import satisfies
 #: Why a field is unknown that the recipe says, but not as a constant.
 COMPUTED = Message("the recipe computes it, or takes it from a variable")
 #: Fields that are no facts of their own.
-HELPERS = {name: FactSpec(name, "text") for name in ("model", "revision", "file", "gres", "exports", "chats")} | {
-    name: FactSpec(name, "number") for name in ("nproc", "nnodes", "prompt_length", "answer_length", "global_batch")
-}
+_TEXTS = ("model", "revision", "file", "gres", "devices", "exports", "chats")
+_NUMBERS = ("nproc", "nnodes", "gpus", "each_gpu", "prompt_length", "answer_length", "global_batch")
+HELPERS = {name: FactSpec(name, kind) for kind, names in (("text", _TEXTS), ("number", _NUMBERS)) for name in names}
 #: Of so many keys an unknown one is compared with the known ones, which takes milliseconds each.
 _COMPARED = 500
 #: Keys that no field takes, and whose values the prediction of memory asks for; nobody keeps a secret in them.
@@ -216,8 +216,8 @@ def _plain(value: object) -> Known:
 
 #: What switches a variable of LLaMA-Factory on (llamafactory/extras/misc.py: is_env_enabled).
 _ON = ("true", "y", "1")
-#: How SLURM asks for GPUs (``gpu:a100:8``), and how DeepSpeed names them (``localhost:0,1``).
-_GPUS = re.compile(r"gpu(?::[\w.-]+)?:(\d+)\Z|[\w.-]+:(\d+(?:,\d+)*)\Z")
+#: How SLURM asks for GPUs (``gpu:a100:8``), and how DeepSpeed (``localhost:0,1``) and CUDA (``0,1``) name them.
+_GPUS = re.compile(r"gpu(?::[\w.-]+)?:(\d+)\Z|(?:[\w.-]+:)?(\d+(?:,\d+)*)\Z")
 _WITH_REFERENCE = ("dpo", "kto", "ppo")
 
 
@@ -297,9 +297,11 @@ def _complete(
     for meanings in formats["deepspeed"].keys.values() if unread else ():
         for field in (meaning.field for meaning in meanings):
             said.setdefault(field, statements.fact(field, Unknown(Message("{} was not read", unread[0])), ""))
-    if "gres" in said and (found := _GPUS.match(str(said["gres"].value))) is not None:
-        number = int(found[1]) if found[1] else len(found[2].split(","))
-        said.setdefault("nproc", statements.fact("nproc", number, said["gres"].origin))
+    for field, named in (("nproc", "gres"), ("gpus", "devices")):
+        if named in said and (found := _GPUS.match(str(said[named].value))) is not None:
+            number = int(found[1]) if found[1] else len(found[2].split(","))
+            said.setdefault(field, statements.fact(field, number, said[named].origin))
+    _compute(statements, "nproc", lambda gpus, each: gpus * each, "gpus", "each_gpu")
     # Behind the formats those whose keys stand among theirs: what they leave open those decide.
     defaults = list(forms)
     for form in defaults:  # it grows
@@ -329,7 +331,7 @@ def _follow(statements: Statements, forms: Sequence[Format]) -> None:
     if method == "lora" and str(_value(said, "quantization")).startswith("bnb-"):
         said["method"] = said["method"]._replace(value="qlora")
     sizes = ["train_batch_size", *(["eval_batch_size"] if _value(said, "eval_strategy") in ("steps", "epoch") else [])]
-    known = [said[size] for size in sizes if isinstance(_value(said, size), (int, float))]
+    known = [said[size] for size in sizes if _number(said, size) is not None]
     if len(known) == len(sizes):
         largest = max(known, key=lambda fact: float(str(fact.value)))
         said.setdefault("batch_size", largest._replace(key="recipe.batch_size"))
@@ -339,9 +341,14 @@ def _value(said: dict[str, Fact], field: str) -> Value | None:
     return said[field].value if field in said else None
 
 
+def _number(said: dict[str, Fact], field: str) -> float | None:
+    value = _value(said, field)
+    return value if isinstance(value, (int, float)) else None
+
+
 def _compute(statements: Statements, field: str, formula: Callable[..., int | float], *parts: str) -> None:
-    values = [_value(statements.said, part) for part in parts]
-    if field not in statements.said and all(isinstance(value, (int, float)) for value in values):
+    values = [_number(statements.said, part) for part in parts]
+    if isinstance(_value(statements.said, field), Unknown | None) and None not in values:
         facts = [statements.said[part] for part in parts]
         first = next((fact for fact in facts if fact.source != "preset"), facts[0])
         statements.said[field] = statements.fact(field, formula(*values), first.origin, first.source)

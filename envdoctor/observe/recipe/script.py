@@ -64,6 +64,7 @@ class Script(Calls):
     def __init__(self, tree: ast.Module, words: Sequence[str | None], beside: Beside, names: str = ".*") -> None:
         super().__init__(words, beside, names)
         self._functions: list[tuple[Any, ast.ClassDef | None]] = []
+        self._passed: set[str] = set()  # functions that a branch calls which is not taken
         self._modules: dict[tuple[str, int, str], ScriptObject | None] = {}
         for node in ast.walk(tree):
             self._homes[node] = (self._globals, beside.folder)
@@ -71,7 +72,7 @@ class Script(Calls):
             self._block(tree.body, self._globals)
             # What nobody was seen to call may be called from elsewhere.
             for function, kind in self._functions:
-                if function not in self._entered:
+                if function not in self._entered and function.name not in self._passed:
                     own = [self._instances.get(kind, ScriptObject())] if kind else []
                     self._enter(function, own, self._command(function))
 
@@ -181,6 +182,7 @@ class Script(Calls):
     ) -> None:
         """Follow one of two branches; both, if it is open which one: what they set differently is open afterwards."""
         if truth is not None:
+            self._pass(otherwise if truth else body)
             self._block(body if truth else otherwise, scope)
             return
         ends = []
@@ -210,6 +212,13 @@ class Script(Calls):
                 scope[name] = one if name in first else other
         if "return" in first and "return" in second:
             raise Returned(first["return"] if same(first["return"], second["return"]) else OPEN)
+
+    def _pass(self, nodes: Sequence[ast.AST]) -> None:
+        """Note the functions that are called where the script does not go."""
+        for node in (inner for one in nodes for inner in ast.walk(one)):
+            match node:
+                case ast.Call(func=called):
+                    self._passed.add(last_name(called))
 
     def _truth(self, test: ast.expr, scope: dict[str, Any]) -> bool | None:
         value = self.value(test, scope)
@@ -307,6 +316,7 @@ class Script(Calls):
     def _of_IfExp(self, node: ast.IfExp, scope: dict[str, Any]) -> Any:
         truth = self._truth(node.test, scope)
         if truth is not None:
+            self._pass([node.orelse if truth else node.body])
             return self.value(node.body if truth else node.orelse, scope)
         one, other = self.value(node.body, scope), self.value(node.orelse, scope)
         return one if same(one, other) else OPEN
@@ -409,15 +419,15 @@ def calls_of(
     libraries: Collection[str] = (),
     names: str = ".*",
 ) -> list[Any]:
-    """Return calls as ``[name, [[key, value, place, how], ...], perhaps]``: ``how`` is 1 for a computed value, 2 for a
-    key that is given under a condition, ``perhaps`` the same of the call. ``words`` are those behind the script's name
-    in a command, ``folder`` is where it lies, ``names`` a pattern of the calls that are told."""
+    """Return calls as ``[name, [[key, value, place, how, own], ...], perhaps]`` (:class:`Calls`), ``perhaps`` of those
+    under a condition. ``words`` are those behind the script's name in a command, ``folder`` is where it lies, ``names``
+    a pattern of the calls that are told."""
     tree, place, _ = parse_code(content, notebook=notebook)
     beside = Beside(folder, libraries)
     script = Script(tree, words, beside, names)
     calls = _plain_training(tree, place, beside)
     for name, settings, perhaps in script.calls:
-        calls.append([name, [[key, value, place(line), computed] for key, value, line, computed in settings], perhaps])
+        calls.append([name, [[key, value, place(line), *how] for key, value, line, *how in settings], perhaps])
     return calls
 
 
@@ -447,5 +457,5 @@ def _plain_training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], b
             return []
     tops = {name.partition(".")[0]: line for name, line in modules.items() if name}
     others = {name: line for name, line in tops.items() if name not in sys.stdlib_module_names}
-    keys = [[f"#{name}", None, place(line), 0] for name, line in others.items()]
+    keys = [[f"#{name}", None, place(line), 0, False] for name, line in others.items()]
     return [["plain training", keys, False]] if trains and keys else []

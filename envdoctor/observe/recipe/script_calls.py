@@ -4,7 +4,7 @@ come to: its functions, classes and parsers of options, and what they read."""
 import ast
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -72,8 +72,8 @@ class ScriptTooLong(Exception):
 
 class Calls(ABC):
     """The state of following a script: its ``calls`` in the order in which they run, each with its settings, ``(name,
-    [[key, value, line, how]], whether it is made under a condition)``; ``how`` is 1 for a computed value, 2 for a key
-    that is given under a condition. What stands here follows calls, statements and expressions stand above."""
+    [[key, value, line, how, own]], whether it is made under a condition)``; ``how`` is 1 for a computed value, 2 for a
+    key under a condition, ``own`` tells a field of the script's own class. What follows calls stands here."""
 
     def __init__(self, words: Sequence[str | None], beside: Beside, names: str) -> None:
         self.calls: list[tuple[str, list[Any], bool]] = []
@@ -122,10 +122,10 @@ class Calls(ABC):
         self._born[id(mapping)] = (len(self._born) + 1, mapping)
         return mapping
 
-    def tell(self, name: str, settings: list[Any]) -> None:
-        """Add a call to those that are told."""
+    def tell(self, name: str, settings: list[Any], own: Collection[str] = ()) -> None:
+        """Add a call to those that are told; the script itself declares its ``own`` keys."""
         if len(self.calls) < _MOST_CALLS and len(name) <= _LONGEST and self._wanted.fullmatch(name):
-            self.calls.append((name, settings[:_MOST_CALLS], False))
+            self.calls.append((name, [[*one, one[0] in own] for one in settings[:_MOST_CALLS]], False))
 
     def _result(
         self, node: ast.Call, called: Any, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
@@ -143,7 +143,7 @@ class Calls(ABC):
                 if library:
                     settings: list[Any] = []
                     add_setting(settings, "", found if found else dict(named), node.lineno)
-                    self.tell(library, settings)
+                    self.tell(library, settings, self._fields(called, scope))
                 return found
             case Loaded(name=method):
                 return Loaded("model") if method.removeprefix("model.") in _SAME_MODEL else OPEN
@@ -370,11 +370,12 @@ class Calls(ABC):
             for name, value, line in options:
                 if name in known or (library and name not in fields):
                     found[name] = Item(value, known[name].line if name in known and line else line)
-            if library:
-                settings: list[Any] = []
-                for name, item in found.items():
-                    add_setting(settings, name, item.value, item.line)
-                self.tell(library, settings or [["#0", None, 1, 0]])
+            # Of classes of the script's own the options of a file: those of the command stand there.
+            told = found if library else {name: found[name] for name, _, line in options if line and name in known}
+            settings: list[Any] = []
+            for name, item in told.items():
+                add_setting(settings, name, item.value, item.line)
+            self.tell(library or _PARSERS[0], settings or [["#0", None, 1, 0]], known)
             values.append(found)
         return values
 
