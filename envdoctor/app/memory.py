@@ -255,18 +255,22 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
     run that one of them does not hold may fit all the same."""
     gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
     known, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 0, facts.value("recipe.fsdp") is True
-    cards, spread = int(facts.number("recipe.gpus") or known), facts.text("recipe.device_map")
+    cards, visible, told = known, facts.get("env.CUDA_VISIBLE_DEVICES"), list[Message]()
+    if visible.source == "recipe" and visible.value:  # the command sees these, whatever else is there
+        cards = str(visible.value).count(",") + 1
+    spread, divided = facts.text("recipe.device_map"), stage is not None or fsdp
     whole = each and spread is None and ("recipe.zero_stage" not in facts or facts.absent("recipe.zero_stage"))
-    taken = cards if world is None and (stage is not None or fsdp or (whole and cards > 1)) else 0
-    if taken:
-        origin = Message("one process on each GPU")
-        facts = facts.copy([*facts, Fact("recipe.world_size", taken, origin, "derived")])
-    processes, told = int(world or taken or 1), list[Message]()
+    if world is None and (divided or whole) and cards:
+        world, origin = cards, Message("one process on each GPU")
+        facts = facts.copy([*facts, Fact("recipe.world_size", world, origin, "derived")])
+        text = "one process was taken, because one GPU is known; for several give --gpu 8xNAME"
+        told = [Message(text)] if known == 1 and divided else []
+    processes = int(world or 1)
     if engine_of(settings_of(facts)) is not None:
         ranks = int(facts.number("recipe.tensor_parallel") or 1)
         text = "{} GPUs, and the engine divides each layer among {} (tensor parallel)"
         return facts, [Message(text, cards, ranks)] if cards > 1 else [], None
-    if processes > 1 and (stage is not None or fsdp):
+    if processes > 1 and divided:
         level, by = (3, "FSDP") if stage is None else (int(stage), f"ZeRO-{int(stage)}")
         what = _ZERO[min(max(level, 0), 3)]
         told = [Message("data parallel, {} processes: {} divides {} among them", processes, by, what)]
@@ -276,9 +280,7 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
         return facts.copy([*facts, layers]), told, None
     elif processes > 1:
         told = [Message("data parallel: each of {} processes holds the whole model", processes)]
-    elif taken and known == 1:
-        told = [Message("one process was taken, because one GPU is known; for several give --gpu 8xNAME")]
-    if processes > 1 or cards < 2 or ((world or taken) and spread is None):
+    if processes > 1 or cards < 2 or (world is not None and spread is None):
         return facts, told, None
     text = (
         "one GPU does not hold the run, and how {} share it is not known: "

@@ -69,6 +69,8 @@ def memory(**options: Any) -> int:
     data, tokenizer = options["data"], options["tokenizer"]
     if tokenizer is not None and data is None:
         raise click.UsageError("--tokenizer counts the tokens of --data: give both")
+    if "," in (options["gpu_name"] or ""):
+        raise click.UsageError("the memory is that of one machine: give one --gpu (of several alike: 2xA100-80GB)")
     sources = run.sources(assignments=(*typed, *options["assignments"]))
     with run.doing(Message("predicting")) as progress:
         report = predict(sources, data=data, tokenizer=tokenizer, **run.judging, progress=progress)

@@ -69,8 +69,10 @@ class _Run(NamedTuple):
         if stage >= 2 and "gradients" in new:
             new["gradients"] /= self.processes
         if stage < 3:
-            sizes = [self.given[name] for name in ("allgather_bucket", "reduce_bucket")]
-            several = 4.5 if self.given.get("overlap_comm") else 1.0
+            # One process sends nothing; it has the one bucket for gradients, or two.
+            alone = self.processes == 1
+            sizes = [self.given[name] for name in ("allgather_bucket", "reduce_bucket")[alone:]]
+            several = (2.0 if alone else 4.5) if self.given.get("overlap_comm") else 1.0
             new["communication buffers"] = several * 2 * min(sum(sizes), 2 * self.trained)
             return new
         live = min(self.given["live_parameters"], self.parameters) * self.width

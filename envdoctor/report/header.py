@@ -167,9 +167,8 @@ def _recipe(facts: FactSet, page: Page) -> str:
     known = {fact.key[7:]: fact for fact in given if facts.known(fact.key)}
     if not known:
         return ""
-    if (
-        "train_batch_size" in known and facts.get("recipe.batch_size").source != "given"
-    ):  # which may be the evaluation's
+    # Unless it was given, it may be that of the evaluation.
+    if "train_batch_size" in known and facts.get("recipe.batch_size").source != "given":
         known["batch_size"] = known["train_batch_size"]._replace(key="recipe.batch_size")
     words = [page.value(known[name].key, spell(known[name].value)) for name in _BARE if name in known]
     words += [page.fact(known[name].key, spell(known[name].value)) for name in _NAMED if name in known]

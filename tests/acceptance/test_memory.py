@@ -230,6 +230,8 @@ def test_an_unknown_model_and_an_unknown_gpu(ask: Ask) -> None:
     assert answer.code == 3 and "no config.json of nobody/nothing is on this machine" in answer.out
     answer = ask("--gpu", "A6001")
     assert answer.code == 2 and "no GPU of that name is known" in answer.err
+    answer = ask("--gpu", "T4,A100-80GB")
+    assert answer.code == 2 and "the memory is that of one machine: give one --gpu" in answer.err
 
 
 def test_experts_are_packed_where_the_framework_is_told_to(run):

@@ -48,7 +48,7 @@ def test_it_does_not_fit_by_shipped_coefficients_and_a_smaller_batch_does(check:
     assert shown == [0, 1]
     card = " ".join(text[text.index("error[does-not-fit]") :].split())
     assert re.search(r"needs more than [\d.]+ GiB, .* fix [a-z_]+: \w+.* [(][\d.]+ GiB of tensors, fits[)] why ", card)
-    assert "what four of five such processes take" in card
+    assert "four of five real runs needed at least this" in card
     assert "found  verdict on memory" not in text
     smaller = check("--set", "gpu.name=A6000", "--set", "recipe.batch_size=1").out
     assert "47.5 of 47.5 GiB are free on RTX A6000: fits" in smaller and "does-not-fit" not in smaller

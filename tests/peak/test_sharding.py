@@ -73,6 +73,8 @@ def test_fsdp_gathers_packed_layers_packed(shared: Any) -> None:
     ("given", "size"),
     [
         ({"zero_stage": 2, "overlap_comm": True}, 9 * B),
+        ({"zero_stage": 2, "overlap_comm": True, "world_size": 1}, 2 * B),
+        ({"zero_stage": 2, "world_size": 1}, B),
         ({"zero_stage": 2, "overlap_comm": True, "allgather_bucket": 5e7, "reduce_bucket": 5e7}, 0.9 * B),
         ({"zero_stage": 3, "reduce_bucket": 4096**2}, 1 / 32),
     ],

@@ -18,7 +18,7 @@ from envdoctor.versions.pep440 import satisfies
 COMPUTED = Message("the recipe computes it, or takes it from a variable")
 #: Fields that are no facts of their own.
 _TEXTS = ("model", "revision", "file", "gres", "devices", "exports", "chats")
-_NUMBERS = ("nproc", "nnodes", "each_gpu", "prompt_length", "answer_length", "global_batch")
+_NUMBERS = ("nproc", "nnodes", "gpus", "each_gpu", "prompt_length", "answer_length", "global_batch")
 HELPERS = {name: FactSpec(name, kind) for kind, names in (("text", _TEXTS), ("number", _NUMBERS)) for name in names}
 #: Of so many keys an unknown one is compared with the known ones, which takes milliseconds each.
 _COMPARED = 500

@@ -224,11 +224,11 @@ def test_a_library_that_lies_beside_a_script_is_not_followed(tmp_path):
         ("lmdeploy serve api_server a/b --tp 2\n", {"framework": "lmdeploy", "method": "serve"}),
         ("trl grpo --model_name_or_path a/b --dataset_name c\n", {"framework": "trl", "stage": "grpo"}),
         ("deepspeed --include localhost:0,1,3 train.py --deepspeed ds.json\n", {"world_size": 3}),
-        ("CUDA_VISIBLE_DEVICES=0,1,2 deepspeed train.py --deepspeed ds.json\n", {"world_size": 3, "gpus": 3}),
+        ("CUDA_VISIBLE_DEVICES=0,1,2 deepspeed train.py --deepspeed ds.json\n", {"world_size": 3}),
         ("CUDA_VISIBLE_DEVICES=0,1 deepspeed --num_gpus 1 train.py\n", {"world_size": 1}),
         ("export CUDA_VISIBLE_DEVICES=0,1\ntorchrun --nproc_per_node gpu train.py\n", {"world_size": 2}),
         ("export CUDA_VISIBLE_DEVICES=0,1\nllamafactory-cli train --stage sft\n", {"world_size": 2}),
-        ("CUDA_VISIBLE_DEVICES=0,1 swift sft --model a/b\n", {"world_size": NOT_GIVEN, "gpus": 2}),
+        ("CUDA_VISIBLE_DEVICES=0,1 swift sft --model a/b\n", {"world_size": NOT_GIVEN}),
         ("uv run python x.py --n 2 -- accelerate launch scripts/run_sft.py --max_length 9\n", {"max_length": 9}),
     ],
 )  # fmt: skip
