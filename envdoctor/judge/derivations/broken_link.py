@@ -72,10 +72,13 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
     found = (
         *(_completed(item, observed, matrix.ledger, there) for item in observed),
         *_of_ledger(facts, there, matrix.ledger, followed),
-        *_of_classes(facts, there, matrix, followed),
     )
-    if facts.records("refused") is not None:  # a list: nobody says what of it is used
-        found = tuple(_with_needs(found, facts, matrix, there))
+    # Of classes that were not followed, and of a list, nobody says what is used.
+    classes = tuple(_with_needs(tuple(_of_classes(facts, there, matrix, followed)), facts, matrix, there))
+    if facts.records("refused") is not None:
+        found = (*_with_needs(found, facts, matrix, there), *classes)
+    else:
+        found = (*found, *({**link, "need": ABSENT, "works": ABSENT} for link in classes))
     #: The releases of a package that everybody allows, where another is installed, by who requires it and its name.
     declared = {
         (asker.partition(" ")[0], str(conflict.value("package"))): wanted

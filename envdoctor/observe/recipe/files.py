@@ -303,7 +303,8 @@ def _told_once(
     for file in files:
         kept = []
         for part, form in file.parts:
-            unknown = {entry.key for entry in part.entries if not entry.place[0] and not formats.find(form, entry.key)}
+            given = [entry for entry in part.entries if not (entry.place[0] or entry.own)]
+            unknown = {entry.key for entry in given if not formats.find(form, entry.key)}
             refused |= unknown
             entries = (entry for entry in part.entries if entry.place[0] or entry.key not in typed | unknown)
             entries = (entry if entry.place[0] else entry._replace(place=(1,)) for entry in entries)
@@ -319,7 +320,7 @@ def _told_once(
 
 
 def _names_in(script: str) -> set[str]:
-    """Return the words of a script and of the modules beside it that it imports."""
+    """Return the words of a script and of the modules beside it, or below a folder above it, that it imports."""
 
     def text(path: str) -> str:
         try:
@@ -327,9 +328,10 @@ def _names_in(script: str) -> set[str]:
         except RecipeError:
             return ""
 
-    own, folder = text(script), os.path.dirname(script)
-    beside = (os.path.join(folder, f"{name}.py") for name in re.findall(r"(?m)^(?:from|import)[ \t]+\.?(\w+)", own))
-    texts = [own, *(text(path) for path in dict.fromkeys(islice(beside, 40)) if os.path.isfile(path))]
+    own, above = text(script), list(islice(folders_above(os.path.dirname(script)), 4))
+    modules = dict.fromkeys(re.findall(r"(?m)^(?:from|import)[ \t]+\.?(\w[\w.]*)", own))
+    paths = (os.path.join(folder, *module.split(".")) + ".py" for module in islice(modules, 40) for folder in above)
+    texts = [own, *map(text, filter(os.path.isfile, paths))]
     return {word for one in texts for word in re.findall(r"\w+", one)}
 
 

@@ -93,6 +93,22 @@ def test_what_a_started_script_uses_says_whose_options_a_command_has(tmp_path):
     assert found["framework"] == "transformers"
 
 
+@pytest.mark.parametrize(
+    "imports", ["import transformers\nfrom a.args import Own", "import transformers\nfrom a.train.args import Own"]
+)
+def test_an_option_of_a_class_in_a_package_that_the_script_belongs_to_is_its_own(tmp_path, imports):
+    own = (
+        "from dataclasses import dataclass\n@dataclass\nclass Own:\n    image_folder: str = ''\n    fix: bool = True\n"
+    )
+    parser = "transformers.HfArgumentParser((Own, transformers.TrainingArguments))"
+    start = f"{imports}\n{parser}.parse_args_into_dataclasses()\n"
+    files = {"a/args.py": own, "a/train/args.py": own, "a/train/go.py": start}
+    options = "--bf16 True --max_steps 1 --seed 1 --fix False --image_folder x --nonsense 1"
+    files |= {"run.sh": f"deepspeed a/train/go.py {options}\n"}
+    found = read(tmp_path, "run.sh", files)
+    assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == {"nonsense"}
+
+
 def test_what_a_command_prints_is_not_known_amid_other_options_either(tmp_path):
     shell = "GPUS=$(python -c 'print(8)')\nARGS=\"--nproc_per_node $GPUS --nnodes 1\"\n"
     shell += "torchrun $ARGS pkg/train.py --bf16 True\n"
