@@ -57,7 +57,7 @@ def entries(rows: _Rows, installed: Mapping[str, str]) -> Iterator[EntryStatemen
                 )
 
 
-def choices(rows: _Rows, package: str) -> frozenset[str]:
-    """Return the statements about a package that code takes for one purpose among several."""
-    named = (row for row in rows("entry-statements") if row["name"] == package)
-    return frozenset(statement for row in named for statement in row.get("choice", ()))
+def named(rows: _Rows, package: str, column: str) -> frozenset[str]:
+    """Return what the rows of a package have in a column: ``choice``, statements that code takes for one purpose among
+    several; ``every_run``, methods."""
+    return frozenset(item for row in rows("entry-statements") if row["name"] == package for item in row.get(column, ()))

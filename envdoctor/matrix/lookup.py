@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache, lru_cache, reduce
+from itertools import chain, product
 from operator import and_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -113,14 +114,73 @@ def inherited_from(
     waiting = [(released, place_of(released, asked.module, asked.name.partition(".")[0], version), version)]
     for package, place, its_version in waiting:
         home = _home(package, place, its_version)
-        items = [_items(package, section, home, its_version) for section in ("parameters", "calls")]
-        for base in (item[1:] for one in items if not isinstance(one, Unknown) for item in one if item[0] == "&"):
+        for base in chain(*(_bases(package, section, home, its_version) for section in ("parameters", "calls"))):
             elsewhere = _elsewhere(ledger, package, base, its_version, other)
             if not isinstance(elsewhere, Unknown) and len(waiting) < _HOPS * 2:
                 waiting.append((elsewhere[0], base, elsewhere[1]))
                 if elsewhere[0] is not released:
                     found.setdefault(elsewhere[0].name, elsewhere[0])
     return tuple(found.values())
+
+
+class Outdated(NamedTuple):
+    """A method of a class, at ``place``, that replaces one of a ``base`` class (``transformers:Trainer``) and refuses
+    its ``call``."""
+
+    method: str
+    place: str
+    base: str
+    call: str
+
+
+@lru_cache(maxsize=1 << 14)
+def outdated(
+    ledger: Ledger, package: Released, version: str, name: str, *, provider: Released, its_version: str
+) -> tuple[Outdated, ...] | None:
+    """Return the methods of a release's class ``name`` (dotted) that cannot take a call of its base classes in a
+    release of another package: the ledger lists what parameters are called, not their order, so others may be refused
+    too. None where nothing is known of one, but not of all."""
+    other = {provider.name: its_version}.get
+    places, bases = [_home(package, ":".join(name.rsplit(".", 1)), version)], []
+    for place in places:
+        for base in _bases(package, "calls", place, version):
+            home = _home(package, base, version)
+            if base.partition(":")[0].partition(".")[0] in provider.modules:
+                bases.append(base)
+            elif len(places) < _HOPS and home not in places:
+                places.append(home)
+    methods: Mapping[str, tuple[str, tuple[str, ...]]] = {}
+    for place in places if bases else ():
+        methods = {**_methods(package, place, version), **methods}
+    stale: list[Outdated] = []
+    doubt = False
+    for base, (method, (place, takes)) in product(bases, methods.items()):
+        match _calls(ledger, provider, f"{base}.{method}", its_version, other, _HOPS):
+            case Unknown():
+                doubt = True
+            case calls:
+                unfit = [one for one in calls if not _may_take(takes, one)]
+                stale += [Outdated(method, place, base, one) for one in unfit[:1]]
+    return tuple(stale) if stale or not doubt else None
+
+
+@lru_cache(maxsize=1 << 10)
+def _methods(released: Released, place: str, version: str) -> Mapping[str, tuple[str, tuple[str, ...]]]:
+    """Return the methods that a class defines itself, each with the place and what its parameters are called."""
+    found = {}
+    for subject in released.subjects("parameters"):
+        if subject.startswith(f"{place}."):
+            match _signature(released, subject, version):
+                case [*items]:
+                    found[subject.removeprefix(f"{place}.")] = place, tuple(items)
+    return found
+
+
+def _may_take(names: Iterable[str], call: str) -> bool:
+    """Return whether parameters of these names take a call in some order, with defaults for all."""
+    stars = {"*": "*args", "**": "**"}
+    words = [stars.get(name, f"{name}=") for name in names]
+    return can_be_called(sorted(words, key=lambda word: (word[0] == "*", word in call.split(" "))), call)
 
 
 def _known_module(released: Released, module: str, version: str) -> Lacking | Unknown | None:
@@ -208,6 +268,12 @@ def _elsewhere(
     return (owner, installed) if owner is not None and installed else Unknown(Message("{} is not known", place))
 
 
+def _bases(released: Released, section: str, place: str, version: str) -> list[str]:
+    """Return the base classes of a class, as they are written there; empty if unknown."""
+    items = _items(released, section, place, version)
+    return [] if isinstance(items, Unknown) else [item[1:] for item in items if item[0] == "&"]
+
+
 def _calls(  # noqa: PLR0917
     ledger: Ledger, released: Released, place: str, version: str, other: VersionOf, hops: int
 ) -> tuple[str, ...] | Unknown:
@@ -217,8 +283,7 @@ def _calls(  # noqa: PLR0917
     if isinstance(items, Unknown) or items or not hops:
         return items
     owner, _, method = place.rpartition(".")
-    bases = _items(released, "calls", owner, version)
-    for base in (one[1:] for one in bases if one.startswith("&")) if not isinstance(bases, Unknown) else ():
+    for base in _bases(released, "calls", owner, version):
         found = _elsewhere(ledger, released, base, version, other)
         if not isinstance(found, Unknown):
             inherited = _calls(ledger, found[0], f"{base}.{method}", found[1], other, hops - 1)
@@ -289,12 +354,14 @@ def missing(
                 yield take, provider.name
 
 
+@lru_cache(maxsize=1 << 10)
 def fitting_providers(ledger: Ledger, consumer: Released, version: str, provider: Released) -> Releases:
     """Return the releases of a provider that have all that a version of the consumer takes of it."""
     takes = _of_provider(ledger, consumer, version, provider)
     return reduce(and_, (_having(provider, take) for take in takes), ~Releases(provider.read, 0))
 
 
+@lru_cache(maxsize=1 << 10)
 def fitting_consumers(ledger: Ledger, consumer: Released, provider: Released, version: str) -> Releases:
     """Return the releases of a consumer that take nothing of the provider which that version has not; of a version that
     lies outside of those that were read it is unknown."""

@@ -223,3 +223,21 @@ def test_a_fix_is_one_that_the_list_allows(run, listed, tmp_path, line, first):
     place = {"numpy<2\n": "requirements.txt:1", "-c c.txt\n": "c.txt:1"}.get(line)
     said = [fix["withheld"] for fix in found.get("withheld_fixes", ())]
     assert said == ([f"{place} asks for numpy<2: that line must change with it"] if place else [])
+
+
+DPO = """from trl import DPOConfig, DPOTrainer
+DPOTrainer("Qwen/Qwen2.5-0.5B-Instruct", args=DPOConfig("out"), train_dataset=data, tokenizer=tokenizer).train()
+"""
+
+
+def test_a_list_whose_trainer_does_not_take_the_calls_of_its_base_class(run, listed, tmp_path):
+    rest = "torch==2.5.1\nnumpy==1.26.4\npeft==0.12.0\naccelerate==0.34.2\ndatasets==2.21.0\npyarrow==19.0.1\n"
+    (tmp_path / "train.py").write_text(DPO)
+    run_of_it = ("--recipe", "train.py", "--code", "train.py", *LINUX, "--format", "json")
+    for transformers, fails in (("5.3.0", True), ("4.51.2", True), ("4.46.0", True), ("4.45.2", False)):
+        listed.write_text(f"{rest}trl==0.11.4\ntransformers=={transformers}\n")
+        result = run("check", *LOCK, *run_of_it)
+        assert result.code == fails, transformers
+        plan = result.json.get("plan")
+        assert plan["constraints"] == ["transformers==4.45.2"] if plan else transformers != "5.3.0"
+    assert "class-override-outdated" not in result.found

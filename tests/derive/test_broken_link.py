@@ -123,3 +123,36 @@ def test_versions_alone_tell_what_a_release_demands(
     assert len(told) == len(found) or about == "peft"
     if "transformers" in packages:
         assert str(told[0]["consumer_constraint"]).startswith("transformers>=")
+
+
+TRAINERS = "trl.DPOTrainer, trl.RewardTrainer"
+LOSS, LOG = "transformers.Trainer.compute_loss", "transformers.Trainer.log"
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "transformers", "wanted"),
+    [
+        ("trl", "0.11.4", "4.51.2", {LOSS: ("always", TRAINERS), LOG: ("sometimes", "trl.DPOTrainer")}),
+        ("trl", "0.11.4", "4.45.2", {}),
+        ("trl", "0.12.1", "4.47.1", {LOG: ("sometimes", "trl.DPOTrainer")}),
+        ("trl", "0.12.1", "4.46.3", {}),
+        ("trl", "0.13.0", "4.47.1", {}),
+        # between two releases that were read and do not agree
+        ("trl", "0.11.4", "4.46.0", {}),
+        (
+            "sentence-transformers",
+            "3.2.1",
+            "4.46.3",
+            {LOSS: ("always", "sentence_transformers.SentenceTransformerTrainer")},
+        ),
+    ],
+)
+def test_versions_alone_tell_which_methods_no_longer_take_the_calls_of_a_base_class(
+    package: str, version: str, transformers: str, wanted: dict[str, tuple[str, str]]
+) -> None:
+    found = derived({f"pkg.{package}": version, "pkg.transformers": transformers})
+    overrides = [item for item in found if item["kind"] == "override"]
+    told = {item["name"]: (item["reach"], item["stops"]) for item in overrides if item["name"] in (LOSS, LOG)}
+    assert told == wanted
+    bounds = {LOSS: "<4.46", LOG: "<4.46" if version == "0.11.4" else "<4.47"}
+    assert all(str(item["constraint"]).endswith(bounds.get(str(item["name"]), "")) for item in overrides)

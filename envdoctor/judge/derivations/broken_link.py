@@ -5,19 +5,30 @@ Where the statements were really run (the probe imports), a link stands only if 
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
+from functools import partial, reduce
 from operator import and_
 
 from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Absent, Records, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
-from envdoctor.matrix.entry_statements import choices, entries, parse_statement
-from envdoctor.matrix.ledger import Ledger
-from envdoctor.matrix.lookup import Asked, TakenNames, fitting_consumers, fitting_providers, missing, where
+from envdoctor.matrix.entry_statements import entries, named, parse_statement
+from envdoctor.matrix.ledger import Ledger, Released
+from envdoctor.matrix.lookup import (
+    Asked,
+    Outdated,
+    TakenNames,
+    fitting_consumers,
+    fitting_providers,
+    inherited_from,
+    missing,
+    outdated,
+    where,
+)
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.packages.link import needed
 from envdoctor.source.signatures import spelled
 from envdoctor.system.message import Message
+from envdoctor.versions.releases import Releases
 
 _COLUMNS = (
     *("consumer", "consumer_version", "provider", "provider_version", "kind", "name", "keyword", "place", "stops"),
@@ -61,6 +72,7 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
     found = (
         *(_completed(item, observed, matrix.ledger, there) for item in observed),
         *_of_ledger(facts, there, matrix.ledger, followed),
+        *_of_classes(facts, there, matrix, followed),
     )
     if facts.records("refused") is not None:  # a list: nobody says what of it is used
         found = tuple(_with_needs(found, facts, matrix, there))
@@ -114,7 +126,7 @@ def _with_needs(
     failing = {entry for link in links for entry in View.of(link).words("fail") or ()}
     for link in links:
         package, statements = str(link["consumer"]), View.of(link).words("fail") or ()
-        choice = all(one in choices(matrix.rows, package) for one in statements)
+        choice = all(one in named(matrix.rows, package, "choice") for one in statements)
         asked = [parse_statement(one) for one in statements]
         if any(is_used(module, name) for module, name in asked):
             need = ""
@@ -124,7 +136,13 @@ def _with_needs(
             need = "package" * (package not in stack and (choice or bool(code)))
         own = (one.statement for one in known if one.package == package)
         works = [one for one in own if one not in failing]
-        yield {**link, "need": need or ABSENT, "works": _listed(works) if need == "part" and works else ABSENT}
+        seldom = {"reach": "sometimes"} if need and link["kind"] in _OF_CLASSES else {}
+        yield {
+            **link,
+            **seldom,
+            "need": need or ABSENT,
+            "works": _listed(works) if need == "part" and works else ABSENT,
+        }
 
 
 def _not_whole(link: Mapping[str, Value], damaged: Mapping[str, str], ledger: Ledger) -> str | Absent:
@@ -241,6 +259,63 @@ def _of_ledger(
             yield {**link, **found_for, **({"constraint": what} if wanted else {})}
 
 
+def _of_classes(
+    facts: View, there: Mapping[str, str], matrix: Matrix, followed: set[str]
+) -> Iterator[Mapping[str, Value]]:
+    """Yield the methods between releases that cannot take the calls of base classes if one was not followed: each that
+    a package replaces, with all its classes that do."""
+    ledger = matrix.ledger
+    found: dict[tuple[Released, Released, str], tuple[Outdated, list[str], list[str]]] = {}
+    for entry in entries(matrix.rows, there):
+        package = ledger.package(entry.package) if entry.derives and entry.name is not None else None
+        if package is None:
+            continue
+        version, dotted = there[entry.package], f"{entry.module}.{entry.name}"
+        for other in inherited_from(ledger, package, Asked(entry.module, str(entry.name)), version, there.get):
+            if not {package.name, other.name} <= followed:
+                its = {"provider": other, "its_version": there[other.name]}
+                for one in outdated(ledger, package, version, dotted, **its) or ():
+                    key = package, other, f"{one.base.replace(':', '.')}.{one.method}"
+                    _, classes, statements = found.setdefault(key, (one, [], []))
+                    classes.append(dotted)
+                    statements.append(entry.statement)
+    for (package, other, name), (one, classes, statements) in found.items():
+        asking, asked = there[package.name], there[other.name]
+
+        fits = partial(_take_calls, ledger, (package, other), tuple(classes))
+        providers = Releases.of(other.read, [fits(asking, each) for each in other.read])
+        consumers = Releases.of(package.read, [fits(each, asked) for each in package.read])
+        yield {
+            "consumer": package.name,
+            "consumer_version": asking,
+            "provider": other.name,
+            "provider_version": asked,
+            "kind": "override",
+            "name": name,
+            "place": one.place.partition(":")[0],
+            "stops": _listed(classes),
+            "text": spelled(name, one.call),
+            "reach": "always" if one.method in named(matrix.rows, package.name, "every_run") else "sometimes",
+            **dict.fromkeys(("keyword", "need", "works", "package"), ABSENT),
+            "fail": tuple(dict.fromkeys(statements)),
+            **_going_together(
+                (package, other),
+                (asking, asked),
+                consumers & fitting_consumers(ledger, package, other, asked),
+                providers & fitting_providers(ledger, package, asking, other),
+            ),
+        }
+
+
+def _take_calls(
+    ledger: Ledger, packages: tuple[Released, Released], classes: Sequence[str], version: str, its_version: str
+) -> bool | None:
+    """Return whether all classes of a version of the first package take the calls of a version of the second."""
+    its = {"provider": packages[1], "its_version": its_version}
+    answers = [outdated(ledger, packages[0], version, each, **its) for each in classes]
+    return False if any(answers) else None if None in answers else True
+
+
 def _most(found: tuple[tuple[str, str], list[TakenNames]]) -> tuple[bool, bool, int, str]:
     """Sort versions that are asked for first, then what stops the whole package, then what stops most."""
     (_, what), takes = found
@@ -256,11 +331,22 @@ def _constraints(ledger: Ledger, link: Mapping[str, Value]) -> Mapping[str, Valu
     versions = str(link["consumer_version"]), str(link["provider_version"])
     if consumer is None or provider is None or consumer is provider or not (consumer.by_names and provider.by_names):
         return _NO_CONSTRAINTS
-    providers = fitting_providers(ledger, consumer, versions[0], provider).nearest(versions[1]).specifier
-    consumers = fitting_consumers(ledger, consumer, provider, versions[1])
+    fitting = (
+        fitting_consumers(ledger, consumer, provider, versions[1]),
+        fitting_providers(ledger, consumer, versions[0], provider),
+    )
+    return _going_together((consumer, provider), versions, *fitting)
+
+
+def _going_together(
+    packages: tuple[Released, Released], versions: tuple[str, str], consumers: Releases, providers: Releases
+) -> Mapping[str, Value]:
+    """Return the nearest releases of either, those of the consumer only if it has to be another one."""
+    consumer, provider = packages
+    wanted = providers.nearest(versions[1]).specifier
     others = consumers.nearest(versions[0]).specifier if consumers.has(versions[0]) is False else None
     return {
-        "constraint": provider.name + providers if providers else ABSENT,
+        "constraint": provider.name + wanted if wanted else ABSENT,
         "consumer_constraint": consumer.name + others if others else ABSENT,
     }
 
