@@ -82,11 +82,18 @@ class Option(NamedTuple):
             return [word for one in value for word in (flag, str(one))]
         return [] if value in (None, False) else [flag] if self.kind == "flag" else [flag, str(value)]
 
+    @property
+    def takes_one(self) -> bool:
+        """Return whether the option has one value: given twice, one of them would count for nothing."""
+        return not self.multiple and self.kind not in ("flag", "count")
+
     def value_of(self, given: list[Any]) -> Any:
-        """Return the keyword argument for what was given, in its order."""
-        if self.kind in ("flag", "count"):
-            return len(given) if self.kind == "count" else bool(given)
-        return tuple(given) if self.multiple else given[-1] if given else self.default
+        """Return the keyword argument for what was given, in its order. Raises ``ValueError`` for too much."""
+        if not self.takes_one:
+            return tuple(given) if self.multiple else len(given) if self.kind == "count" else bool(given)
+        if len(given) > 1:
+            raise ValueError(given)
+        return given[0] if given else self.default
 
 
 class Options:
@@ -108,9 +115,9 @@ class Options:
             heard = [option for option in variables if option.keyword not in given]
             for option in heard:
                 given[option.keyword] = [option.read(environ[option.variable or ""])]
+            values = {option.keyword: option.value_of(given.get(option.keyword, [])) for option in self.all}
         except (KeyError, ValueError):
             return None
-        values = {option.keyword: option.value_of(given.get(option.keyword, [])) for option in self.all}
         return {**values, "from_environment": {option.keyword for option in heard}}
 
 

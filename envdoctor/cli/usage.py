@@ -33,6 +33,23 @@ class HelpCommand(click.Command):
             self.params.append(click.Option(["--help-all"], is_flag=True, is_eager=True, callback=_show_all))
             self.params[-1].expose_value = False
 
+    def make_parser(self, ctx: click.Context) -> Any:
+        """Return click's parser, which refuses an option of one value that is given twice: click takes the last one."""
+        parser = super().make_parser(ctx)
+        parse, single = parser.parse_args, {row.keyword: row.flag for row in self.rows if row.takes_one}
+
+        def once(args: list[str]) -> Any:
+            *parsed, order = parse(args)
+            given = [one.name for one in order]
+            twice = next((single[name] for name in given if name in single and given.count(name) > 1), None)
+            if twice is not None:
+                joined = "; lists of one install: a file with a line `-r FILE` for each" * (twice == "--lock")
+                raise click.UsageError(f"{twice} is given twice, and takes one value{joined}", ctx)
+            return *parsed, order
+
+        parser.parse_args = once  # type: ignore[method-assign]
+        return parser
+
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help."""
         formatter.write("\n".join(_lines(self, ctx, everything=False)))

@@ -168,6 +168,10 @@ def test_without_a_command_the_help_is_shown_as_it_is(run, arguments):
         (("check", "--set", "gpu.name=A\nB"), "or a line end"),
         (("check", "--target-gpu", ","), "--target-gpu: a name is empty"),
         (("check", "--matrix", "a" * 5000), "--matrix aaa"),
+        # an option of one value, given twice: the first one would count for nothing
+        (("check", "--lock", "a.txt", "--lock", "b.txt"), "--lock is given twice, and takes one value; lists of one"),
+        (("memory", "--model=a", "--model", "b"), "--model is given twice"),
+        (("check", "--format", "json", "--format", "json"), "--format is given twice"),
         # an ignore that can never match
         ((*CONFLICT, "conflict.pakage=protobuf"), "did you mean conflict.package?"),
         ((*CONFLICT, "gpu.name=T4"), "they have conflict.asked_by"),
