@@ -138,10 +138,12 @@ def _of_newer(rule: Rule, newer: Iterable[str], facts: FactSet, matrix: Matrix) 
     return outcome if outcome.holds is None else RuleOutcome(False)
 
 
-def _order(finding: Finding) -> tuple[int, int, int, str]:
-    """Sort what is worst first, then what is known best; findings of one rule stay in the order of their records."""
+def _order(finding: Finding) -> tuple[int, bool, int, int, str]:
+    """Sort what is worst first, errors of the install before those of what it would bring, then what is known best;
+    findings of one rule stay in the order of their records."""
     severity, confidence = SEVERITIES.index(finding.severity), CONFIDENCES.index(finding.confidence)
-    return -severity, -confidence, EFFECTS.index(finding.effect), finding.id
+    is_later = finding.effect != "install" or finding.severity != SEVERITIES[-1]
+    return -severity, is_later, -confidence, EFFECTS.index(finding.effect), finding.id
 
 
 def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: Policy) -> Finding:

@@ -241,3 +241,11 @@ def test_a_list_whose_trainer_does_not_take_the_calls_of_its_base_class(run, lis
         plan = result.json.get("plan")
         assert plan["constraints"] == ["transformers==4.45.2"] if plan else transformers != "5.3.0"
     assert "class-override-outdated" not in result.found
+
+
+def test_what_the_installer_refuses_comes_before_what_would_fail_once_it_is_installed(run, listed):
+    listed.write_text("torch==2.5.1\nflash-attn==2.7.4.post1\ntransformers==4.48.0\ntokenizers==0.19.1\n")
+    lines = run("check", *LOCK, *LINUX, "--set", "pkg.numpy=1.26.4", "--format", "concise").out.splitlines()
+    errors = [line.partition("[")[2].partition("]")[0] for line in lines if " error[" in line]
+    assert errors[:2] == ["list-builds-without-what-it-needs", "list-contradicts-itself"], errors
+    assert errors[2:], errors

@@ -209,9 +209,11 @@ def test_findings_come_by_severity_then_effect_then_id(judged):
         "b-slow": {"rule": {"effect": "slow"}},
         "a-slow": {"rule": {"effect": "slow"}},
         "z-crash": {"rule": {"effect": "crash"}},
+        "z-install": {"rule": {"effect": "install"}},  # it stops first
         "a-warning": {"rule": {"severity": "warning"}},
     }
-    assert shown(judged(rules)) == [("z-crash",), ("a-slow",), ("b-slow",), ("a-warning",), ("b-note",)]
+    found = [name for (name,) in shown(judged(rules))]
+    assert found == ["z-install", "z-crash", "a-slow", "b-slow", "a-warning", "b-note"]
 
 
 def test_a_fingerprint_names_rule_and_record_and_no_version(judged):

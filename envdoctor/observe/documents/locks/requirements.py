@@ -49,7 +49,8 @@ _OPTIONS = (
 _ANOTHER_THING = r"[/\\$`{}]|^[.*]"
 _HASH = r"\s--hash[= ]\w+:[0-9a-f]"
 _REPOSITORY = r"(?:git|hg|svn|bzr)\+"
-_PYTORCH = r"download\.pytorch\.org|pytorch-wheels"
+#: Where builds of PyTorch lie: its own index, and what mirrors call it (mirrors.nju.edu.cn/pytorch/whl/cu121).
+_PYTORCH = r"download\.pytorch\.org|pytorch-wheels|pytorch/whl"
 _PYPI = r"pypi\.org|pypi\.python\.org|/pypi/|(?:tuna|aliyun|ustc|douban)"
 _TAG = r"/(cpu|cu\d{2,4}|rocm\d+(?:\.\d+)*)(?=/|\Z)"
 
@@ -123,11 +124,11 @@ class Requirements:
         elif name in _INDEXES:
             self._builds_index = self._builds_index or re.search(_PYTORCH, value) is not None
             self._elsewhere = self._elsewhere or not re.search(f"{_PYPI}|{_PYTORCH}", value)
-            if match := re.search(_TAG, value):
+            match, is_only = re.search(_TAG, value), name in _INDEXES[:2]
+            # A further index may be of other packages: huggingface.github.io/autogptq-index/whl/cu118 has no torch.
+            if match and (is_only or re.search(_PYTORCH, value)):
                 self._indexes.append((match[1], place))
-                self._only = match[1] if name in _INDEXES[:2] else self._only
-            if name not in _INDEXES[:2] or not (match and re.search(_PYTORCH, value)):
-                self._only = ""
+            self._only = match[1] if match and is_only and re.search(_PYTORCH, value) else ""
         elif name in ("-e", "--editable"):
             self._notes.append(Message("{}: a package of your own, what it requires is not read", place))
 

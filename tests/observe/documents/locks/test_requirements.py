@@ -133,6 +133,21 @@ def test_an_index_of_builds_gives_the_local_tag_where_it_has_the_release(read):
     assert read("-i https://download.pytorch.org/whl/cu118\ntorch==2.9.0\n").version("torch") == "2.9.0"
 
 
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("--extra-index-url https://huggingface.github.io/autogptq-index/whl/cu118/", "2.4.1"),
+        ("-f https://flashinfer.ai/whl/cu121/torch2.4", "2.4.1"),
+        ("--extra-index-url https://mirrors.nju.edu.cn/pytorch/whl/cu121", "2.4.1+cu121"),
+        ("-f https://mirrors.aliyun.com/pytorch-wheels/cu121", "2.4.1+cu121"),
+        # all is taken from there, or nothing is
+        ("-i https://wheels.example/cu121", "2.4.1+cu121"),
+    ],
+)
+def test_a_further_index_of_another_project_brings_no_build_of_torch(read, line, version):
+    assert read(f"{line}\ntorch==2.4.1\n").version("torch") == version
+
+
 @pytest.mark.parametrize("line", [WHEEL, f"flash-attn @ {WHEEL}", f"{WHEEL} ; python_version < '4'"])
 def test_the_name_of_a_wheel_says_what_it_was_built_for(read, line):
     found = read(line + "\n")
