@@ -249,3 +249,21 @@ def test_what_the_installer_refuses_comes_before_what_would_fail_once_it_is_inst
     errors = [line.partition("[")[2].partition("]")[0] for line in lines if " error[" in line]
     assert errors[:2] == ["list-builds-without-what-it-needs", "list-contradicts-itself"], errors
     assert errors[2:], errors
+
+
+FLASH = "https://github.com/Dao-AILab/flash-attention/releases/download"
+
+
+@pytest.mark.parametrize(
+    ("wheel", "fix"),
+    [
+        ("v2.7.4.post1/flash_attn-2.7.4.post1+cu12torch2.6cxx11abiFALSE", "pip install flash-attn==2.8.3"),
+        # of this release there is one
+        ("v2.8.3/flash_attn-2.8.3+cu12torch2.6cxx11abiFALSE", "install the build of the package made for this torch"),
+    ],
+)
+def test_a_wheel_for_another_torch_is_one_error_and_its_cure_a_release_for_this_one(run, listed, wheel, fix):
+    listed.write_text(f"torch==2.8.0\nflash-attn @ {FLASH}/{wheel}-cp311-cp311-linux_x86_64.whl\n")
+    out = run("check", *LOCK, *LINUX).out
+    assert "error[extension-named-for-another-torch-release]" in out and fix in out
+    assert "abiTRUE" not in out and ("flash-attn==" in out) == ("==" in fix)

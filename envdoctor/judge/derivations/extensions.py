@@ -8,10 +8,12 @@ from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.matrix import Matrix
+from envdoctor.matrix.released_wheels import Gap, no_wheel, wanted_here, with_wheel
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import dotted, same_start
 from envdoctor.versions.releases import lies_in
 from envdoctor.versions.requirement import BuiltFor, is_own_build, said_by_tag
+from envdoctor.versions.wheel_tags import TARGET_KEYS
 
 _RELEASE = re.compile(r"\d{1,4}(?:\.\d{1,4}){1,3}(?=\+|\.post|\Z)")
 #: Names of DeepSpeed's own optimizers in its configuration, and the ops behind them. Other names (adamw_torch) are
@@ -123,8 +125,7 @@ def gcc_fits(facts: View, matrix: Matrix) -> Answer:
 
 @derives(
     "extension",
-    of="extension os.arch os.libc os.libc_version os.libstdcxx os.platform pkg.* "
-    "python.implementation python.version torch.cuda",
+    of=f"extension os.libstdcxx pkg.* python.version torch.cuda {' '.join(TARGET_KEYS)}",
 )
 def extension_fits(facts: View, matrix: Matrix) -> Answer:
     """Give ``extension`` with its columns ``…_ok``; a given one stands where it cannot be computed."""
@@ -144,8 +145,20 @@ def extension_fits(facts: View, matrix: Matrix) -> Answer:
             "cuda_ok": _same(one, "built_cuda", facts, "torch.cuda", 1),
         }
         computed = {key: cell for key, cell in fits.items() if key not in item or not isinstance(cell, Unknown)}
-        items.append({**item, **computed})
+        nearest = _for_this_torch(one, facts, matrix) if fits["built_ok"] is False else ABSENT
+        items.append({**item, **computed, "for_torch": nearest})
     return Derived(Records(tuple(items), seen.incomplete), Message("compiled files")) if items else None
+
+
+def _for_this_torch(one: View, facts: View, matrix: Matrix) -> Value:
+    """Return the next release that has a wheel for this torch, else the last one before it; absent where none is known,
+    or the same release has one."""
+    name, version = one.text("package") or "", (one.text("version") or "").partition("+")[0]
+    wanted = wanted_here(facts.value)
+    if wanted is None or not isinstance(no_wheel(matrix, name, version, wanted), Gap):
+        return ABSENT
+    older, newer = with_wheel(matrix, name, version, wanted)
+    return newer or older or ABSENT
 
 
 def _by_version(facts: View, matrix: Matrix, seen: Collection[Value | None]) -> Iterator[Mapping[str, Value]]:
