@@ -30,7 +30,7 @@ from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.system.clean import clean
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
-from envdoctor.versions.requirement import NotARequirement, read_requirement
+from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
 
 #: How often is resolved before envdoctor gives up: each turn ends an error or meets the next one.
 _TURNS = 8
@@ -115,6 +115,7 @@ class _New:
         self._bounds: dict[str, str] = {}
         self._newest: dict[str, str] = {}
         self._settings: dict[str, str] = {}
+        self._asked: dict[str, str] = {}
 
     def _assign(self, settings: Iterable[tuple[str, object]]) -> None:
         self._judged = self._judged._replace(assignments=(*self._judged.assignments, *settings))
@@ -122,6 +123,7 @@ class _New:
     def found(self, asked: Sequence[str], progress: Callable[[str], None]) -> Planned:
         """Return the set that has no error, or why there is no such set."""
         path = Path(str(self._judged.lock))
+        self._asked = {one.name: one.specifiers for one in map(read_requirement, asked)}
         nothing = path.with_name("facts.json")
         write_whole(nothing, '{"schema": "envdoctor.facts/1", "facts": {}}')
         facts = collect_facts(self._judged._replace(lock=None, facts=str(nothing)), self._matrix).facts
@@ -211,7 +213,11 @@ class _New:
         errors, and by the plan of the check, which knows more and stays nearer to what was resolved."""
         found = report.plan
         settings = {**found.set, **{f"env.{name}": value for name, value in found.env.items()}} if found else {}
-        fixes = [(fix.constraints, _told(one, self._page)) for one in errors for fix in one.fixes if fix.constraints]
+        fixes = []
+        for one in errors:
+            of_it = [fix.constraints for fix in one.fixes if fix.constraints]
+            of_it.sort(key=lambda lines: not all(map(self._agrees, map(read_requirement, lines))))
+            fixes += [(lines, _told(one, self._page)) for lines in of_it]
         told = self._page.say("ends {findings}", findings=", ".join(finding.id for finding in errors))
         ways = [
             self._bounded(fixes, report.facts),
@@ -223,6 +229,15 @@ class _New:
         self._settings.update(settings)
         self._assign(settings.items())
         return new or [dict(self._bounds)]
+
+    def _agrees(self, wanted: Requirement) -> bool:
+        """Return whether a fix leaves what was asked for: one of the two names a version that the other allows, or
+        neither names one."""
+        asked = self._asked.get(wanted.name, "")
+        for one, other in ((wanted.specifiers, asked), (asked, wanted.specifiers)):
+            if is_version(version := one.removeprefix("==")):
+                return not other or satisfies(version, other)
+        return True
 
     def _bounded(self, changes: Sequence[tuple[Sequence[str], str]], facts: FactSet) -> dict[str, str]:
         """Return the present bounds and these. A named release stands for all on its side of the resolved one: the

@@ -104,6 +104,16 @@ def test_the_list_names_the_index_of_the_build_that_fits_driver_and_gpu(planned,
     assert "install: uv pip install --index-strategy unsafe-best-match -r FILE" in result.out
 
 
+def test_of_two_cures_the_one_is_taken_that_leaves_what_was_asked_for(planned, index, tmp_path):
+    """Another trl, which is named first, or another transformers."""
+    for name, version in (("trl", "0.11.4"), ("trl", "0.29.1"), ("peft", "0.12.0"), ("datasets", "2.21.0")):
+        index.wheel(name, version, DAY, {})
+    (tmp_path / "train.py").write_text("from trl import DPOTrainer\nDPOTrainer(model, train_dataset=data).train()\n")
+    result = planned("--recipe", "train.py", "--code", "train.py", *MACHINE, "trl==0.11.4", "peft==0.12.0")
+    assert result.code == 0 and "\ntrl==0.11.4\n" in result.out, result.err
+    assert "\ntransformers==4.40.0\n" in result.out
+
+
 def test_no_set_is_said_with_the_reason(planned):
     result = planned(*GLM3, *A100, "transformers==5.23.0", "--out", "new.txt")
     assert (result.code, result.out) == (1, "")

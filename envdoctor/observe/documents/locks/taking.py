@@ -131,10 +131,9 @@ def _installed(
         loose = {name: bounds.get(name, "") for name, version in there.items() if version == _ANY}
         step = step._replace(loose=loose)
         there.update(dict.fromkeys(opaque, _ANY))
-        refused += [*_lacking(command, step, there), *misnamed(step, misspelled)]
         first = [row for row in built_first if not command.legacy or row["needs"] not in there]
         single = list(refusals(releases, step, first if command.isolated else ()))
-        refused += single
+        refused += [*_lacking(command, step, there), *misnamed(step, misspelled), *single]
         as_it_is = [one.package for one in single if one.kind != "build"]
         as_it_is += [line.name for line in command.lines if line.url]
         result = _solved((releases, others), step, there, as_it_is)
@@ -145,6 +144,7 @@ def _installed(
             return TakenPackages((), tuple(refused) if known else (*refused, result), unread)
         new = {name: version for name, version in result.versions.items() if there.get(name) != version}
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
+        unread = (*unread, *_replaced(releases, there, new, chosen))
         for name, version in result.versions.items():
             tag = build_of(name, version, command.tags, wish)
             there[name] = version if tag is None else f"{version}+{tag}"
@@ -160,6 +160,21 @@ def _installed(
     notes = (*unread, *_note(taken, day, minor, (chosen, ledger.packages())))
     seen = image.is_whole and not any(step.unseen or opaque for _, step, opaque in steps)
     return TakenPackages((*brought, *taken), tuple(refused), notes, seen)
+
+
+def _replaced(
+    releases: PackageReleases, there: Mapping[str, str], new: Mapping[str, str], chosen: Mapping[str, Locked]
+) -> Iterator[Message]:
+    """Yield a sentence for each pin of an earlier command that a later one moves, with who asks for another release."""
+    for name, version in new.items():
+        pin = there.get(name, _ANY)
+        if _ANY in (pin, version) or name not in chosen or same_release(pin, version):
+            continue
+        asking = (one for other, its in new.items() for one in releases.required(Candidate(other, (), its)))
+        asked = next((one for one in asking if one.name == name and not allows(one.specifiers, pin)), None)
+        if asked is not None:
+            told = chosen[name].place, version, asked.by, name + asked.specifiers
+            yield Message("{} {} ({}) is replaced by {}: {} asks for {}", name, pin, *told)
 
 
 class _Image(NamedTuple):

@@ -193,3 +193,15 @@ def test_of_several_containers_the_one_with_a_known_image_counts_and_a_build_is_
     (tmp_path / "app/Dockerfile").write_text("FROM vllm/vllm-openai:v0.8.5\nRUN pip install peft==0.12.0\n")
     found = opened("run.yml", tmp_path, python="", platform="")
     assert (found.version("vllm"), found.version("peft")) == ("0.8.5", "0.12.0")
+
+
+def test_a_pin_that_a_later_command_moves_is_said_with_who_asks(tmp_path):
+    (tmp_path / "Dockerfile").write_text(
+        "FROM python:3.11\nRUN pip install torch==2.2.2 --index-url https://download.pytorch.org/whl/cu121\n"
+        "RUN pip install bitsandbytes==0.50.2\n"
+    )
+    found = opened("Dockerfile", tmp_path, python="3.11", platform="linux-x86_64")
+    (said,) = (one for one in found.notes if "is replaced by" in one)
+    assert said.startswith("torch 2.2.2+cu121 (Dockerfile:2) is replaced by 2.")
+    assert said.endswith(": bitsandbytes 0.50.2 asks for torch<3,>=2.4")
+    assert found.version("torch").startswith("2.") and found.version("torch") not in ("2.2.2", "2.2.2+cu121")
