@@ -1,10 +1,10 @@
 """``envdoctor compare``: do the machines of a job agree with each other?"""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from envdoctor.app.errors import UsageProblem, told_as
-from envdoctor.app.facts import working_directory
+from envdoctor.app.facts import Sources, collect_facts, working_directory
 from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
@@ -12,7 +12,8 @@ from envdoctor.judge.finding import Policy
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.facts_file import FactsFileError, drift_between, load_facts_document
 from envdoctor.observe.request import Target
-from envdoctor.report.report import Report
+from envdoctor.remedy.commands import before
+from envdoctor.report.report import Notice, Report
 from envdoctor.system.message import Message
 
 
@@ -34,4 +35,18 @@ def compare(
     judgement = run.judged(facts, run.matrix.of_scopes("drift"))
     more = f", +{len(names) - 2}" if len(names) > 2 else ""
     target = Target("facts", f"{names[0]}, {names[1]}{more}", Message("--facts"))
-    return run.report("compare", target, judgement, run.of_rules(judgement))
+    alone = _alone(dict(zip(names, files, strict=True)), run.matrix) if len(names) == 2 else ()
+    return run.report("compare", target, judgement, [*run.of_rules(judgement), *alone])
+
+
+def _alone(files: Mapping[str, str], matrix: Matrix) -> Iterator[Notice]:
+    """Yield the errors that one of two machines has by what it is, and the other does not."""
+    known = matrix.of_scopes("environment")
+    errors = {
+        name: before(collect_facts(Sources(facts=file), matrix).facts, known).errors for name, file in files.items()
+    }
+    for name, other in (names := list(files), names[::-1]):
+        elsewhere = {problem.rule_id for problem in errors[other]}
+        for problem, said in errors[name].items():
+            if problem.rule_id not in elsewhere:
+                yield Notice("warning", Message("{} alone has {}: {}", name, problem.rule_id, said))

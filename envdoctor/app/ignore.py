@@ -1,6 +1,7 @@
 """``envdoctor ignore ID --reason``: write down that a finding is accepted in this project."""
 
 import json
+from datetime import date
 from pathlib import Path
 
 from envdoctor.app.configuration import find_configuration, load_configuration
@@ -26,7 +27,8 @@ def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
     if path.exists():
         present = load_configuration(path)  # a file that is already wrong is not made worse
         about = (entry.id, dict(entry.where), entry.path)
-        if any((ignore.id, dict(ignore.where), ignore.path) == about for ignore in present.ignores):
+        holding = (one for one in present.ignores if one.until is None or one.until >= date.today())
+        if any((ignore.id, dict(ignore.where), ignore.path) == about for ignore in holding):
             raise UsageProblem("{}: {} is accepted there already; edit the entry to change it", path, entry.id)
         data = Files().whole(str(path), LARGEST)
         before = data.decode()

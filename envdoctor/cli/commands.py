@@ -326,10 +326,23 @@ def compare(files: tuple[str, ...], **options: Any) -> int:
     return run.present(report)
 
 
+class _Day(click.DateTime):
+    """A day as tables of the configuration have it."""
+
+    def __init__(self) -> None:
+        super().__init__(["%Y-%m-%d"])
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"{value!r} is not a day: write it as {date.today():%Y}-12-31", param, ctx)
+
+
 @usage.command(
     "ignore",
     Option("--reason", "Why this finding is accepted in this project.", "TEXT", required=True),
-    Option("--until", "Last day on which it holds.", "DATE", click.DateTime(["%Y-%m-%d"])),
+    Option("--until", "Last day on which it holds.", "DATE", _Day()),
     Option("--where", "Only for this record, e.g. gpu.name=Tesla\\ T4.", "KEY=VALUE", multiple=True),
     Option("--until-fixed", "It ends when a release without the problem is known.", kind="flag"),
     Option("--path", "Only where what is to be edited lies there: a folder or pattern.", "PATTERN"),

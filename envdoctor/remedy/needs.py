@@ -27,7 +27,8 @@ def _asked(facts: FactSet, matrix: Matrix) -> list[str]:
         since = firsts.pop() if len(firsts) == 1 and not types.is_never(next(iter(kinds))) else None
     rows = needs_of_model(facts, matrix)
     asked = [line for row in rows for line in row["asks"] if "[" not in line]
-    if since is not None and not any(read_requirement(line).name == "transformers" for line in asked):
+    is_theirs = facts.value("model.run_by") != "trainer"
+    if since is not None and is_theirs and not any(read_requirement(line).name == "transformers" for line in asked):
         asked.insert(0, f"transformers>={since}")
     used = [row["name"] for row in matrix.rows("framework-models", "framework") if _is_used(row["name"], facts)]
     asked += [line for line, _ in asked_of_frameworks(facts, matrix, used)]

@@ -10,7 +10,7 @@ def render(report: Report, lang: str = "en") -> str:
     """Return lines ``train.yaml:9: error[id] message``, then the counts; without a place a line begins with ``-``."""
     page = Page(report.registry, lang)
     lines = first_line(report, page)
-    lines += [f"{level}: {page.sentence(text)}" for level, text in report.notices if level == "error"]
+    lines += [f"{level}: {page.sentence(text)}" for level, text in report.notices if level != "note"]
     for finding in report.shown():
         where = str(finding.locations[0]) if finding.locations else "-"
         known = f" ({page.say('in the baseline')})" if is_known(finding) else ""

@@ -39,7 +39,9 @@ def render(report: Report, lang: str = "en") -> str:
     if left_out > 0:
         notifications.append(_notification("warning", page.say("{n} more finding(s), left out of this file", left_out)))
     for entry in report.not_checked:
-        why = "; ".join(entry.missing) or page.sentence(entry.reason or "") or page.say("not checked")
+        why = page.sentence(entry.reason or "") or page.say("not checked")
+        if entry.missing:
+            why = page.say("not checked: {facts} not known", facts=page.separated(list(entry.missing)))
         notifications.append({**_notification("note", why), "associatedRule": {"id": entry.id}})
     ended = {"executionSuccessful": report.status == "complete", "exitCode": report.exit_code}
     run = {

@@ -130,3 +130,12 @@ def test_different_gpus_in_one_job_are_a_warning_with_what_can_be_done(run: Any,
     assert done.code == 0 and "warning[nodes-differ-in-gpu]" in done.out
     assert "(8 x A100-80GB 80 GiB: a; 8 x H100: b)" in done.out
     assert "install the same environment" not in done.out
+
+
+def test_of_two_machines_the_errors_are_named_that_only_one_has(run: Any, tmp_path: Path) -> None:
+    for name, numpy in (("yesterday", "1.26.4"), ("today", "2.0.0")):
+        (tmp_path / f"{name}.json").write_text(json.dumps(document(pkg__torch="2.2.2", pkg__numpy=numpy)))
+    result = run("compare", "yesterday.json", "today.json")
+    assert result.code == 0 and "pkg.numpy differs" in result.out
+    assert "warning: today alone has numpy-2-with-torch-built-for-numpy-1: torch 2.2.2 was compiled" in result.out
+    assert "yesterday alone" not in result.out

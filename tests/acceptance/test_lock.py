@@ -57,6 +57,13 @@ def test_facts_of_a_lock_are_judged_elsewhere(run, tmp_path):
     assert "tokenizers-outside-transformers-window" in found
 
 
+@pytest.mark.parametrize(("text", "code"), [("", 3), ("# nothing\n", 3), ("!!!\n", 2)])
+def test_an_empty_list_is_no_wrong_use_and_no_list_is(run, listed, text, code):
+    listed.write_text(text)
+    result = run("check", *LOCK)
+    assert (result.code, result.out) == (code, "") and "--lock requirements.txt: names no package" in result.err
+
+
 def test_a_list_without_any_version_is_not_judged(run, listed):
     listed.write_text("torch\ntransformers>=4.40\n")
     result = run("check", *LOCK)

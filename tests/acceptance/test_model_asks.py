@@ -111,3 +111,11 @@ def test_the_engine_that_serves_a_model_must_know_it(run, tmp_path, engine, rele
     found = {finding["id"]: finding for finding in result.json["findings"]}
     assert (found.get("engine-does-not-know-the-model") or {}).get("severity") == level
     assert result.code == (1 if level else 0)
+
+
+@pytest.mark.parametrize(("framework", "asks"), [("trl", True), ("torchtune", False)])
+def test_a_trainer_with_its_own_models_needs_no_transformers_for_one(run, tmp_path, framework, asks):
+    (tmp_path / "requirements.txt").write_text("torch==2.6.0\ntorchtune==0.6.1\n")
+    run_of_it = ("--model", "meta-llama/Llama-3.1-8B", "--set", f"recipe.framework={framework}", *LINUX)
+    out = run("check", "--lock", "requirements.txt", *run_of_it).out
+    assert ("asks for transformers" in out) is asks

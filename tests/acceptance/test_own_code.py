@@ -216,3 +216,10 @@ def test_where_there_is_no_torch_a_whole_set_is_what_comes_next(run: Any, tmp_pa
     said = run("check", "--python", str(tmp_path / "alone"), "--recipe", "train.py", "--code", "train.py").out
     assert "use-package-missing" in said and "\nPlan: " not in said
     assert "\nNext         envdoctor plan --recipe train.py --code train.py\n" in said
+
+
+@pytest.mark.parametrize(("datasets", "is_told"), [("4.0.0", True), ("3.6.0", False)])
+def test_a_loading_script_is_asked_about_where_datasets_runs_none(check: Any, write: Any, datasets: str, is_told: bool):
+    write("train.py", "from datasets import load_dataset\nload_dataset('c4', trust_remote_code=True)\n")
+    result = check("--code", "train.py", "--format", "json", packages={"datasets": datasets})
+    assert ("datasets-4-runs-no-loading-script" in result.found) is is_told and result.code == 0

@@ -30,6 +30,14 @@ def test_without_any_configuration_a_new_file_is_written(tmp_path):
     assert [entry.id for entry in load_configuration(path).ignores] == ["some-rule", "two"]
 
 
+def test_what_ended_is_accepted_anew_and_what_holds_is_not_written_twice(tmp_path):
+    path = ignore(tmp_path, until=date(2020, 1, 31))
+    assert ignore(tmp_path, reason="again") == path
+    assert [entry.reason for entry in load_configuration(path).ignores] == ["we patched it", "again"]
+    with pytest.raises(UsageProblem, match="accepted there already"):
+        ignore(tmp_path, reason="once more")
+
+
 @pytest.mark.parametrize(
     ("name", "text", "fail_on"),
     [

@@ -112,7 +112,9 @@ def test_what_a_file_says_of_itself_is_chinese_too(report: Report) -> None:
     run = sarif(load("sarif")(whole, "zh"))
     told = [one["message"]["text"] for one in run["invocations"][0]["toolExecutionNotifications"]]
     assert (
-        [said in text for text in told] == [True, False, False, True] and "未写入本文件" in told[1] and told[2] == "gpu"
+        [said in text for text in told] == [True, False, False, True]
+        and "未写入本文件" in told[1]
+        and told[2] == "未检查：gpu 未知"
     )
     error, *skipped = junit(load("junit")(whole, "zh")).xpath("//error | //skipped")
     assert error.get("message") == "检查未能完成" and said in error.text
@@ -145,6 +147,8 @@ def test_sarif_says_what_was_accepted_and_what_could_not_be_checked(report: Repo
     assert {one["associatedRule"]["id"] for one in told if "associatedRule" in one} == {
         n.id for n in report.not_checked
     }
+    texts = {one["message"]["text"] for one in told if "associatedRule" in one}
+    assert texts >= {"not checked: model.family, recipe.attn not known", "unknown key 'foo'"}
 
 
 def test_a_place_outside_the_project_is_not_named_as_one_of_its_files(report: Report, tmp_path: Path) -> None:
@@ -224,6 +228,9 @@ def test_markdown_takes_nothing_of_a_name_for_markup(report: Report) -> None:
 
 
 def test_concise_is_one_line_a_finding(report: Report) -> None:
+    said = (Notice("warning", "an ignore ended"), Notice("note", "a note"))
+    ended = load("concise")(report.changed(notices=said)).splitlines()
+    assert "warning: an ignore ended" in ended and not any("a note" in line for line in ended)
     lines = load("concise")(report).splitlines()
     assert lines[0] == (
         "requirements.txt:3: error[torch-2-5-0-glm4-batch-nan] "

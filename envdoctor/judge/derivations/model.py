@@ -108,7 +108,8 @@ def framework_model(facts: View, matrix: Matrix) -> Answer:
 
 @derives(
     "model_need",
-    of="model.family model.repo model.type model.remote_code model.quantization gpu environment.serves pkg.*",
+    of="model.family model.repo model.run_by model.type model.remote_code model.quantization gpu environment.serves "
+    "pkg.*",
 )
 def model_need(facts: View, matrix: Matrix) -> Answer:
     """List the packages of which the model's makers, or its code, ask for releases, by the table run-needs, and the
@@ -155,8 +156,11 @@ def needs_of(facts: Readable, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
 
 
 def needs_of_model(facts: Readable, matrix: Matrix) -> list[Mapping[str, Any]]:
-    """Return those of these rows that are about the model itself."""
-    return [row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {}))]
+    """Return those of these rows that are about the model itself; a trainer with its own models needs nothing of what
+    transformers' code does."""
+    of_model = (row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {})))
+    own = {"asks": ()} if facts.value("model.run_by") == "trainer" else {}
+    return [{**row, **own} for row in of_model]
 
 
 def fits_requirement(line: str, facts: Readable) -> bool | None:

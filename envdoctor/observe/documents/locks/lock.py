@@ -33,6 +33,12 @@ class LockError(ObservationError):
     """The file cannot be used; the message is what follows its name in a sentence."""
 
 
+class EmptyLockError(LockError):
+    """The file is a list, and nothing is in it."""
+
+    usage = False
+
+
 class Wish(NamedTuple):
     """What is asked of a lock. ``markers`` are the variables of PEP 508 for the stated target, None for what nobody
     stated; ``names`` the extras, groups or environments that are chosen. ``cwd`` is the caller's folder, ``rows`` gives

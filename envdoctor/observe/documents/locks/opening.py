@@ -92,7 +92,7 @@ def open_lock(
         facts.update(_beside(os.path.join(cwd, path), facts, rows))
         return facts, notes
     except LockError as error:
-        raise LockError("{} {}: {}", option, path, error) from None
+        raise type(error)("{} {}: {}", option, path, error) from None
     except (RecursionError, MemoryError):
         raise LockError("{} {}: is nested too deeply, or too large, to be read", option, path) from None
 

@@ -11,6 +11,7 @@ from envdoctor.matrix.ledger_taking import AskedRequirement, exact
 from envdoctor.matrix.toml_files import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import (
     Command,
+    EmptyLockError,
     Lock,
     Locked,
     LockError,
@@ -61,7 +62,7 @@ def read(text: str, path: str, wish: Wish) -> Lock:
     found.read(text, path)
     lock = found.lock()
     if not lock.packages:
-        raise LockError("names no package")
+        raise (LockError if lock.notes else EmptyLockError)("names no package")
     return lock
 
 
