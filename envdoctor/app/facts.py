@@ -282,11 +282,16 @@ def _with_recipe(
         facts.drop(key)
     facts.update(recipe.facts)
     notices += _notices(facts, recipe)
+    said = recipe.model.value if recipe.model is not None and isinstance(recipe.model.value, str) else ""
     if sources.model is not None:
+        ends = {os.path.basename(name.partition("@")[0].rstrip("/")).lower() for name in (said, sources.model)}
+        if recipe.code and said and len(ends) > 1:
+            text = "the script was followed for {}, which the recipe names: what it does otherwise for {} is not known"
+            notices.append(Notice("note", Message(text, said, sources.model)))
         return _with_model(facts, request, sources, matrix), sources
     named_in = [fact.value for fact in (recipe.model, recipe.revision) if fact is not None and fact.value]
     model = "@".join(value for value in named_in if isinstance(value, str))
-    if recipe.model is None or not isinstance(recipe.model.value, str) or not recipe.model.value:
+    if recipe.model is None or not said:
         return facts, sources
     origin = recipe.model.origin
     named = sources._replace(model=model)

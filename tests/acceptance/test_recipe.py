@@ -248,3 +248,24 @@ def test_an_option_that_the_script_declares_is_known_and_stands_in_the_command(c
     assert "run.sh:3: zzz is not known" in out and out.count("zzz is not known") == 1
     (tmp_path / "train.py").write_text(SCRIPT.replace("(DataArguments, ", "(").replace("data, args", "(args,)"))
     assert "run.sh:1: data_path is not known" in check("--recipe", "run.sh").out
+
+
+def test_a_script_is_followed_for_the_model_that_the_recipe_names(check, tmp_path):
+    """Qwen's finetune.py saves the embeddings of base models only, and asks for `chat` in the name."""
+    code = "from transformers import AutoModelForCausalLM, TrainingArguments\nTrainingArguments('x')\n"
+    (tmp_path / "train.py").write_text(f"{code}AutoModelForCausalLM.from_pretrained('a/base')\n")
+    (tmp_path / "run.sh").write_text("python train.py\n")
+    sentence = (
+        "the script was followed for a/base, which the recipe names: what it does otherwise for a/chat is not known"
+    )
+    assert sentence in " ".join(check("--recipe", "run.sh", "--model", "a/chat").out.split())
+    assert "was followed for" not in check("--recipe", "run.sh", "--model", "/models/base").out
+
+
+def test_a_dtype_is_written_as_the_parser_takes_it(run, facts_file, tmp_path, monkeypatch):
+    """TRL's --dtype has the choices auto, bfloat16, float16 and float32."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.sh").write_text("trl sft --model_name_or_path a/b --dataset_name c --use_peft\n")
+    facts = facts_file({**ENVIRONMENT, "pkg.trl": "0.27.0", "pkg.transformers": "4.57.1"})
+    out = run("check", "--facts", facts, "--recipe", "run.sh").out
+    assert "fix    --dtype bfloat16" in out and "--dtype bf16" not in out

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from envdoctor.observe.recipe.document import MOST_ENTRIES, Part, RecipeEntry, RecipeError, scalar
@@ -64,10 +64,15 @@ def parts_of_script(
         raise RecipeError("is larger than {} kB, and no script of a run is", _LARGEST >> 10)
     shell = _Shell(text, {}, 1, other)
     try:
-        commands = list(shell.commanded())
+        commands = [words for words in shell.commanded() if words]
     except RecursionError:
         raise RecipeError("is nested too deeply to be read") from None
-    parts = list(islice((part for words in commands if words for part in _parts(words, kind_of, takes)), _MOST_PARTS))
+    parts = list(islice((part for words in commands for part in _parts(words, kind_of, takes)), _MOST_PARTS))
+    # An option in the place of a command: a comment or an empty line ends the one above, or its backslash is missing.
+    for before, words in pairwise(commands):
+        if words[0].text.startswith("--") and any(part.line for part in _parts(before, kind_of, takes)):
+            parts.append(Part("#cut", options_of(words[:1], takes)))
+            break
     asked = [
         _Word(word, number)
         for number, row in enumerate(text.split("\n"), 1)

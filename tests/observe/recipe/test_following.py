@@ -256,6 +256,21 @@ def test_commands_of_every_framework(tmp_path, text, expected):
         assert isinstance(told, Unknown) if value == "?" else told == value, field
 
 
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("python train.py \\\n  # the model\n  --bf16 True \\\n  # steps\n  --max_steps 9\n", [("bf16", "run.sh:3")]),
+        ("python train.py --max_steps 9\n  --bf16 True\n", [("bf16", "run.sh:2")]),
+        ("case $1 in\n  -b | --bf16 ) shift ;;\nesac\npython train.py \\\n  --bf16 True\n", []),
+        ("ARGS=(\n  --bf16 True\n)\npython train.py ${ARGS[@]}\necho done\n", []),
+    ],
+)
+def test_options_behind_the_end_of_a_command(tmp_path, text, cut):
+    (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
+    items = read(tmp_path, "run.sh", {"run.sh": text})["recipe_key"]
+    assert [(item["key"], item["place"][0]) for item in items if item["format"] == "cut-off"] == cut
+
+
 PLAIN = """import torch
 from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM, AutoTokenizer
