@@ -132,7 +132,7 @@ LOSS, LOG = "transformers.Trainer.compute_loss", "transformers.Trainer.log"
 @pytest.mark.parametrize(
     ("package", "version", "transformers", "wanted"),
     [
-        ("trl", "0.11.4", "4.51.2", {LOSS: ("always", TRAINERS), LOG: ("sometimes", "trl.DPOTrainer")}),
+        ("trl", "0.11.4", "4.51.2", {LOSS: ("sometimes", TRAINERS), LOG: ("sometimes", "trl.DPOTrainer")}),
         ("trl", "0.11.4", "4.45.2", {}),
         ("trl", "0.12.1", "4.47.1", {LOG: ("sometimes", "trl.DPOTrainer")}),
         ("trl", "0.12.1", "4.46.3", {}),
@@ -143,7 +143,7 @@ LOSS, LOG = "transformers.Trainer.compute_loss", "transformers.Trainer.log"
             "sentence-transformers",
             "3.2.1",
             "4.46.3",
-            {LOSS: ("always", "sentence_transformers.SentenceTransformerTrainer")},
+            {LOSS: ("sometimes", "sentence_transformers.SentenceTransformerTrainer")},
         ),
     ],
 )

@@ -110,7 +110,7 @@ def _with_needs(
     known, it may take all but the choices of the table entry-statements.
     """
     code = [use for key in ("use", "beside") for use in facts.items(key)]
-    uses = [use for use in code if not use["guarded"] and use.get("reach") != "unused"]
+    uses = [use for use in code if not use.get("guarded") and use.get("reach") != "unused"]
     stack = {*needed({str(one["name"]): one for one in facts.items("dist")}, matrix.registry.first("pkg"))}
     stage, spec = facts.text("recipe.stage"), matrix.registry.find("recipe.stage")
     spellings = spec.spellings.items() if spec is not None else ()
@@ -121,8 +121,8 @@ def _with_needs(
             return True
         top = module.partition(".")[0]
         return any(
-            str(use["module"]).partition(".")[0] == top
-            and (name is None or str(use["name"]).partition(".")[0] in (name, "*"))
+            str(use.get("module")).partition(".")[0] == top
+            and (name is None or str(use.get("name")).partition(".")[0] in (name, "*"))
             for use in uses
         )
 
