@@ -416,11 +416,13 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
     from envdoctor.system.message import did_you_mean
 
     items: list[Mapping[str, Value]] = []
-    typed = fact.origin if fact.origin == "--target-gpu" else f"{fact.origin} gpu.name"
+    origin = fact.origin
+    typed = origin if fact.origin == "--target-gpu" else f"{fact.origin} gpu.name"
     for item in fact.value if isinstance(fact.value, Records) else ():
         name, count = item.get("name"), 1
         if isinstance(name, str):
             count, name = counted(name) or (1, name)
+            origin = f"{fact.origin} {count}x" if count else origin
         known = gpu_named(name, matrix) if isinstance(name, str) else None
         if name == "":
             raise UsageProblem("{}: a name is empty", typed)
@@ -432,7 +434,7 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
             hint = did_you_mean(name, known_gpus(matrix), cc)
             raise UsageProblem("{} {}: no GPU of that name is known; {}", typed, name, hint)
         items += [{**item, "name": known.name} if known is not None else item] * max(count, 1)
-    return fact._replace(value=Records(tuple(items))) if isinstance(fact.value, Records) else fact
+    return fact._replace(value=Records(tuple(items)), origin=origin) if isinstance(fact.value, Records) else fact
 
 
 def is_there(facts: FactSet, name: str) -> bool:

@@ -265,6 +265,10 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
         facts = facts.copy([*facts, Fact("recipe.world_size", world, origin, "derived")])
         text = "one process was taken, because one GPU is known; for several give --gpu 8xNAME"
         told = [Message(text)] if known == 1 and divided else []
+        gpu = facts.get("gpu")
+        if told and cards == 1 and gpu.source == "given" and not str(gpu.origin).endswith("1x"):
+            text = "one GPU does not hold the run, and how many there are is not said: --gpu 8xNAME, or 1xNAME"
+            return facts, told, Notice("error", Message(text))
     processes = int(world or 1)
     if engine_of(settings_of(facts)) is not None:
         ranks = int(facts.number("recipe.tensor_parallel") or 1)

@@ -225,6 +225,16 @@ def test_each_gpu_that_a_run_sees_has_one_process(
     assert division in answer.out and "are free on A100-80GB" in answer.out
 
 
+@pytest.mark.parametrize(("gpu", "code"), [("A100-80GB", 3), ("1xA100-80GB", 1), ("8xA100-80GB", 0)])
+def test_one_gpu_that_nobody_counted_may_be_one_of_several(run: Any, tmp_path: Path, gpu: str, code: int) -> None:
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
+    (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
+    words = "--model_name_or_path Qwen/Qwen2.5-7B --bf16 True --model_max_length 2048 --gradient_checkpointing True"
+    (tmp_path / "run.sh").write_text(f"deepspeed train.py --deepspeed ds.json {words} --torch_dtype bfloat16\n")
+    answer = run("memory", "--recipe", "run.sh", "--gpu", gpu, "--no-config", env={"COLUMNS": "200"})
+    assert answer.code == code and ("how many there are is not said" in answer.out) == (code == 3)
+
+
 def test_an_unknown_model_and_an_unknown_gpu(ask: Ask) -> None:
     answer = ask("--model", "nobody/nothing")
     assert answer.code == 3 and "no config.json of nobody/nothing is on this machine" in answer.out

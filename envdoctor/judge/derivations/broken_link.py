@@ -72,7 +72,6 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
     found = (
         *(_completed(item, observed, matrix.ledger, there) for item in observed),
         *_of_ledger(facts, there, matrix.ledger, followed),
-        *_of_classes(facts, there, matrix, followed),
     )
     # Of classes that were not followed, and of a list, nobody says what is used.
     classes = tuple(_with_needs(tuple(_of_classes(facts, there, matrix, followed)), facts, matrix, there))
