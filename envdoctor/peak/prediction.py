@@ -341,8 +341,8 @@ class _Prediction(NamedTuple):
                     cut |= 2 * saving.job.get("tokens", plan.tokens) < plan.tokens
         savings.sort(key=lambda change: change["verdict"] != "fits")
         fitting = [change for change in savings if change["verdict"] == "fits"]
-        enough = [change["set"].items() for change in fitting]
-        savings = [change for change in savings if not any(less < change["set"].items() for less in enough)]
+        if any(change["set"] == {"recipe.zero_stage": 3} for change in fitting):  # what is offloaded costs time
+            savings = [change for change in savings if "recipe.offload_optimizer" not in change["set"]]
         if all(cut and "recipe.max_length" in change["set"] for change in fitting):
             single = [saving for saving in tried if "recipe.method" in saving.set or len(saving.set) == 1]
             single += [Saving({self.batch_name: 1}, {"batch": 1})] if self.batch > 1 else []
