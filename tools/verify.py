@@ -2,7 +2,8 @@
 
     python tools/verify.py [--slow] [pytest arguments]
 
-``--slow`` adds the tests that build environments from real wheels. There are no tests where another step fails.
+``--slow`` adds the tests that build environments from real wheels. There are no tests where a quick step fails; the
+lint of the matrix, which is none, runs beside them.
 """
 
 from __future__ import annotations
@@ -33,24 +34,21 @@ def main(arguments: list[str]) -> int:
         ("ruff check", [python, "-m", "ruff", "check", *CODE]),
         ("ruff format", [python, "-m", "ruff", "format", "--check", "--quiet", *CODE]),
         ("mypy", [python, "-m", "mypy"]),
-        ("matrix lint", [python, "-m", "envdoctor", "matrix", "lint"]),
         ("budget", [python, "tools/budget.py"]),
     ]
+    rules = [python, "-m", "envdoctor", "matrix", "lint"]
     tests = [python, "-m", "pytest", *IN_PARALLEL, *(["-m", "not gpu"] if slow else []), *rest]
-    return _together(lint) or _together([("pytest", tests)])
+    return _together(lint) or _together([("matrix lint", rules), ("pytest", tests)], shown="pytest")
 
 
-def _together(steps: list[tuple[str, list[str]]]) -> int:
-    """Run steps beside each other, show their output one after another, and return the first exit code that is not 0.
-
-    One step alone shows its output as it comes.
-    """
+def _together(steps: list[tuple[str, list[str]]], shown: str = "") -> int:
+    """Run steps beside each other, show their output one after another (of the one that is ``shown`` as it comes), and
+    return the first exit code that is not 0."""
     started = time.monotonic()
-    output = subprocess.PIPE if len(steps) > 1 else None
-    running = [
-        (name, subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=output and subprocess.STDOUT, text=True))
-        for name, command in steps
-    ]
+    running = []
+    for name, command in steps:
+        kept = {} if name == shown else {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        running.append((name, subprocess.Popen(command, cwd=ROOT, text=True, **kept)))
     codes = []
     for name, process in running:
         print(f"== {name}", flush=True)

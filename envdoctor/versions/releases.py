@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from itertools import product
 from typing import NamedTuple
 
@@ -151,6 +152,7 @@ def lies_in(version: str, ranges: str) -> bool | None:
     return None if release is None else contains(parse_ranges(ranges), release)
 
 
+@lru_cache(maxsize=1 << 12)
 def parse_ranges(text: str) -> tuple[Range, ...]:
     """Parse the ranges of a text; an empty text is every release. Raises ValueError unless all are ``>=`` or ``<``."""
     parsed: list[Range] = []
