@@ -123,7 +123,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
     ``links`` the imports of the installed packages are followed too, which takes seconds the first time, and scripts
     that the recipe starts are read as code where none was given. Raises
     :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read."""
-    typed = sources.model is not None
+    typed, started = sources.model is not None, not sources.code
     with told_as(None, ObservationError):
         image = _image(sources)
         environment = _environment(sources._replace(lock=image) if image else sources, matrix)
@@ -166,7 +166,8 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
     if environment.target.kind not in observed.DOCUMENTS:
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
-    missed = unjudged(facts, environment.target, sources.model, cut_short(environment), sources.code, typed=typed)
+    about = (facts, environment.target, sources.model, cut_short(environment), sources.code)
+    missed = unjudged(*about, typed=typed, started=started)
     return Gathered(facts, environment.target, tuple(notices), missed, environment.layout, environment.text)
 
 
@@ -422,7 +423,7 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
         name, count = item.get("name"), 1
         if isinstance(name, str):
             count, name = counted(name) or (1, name)
-            origin = f"{fact.origin} {count}x" if count else origin
+            origin = f"{fact.origin} 1x{name}" if count == 1 else origin
         known = gpu_named(name, matrix) if isinstance(name, str) else None
         if name == "":
             raise UsageProblem("{}: a name is empty", typed)

@@ -256,7 +256,7 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
     gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
     known, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 0, facts.value("recipe.fsdp") is True
     cards, visible, told = known, facts.get("env.CUDA_VISIBLE_DEVICES"), list[Message]()
-    if visible.source == "recipe" and visible.value:  # the command sees these, whatever else is there
+    if visible.source == "recipe" and not str(visible.value or "-").startswith("-"):  # what else is there is not seen
         cards = str(visible.value).count(",") + 1
     spread, divided = facts.text("recipe.device_map"), stage is not None or fsdp
     whole = each and spread is None and ("recipe.zero_stage" not in facts or facts.absent("recipe.zero_stage"))
@@ -266,7 +266,7 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
         text = "one process was taken, because one GPU is known; for several give --gpu 8xNAME"
         told = [Message(text)] if known == 1 and divided else []
         gpu = facts.get("gpu")
-        if told and cards == 1 and gpu.source == "given" and not str(gpu.origin).endswith("1x"):
+        if told and cards == 1 and gpu.source == "given" and " 1x" not in str(gpu.origin):
             text = "one GPU does not hold the run, and how many there are is not said: --gpu 8xNAME, or 1xNAME"
             return facts, told, Notice("error", Message(text))
     processes = int(world or 1)

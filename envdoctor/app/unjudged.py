@@ -27,10 +27,12 @@ def unjudged(
     code: Sequence[str] = (),
     *,
     typed: bool = True,
+    started: bool = False,
 ) -> tuple[Unjudged, ...]:
     """Return what was not judged of the environment, and of the model and the code that were asked for. Of a facts file
     nothing is missed: its reader knows it. ``cut_short`` says why the environment was not looked at to the end: an
-    error may stand in what was left; ``typed`` that the user named the model, which a recipe names otherwise."""
+    error may stand in what was left; ``typed`` that the user named the model, which a recipe names otherwise;
+    ``started`` that nobody named the code, which the recipe starts."""
     gaps = [Unjudged(cut_short, asked=True)] if cut_short else []
     if target.kind not in (*DOCUMENTS, "none"):
         dists = facts.records("dist")
@@ -55,7 +57,8 @@ def unjudged(
     pin = facts.unknown("pin.state")
     if pin is not None and not facts.unknown("pin.revision") and facts.text("model.path") is not None:
         gaps.append(Unjudged(Message("{} and its pin: {}", model, pin.reason), asked=True))
-    return (*gaps, *(_unread_code(facts, code) if code else ()))
+    unread = _unread_code(facts, code) if code else ()
+    return (*gaps, *(one._replace(asked=one.asked and not started) for one in unread))
 
 
 def _unread_files(facts: FactSet) -> Iterator[Unjudged]:

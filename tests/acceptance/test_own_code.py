@@ -89,6 +89,10 @@ def test_a_script_that_the_recipe_starts_is_judged_as_code(check: Any, write: An
         result = check(*words, "--format", "json", packages={"transformers": "5.23.0"})
         (finding,) = (one for one in result.json["findings"] if one["id"] == "use-keyword-renamed")
         assert result.code == 1 and finding["locations"][0]["path"].endswith(("train.py", "again.py"))
+    write("launch/train.py", "print 1\n")  # nobody asked about it
+    unread = check("launch/run.sh", packages={"transformers": "5.23.0"})
+    assert unread.code == 0 and "launch/train.py: it is not Python" in " ".join(unread.out.split())
+    assert check("launch/run.sh", "--code", "launch/train.py", packages={"transformers": "5.23.0"}).code == 3
     elsewhere = check("launch/run.sh", "--code", "none", "--format", "json", packages={"transformers": "5.23.0"})
     assert "use-keyword-renamed" not in elsewhere.out
 
