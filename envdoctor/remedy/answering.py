@@ -29,6 +29,8 @@ from envdoctor.versions.requirement import NotARequirement, normalise, read_requ
 
 #: A name that is shorter may be anybody's.
 _LONG_ENOUGH = 12
+#: The compiled part of a package: ``vllm._C``, ``vllm._moe_C``, ``torchao._C_mxfp8``.
+_COMPILED = re.compile(r"\._(?:\w{1,40}_)?C(?:_\w{1,40})?\Z")
 _FILE = re.compile(r"(?:.*[/\\])?(\w{1,100})(?:[/\\]__init__)?\.py\Z")
 #: A word that is shorter says too little, and so does one that people use of other things ("tokenizer").
 _SHORTEST = 5
@@ -209,10 +211,18 @@ def _place(question: Question) -> Answer:
         return question.nothing
     asks = question.asking not in ("", package)
     asker = _asker_of(question, home, f"{module}:{name}" if name else module) if asks else None
-    if not asks and failure.kind == "module" and module.rpartition(".")[2].startswith("_") and not home.installed:
-        # Only the package itself imports a private module: the release has it, and what was installed lacks it.
+    unbuilt = _COMPILED.search(module) or (not moved and _is_own(question, home))
+    if failure.kind == "module" and not asks and not home.installed and unbuilt:
+        # Only the package itself imports it: the release has it, and what was installed lacks it.
         return Answer(question.reading, (home,), ways=(question.again(package),), notes=(("unbuilt", module),))
     return _with_ways(question, [home], moved, asker)
+
+
+def _is_own(question: Question, home: Home) -> bool:
+    """Return whether the package itself asks for a private module of its own that newer releases do not lack."""
+    having = home.having
+    newest = having is not None and (having.has(having.read[-1]) or (having.yes and not (~having).yes))
+    return bool(newest and question.asking == home.package and question.failure.module.rpartition(".")[2][0] == "_")
 
 
 def _only_module_with(question: Question, name: str) -> str:

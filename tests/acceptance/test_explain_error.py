@@ -153,6 +153,26 @@ def test_only_its_own_package_imports_a_private_module(answer):
     assert [way["kind"] for way in found["ways"]] == ["reinstall"]
 
 
+@pytest.mark.parametrize(
+    ("module", "releases", "frame", "instead"),
+    [
+        ("torch._six", "<2.0", "", "torch._six"),
+        (
+            "torch._six",
+            "<2.0",
+            '  File "/home/u/train.py", line 1, in <module>\n    from torch._six import inf\n',
+            "six",
+        ),
+        ("numpy._core", ">=1.26.4", "", ""),  # a pickle of NumPy 2, read under NumPy 1
+        ("transformers.generation._utils", None, "", ""),
+    ],
+)
+def test_a_private_module_that_others_ask_for_too_may_be_of_another_release(answer, module, releases, frame, instead):
+    found = answer(f"{frame}ModuleNotFoundError: No module named '{module}'")
+    assert found["notes"] == [] and "reinstall" not in [way["kind"] for way in found["ways"]]
+    assert found["homes"][0]["releases"] == releases and bool(found["moved"]) == bool(instead)
+
+
 def test_a_release_that_does_not_ask_for_a_name_is_not_replaced_by_an_older_one(answer):
     found = answer(PEFT, {"pkg.peft": "0.15.2", "pkg.transformers": "5.23.0"})
     assert "changed" in [note["code"] for note in found["notes"]]
