@@ -397,8 +397,6 @@ _KINDS: Mapping[str, Callable[[Question], Answer]] = {
 
 
 _MOST_SUSPECTS = 5
-#: A warning did not end the run: an error in the same log says more.
-_WARNS = re.compile(r"Warning\b|\bwarn\(|\bWARNING\b")
 
 
 def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple[Suspect, ...]:
@@ -436,8 +434,7 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             missing=missing,
         )
         severity = -SEVERITIES.index(rule.severity)
-        remark = _WARNS.search(lines[seen.place]) is not None
-        order = (outcome.holds is not True, remark, -seen.letters, severity, len(missing), -seen.place, rule.id)
+        order = (outcome.holds is not True, suspect.remark, -seen.letters, severity, len(missing), -seen.place, rule.id)
         if outcome.holds is False:
             ruled_out.append((order, suspect))
             continue
@@ -455,8 +452,7 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             title, why, fix = (text_of(row[part]) for part in ("title", "why", "fix"))
             line, said = first + known.place, lines[known.place].strip()
             suspect = Suspect(row["id"], title, None, line, said, why, fix, row["source"], rule=False)
-            remark = _WARNS.search(said) is not None
-            found.append(((True, remark, -known.letters, 1, 0, -known.place, row["id"]), None, suspect))
+            found.append(((True, suspect.remark, -known.letters, 1, 0, -known.place, row["id"]), None, suspect))
     found = [one for one in found if stood_for.get(one[-1].id, one[0]) >= one[0][:3]]
     found = [one for one in found if guesses.get(one[-1].id) not in kinds]
     told = [(order, suspect) for order, of_a_model, suspect in found if sharing[of_a_model] < 2] or ruled_out
