@@ -188,6 +188,34 @@ def test_a_warning_is_no_cause_beside_an_error(answer):
     assert [one["id"] for one in packed] == ["packed-weights-in-a-plain-product"]
 
 
+NO_PLACE = "ValueError: Model type foo not supported"
+ONLY = "_pickle.UnpicklingError: Weights only load failed."
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("torch._C._LinAlgError: linalg.cholesky: the input is not positive-definite", []),
+        (NO_PLACE, []),
+        (f'  File "{SITE}/mlx_lm/utils.py", line 1, in load\n{NO_PLACE}', ["mlx-does-not-know-the-model-type"]),
+        (
+            f"{ONLY} In PyTorch 2.6\nWeightsUnpickler error: Unsupported operand 118",
+            ["weights-file-is-no-weights-file"],
+        ),
+        (f"{ONLY} This file can still be loaded, to do so", ["pickle-holds-more-than-weights"]),
+        (
+            "  x No solution found when resolving dependencies:\nBecause torhc was not found in the package registry",
+            ["package-name-is-not-in-the-index"],
+        ),
+        ("requests.exceptions.ChunkedEncodingError: Connection broken: IncompleteRead(0 bytes read)", []),
+        ("requests.HTTPError: 429 Client Error: Too Many Requests for url: https://api.example.org/", []),
+        ("ConnectionResetError: Connection closed by remote peer", []),
+    ],
+)
+def test_a_title_says_no_more_than_the_text(answer, text, known):
+    assert [one["id"] for one in answer(text)["suspects"]] == known
+
+
 def test_standard_input_is_read_within_bounds(script):
     command = [sys.executable, str(script), "explain", "--no-config", "--no-environment", "--error", "-"]
     text = b"\xff\x00\x1b[31mnoise\n" * 700_000 + b"ModuleNotFoundError: No module named 'torch._six'\n"
