@@ -135,7 +135,12 @@ def test_other_errors_are_not_known(explain, text):
         ([], "give the whole traceback"),
         ([("/home/a/train.py", 3)], "raised in  /home/a/train.py, line 3\n  next       look at the values"),
         (
-            [("/home/a/train.py", 3), (f"{SITE}/trl/trainer/sft_trainer.py", 40)],
+            [
+                ("/home/a/train.py", 3),
+                ("/usr/lib/python3.10/json/__init__.py", 293),
+                (r"C:\Python310\Lib\runpy.py", 7),
+                (f"{SITE}/trl/trainer/sft_trainer.py", 40),
+            ],
             "called by  /home/a/train.py, line 3\n  next       search this message in the issues of trl,",
         ),
     ],
