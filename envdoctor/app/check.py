@@ -112,7 +112,7 @@ def check(
 
         told = {finding.id for finding in judgement.findings if finding.severity != "note"}
         error = error_in(gathered.text, judgement.facts, matrix, told, str(sources.report))
-        notices += [Notice("error", error)] if error is not None else []
+        notices += [error] if error is not None else []
     failed = any(notice.level == "error" for notice in notices)
     return run.report(
         "check",
@@ -136,7 +136,7 @@ def _gathered(sources: Sources, matrix: Matrix) -> Gathered:
 
         text = getattr(error.__context__, "text", "")
         told = error_in(text, FactSet(), matrix, set(), str(sources.report)) if text else None
-        raise error if told is None else JobError("{}; {}", said_by(error), told) from None
+        raise error if told is None else JobError("{}; {}", said_by(error), told.text) from None
 
 
 def _absent(judgement: Judgement, require: Iterable[str], matrix: Matrix) -> Iterator[Notice]:

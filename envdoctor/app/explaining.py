@@ -17,6 +17,7 @@ from envdoctor.observe.sources import SOURCES
 from envdoctor.remedy.answer import Answer, Suspect
 from envdoctor.remedy.answering import answer_to, suspects_in
 from envdoctor.remedy.question import Situation
+from envdoctor.report.report import Notice
 from envdoctor.system.documents import read_named
 from envdoctor.system.files import because_of
 from envdoctor.system.message import Message, did_you_mean, said_by
@@ -76,9 +77,9 @@ def _gathered(sources: Sources, matrix: Matrix) -> tuple[Gathered | None, Messag
     return None, Message("{} ({}) has no torch", gathered.target.path, gathered.target.because)
 
 
-def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: str) -> Message | None:
+def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: str) -> Notice | None:
     """Say in a sentence which error ended the run that a pasted text shows, what it means, and where more is said; None
-    when no error stands there, or a rule among those ``found`` is about it."""
+    when no error stands there, or a rule among those ``found`` is about it. A warning alone is a note."""
     reading = read_error(log)
     answer = _answer(log, reading, Situation(matrix, facts))
     suspect = next((one for one in answer.suspects if one.applies is not False), None)
@@ -88,9 +89,10 @@ def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: st
     asked = reading.failure is not None and reading.message in title
     refuted = [one for one in answer.suspects if (rule := matrix.find(one.id)) is not None and rule.severity == "error"]
     sign = suspect or (refuted[0] if refuted and not (reading.error or asked) else None)
+    ended = reading.error or asked or "Traceback (most recent call last)" in log
     if sign is None and not reading.error and not asked:
         text = "the traceback in it has no last line: paste the line that names the error"
-        return Message(text) if "Traceback (most recent call last)" in log else None
+        return Notice("error", Message(text)) if ended else None
     text = "the run in it failed with {}; {}; why, and what to do: {}"
     said = (f"{reading.error}: {reading.message}" if reading.error else reading.message).partition("\n")[0]
     same = sign is None or sign.said in reading.message or reading.message[:_SAME] in sign.said
@@ -101,7 +103,8 @@ def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: st
     meaning = _meaning(suspect, answer)
     if suspect is None and refuted and not answer.homes:
         meaning = Message("no cause that is known of it holds here")
-    return Message(text, said, meaning, command)
+    level = "note" if sign is not None and sign.remark and not ended else "error"
+    return Notice(level, Message(text, said, meaning, command))
 
 
 def _meaning(suspect: Suspect | None, answer: Answer) -> Any:

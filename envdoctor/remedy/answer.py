@@ -1,11 +1,14 @@
 """An answer to an error message, as data: renderers say it, programs read it."""
 
+import re
 from typing import NamedTuple
 
 from envdoctor.judge.finding import Text
 from envdoctor.observe.documents.tracebacks import Reading
 from envdoctor.system.message import Message
 from envdoctor.versions.releases import Releases
+
+_WARNS = re.compile(r"Warning\b|\bwarn\(|\bWARNING\b")
 
 
 class Home(NamedTuple):
@@ -89,6 +92,11 @@ class Suspect(NamedTuple):
     source: str
     missing: tuple[str, ...] = ()
     rule: bool = True
+
+    @property
+    def remark(self) -> bool:
+        """Return whether the line is a warning, which did not end the run: an error in the same log says more."""
+        return _WARNS.search(self.said) is not None
 
 
 class Answer(NamedTuple):

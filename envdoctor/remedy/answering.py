@@ -29,6 +29,8 @@ from envdoctor.versions.requirement import NotARequirement, normalise, read_requ
 
 #: A name that is shorter may be anybody's.
 _LONG_ENOUGH = 12
+#: The compiled part of a package: ``vllm._C``, ``vllm._moe_C``, ``torchao._C_mxfp8``.
+_COMPILED = re.compile(r"\._(?:\w{1,40}_)?C(?:_\w{1,40})?\Z")
 _FILE = re.compile(r"(?:.*[/\\])?(\w{1,100})(?:[/\\]__init__)?\.py\Z")
 #: A word that is shorter says too little, and so does one that people use of other things ("tokenizer").
 _SHORTEST = 5
@@ -209,10 +211,18 @@ def _place(question: Question) -> Answer:
         return question.nothing
     asks = question.asking not in ("", package)
     asker = _asker_of(question, home, f"{module}:{name}" if name else module) if asks else None
-    if not asks and failure.kind == "module" and module.rpartition(".")[2].startswith("_") and not home.installed:
-        # Only the package itself imports a private module: the release has it, and what was installed lacks it.
+    unbuilt = _COMPILED.search(module) or (not moved and _is_own(question, home))
+    if failure.kind == "module" and not asks and not home.installed and unbuilt:
+        # Only the package itself imports it: the release has it, and what was installed lacks it.
         return Answer(question.reading, (home,), ways=(question.again(package),), notes=(("unbuilt", module),))
     return _with_ways(question, [home], moved, asker)
+
+
+def _is_own(question: Question, home: Home) -> bool:
+    """Return whether the package itself asks for a private module of its own that newer releases do not lack."""
+    having = home.having
+    newest = having is not None and (having.has(having.read[-1]) or (having.yes and not (~having).yes))
+    return bool(newest and question.asking == home.package and question.failure.module.rpartition(".")[2][0] == "_")
 
 
 def _only_module_with(question: Question, name: str) -> str:
@@ -387,8 +397,6 @@ _KINDS: Mapping[str, Callable[[Question], Answer]] = {
 
 
 _MOST_SUSPECTS = 5
-#: A warning did not end the run: an error in the same log says more.
-_WARNS = re.compile(r"Warning\b|\bwarn\(|\bWARNING\b")
 
 
 def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple[Suspect, ...]:
@@ -426,8 +434,7 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             missing=missing,
         )
         severity = -SEVERITIES.index(rule.severity)
-        remark = _WARNS.search(lines[seen.place]) is not None
-        order = (outcome.holds is not True, remark, -seen.letters, severity, len(missing), -seen.place, rule.id)
+        order = (outcome.holds is not True, suspect.remark, -seen.letters, severity, len(missing), -seen.place, rule.id)
         if outcome.holds is False:
             ruled_out.append((order, suspect))
             continue
@@ -445,8 +452,7 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             title, why, fix = (text_of(row[part]) for part in ("title", "why", "fix"))
             line, said = first + known.place, lines[known.place].strip()
             suspect = Suspect(row["id"], title, None, line, said, why, fix, row["source"], rule=False)
-            remark = _WARNS.search(said) is not None
-            found.append(((True, remark, -known.letters, 1, 0, -known.place, row["id"]), None, suspect))
+            found.append(((True, suspect.remark, -known.letters, 1, 0, -known.place, row["id"]), None, suspect))
     found = [one for one in found if stood_for.get(one[-1].id, one[0]) >= one[0][:3]]
     found = [one for one in found if guesses.get(one[-1].id) not in kinds]
     told = [(order, suspect) for order, of_a_model, suspect in found if sharing[of_a_model] < 2] or ruled_out

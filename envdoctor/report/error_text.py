@@ -1,6 +1,7 @@
 """The answer to an error message, as text and as JSON: versioned, always English (``schemas/error.schema.json``)."""
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from envdoctor.report.report import cleaned
 from envdoctor.report.terminal_report import text_of
 
 _LONGEST_MESSAGE, _MISSING = 300, 4
+#: Files of Python itself.
+_PYTHON = re.compile(r"<frozen|.*[/\\](?i:lib[/\\]python3|python3\d+[/\\]lib[/\\])")
 _NOTES = {
     "circular": "Python was still executing {what} when the name was asked for: the error that stopped it, or an "
     "import in a circle, stands further up in the traceback",
@@ -76,7 +79,7 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
 def _where(reading: Reading, page: Page) -> Iterator[Field]:
     """Yield where an error that is not known was raised, by which line of the user's own, and what would help."""
     frames = list(reversed(reading.frames))
-    own = next((frame for frame in frames[1:] if not frame.module and frame.line), None)
+    own = next((one for one in frames[1:] if one.line and not one.module and not _PYTHON.match(one.path)), None)
     for label, frame in zip(("raised in", "called by"), (*frames[:1], own), strict=False):
         if frame is not None:
             place = page.say("{file}, line {n}", file=frame.module or frame.path, n=frame.line)

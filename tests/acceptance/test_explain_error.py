@@ -135,7 +135,12 @@ def test_other_errors_are_not_known(explain, text):
         ([], "give the whole traceback"),
         ([("/home/a/train.py", 3)], "raised in  /home/a/train.py, line 3\n  next       look at the values"),
         (
-            [("/home/a/train.py", 3), (f"{SITE}/trl/trainer/sft_trainer.py", 40)],
+            [
+                ("/home/a/train.py", 3),
+                ("/usr/lib/python3.10/json/__init__.py", 293),
+                (r"C:\Python310\Lib\runpy.py", 7),
+                (f"{SITE}/trl/trainer/sft_trainer.py", 40),
+            ],
             "called by  /home/a/train.py, line 3\n  next       search this message in the issues of trl,",
         ),
     ],
@@ -153,6 +158,26 @@ def test_only_its_own_package_imports_a_private_module(answer):
     assert [way["kind"] for way in found["ways"]] == ["reinstall"]
 
 
+@pytest.mark.parametrize(
+    ("module", "releases", "frame", "instead"),
+    [
+        ("torch._six", "<2.0", "", "torch._six"),
+        (
+            "torch._six",
+            "<2.0",
+            '  File "/home/u/train.py", line 1, in <module>\n    from torch._six import inf\n',
+            "six",
+        ),
+        ("numpy._core", ">=1.26.4", "", ""),  # a pickle of NumPy 2, read under NumPy 1
+        ("transformers.generation._utils", None, "", ""),
+    ],
+)
+def test_a_private_module_that_others_ask_for_too_may_be_of_another_release(answer, module, releases, frame, instead):
+    found = answer(f"{frame}ModuleNotFoundError: No module named '{module}'")
+    assert found["notes"] == [] and "reinstall" not in [way["kind"] for way in found["ways"]]
+    assert found["homes"][0]["releases"] == releases and bool(found["moved"]) == bool(instead)
+
+
 def test_a_release_that_does_not_ask_for_a_name_is_not_replaced_by_an_older_one(answer):
     found = answer(PEFT, {"pkg.peft": "0.15.2", "pkg.transformers": "5.23.0"})
     assert "changed" in [note["code"] for note in found["notes"]]
@@ -166,6 +191,34 @@ def test_a_warning_is_no_cause_beside_an_error(answer):
     assert both[0]["id"] == "cpu-torch-on-gpu-machine"
     packed = answer("RuntimeError: self and mat2 must have the same dtype, but got BFloat16 and Byte")["suspects"]
     assert [one["id"] for one in packed] == ["packed-weights-in-a-plain-product"]
+
+
+NO_PLACE = "ValueError: Model type foo not supported"
+ONLY = "_pickle.UnpicklingError: Weights only load failed."
+
+
+@pytest.mark.parametrize(
+    ("text", "known"),
+    [
+        ("torch._C._LinAlgError: linalg.cholesky: the input is not positive-definite", []),
+        (NO_PLACE, []),
+        (f'  File "{SITE}/mlx_lm/utils.py", line 1, in load\n{NO_PLACE}', ["mlx-does-not-know-the-model-type"]),
+        (
+            f"{ONLY} In PyTorch 2.6\nWeightsUnpickler error: Unsupported operand 118",
+            ["weights-file-is-no-weights-file"],
+        ),
+        (f"{ONLY} This file can still be loaded, to do so", ["pickle-holds-more-than-weights"]),
+        (
+            "  x No solution found when resolving dependencies:\nBecause torhc was not found in the package registry",
+            ["package-name-is-not-in-the-index"],
+        ),
+        ("requests.exceptions.ChunkedEncodingError: Connection broken: IncompleteRead(0 bytes read)", []),
+        ("requests.HTTPError: 429 Client Error: Too Many Requests for url: https://api.example.org/", []),
+        ("ConnectionResetError: Connection closed by remote peer", []),
+    ],
+)
+def test_a_title_says_no_more_than_the_text(answer, text, known):
+    assert [one["id"] for one in answer(text)["suspects"]] == known
 
 
 def test_standard_input_is_read_within_bounds(script):

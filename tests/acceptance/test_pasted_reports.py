@@ -144,6 +144,24 @@ def test_the_error_of_a_report_is_told_whatever_else_stands_in_it(run, report, t
     assert done.code == 3 and said in f"{done.out}{done.err}"
 
 
+ASCEND = """WARNING 05-26 03:28:26 [_custom_ops.py:21] Failed to import from vllm._C with \
+ModuleNotFoundError("No module named 'vllm._C'")"""
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (f"{ASCEND}\nINFO:     Application startup complete.", 0),
+        ("[WARNING:swift] There are errors in the dataset, the data will be deleted\nTraining completed.", 0),
+        (f"{ASCEND}\nZeroDivisionError: division by zero", 3),
+        (f"{ASCEND}\nTraceback (most recent call last):\n{FRAME}", 3),
+    ],
+)
+def test_a_warning_in_the_log_of_a_run_that_went_on_is_a_note(run, report, line, code):
+    report.write_text(f"torch 2.6.0\nvllm 0.8.5\nPython 3.10\n{line}\n")
+    assert run("check", "--no-config", "--report", report).code == code
+
+
 def test_an_error_of_memory_is_not_put_down_to_a_setting_that_is_otherwise(run, report):
     oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 260.00 MiB.\n"
     report.write_text(f"{REPORT}```\nllamafactory-cli train a.yaml\n```\n```yaml\n{CONFIGURATION}```\n{oom}")
