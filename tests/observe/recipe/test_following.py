@@ -5,6 +5,7 @@ from observing import shipped
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
 from envdoctor.observe import read_recipe
+from envdoctor.observe.recipe.script import calls_of
 
 MATRIX = shipped()
 
@@ -181,6 +182,29 @@ def test_the_options_of_a_file_count_and_what_they_leave_out_does_not(tmp_path):
     found = read(tmp_path, "a.py", {"a.py": FIREFLY, "a.json": FIREFLY_FILE}, transformers="4.40.0")
     assert (found["framework"], found["max_length"], found["quantization"]) == ("transformers", 1024, "gptq")
     assert [item["key"] for item in found["recipe_key"] if item["state"] == "unknown"] == []
+
+
+OPTION = """from argparse import ArgumentParser
+parser = ArgumentParser()
+parser.add_argument('--eval', action='store_true')
+a = parser.parse_args()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "followed"),
+    [
+        (OPTION + "if not a.eval:\n    print()\nelse:\n    train()\n", "", True),  # a default: the option may be given
+        (OPTION + "if a.eval:\n    print()\nelse:\n    train()\n", "--eval", False),
+        ("SPAWN = True\nif SPAWN:\n    mp.spawn(train)\nelse:\n    train()\n", "", True),  # it is named, too
+        ("SPAWN = True\nif SPAWN:\n    print()\nelse:\n    train()\n", "", False),
+        ("SPAWN = True\nif not SPAWN:\n    helper.train()\n", "", True),  # another's method
+        ("SPAWN = True\nif not SPAWN:\n    train()\ndef late():\n    Trainer(init=train)\n", "", True),
+    ],
+)
+def test_a_function_of_a_branch_that_is_not_taken_is_followed_where_it_may_run(text, words, followed):
+    calls = calls_of(f"def train():\n    inside()\n{text}".encode(), notebook=False, words=words.split())
+    assert ("inside" in [name for name, *_ in calls]) is followed
 
 
 CHATGLM = """import typer
