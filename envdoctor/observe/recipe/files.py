@@ -351,7 +351,9 @@ def _parts(
         text = makefile_as_shell(text)
     if path.endswith(_DOCUMENTS) or text.lstrip().startswith("{"):
         return [Part("", read_document(text))]
-    return command_parts(text, formats, other)
+    # cmd and PowerShell join lines in ways of their own.
+    others = path.lower().endswith((".bat", ".cmd", ".ps1"))
+    return [part for part in command_parts(text, formats, other) if not (others and part.program == "#cut")]
 
 
 def is_containers(path: str) -> bool:

@@ -287,12 +287,20 @@ def test_commands_of_every_framework(tmp_path, text, expected):
         ("python train.py --max_steps 9\n  --bf16 True\n", [("bf16", "run.sh:2")]),
         ("case $1 in\n  -b | --bf16 ) shift ;;\nesac\npython train.py \\\n  --bf16 True\n", []),
         ("ARGS=(\n  --bf16 True\n)\npython train.py ${ARGS[@]}\necho done\n", []),
+        (
+            "case $1 in\n  --train)\n  python train.py\n  ;;\n  --eval)\n  python train.py ;; # both\n  --all)\nesac\n",
+            [],
+        ),
+        ("python train.py && # and then\n  --bf16 True\n", []),
+        ("python train.py ^\n  --bf16 True ^\n  --max_steps 9\n", []),
     ],
 )
 def test_options_behind_the_end_of_a_command(tmp_path, text, cut):
     (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
-    items = read(tmp_path, "run.sh", {"run.sh": text})["recipe_key"]
-    assert [(item["key"], item["place"][0]) for item in items if item["format"] == "cut-off"] == cut
+    for name in ("run.sh", "run.ps1"):  # PowerShell joins lines in its own way
+        items = read(tmp_path, name, {name: text})["recipe_key"]
+        told = [(item["key"], item["place"][0]) for item in items if item["format"] == "cut-off"]
+        assert told == (cut if name == "run.sh" else [])
 
 
 PLAIN = """import torch
