@@ -110,6 +110,22 @@ def test_an_option_of_a_class_in_a_package_that_the_script_belongs_to_is_its_own
     assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == {"nonsense"}
 
 
+@pytest.mark.parametrize(
+    ("there", "unknown"),
+    [
+        ({"project/utils.py": ""}, {"nonsense"}),  # the module itself, and none of that name above it
+        ({"project/pyproject.toml": ""}, {"nonsense"}),  # another project's
+        ({}, set()),
+        ({"project/utils.py": "#" * (8 << 20) + " nonsense"}, {"nonsense"}),
+    ],
+)
+def test_the_words_of_a_module_are_those_of_the_nearest_in_the_project(tmp_path, there, unknown):
+    start = "import transformers\nimport utils\ntransformers.TrainingArguments(**utils.parse())\n"
+    files = {"project/go.py": start, "utils.py": "nonsense", **there}
+    found = read(tmp_path, "run.sh", files | {"run.sh": "python project/go.py --bf16 True --seed 1 --nonsense 1\n"})
+    assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == unknown
+
+
 def test_what_a_command_prints_is_not_known_amid_other_options_either(tmp_path):
     shell = "GPUS=$(python -c 'print(8)')\nARGS=\"--nproc_per_node $GPUS --nnodes 1\"\n"
     shell += "torchrun $ARGS pkg/train.py --bf16 True\n"
