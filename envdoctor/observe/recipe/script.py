@@ -238,10 +238,10 @@ class Script(Calls):
                     self._passed |= _function(self._named(called, scope))
         return truth
 
-    def _settled(self, test: ast.expr, scope: dict[str, Any]) -> bool:
+    def _settled(self, test: ast.AST, scope: dict[str, Any]) -> bool:
         """Return whether constants decide a condition, and options that were given: no default."""
         match test:
-            case ast.Constant():
+            case ast.Constant() | ast.unaryop() | ast.boolop() | ast.cmpop():
                 return True
             case ast.Name(id=name):
                 return name in self._constants
@@ -249,8 +249,7 @@ class Script(Calls):
                 base = mapping_of(self.value(owner, scope)) if dotted(owner) else {}
                 return key in base and base[key].given
             case ast.UnaryOp() | ast.BoolOp() | ast.Compare():
-                parts = (part for part in ast.iter_child_nodes(test) if isinstance(part, ast.expr))
-                return all(self._settled(part, scope) for part in parts)
+                return all(self._settled(part, scope) for part in ast.iter_child_nodes(test))
         return False
 
     def _truth(self, test: ast.expr, scope: dict[str, Any]) -> bool | None:
@@ -433,7 +432,10 @@ class Script(Calls):
 
 
 def _function(value: Any) -> set[Any]:
-    return {value} if isinstance(value, (ast.FunctionDef, ast.AsyncFunctionDef)) else set()
+    match value:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return {value}
+    return set()
 
 
 def _cut_to(cut: ast.expr, part: ast.Slice) -> ast.expr | None:
