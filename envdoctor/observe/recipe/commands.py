@@ -10,6 +10,10 @@ from envdoctor.observe.recipe.document import MOST_ENTRIES, Part, RecipeEntry, R
 _MOST_PARTS = 40
 _SBATCH = re.compile(r"#SBATCH[ \t]+([^\n#]+)")
 _OPTION = re.compile(r"--?[A-Za-z]")
+_IN_FRONT = re.compile(r"[ \t]*--[A-Za-z](?![^\s()]*[ \t]*\))")
+_COMMENT = re.compile(r"(?:^|[ \t])#.*")
+#: At the end of a line: what separates commands, and what joins lines for cmd and PowerShell.
+_NOT_CUT = (*";&|()^`",)
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 #: How many words follow an option: a flag has none but true or false, of others one or all up to the next option.
 Takes = Callable[[str], str]
@@ -69,13 +73,15 @@ def parts_of_script(
         raise RecipeError("is nested too deeply to be read") from None
     parts = list(islice((part for words in commands for part in _parts(words, kind_of, takes)), _MOST_PARTS))
     # An option in the place of a command: a comment or an empty line ends the one above, or its backslash is missing.
+    rows = text.split("\n")
     for before, words in pairwise(commands):
-        if words[0].text.startswith("--") and any(part.line for part in _parts(before, kind_of, takes)):
+        lower = words[0].text.startswith("--") and words[0].line > before[-1].line
+        if lower and _cut_off(rows, words[0].line - 1) and any(part.line for part in _parts(before, kind_of, takes)):
             parts.append(Part("#cut", options_of(words[:1], takes)))
             break
     asked = [
         _Word(word, number)
-        for number, row in enumerate(text.split("\n"), 1)
+        for number, row in enumerate(rows, 1)
         if (found := _SBATCH.match(row)) is not None
         for word in found[1].split()
     ]
@@ -87,6 +93,13 @@ def parts_of_script(
         if words
     ]
     return [*parts, Part("environment", tuple(named[:MOST_ENTRIES]))]
+
+
+def _cut_off(rows: Sequence[str], at: int) -> bool:
+    """Return whether a row begins with an option that is no arm of a ``case``, and nothing but the end of a line parts
+    it from the command above."""
+    codes = (_COMMENT.sub("", rows[above]).strip() for above in range(at - 1, -1, -1))
+    return bool(_IN_FRONT.match(rows[at])) and next(filter(None, codes), "")[-1:] not in _NOT_CUT
 
 
 def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) -> Iterator[Part]:

@@ -182,6 +182,8 @@ def spelled(value: object) -> str:
 _LARGEST = 8 << 20
 _MOST_FILES = 12
 _DOCUMENTS = (".yaml", ".yml", ".json", ".jsonc", ".json5")
+#: What lies in the first folder of a project.
+_ROOT = (".git", "pyproject.toml", "setup.py")
 _TAKES = {"boolean": "flag", "texts": "many"}
 
 
@@ -265,7 +267,7 @@ def _taken_apart(
                 (part, (formats.of_part(part, used) if part.line and part.program == one else None) or form)
                 for part, form in parts
             )
-            parts, files = _told_once(parts, files, one, _names_in(there), formats)
+            parts, files = _told_once(parts, files, one, _names_in(there, cwd), formats)
             later += files
         except RecipeError as error:
             if one not in own:
@@ -319,20 +321,27 @@ def _told_once(
     ), left
 
 
-def _names_in(script: str) -> set[str]:
-    """Return the words of a script and of the modules beside it, or below a folder above it, that it imports."""
-
-    def text(path: str) -> str:
+def _names_in(script: str, cwd: str) -> set[str]:
+    """Return the words of a script and of the modules that it imports, each from the nearest folder that has it: of its
+    project, else of the working directory."""
+    above = folders_above(os.path.dirname(script))
+    cwd = os.path.normpath(cwd)
+    roots = [at for at, folder in enumerate(above) if any(os.path.exists(os.path.join(folder, one)) for one in _ROOT)]
+    above = above[: 1 + (roots[0] if roots else above.index(cwd) if cwd in above else 0)]
+    found, modules, left = set[str](), [script], _LARGEST
+    while modules:
         try:
-            return text_of(content_of(path, _LARGEST, "recipe", RecipeError), RecipeError)
+            text = text_of(content_of(modules.pop(0), left, "recipe", RecipeError), RecipeError)
         except RecipeError:
-            return ""
-
-    own, above = text(script), list(islice(folders_above(os.path.dirname(script)), 4))
-    modules = dict.fromkeys(re.findall(r"(?m)^(?:from|import)[ \t]+\.?(\w[\w.]*)", own))
-    paths = (os.path.join(folder, *module.split(".")) + ".py" for module in islice(modules, 40) for folder in above)
-    texts = [own, *map(text, filter(os.path.isfile, paths))]
-    return {word for one in texts for word in re.findall(r"\w+", one)}
+            continue
+        if not found:
+            names = dict.fromkeys(re.findall(r"(?m)^(?:from|import)[ \t]+\.?(\w[\w.]*)", text))
+            for name in islice(names, 40):
+                paths = (os.path.join(folder, *name.split(".")) + ".py" for folder in above)
+                modules += islice(filter(os.path.isfile, paths), 1)
+        left -= len(text)
+        found.update(word[0] for word in re.finditer(r"\w+", text))
+    return found
 
 
 def _parts(
@@ -351,7 +360,9 @@ def _parts(
         text = makefile_as_shell(text)
     if path.endswith(_DOCUMENTS) or text.lstrip().startswith("{"):
         return [Part("", read_document(text))]
-    return command_parts(text, formats, other)
+    # cmd and PowerShell join lines in ways of their own.
+    others = path.lower().endswith((".bat", ".cmd", ".ps1"))
+    return [part for part in command_parts(text, formats, other) if not (others and part.program == "#cut")]
 
 
 def is_containers(path: str) -> bool:

@@ -8,6 +8,7 @@ import ast
 import operator
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from typing import Any
@@ -64,17 +65,29 @@ class Script(Calls):
     def __init__(self, tree: ast.Module, words: Sequence[str | None], beside: Beside, names: str = ".*") -> None:
         super().__init__(words, beside, names)
         self._functions: list[tuple[Any, ast.ClassDef | None]] = []
-        self._passed: set[str] = set()  # functions that a branch calls which is not taken
+        # Functions that a branch calls which is not taken, and those that are named where the script goes.
+        self._passed, self._loaded = set[Any](), set[Any]()
         self._modules: dict[tuple[str, int, str], ScriptObject | None] = {}
+        bound, constants = Counter[str](), set[str]()
         for node in ast.walk(tree):
             self._homes[node] = (self._globals, beside.folder)
+            match node:
+                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name):
+                    bound[name] += 1
+                case ast.Assign(targets=[ast.Name(id=name)], value=ast.Constant()):
+                    constants.add(name)
+        self._constants = {name for name in constants if bound[name] == 1}
         with suppress(ScriptTooLong, Returned):
             self._block(tree.body, self._globals)
             # What nobody was seen to call may be called from elsewhere.
-            for function, kind in self._functions:
-                if function not in self._entered and function.name not in self._passed:
-                    own = [self._instances.get(kind, ScriptObject())] if kind else []
-                    self._enter(function, own, self._command(function))
+            while rest := [one for one in self._functions if self._waits(one[0])]:
+                for function, kind in rest:
+                    if self._waits(function):
+                        own = [self._instances.get(kind, ScriptObject())] if kind else []
+                        self._enter(function, own, self._command(function))
+
+    def _waits(self, function: Any) -> bool:
+        return function not in self._entered and (function not in self._passed or function in self._loaded)
 
     # statements
 
@@ -104,7 +117,7 @@ class Script(Calls):
                 self.value(assigned, scope)
                 self._bind(target, OPEN, scope)
             case ast.If(test=test, body=body, orelse=orelse):
-                self._either(self._truth(test, scope), body, orelse, scope)
+                self._either(self._decided(test, body, orelse, scope), body, orelse, scope)
             case ast.For() | ast.AsyncFor():
                 self.value(node.iter, scope)
                 self._bind(node.target, OPEN, scope)
@@ -182,7 +195,6 @@ class Script(Calls):
     ) -> None:
         """Follow one of two branches; both, if it is open which one: what they set differently is open afterwards."""
         if truth is not None:
-            self._pass(otherwise if truth else body)
             self._block(body if truth else otherwise, scope)
             return
         ends = []
@@ -213,12 +225,32 @@ class Script(Calls):
         if "return" in first and "return" in second:
             raise Returned(first["return"] if same(first["return"], second["return"]) else OPEN)
 
-    def _pass(self, nodes: Sequence[ast.AST]) -> None:
-        """Note the functions that are called where the script does not go."""
-        for node in (inner for one in nodes for inner in ast.walk(one)):
+    def _decided(
+        self, test: ast.expr, body: Sequence[ast.AST], otherwise: Sequence[ast.AST], scope: dict[str, Any]
+    ) -> bool | None:
+        """Return the truth of a condition. Functions that are called where the script does not go, whatever a command
+        may give besides, are noted."""
+        truth = self._truth(test, scope)
+        left_out = (otherwise if truth else body) if truth is not None and self._settled(test, scope) else ()
+        for node in (inner for one in left_out for inner in ast.walk(one)):
             match node:
-                case ast.Call(func=called):
-                    self._passed.add(last_name(called))
+                case ast.Call(func=ast.Name() as called):
+                    self._passed |= _function(self._named(called, scope))
+        return truth
+
+    def _settled(self, test: ast.AST, scope: dict[str, Any]) -> bool:
+        """Return whether constants decide a condition, and options that were given: no default."""
+        match test:
+            case ast.Constant() | ast.unaryop() | ast.boolop() | ast.cmpop():
+                return True
+            case ast.Name(id=name):
+                return name in self._constants
+            case ast.Attribute(value=owner, attr=key) | ast.Subscript(value=owner, slice=ast.Constant(value=key)):
+                base = mapping_of(self.value(owner, scope)) if dotted(owner) else {}
+                return key in base and base[key].given
+            case ast.UnaryOp() | ast.BoolOp() | ast.Compare():
+                return all(self._settled(part, scope) for part in ast.iter_child_nodes(test))
+        return False
 
     def _truth(self, test: ast.expr, scope: dict[str, Any]) -> bool | None:
         value = self.value(test, scope)
@@ -264,6 +296,11 @@ class Script(Calls):
         return node.value if node.value is None or isinstance(node.value, (str, int, float, bool)) else OPEN
 
     def _of_Name(self, node: ast.Name, scope: dict[str, Any]) -> Any:
+        found = self._named(node, scope)
+        self._loaded |= _function(found)
+        return found
+
+    def _named(self, node: ast.Name, scope: dict[str, Any]) -> Any:
         return scope.get(node.id, self._globals.get(node.id, OPEN))
 
     def _of_Lambda(self, node: ast.Lambda, scope: dict[str, Any]) -> Any:
@@ -314,9 +351,8 @@ class Script(Calls):
     _of_Tuple = _of_Set = _of_List
 
     def _of_IfExp(self, node: ast.IfExp, scope: dict[str, Any]) -> Any:
-        truth = self._truth(node.test, scope)
+        truth = self._decided(node.test, [node.body], [node.orelse], scope)
         if truth is not None:
-            self._pass([node.orelse if truth else node.body])
             return self.value(node.body if truth else node.orelse, scope)
         one, other = self.value(node.body, scope), self.value(node.orelse, scope)
         return one if same(one, other) else OPEN
@@ -393,6 +429,13 @@ class Script(Calls):
         called = function.name if isinstance(function, Loaded) else name or f"._.{getattr(node.func, 'attr', '')}"
         self.tell(called, settings or [["#0", None, node.lineno, 0]])
         return self._result(node, function, given, named, scope)
+
+
+def _function(value: Any) -> set[Any]:
+    match value:
+        case ast.FunctionDef() | ast.AsyncFunctionDef():
+            return {value}
+    return set()
 
 
 def _cut_to(cut: ast.expr, part: ast.Slice) -> ast.expr | None:

@@ -41,10 +41,11 @@ PERHAPS: Any = _Open()
 
 
 class Item(NamedTuple):
-    """A value in a mapping, and its line."""
+    """A value in a mapping, and its line; ``given`` by the command or a file, and no default."""
 
     value: Any
     line: int
+    given: bool = False
 
 
 class Loaded(NamedTuple):
@@ -208,7 +209,7 @@ class Calls(ABC):
             case Parser(), "set_defaults", _:
                 base.defaults.update(_values_of(named))
             case Parser(), "parse_args" | "parse_known_args", _:
-                parsed = {key: Item(value, line) for key, value, line in base.parsed(self.words, OPEN)}
+                parsed = {key: Item(*item) for key, *item in base.parsed(self.words, OPEN)}
                 space = self._new(ScriptObject(parsed))
                 return space if name == "parse_args" else [space, OPEN]
             case Parser(), _, _ if name.startswith("add_") and name.endswith("group"):
@@ -369,7 +370,7 @@ class Calls(ABC):
             found.kind = local
             for name, value, line in options:
                 if name in known or (library and name not in fields):
-                    found[name] = Item(value, known[name].line if name in known and line else line)
+                    found[name] = Item(value, known[name].line if name in known and line else line, True)
             # Of classes of the script's own the options of a file: those of the command stand there.
             told = found if library else {name: found[name] for name, _, line in options if line and name in known}
             settings: list[Any] = []
@@ -402,7 +403,7 @@ def dotted(node: ast.expr) -> str:
 def items_of(value: Any, line: int) -> Any:
     """Dictionaries of a document as those of a script, whose values have lines; interpolations are open."""
     if isinstance(value, dict):
-        return ScriptObject({key: Item(items_of(one, line), line) for key, one in value.items()})
+        return ScriptObject({key: Item(items_of(one, line), line, True) for key, one in value.items()})
     return OPEN if isinstance(value, str) and "${" in value else value
 
 

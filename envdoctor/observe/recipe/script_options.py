@@ -62,23 +62,25 @@ class Parser:
             )
         )
 
-    def parsed(self, words: Words, unknown: Any) -> Iterator[tuple[str, Any, int]]:
-        """Yield name, value and line of every argument; ``unknown`` stands for what the words leave open."""
+    def parsed(self, words: Words, unknown: Any) -> Iterator[tuple[str, Any, int, bool]]:
+        """Yield name, value and line of every argument, and whether the words give it; ``unknown`` stands for what they
+        leave open."""
         options, alone = options_of(words)
         for one in self.arguments:
-            value = self.defaults.get(one.dest, unknown if one.required else one.default)
+            value, typed = self.defaults.get(one.dest, unknown if one.required else one.default), False
             if one.names[0].startswith("-"):
                 for name, given in options:
                     if f"--{name}" in one.names or f"-{name}" in one.names:
+                        typed = True
                         values = [_read(word, one.kind, unknown) for word in given]
                         value = values if one.many else values[0] if values else one.default
                         if one.action in ("store_true", "store_false", "BooleanOptionalAction"):
                             value = one.action != "store_false"
                     elif one.action == "BooleanOptionalAction" and f"--{name.removeprefix('no-')}" in one.names:
-                        value = False
+                        value, typed = False, True
             elif alone:
-                value = _read(alone.pop(0), one.kind, unknown)
-            yield one.dest, value, one.line
+                value, typed = _read(alone.pop(0), one.kind, unknown), True
+            yield one.dest, value, one.line, typed
 
 
 class DataParser(NamedTuple):
@@ -147,7 +149,7 @@ def command_options(function: Any, words: Words, value: Callable[[ast.expr], Any
         action, required = "store_true" if flag else "", keywords.get("required") is True
         parser.arguments.append(_Argument(dashed or (dest,), dest, default, action, kind, False, required, one.lineno))
     unknown = object()
-    return {name: one for name, one, _ in parser.parsed(words, unknown) if one is not unknown}
+    return {name: one for name, one, *_ in parser.parsed(words, unknown) if one is not unknown}
 
 
 def options_of(words: Words) -> tuple[list[tuple[str, list[str | None]]], list[str | None]]:

@@ -5,6 +5,7 @@ from observing import shipped
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
 from envdoctor.observe import read_recipe
+from envdoctor.observe.recipe.script import calls_of
 
 MATRIX = shipped()
 
@@ -109,6 +110,22 @@ def test_an_option_of_a_class_in_a_package_that_the_script_belongs_to_is_its_own
     assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == {"nonsense"}
 
 
+@pytest.mark.parametrize(
+    ("there", "unknown"),
+    [
+        ({"project/utils.py": ""}, {"nonsense"}),  # the module itself, and none of that name above it
+        ({"project/pyproject.toml": ""}, {"nonsense"}),  # another project's
+        ({}, set()),
+        ({"project/utils.py": "#" * (8 << 20) + " nonsense"}, {"nonsense"}),
+    ],
+)
+def test_the_words_of_a_module_are_those_of_the_nearest_in_the_project(tmp_path, there, unknown):
+    start = "import transformers\nimport utils\ntransformers.TrainingArguments(**utils.parse())\n"
+    files = {"project/go.py": start, "utils.py": "nonsense", **there}
+    found = read(tmp_path, "run.sh", files | {"run.sh": "python project/go.py --bf16 True --seed 1 --nonsense 1\n"})
+    assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == unknown
+
+
 def test_what_a_command_prints_is_not_known_amid_other_options_either(tmp_path):
     shell = "GPUS=$(python -c 'print(8)')\nARGS=\"--nproc_per_node $GPUS --nnodes 1\"\n"
     shell += "torchrun $ARGS pkg/train.py --bf16 True\n"
@@ -181,6 +198,29 @@ def test_the_options_of_a_file_count_and_what_they_leave_out_does_not(tmp_path):
     found = read(tmp_path, "a.py", {"a.py": FIREFLY, "a.json": FIREFLY_FILE}, transformers="4.40.0")
     assert (found["framework"], found["max_length"], found["quantization"]) == ("transformers", 1024, "gptq")
     assert [item["key"] for item in found["recipe_key"] if item["state"] == "unknown"] == []
+
+
+OPTION = """from argparse import ArgumentParser
+parser = ArgumentParser()
+parser.add_argument('--eval', action='store_true')
+a = parser.parse_args()
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "followed"),
+    [
+        (OPTION + "if not a.eval:\n    print()\nelse:\n    train()\n", "", True),  # a default: the option may be given
+        (OPTION + "if a.eval:\n    print()\nelse:\n    train()\n", "--eval", False),
+        ("SPAWN = True\nif SPAWN:\n    mp.spawn(train)\nelse:\n    train()\n", "", True),  # it is named, too
+        ("SPAWN = True\nif SPAWN:\n    print()\nelse:\n    train()\n", "", False),
+        ("SPAWN = True\nif not SPAWN:\n    helper.train()\n", "", True),  # another's method
+        ("SPAWN = True\nif not SPAWN:\n    train()\ndef late():\n    Trainer(init=train)\n", "", True),
+    ],
+)
+def test_a_function_of_a_branch_that_is_not_taken_is_followed_where_it_may_run(text, words, followed):
+    calls = calls_of(f"def train():\n    inside()\n{text}".encode(), notebook=False, words=words.split())
+    assert ("inside" in [name for name, *_ in calls]) is followed
 
 
 CHATGLM = """import typer
@@ -263,12 +303,20 @@ def test_commands_of_every_framework(tmp_path, text, expected):
         ("python train.py --max_steps 9\n  --bf16 True\n", [("bf16", "run.sh:2")]),
         ("case $1 in\n  -b | --bf16 ) shift ;;\nesac\npython train.py \\\n  --bf16 True\n", []),
         ("ARGS=(\n  --bf16 True\n)\npython train.py ${ARGS[@]}\necho done\n", []),
+        (
+            "case $1 in\n  --train)\n  python train.py\n  ;;\n  --eval)\n  python train.py ;; # both\n  --all)\nesac\n",
+            [],
+        ),
+        ("python train.py && # and then\n  --bf16 True\n", []),
+        ("python train.py ^\n  --bf16 True ^\n  --max_steps 9\n", []),
     ],
 )
 def test_options_behind_the_end_of_a_command(tmp_path, text, cut):
     (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
-    items = read(tmp_path, "run.sh", {"run.sh": text})["recipe_key"]
-    assert [(item["key"], item["place"][0]) for item in items if item["format"] == "cut-off"] == cut
+    for name in ("run.sh", "run.ps1"):  # PowerShell joins lines in its own way
+        items = read(tmp_path, name, {name: text})["recipe_key"]
+        told = [(item["key"], item["place"][0]) for item in items if item["format"] == "cut-off"]
+        assert told == (cut if name == "run.sh" else [])
 
 
 PLAIN = """import torch
