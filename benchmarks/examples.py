@@ -55,46 +55,56 @@ _MACHINE = ("--target-python", "3.11", "--target-platform", "linux-x86_64", "--g
 
 
 class Judged(NamedTuple):
-    """One example: its exit code, and its errors and warnings as (severity, rule, message)."""
+    """One example: its exit code, its errors and warnings as (severity, rule, message), and why there is no report."""
 
     name: str
     code: int
     found: Sequence[tuple[str, str, str]]
+    refused: str = ""
+
+
+def draw_of(described: str | None, seed: int, each: int) -> tuple[Path, random.Random, int]:
+    """Return the folder of clones, what draws, and how many of each repository; ``described`` is the docstring, and the
+    numbers are those without options."""
+    parser = argparse.ArgumentParser(description=(described or "").partition("\n")[0])
+    parser.add_argument("clones", type=Path)
+    parser.add_argument("--seed", type=int, default=seed)
+    parser.add_argument("--each", type=int, default=each)
+    asked = parser.parse_args()
+    return asked.clones, random.Random(asked.seed), asked.each
+
+
+def judged(name: str, *words: str, cwd: Path | None = None) -> Judged:
+    """Return what ``check`` says with these words."""
+    command = [sys.executable, "-m", "envdoctor", "check", *words, "--format", "json", "--no-config"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+    if not done.stdout.startswith("{"):
+        return Judged(name, done.returncode, (), done.stderr.strip()[-300:])
+    findings = [one for one in json.loads(done.stdout)["findings"] if one["severity"] != "note"]
+    return Judged(name, done.returncode, [(one["severity"], one["id"], one["message"]) for one in findings])
 
 
 def main() -> int:
     """Judge the drawn examples and print what is said."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("clones", type=Path)
-    parser.add_argument("--seed", type=int, default=73)
-    parser.add_argument("--each", type=int, default=70)
-    asked = parser.parse_args()
-    drawing = random.Random(asked.seed)
+    clones, drawing, each = draw_of(__doc__, seed=73, each=70)
     for repository, (folder, ends, packages) in REPOSITORIES.items():
-        if not (asked.clones / repository / folder).is_dir():
+        if not (clones / repository / folder).is_dir():
             continue
-        lock = asked.clones / f"{repository}.txt"
+        lock = clones / f"{repository}.txt"
         lock.write_text("\n".join([*packages.split(), ""]), encoding="utf-8")
-        there = sorted((asked.clones / repository / folder).rglob("*"))
+        there = sorted((clones / repository / folder).rglob("*"))
         files = [path for path in there if path.is_file() and path.name.endswith(ends)]
-        drawn = sorted(drawing.sample(files, min(asked.each, len(files))))
+        drawn = sorted(drawing.sample(files, min(each, len(files))))
+        words = ("--lock", str(lock), *_MACHINE)
         with ThreadPoolExecutor(2) as workers:
-            judged = list(workers.map(lambda path, lock=lock: _judged(path, lock), drawn))
-        codes = Counter(one.code for one in judged)
-        print(f"\n## {repository}: {len(judged)} examples, exit codes {dict(sorted(codes.items()))}\n")
-        first = {finding[1:]: one.name for one in reversed(judged) for finding in one.found}
-        number = Counter(finding for one in judged for finding in set(one.found))
+            told = list(workers.map(lambda path, words=words: judged(path.name, "--recipe", str(path), *words), drawn))
+        codes = Counter(one.code for one in told)
+        print(f"\n## {repository}: {len(told)} examples, exit codes {dict(sorted(codes.items()))}\n")
+        first = {finding[1:]: one.name for one in reversed(told) for finding in one.found}
+        number = Counter(finding for one in told for finding in set(one.found))
         for (severity, rule, message), times in number.most_common():
             print(f"- {times} x {severity}[{rule}] {message} ({first[rule, message]})")
     return 0
-
-
-def _judged(path: Path, lock: Path) -> Judged:
-    arguments = ["check", "--recipe", str(path), "--lock", str(lock), *_MACHINE, "--format", "json", "--no-config"]
-    done = subprocess.run([sys.executable, "-m", "envdoctor", *arguments], capture_output=True, text=True, check=False)
-    findings = json.loads(done.stdout)["findings"] if done.stdout.startswith("{") else []
-    told = [(one["severity"], one["id"], one["message"]) for one in findings if one["severity"] != "note"]
-    return Judged(path.name, done.returncode, told)
 
 
 if __name__ == "__main__":

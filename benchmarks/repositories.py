@@ -3,22 +3,22 @@
     python benchmarks/repositories.py CLONES [--seed 91] [--each 3]
 
 CLONES holds git repositories. Of each, scripts that train are drawn at random and judged as by ``check SCRIPT --lock
-LIST --as-of DAY``, where LIST is the nearest above the script and DAY that of the last commit, for Python 3.10 and an
-A100 of 80 GB, or eight of them where the script starts several processes. Such a script ran once, with releases of its
-own day: an error is false until somebody has tried it with the real installer or read the code.
+LIST --as-of DAY``, where LIST is the nearest above the script (those without one are left out) and DAY that of the last
+commit, for Python 3.10 and an A100 of 80 GB, or eight of them where the script starts several processes. Such a script
+ran once, with releases of its own day: an error is false until somebody has tried it with the real installer or read
+the code.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import random
 import re
 import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from examples import draw_of, judged
 
 _LIST = re.compile(r"requirements.*\.txt|pyproject\.toml|environment\.ya?ml")
 _TRAINS = re.compile(r"TrainingArguments|SFTConfig|DPOConfig|GRPOConfig|FastLanguageModel|\.backward\(")
@@ -29,19 +29,15 @@ _LARGEST = 200_000
 
 def main() -> int:
     """Judge the drawn scripts and print what is said."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("clones", type=Path)
-    parser.add_argument("--seed", type=int, default=91)
-    parser.add_argument("--each", type=int, default=3)
-    asked = parser.parse_args()
-    drawing = random.Random(asked.seed)
+    clones, drawing, each = draw_of(__doc__, seed=91, each=3)
     drawn = []
-    for clone in sorted(path for path in asked.clones.iterdir() if (path / ".git").exists()):
-        there = [path for path in sorted(clone.rglob("*")) if path.is_file() and _is_run(path)]
-        drawn += [(clone, path) for path in sorted(drawing.sample(there, min(asked.each, len(there))))]
+    for clone in sorted(path for path in clones.iterdir() if (path / ".git").exists()):
+        runs = [path for path in sorted(clone.rglob("*")) if path.is_file() and _is_run(path)]
+        there = [(clone, path, found) for path in runs if (found := _list_of(clone, path)) is not None]
+        drawn += sorted(drawing.sample(there, min(each, len(there))))
     with ThreadPoolExecutor(2) as workers:
         codes = Counter(workers.map(lambda one: _judged(*one), drawn))
-    print(f"\n{len(drawn)} scripts of {len({clone for clone, _ in drawn})} repositories, exit codes {dict(codes)}")
+    print(f"\n{len(drawn)} scripts of {len({clone for clone, *_ in drawn})} repositories, exit codes {dict(codes)}")
     return 0
 
 
@@ -67,26 +63,19 @@ def _list_of(clone: Path, script: Path) -> Path | None:
     return None
 
 
-def _judged(clone: Path, script: Path) -> int:
+def _judged(clone: Path, script: Path, lock: Path) -> int:
     """Print what is said of one script; return the exit code."""
     shown = ["git", "-C", str(clone), "log", "-1", "--format=%cs"]
     day = subprocess.run(shown, capture_output=True, text=True, check=True).stdout.strip()
     several = re.search("deepspeed|torchrun", _text(script)) is not None
     target = ["--target-python", "3.10", "--target-platform", "linux-x86_64"]
     target += ["--target-gpu", "8xA100-80GB" if several else "A100-80GB"]
-    found = _list_of(clone, script)
-    lock = ["--lock", str(found.relative_to(clone)), "--as-of", day] if found else []
-    words = ["check", str(script.relative_to(clone)), *lock, *target, "--format", "json", "--no-config"]
-    command = [sys.executable, "-m", "envdoctor", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=clone)
-    lines = [f"\n## {clone.name} {script.relative_to(clone)} ({day}): {done.returncode}"]
-    if done.stdout.startswith("{"):
-        findings = [one for one in json.loads(done.stdout)["findings"] if one["severity"] != "note"]
-        lines += [f"- {one['severity']}[{one['id']}] {one['message']}" for one in findings]
-    else:
-        lines.append(done.stderr.strip()[-300:])
+    name = str(script.relative_to(clone))
+    told = judged(name, name, "--lock", str(lock.relative_to(clone)), "--as-of", day, *target, cwd=clone)
+    lines = [f"\n## {clone.name} {name} ({day}): {told.code}", *([told.refused] if told.refused else [])]
+    lines += [f"- {severity}[{rule}] {message}" for severity, rule, message in told.found]
     print("\n".join(lines), flush=True)
-    return done.returncode
+    return told.code
 
 
 if __name__ == "__main__":
