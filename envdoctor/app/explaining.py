@@ -85,12 +85,12 @@ def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: st
     suspect = next((one for one in answer.suspects if one.applies is not False), None)
     if found & {*(one.id for one in answer.suspects), *(one.id for one in answer.rules)}:
         return None
-    title = next(iter(log.split("\n")), "")  # a line further down may be a warning, or what pip says of versions
-    asked = reading.failure is not None and reading.message in title
-    refuted = [one for one in answer.suspects if (rule := matrix.find(one.id)) is not None and rule.severity == "error"]
-    sign = suspect or (refuted[0] if refuted and not (reading.error or asked) else None)
-    ended = reading.error or asked or "Traceback (most recent call last)" in log
-    if sign is None and not reading.error and not asked:
+    title = log.partition("\n")[0]  # a line further down may be a warning, or what pip says of versions
+    told = bool(reading.error) or (reading.failure is not None and reading.message in title)
+    refuted = next((one for one in answer.suspects if getattr(matrix.find(one.id), "severity", "") == "error"), None)
+    sign = suspect or (None if told else refuted)
+    ended = told or "Traceback (most recent call last)" in log
+    if sign is None and not told:
         text = "the traceback in it has no last line: paste the line that names the error"
         return Notice("error", Message(text)) if ended else None
     text = "the run in it failed with {}; {}; why, and what to do: {}"

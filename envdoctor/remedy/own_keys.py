@@ -107,10 +107,11 @@ def _line_for(key: _Key, word: str) -> str:
     bare = word in ("true", "false") or re.fullmatch(r"-?[0-9.]+(?:e-?[0-9]+)?", word) is not None
     if file.endswith((".yaml", ".yml")):
         return f"{key.dotted}: {word}"
+    quoted = word if bare else f'"{word}"'
     if file.endswith((".json", ".jsonc")):
-        return f'"{key.dotted}": {word}' if bare else f'"{key.dotted}": "{word}"'
+        return f'"{key.dotted}": {quoted}'
     if key.section:  # of another file, which an option names
-        return f'{key.section}: "{key.name}": {word}' if bare else f'{key.section}: "{key.name}": "{word}"'
+        return f'{key.section}: "{key.name}": {quoted}'
     if _is_script(key.place):
-        return f"{key.name}={word.capitalize()}" if bare else f'{key.name}="{word}"'
+        return f"{key.name}={word.capitalize() if bare else quoted}"
     return f"--{key.name}" if word == "true" else f"--{key.name} {word}"

@@ -108,6 +108,8 @@ def _with_needs(
     Taken is what a script that was given, the recipe, or a file beside the list takes without a guard. Where no code is
     known, it may take all but the choices of the table entry-statements.
     """
+    if not links:
+        return
     code = [use for key in ("use", "beside") for use in facts.items(key)]
     uses = [use for use in code if not use.get("guarded") and use.get("reach") != "unused"]
     stack = {*needed({str(one["name"]): one for one in facts.items("dist")}, matrix.registry.first("pkg"))}
@@ -140,12 +142,8 @@ def _with_needs(
         own = (one.statement for one in known if one.package == package)
         works = [one for one in own if one not in failing]
         seldom = {"reach": "sometimes"} if need and link["kind"] in _OF_CLASSES else {}
-        yield {
-            **link,
-            **seldom,
-            "need": need or ABSENT,
-            "works": _listed(works) if need == "part" and works else ABSENT,
-        }
+        told = {"need": need or ABSENT, "works": _listed(works) if need == "part" and works else ABSENT}
+        yield {**link, **seldom, **told}
 
 
 def _not_whole(link: Mapping[str, Value], damaged: Mapping[str, str], ledger: Ledger) -> str | Absent:

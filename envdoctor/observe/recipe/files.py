@@ -262,11 +262,6 @@ def _taken_apart(
         scripts += [shown] if one in started else []
         try:
             files = list(_taken_apart(there, shown, cwd, formats, seen=seen, words=behind))
-            used = {form.framework for file in files for _, form in file.parts if form.framework}
-            parts = tuple(
-                (part, (formats.of_part(part, used) if part.line and part.program == one else None) or form)
-                for part, form in parts
-            )
             parts, files = _told_once(parts, files, one, _names_in(there, cwd), formats)
             later += files
         except RecipeError as error:
@@ -291,15 +286,22 @@ def named_files(parts: Iterable[tuple[Part, Format]], formats: Formats) -> Itera
 
 def _told_once(
     parts: Sequence[tuple[Part, Format]],
-    files: Iterable[RecipeFile],
+    files: Sequence[RecipeFile],
     program: str,
     names: Collection[str],
     formats: Formats,
 ) -> tuple[tuple[tuple[Part, Format], ...], list[RecipeFile]]:
     """Return the parts of a file, and the files of the script that a command of it starts, without the options that
-    the command gives: they stand at its own place. One that the script names, and does not refuse, is its own."""
+    the command gives: they stand at its own place. One that the script names, and does not refuse, is its own; the
+    others are of a framework that the script uses."""
     typed, refused = set[str](), set[str]()
-    for part, form in (both for both in parts if both[0].line and both[0].program == program):
+    used = {form.framework for file in files for _, form in file.parts if form.framework}
+    commands = {
+        at: (part, formats.of_part(part, used) or form)
+        for at, (part, form) in enumerate(parts)
+        if part.line and part.program == program
+    }
+    for part, form in commands.values():
         typed |= {entry.key.replace("-", "_") for entry in part.entries if formats.find(form, entry.key)}
     left = []
     for file in files:
@@ -313,12 +315,10 @@ def _told_once(
             kept.append((part._replace(entries=tuple(entries)), form))
         left.append(file._replace(parts=tuple(kept)))
     own = {*names} - refused
-    return tuple(
-        (part._replace(entries=tuple(one._replace(own=one.key.replace("-", "_") in own) for one in part.entries)), form)
-        if part.line and part.program == program
-        else (part, form)
-        for part, form in parts
-    ), left
+    for at, (part, form) in commands.items():
+        entries = (entry._replace(own=entry.key.replace("-", "_") in own) for entry in part.entries)
+        commands[at] = part._replace(entries=tuple(entries)), form
+    return tuple(commands.get(at, both) for at, both in enumerate(parts)), left
 
 
 def _names_in(script: str, cwd: str) -> set[str]:
