@@ -377,16 +377,19 @@ class Library:
 
 def _without_bodies(source: bytes, *, signatures: bool = False) -> ast.Module:
     """Parse a module without the bodies of its functions. Raises :class:`Unreadable`."""
-    if overruns(source):
-        raise Unreadable(Message("is too large to be parsed safely by Python before 3.11"))
+    text = trimmed(source, signatures=signatures)
     try:
-        return _parsed(trimmed(source, signatures=signatures))
+        return _parsed(text)
     except Unreadable:
+        if text is source:
+            raise
         return _parsed(source)
 
 
 def _parsed(source: bytes) -> ast.Module:
     """Parse the source. Raises :class:`Unreadable`."""
+    if overruns(source):
+        raise Unreadable(Message("is too large to be parsed safely by Python before 3.11"))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -1,15 +1,18 @@
 """A script or notebook as one syntax tree: code cells in order, without IPython's magics; which cell a line is from."""
 
 import ast
+import io
 import json
 import re
 import sys
+import tokenize
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 _OPERATORS = b".([+-*/%@&|^<>"
 _MOST_OPERATORS = 20_000
+_OPENING, _CLOSING, _APART = ("(", "[", "{"), (")", "]", "}"), (",", ":", ";", "=")
 _MOST_CELLS = 20_000
 #: Magics of a whole cell after which Python follows; any other hands the cell to something else.
 _PYTHON_CELLS = {"time", "timeit", "capture", "prun", "memit", "mprun", "lprun", "python", "python3"}
@@ -39,6 +42,8 @@ def parse_code(content: bytes, *, notebook: bool = False) -> Code:
     """
     if notebook:
         return _parse_notebook(content)
+    if overruns(content):
+        raise RecursionError
     try:
         return Code(ast.parse(content))
     except (ValueError, LookupError) as error:
@@ -48,7 +53,31 @@ def parse_code(content: bytes, *, notebook: bool = False) -> Code:
 def overruns(source: bytes) -> bool:
     """Return whether the parser may end this process: before 3.11 it has no limit for 100,000 operators in one
     expression, which overrun a stack of 8 MiB."""
-    return sys.version_info < (3, 11) and len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS
+    many = sys.version_info < (3, 11) and len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS
+    return many and _has_chain(source, _MOST_OPERATORS)
+
+
+def _has_chain(source: bytes, length: int) -> bool:
+    """Return whether an expression may have more operators, calls and subscripts than this, those around its brackets
+    included. A comma, a colon, an equals sign or the end of a statement begins another."""
+    chains = [0]
+    try:
+        for kind, text, *_ in tokenize.tokenize(io.BytesIO(source).readline):
+            if kind == tokenize.NEWLINE:
+                chains = [0]
+            elif kind == tokenize.OP and text in _CLOSING:
+                del chains[max(1, len(chains) - 1) :]
+            elif kind == tokenize.OP and text in _APART:
+                chains[-1] = 0
+            elif kind == tokenize.OP:
+                chains[-1] += 1
+                if sum(chains) > length:
+                    return True
+                if text in _OPENING:
+                    chains.append(0)
+    except (tokenize.TokenError, SyntaxError, ValueError, LookupError):
+        return True
+    return False
 
 
 def _parse_notebook(content: bytes) -> Code:
@@ -114,6 +143,8 @@ def _parse(source: str) -> ast.Module:
 
 
 def _compiled(source: str) -> ast.Module:
+    if overruns(source.encode("utf-8", "replace")):
+        raise RecursionError
     tree = compile(source, "<cell>", "exec", _AWAIT, dont_inherit=True)
     assert isinstance(tree, ast.Module)
     return tree

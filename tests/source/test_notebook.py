@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
+from contextlib import nullcontext
 from functools import partial
 
 import pytest
@@ -73,3 +75,22 @@ def test_notebooks_of_format_3():
 def test_what_is_no_notebook_is_said(content: bytes):
     with pytest.raises(NotANotebook):
         parse_notebook(content)
+
+
+@pytest.mark.parametrize(
+    ("source", "is_long"),
+    [
+        ("x = a" + ".b" * 20_001, True),
+        ("x = f" + "()" * 20_001, True),
+        ("x = a" + ".b" * 11_000 + "[a" + ".b" * 11_000 + "]", True),
+        ("x = '" + "a.b" * 20_001 + "'  # " + "a.b" * 20_001, False),
+        ("x = [" + "f(1)," * 20_001 + "]\nx = {" + "a.b: 1 + 1," * 20_001 + "}", False),
+        ("x = a.b\n" * 20_001 + "f(x, a=a.b); g(x)\n" * 20_001, False),
+    ],
+)
+def test_a_long_file_is_no_long_expression(source: str, is_long: bool, monkeypatch: pytest.MonkeyPatch):
+    """Python 3.10 is ended by the one, and parses the other: `_torch_docs.py` and `hf_api.py` were refused there."""
+    with monkeypatch.context() as patched:
+        patched.setattr(sys, "version_info", (3, 10, 13))
+        with pytest.raises(RecursionError) if is_long else nullcontext():
+            parse_code(source.encode())

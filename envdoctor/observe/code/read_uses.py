@@ -9,14 +9,12 @@ from collections.abc import Collection
 from typing import Any
 
 from envdoctor.source.definitions import attributes_of, methods_of, siblings_of
-from envdoctor.source.notebook import overruns, parse_code
+from envdoctor.source.notebook import parse_code
 from envdoctor.source.uses import uses_of
 
 
 def answer(content: bytes, own: Collection[str], *, notebook: bool, definitions: bool = False) -> dict[str, Any]:
     """Return what the parent is told of one file. Raises what :func:`parse_code` and :func:`uses_of` raise."""
-    if overruns(content):
-        raise RecursionError
     tree, place, unread = parse_code(content, notebook=notebook)
     found = uses_of(tree, own)
     told = {
