@@ -2,13 +2,15 @@
 
 The job is that of the probe, with its script in ``script`` and the name of the fault in ``fault`` (None: none). What a
 case of attention must give is computed once for all faults, which makes it cheap to try many in one process; for one
-dtype and seed at a time, which is two gigabytes.
+dtype and seed at a time, which is two gigabytes. So are the errors of results that a fault leaves as they are, to the
+bit.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from hashlib import blake2b
 from importlib import import_module
 from typing import Any
 
@@ -16,16 +18,19 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "..", "envdoctor")]
 
 _prepared: dict[Any, Any] = {}
+_measured: dict[Any, Any] = {}
 
 
 def run(job: dict[str, Any], emit: Any) -> None:
     case_of = import_module("payload.probing.attention_case")
     if not hasattr(case_of.prepare, "kind"):
         case_of.prepare = _remembering(case_of.prepare)
+        case_of.measure = _measuring(case_of.measure)
     kind = [job["dtype"], job["options"].get("seed")]
     if job["script"].endswith(":attention") and case_of.prepare.kind != kind:
         case_of.prepare.kind = kind
         _prepared.clear()
+        _measured.clear()
     replaced: list[tuple[Any, str, Any]] = []
 
     def put(place: Any, name: str, value: Any) -> None:
@@ -56,3 +61,16 @@ def _remembering(prepare: Any) -> Any:
 
     prepared.kind = []  # type: ignore[attr-defined]
     return prepared
+
+
+def _measuring(measure: Any) -> Any:
+    def measured(got: dict[str, Any], expected: Any, dtype: Any) -> Any:
+        digest = blake2b()
+        for tensor in got.values():
+            digest.update(tensor.detach().contiguous().view(import_module("torch").uint8).numpy())
+        key = id(expected), digest.digest()
+        if key not in _measured:
+            _measured[key] = expected, measure(got, expected, dtype)  # which keeps its id
+        return dict(_measured[key][1])
+
+    return measured
