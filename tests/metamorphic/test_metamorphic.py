@@ -33,7 +33,7 @@ def rules_for(dialect: str) -> list[str]:
     if not DIALECTS[dialect].script:
         return list(values)
     chosen, said = [], set()
-    for rule in sorted(values, key=lambda rule: crc32(f"{dialect} {rule}".encode())):
+    for rule in sorted(values, key=lambda rule: (-len(values[rule]), crc32(f"{dialect} {rule}".encode()))):
         if not values[rule] <= said:
             chosen.append(rule)
             said |= values[rule]
