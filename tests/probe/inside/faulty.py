@@ -2,8 +2,7 @@
 
 The job is that of the probe, with its script in ``script`` and the name of the fault in ``fault`` (None: none). What a
 case of attention must give is computed once for all faults, which makes it cheap to try many in one process; for one
-dtype and seed at a time, which is two gigabytes. So are the errors of results that a fault leaves as they are, to the
-bit.
+dtype and seed at a time, which is two gigabytes. So are the errors of results that a fault leaves as they are.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "..", "envdoctor")]
 
 _prepared: dict[Any, Any] = {}
-_measured: dict[Any, Any] = {}
 
 
 def run(job: dict[str, Any], emit: Any) -> None:
@@ -30,7 +28,6 @@ def run(job: dict[str, Any], emit: Any) -> None:
     if job["script"].endswith(":attention") and case_of.prepare.kind != kind:
         case_of.prepare.kind = kind
         _prepared.clear()
-        _measured.clear()
     replaced: list[tuple[Any, str, Any]] = []
 
     def put(place: Any, name: str, value: Any) -> None:
@@ -68,9 +65,9 @@ def _measuring(measure: Any) -> Any:
         digest = blake2b()
         for tensor in got.values():
             digest.update(tensor.detach().contiguous().view(import_module("torch").uint8).numpy())
-        key = id(expected), digest.digest()
-        if key not in _measured:
-            _measured[key] = expected, measure(got, expected, dtype)  # which keeps its id
-        return dict(_measured[key][1])
+        key = id(expected), digest.digest()  # of what lives as long
+        if key not in _prepared:
+            _prepared[key] = measure(got, expected, dtype)
+        return dict(_prepared[key])
 
     return measured
