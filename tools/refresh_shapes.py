@@ -3,9 +3,10 @@
 
 ``--litgpt`` is the file litgpt/config.py of an unpacked wheel, whose models are added; ``--torchtune`` the folder
 torchtune/models of one, whose builders must agree with the table; ``--hub`` names repositories whose config.json the
-Hub (``HF_ENDPOINT``) is asked for, without a token; ``--config`` takes a config.json that was read elsewhere. The
-parameters of both are counted by transformers, which must be installed. A model goes to the row of its shape, else to a new one, and leaves
-the row where it was. Review the difference before committing: what differs from the size in a name is printed.
+Hub (``HF_ENDPOINT``) is asked for, without a token; ``--config`` takes a config.json that was read elsewhere.
+The parameters of both are counted by transformers, which must be installed. A model goes to the row of its shape, else
+to a new one, and leaves the row where it was. Review the difference before committing: what differs from the size in a
+name is printed.
 """
 
 from __future__ import annotations
@@ -208,8 +209,8 @@ def parameters(config: Mapping[str, Any]) -> float:
 
 
 def counted(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Add to a config.json how many parameters the language model of transformers has by it, where its layers are unlike
-    so that the matrices tell another number."""
+    """Add to a config.json how many parameters the language model of transformers has by it, unless its matrices make
+    the same number."""
     from transformers import CONFIG_MAPPING, AutoModelForCausalLM
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as KNOWN
 

@@ -250,7 +250,9 @@ class _Prediction(NamedTuple):
             others = [(name, job) for name, job in others if name in ("load_dtype", "attn", "framework")]
         if self.model.heeds is False and self.plan.job["checkpointing"]:
             others.append(("gradient_checkpointing", {**base, "checkpointing": True}))
-        shown = Shown(need, gpu.total if gpu is not None else math.inf)
+        several = int(self.given.get("world_size") or 1) > 1 or self.given.get("layers_over")
+        further = known["beyond"][0]["times"] if several else 1.0
+        shown = Shown(need, gpu.total if gpu is not None else math.inf, further)
         fixed = self.given.get("padding") == "max" or self.given.get("packing") or not self.plan.job["training"]
         if not fixed:
             others.append(("padding", {**base, "tokens": [max(_SHORTEST, tokens // 4)]}))
