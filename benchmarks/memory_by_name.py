@@ -44,14 +44,16 @@ from envdoctor.peak.closed_form import share_if_emptied
 CARDS = (7.6, 11.6, 14.7, 15.7, 22.0, 23.5, 31.5, 39.4, 44.4, 47.5, 79.1, 94.0, 139.8)
 #: Models whose head is the embedding.
 TIED = ("-0.5B", "-1.5B", "2.5-3B", "-0.6B", "3-1.7B", "3-4B")
-#: What a twentieth, a fifth, half and a twelfth of the residuals lie beyond: the ends of a row in the table.
-ENDS = {"low": 0.05, "mostly": 0.2, "point": 0.5, "high": 11 / 12}
+#: What a twentieth, a fifth, half and a tenth of the residuals lie beyond: the ends of a row in the table.
+ENDS = {"low": 0.05, "mostly": 0.2, "point": 0.5, "high": 0.9}
 #: Other choices of what is said not to fit, and to fit.
 CHOICES = [(low, high) for high in (0.95, ENDS["high"], 0.8) for low in (0.05, 0.1, 0.2, 0.3, 0.5)]
 #: So many of the next first sights lie between the ends that are shown.
 STRANGERS = 0.85
 #: With fewer residuals a twentieth of them is less than one, and a median is chance.
 FEW, FEWEST = 19, 5
+#: With fewer than twice as many the upper end is this one: strangers' readings of such code lie above the others.
+ENOUGH = 0.95
 MEASURES = ("allocated", "reserved", "process")
 #: What nvidia-smi shows beside what torch reserves, in GiB, when residuals are taken.
 BESIDE = {"generation": 0.6, "training": 1.5, "training elsewhere": 1.5}
@@ -385,7 +387,8 @@ def fitted(answers: Iterable[Answer]) -> Callable[[Mapping[str, float]], Rows]:
             ends = {}
             for name, share in shares.items():
                 centre = (least + most) / 2 if name == "point" else most if share > 0.5 else least
-                score = 0.0 if name == "point" else quantile(ordered, share)
+                few = share > 0.5 and len(ordered) < 2 * FEW
+                score = 0.0 if name == "point" else quantile(ordered, ENOUGH if few else share)
                 context = max(BESIDE[code] + score * CONTEXT, LEAST_CONTEXT) if measure == "process" else 0.0
                 ends[name] = (centre + score * SHARE, context)
             table[code, measure] = ends

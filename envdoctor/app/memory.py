@@ -114,7 +114,7 @@ def _cut(section: MemorySection, facts: FactSet) -> list[Notice]:
     shorter = [length for length in lengths if isinstance(length, int)]
     if section["verdict"] != "does-not-fit" or fixed or not shorter:
         return []
-    text = "all samples were taken to be as long as the recipe allows, {} tokens: up to {} it fits; --data FILE counts them"
+    text = "samples were taken to be as long as the recipe allows, {} tokens: up to {} it fits; --data FILE counts them"
     return [Notice("note", Message(text, section["tokens"], shorter[0]))]
 
 
