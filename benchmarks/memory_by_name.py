@@ -1,6 +1,7 @@
 """Published readings of GPU memory beside what `envdoctor memory --model NAME` says, by the command line alone.
 
     python benchmarks/memory_by_name.py [--readings FILE] [--only qwen2-] [--list] [--peers] [--residuals] [--shown]
+    python benchmarks/memory_by_name.py --beyond
 
 ``memory_published.toml`` has the readings with their sources. Nothing is traced and no file of a model is there: the
 answer is by the model's name. Each reading is held against its own measure. A row whose length is a limit lies inside
@@ -9,6 +10,8 @@ from the readings of other repositories and other models, so that no reading is 
 ``--shown`` asks each row as it is written, with nothing taken for what it does not say, and holds it against what the
 program says that instruments may show: of an engine what a process takes; ``measure = "any"`` is that of any, and
 ``cache`` what an engine has for keys and values.
+``--beyond`` asks nothing: from what was said at first sight (``said`` in memory_first_sight_*.toml, before anything was
+mended) it prints the rows ``beyond`` of memory-frameworks, and how many of each draw those of the others hold.
 ``--peers`` adds what other formulas say of the same readings, ``--residuals`` prints the rows for
 matrices/tables/memory-terms.toml, from all readings.
 """
@@ -41,12 +44,16 @@ from envdoctor.peak.closed_form import share_if_emptied
 CARDS = (7.6, 11.6, 14.7, 15.7, 22.0, 23.5, 31.5, 39.4, 44.4, 47.5, 79.1, 94.0, 139.8)
 #: Models whose head is the embedding.
 TIED = ("-0.5B", "-1.5B", "2.5-3B", "-0.6B", "3-1.7B", "3-4B")
-#: What a twentieth, a fifth, half and a twelfth of the residuals lie beyond: the ends of a row in the table.
-ENDS = {"low": 0.05, "mostly": 0.2, "point": 0.5, "high": 11 / 12}
+#: What a twentieth, a fifth, half and a tenth of the residuals lie beyond: the ends of a row in the table.
+ENDS = {"low": 0.05, "mostly": 0.2, "point": 0.5, "high": 0.9}
 #: Other choices of what is said not to fit, and to fit.
 CHOICES = [(low, high) for high in (0.95, ENDS["high"], 0.8) for low in (0.05, 0.1, 0.2, 0.3, 0.5)]
+#: So many of the next first sights lie between the ends that are shown.
+STRANGERS = 0.85
 #: With fewer residuals a twentieth of them is less than one, and a median is chance.
 FEW, FEWEST = 19, 5
+#: With fewer than twice as many the upper end is this one: strangers' readings of such code lie above the others.
+ENOUGH = 0.95
 MEASURES = ("allocated", "reserved", "process")
 #: What nvidia-smi shows beside what torch reserves, in GiB, when residuals are taken.
 BESIDE = {"generation": 0.6, "training": 1.5, "training elsewhere": 1.5}
@@ -152,7 +159,10 @@ def main() -> int:
     parser.add_argument("--peers", action="store_true", help="print what other formulas say of the same readings")
     parser.add_argument("--residuals", action="store_true", help="print rows for the table memory-terms")
     parser.add_argument("--shown", action="store_true", help="hold rows against what the program says may be shown")
+    parser.add_argument("--beyond", action="store_true", help="print rows for the table memory-frameworks")
     options = parser.parse_args()
+    if options.beyond:
+        return beyond()
     text = Path(__file__).with_name(options.readings).read_text(encoding="utf-8")
     rows = [one for one in tomllib.loads(text)["reading"] if one["id"].startswith(options.only)]
     readings = [by_measure for row in rows for by_measure in by_measures(row)]
@@ -236,6 +246,29 @@ def shown(readings: Sequence[Mapping[str, Any]]) -> int:
             )
     asked = sum(reading["measure"] != "cache" for reading in readings)
     print(f"{inside} of {asked} in what is shown, width {median(widths):.0%}; {needed} in what is needed")
+    return 0
+
+
+def beyond() -> int:
+    """Print by how much what is shown is to reach further, of runs on one GPU and on several, and what that holds."""
+    scores: dict[str, dict[str, list[float]]] = {"one": {}, "several": {}}
+    for path in sorted(Path(__file__).parent.glob("memory_first_sight*.toml")):
+        for row in tomllib.loads(path.read_text(encoding="utf-8"))["reading"]:
+            if "said" in row:
+                (low, high), gib, given = row["said"], float(row["gib"]), row["set"]
+                several = int(given.get("world_size", 1)) > 1 or "device_map" in given
+                found = scores["several" if several else "one"].setdefault(path.stem, [])
+                found.append(max(low / gib, gib / high))
+    for name, draws in scores.items():
+        every = sorted(score for found in draws.values() for score in found)
+        wide = max(quantile(every, STRANGERS), 1.0)
+        inside = sum(score <= 1 for score in every)
+        print(f"{name}: {inside} of {len(every)} inside as it was said; {wide:.2f} times further {STRANGERS:.0%}")
+        for draw, found in draws.items():
+            others = sorted(score for other, known in draws.items() if other != draw for score in known)
+            share = max(quantile(others, STRANGERS), 1.0)
+            held = sum(score <= share for score in found)
+            print(f"  {draw}: {held} of {len(found)} by the others' {share:.2f}")
     return 0
 
 
@@ -354,7 +387,8 @@ def fitted(answers: Iterable[Answer]) -> Callable[[Mapping[str, float]], Rows]:
             ends = {}
             for name, share in shares.items():
                 centre = (least + most) / 2 if name == "point" else most if share > 0.5 else least
-                score = 0.0 if name == "point" else quantile(ordered, share)
+                few = share > 0.5 and len(ordered) < 2 * FEW
+                score = 0.0 if name == "point" else quantile(ordered, ENOUGH if few else share)
                 context = max(BESIDE[code] + score * CONTEXT, LEAST_CONTEXT) if measure == "process" else 0.0
                 ends[name] = (centre + score * SHARE, context)
             table[code, measure] = ends

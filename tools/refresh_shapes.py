@@ -1,9 +1,12 @@
 """Add to the table model-shapes, or renew it: python tools/refresh_shapes.py [--litgpt CONFIG.PY] [--hub ORG/NAME ...]
+[--config ORG/NAME FILE SOURCE]
 
 ``--litgpt`` is the file litgpt/config.py of an unpacked wheel, whose models are added; ``--torchtune`` the folder
 torchtune/models of one, whose builders must agree with the table; ``--hub`` names repositories whose config.json the
-Hub (``HF_ENDPOINT``) is asked for, without a token. A model goes to the row of its shape, else to a new one, and leaves
-the row where it was. Review the difference before committing: what differs from the size in a name is printed.
+Hub (``HF_ENDPOINT``) is asked for, without a token; ``--config`` takes a config.json that was read elsewhere.
+The parameters of both are counted by transformers, which must be installed. A model goes to the row of its shape, else
+to a new one, and leaves the row where it was. Review the difference before committing: what differs from the size in a
+name is printed.
 """
 
 from __future__ import annotations
@@ -38,6 +41,11 @@ SIZES = re.findall(
     multi_query new_decoder_architecture multi_query_attention rmsnorm post_layer_norm add_bias_linear
     add_qkv_bias apply_residual_connection_post_layernorm layernorm_epsilon pad_token_id
     word_embed_proj_dim out_hidden_size image_size patch_size quantization_config text_config vision_config
+    layer_types hybrid_override_pattern attn_layer_period attn_layer_offset expert_layer_period
+    expert_layer_offset moe_topk num_shared_expert num_dense_layers shared_intermediate_size
+    moe_shared_expert_intermediate_size num_kv_shared_layers conv_L_cache conv_kernel n_groups
+    ssm_state_size mamba_num_heads mamba_head_dim mamba_d_state mamba_d_conv mamba_expand mamba_dt_rank
+    mamba_n_heads mamba_d_head mamba_n_groups parameters
     """,
 )
 #: What models of one shape may have otherwise.
@@ -98,6 +106,8 @@ def kept(config: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(value, Mapping) and key != "quantization_config":
             value = kept(value)
         said = key == "torch_dtype" and "dtype" in found
+        if isinstance(value, list) and len(set(value)) == 1:  # a value for each layer
+            value = value[0] if key != "layer_types" else None
         useless = key == "pad_token_id" and "multi_query_attention" not in config  # only GLM's own code asks for it
         if value is not None and value != {} and not said and not useless:
             found[key] = value
@@ -156,7 +166,9 @@ def _of_torchtune(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def parameters(config: Mapping[str, Any]) -> float:
-    """Count the parameters in the matrices of a model, its tower for images included."""
+    """Count the parameters in the matrices of a model, its tower for images included, unless the row tells them."""
+    if "parameters" in config:
+        return float(config["parameters"])
     given = {**config, **config.get("text_config", {})}
 
     def size(*names: str, default: float = 0) -> float:
@@ -194,6 +206,25 @@ def parameters(config: Mapping[str, Any]) -> float:
     images = blocks * (4 * seen**2 + 2 * seen * tower.get("intermediate_size", 0))
     body = layers * attention + dense * gate * hidden * between + (layers - dense) * mixed
     return float(body + embeddings * (1 if tied else 2) + images)
+
+
+def counted(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Add to a config.json how many parameters the language model of transformers has by it, unless its matrices make
+    the same number."""
+    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as KNOWN
+
+    given = {**config, **config.get("text_config", {})}
+    if given["model_type"] not in KNOWN:
+        return dict(config)
+    import torch
+
+    with torch.device("meta"):
+        own = {name: value for name, value in given.items() if name not in ("model_type", "text_config", "auto_map")}
+        model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[given["model_type"]].from_dict(own))
+    number = sum(parameter.numel() for parameter in model.parameters())
+    language = {name: value for name, value in kept(config).items() if name != "vision_config"}
+    return {**config, "parameters": number} if abs(number / parameters(language) - 1) > 0.02 else dict(config)
 
 
 def named_size(name: str) -> float | None:
@@ -251,17 +282,20 @@ def main() -> int:
     parser.add_argument("--version", default="0.5.13", help="of litgpt")
     parser.add_argument("--hub", nargs="*", default=[])
     parser.add_argument("--table", type=Path, default=TABLE)
+    parser.add_argument("--config", nargs=3, action="append", default=[], metavar=("ORG/NAME", "FILE", "SOURCE"))
     asked = parser.parse_args()
     rows: list[Any] = list(load_toml(asked.table)["row"])
     if asked.litgpt:
         rows = merged(rows, _of_litgpt(asked.litgpt, f"pkg:pypi/litgpt@{asked.version}"))
-    rows = merged(rows, map(_of_hub, asked.hub))
+    read = [Found(name, json.loads(Path(file).read_bytes()), source) for name, file, source in asked.config]
+    read += map(_of_hub, asked.hub)
+    rows = merged(rows, (one._replace(config=counted(one.config)) for one in read))
     head = asked.table.read_text(encoding="utf-8").partition("row = [\n")[0]
     asked.table.write_text(text_of(rows, head), encoding="utf-8")
     for row in rows:
-        told, counted = named_size(row["names"][0]), parameters(row["config"])
-        if told and abs(counted / told - 1) > 0.03:
-            print(f"{row['names'][0]}: {counted / 1e9:.3f} billion parameters")
+        told, there = named_size(row["names"][0]), parameters(row["config"])
+        if told and abs(there / told - 1) > 0.03:
+            print(f"{row['names'][0]}: {there / 1e9:.3f} billion parameters")
     for name, given in _of_torchtune(asked.torchtune) if asked.torchtune else ():
         for row in rows:
             if any(words_of(model) == words_of(name) for model in row["names"]):

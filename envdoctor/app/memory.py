@@ -18,6 +18,7 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.config import Shape
 from envdoctor.observe.model.files import read_object
 from envdoctor.observe.model.source import resolve
+from envdoctor.observe.recipe.recipe import gpus_named
 from envdoctor.peak.model import model_of
 from envdoctor.peak.prediction import USUAL, predict
 from envdoctor.peak.recipe import batch_of, engine_of, settings_of
@@ -92,6 +93,7 @@ def memory(
     if unjudged is not None:
         notices.append(unjudged)
     if section is not None:
+        notices += _cut(section, facts) if data is None else []
         facts = with_facts(facts, _facts(section), matrix)
     judgement = run.judged(facts, matrix.of_scopes("memory"))
     return run.report(
@@ -103,6 +105,17 @@ def memory(
         data=seen,
         memory=section,
     )
+
+
+def _cut(section: MemorySection, facts: FactSet) -> list[Notice]:
+    """Return what is said of a run that fits with shorter samples, where its length may only cut them."""
+    alone = (change["set"] for change in section["changes"] if len(change["set"]) == 1)
+    shorter = [settings["recipe.max_length"] for settings in alone if "recipe.max_length" in settings]
+    fixed = facts.value("recipe.packing") is True or facts.value("recipe.padding") == "max"
+    if section["verdict"] != "does-not-fit" or fixed or not shorter:
+        return []
+    text = "samples were taken to be as long as the recipe allows, {} tokens: up to {} it fits; --data FILE counts them"
+    return [Notice("note", Message(text, section["tokens"], shorter[0]))]
 
 
 def _lengths_of(
@@ -256,8 +269,8 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
     gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
     known, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 0, facts.value("recipe.fsdp") is True
     cards, visible, told = known, facts.get("env.CUDA_VISIBLE_DEVICES"), list[Message]()
-    if visible.source == "recipe" and not str(visible.value or "-").startswith("-"):  # what else is there is not seen
-        cards = str(visible.value).count(",") + 1
+    if visible.source == "recipe":  # what else is there is not seen
+        cards = gpus_named(str(visible.value)) or known
     spread, divided = facts.text("recipe.device_map"), stage is not None or fsdp
     whole = each and spread is None and ("recipe.zero_stage" not in facts or facts.absent("recipe.zero_stage"))
     if world is None and (divided or whole) and cards:

@@ -22,7 +22,7 @@ Span = tuple[float, float, float]
 
 class Residual(NamedTuple):
     """Published readings by the predicted live bytes: each is a share of them, and bytes beside it. A twentieth of the
-    readings are below ``low``, a fifth below ``mostly``, half below ``point``, a twelfth above ``high``."""
+    readings are below ``low``, a fifth below ``mostly``, half below ``point``, a tenth above ``high``."""
 
     low: tuple[float, float]
     mostly: tuple[float, float]
@@ -66,7 +66,7 @@ class Need(NamedTuple):
 
     def verdict(self, free: float) -> str:
         """Return fits if the most is free, does-not-fit if four of five take more, else tight. A run that dies costs
-        more than a needless change: one in twelve may be taken to fit wrongly, and one in five not."""
+        more than a needless change: one in ten may be taken to fit wrongly, and one in five not."""
         return "fits" if self.process[2] <= free else "does-not-fit" if self.mostly > free else "tight"
 
     def up_to(self, other: "Need") -> "Need":

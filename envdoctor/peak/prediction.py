@@ -243,14 +243,21 @@ class _Prediction(NamedTuple):
 
     def shown(self, need: Need, known: Mapping[str, Any], version: str | None, gpu: Gpu | None) -> Shown:
         """Return what each measure may show of the run whatever of it nobody told. Samples may be shorter than the
-        longest, and the allocator of a GPU that is never full keeps blocks of all lengths."""
+        longest, the allocator of a GPU that is never full keeps blocks of all lengths, and each GPU may load 4-bit
+        weights whole before FSDP divides them (update_device_map in transformers' quantizer_bnb_4bit.py)."""
         batch, tokens, base = self.batch, self.plan.tokens, {**self.base, "tokens": [self.plan.tokens]}
         others = [*unstated_of(self.given, base, known["unstated"], version)]
         if not self.plan.job["training"]:
             others = [(name, job) for name, job in others if name in ("load_dtype", "attn", "framework")]
         if self.model.heeds is False and self.plan.job["checkpointing"]:
             others.append(("gradient_checkpointing", {**base, "checkpointing": True}))
-        shown = Shown(need, gpu.total if gpu is not None else math.inf)
+        if self.given.get("fsdp") and self.plan.loads and self.plan.job["quantized"]:
+            whole = ClosedForm(self.trace, batch).at(batch, tokens).terms.get("weights", 0.0)
+            loaded = Peak("load", "", {"weights": whole})
+            need = need.up_to(self.needed(self.form(self.trace), loaded, loaded))
+        several = int(self.given.get("world_size") or 1) > 1 or self.given.get("layers_over")
+        further = known["beyond"][0]["times"] if several else 1.0
+        shown = Shown(need, gpu.total if gpu is not None else math.inf, further)
         fixed = self.given.get("padding") == "max" or self.given.get("packing") or not self.plan.job["training"]
         if not fixed:
             others.append(("padding", {**base, "tokens": [max(_SHORTEST, tokens // 4)]}))
@@ -341,8 +348,9 @@ class _Prediction(NamedTuple):
                     cut |= 2 * saving.job.get("tokens", plan.tokens) < plan.tokens
         savings.sort(key=lambda change: change["verdict"] != "fits")
         fitting = [change for change in savings if change["verdict"] == "fits"]
-        if any(change["set"] == {"recipe.zero_stage": 3} for change in fitting):  # what is offloaded costs time
-            savings = [change for change in savings if "recipe.offload_optimizer" not in change["set"]]
+        # What fits with less of a change needs no more of it: what is offloaded costs time.
+        enough = [change["set"].items() for change in fitting]
+        savings = [change for change in savings if not any(less < change["set"].items() for less in enough)]
         if all(cut and "recipe.max_length" in change["set"] for change in fitting):
             single = [saving for saving in tried if "recipe.method" in saving.set or len(saving.set) == 1]
             single += [Saving({self.batch_name: 1}, {"batch": 1})] if self.batch > 1 else []

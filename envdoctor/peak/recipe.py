@@ -156,7 +156,8 @@ class RunPlan(NamedTuple):
     ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
     ``stage`` changes the traces (:func:`staged`). ``adapted`` is where the reference model of
     an adapter comes from. ``whole``: what is trained, and how it is divided among processes (``divided``), is known.
-    ``divisible``: several processes hold the same weights, and the framework runs under DeepSpeed too."""
+    ``loads``: the framework loads a model as transformers does, and runs under DeepSpeed too; ``divisible``: several of
+    its processes hold the same weights."""
 
     job: Mapping[str, Any]
     tokens: int
@@ -172,6 +173,7 @@ class RunPlan(NamedTuple):
     adapted: str = "adapter-off"
     whole: bool = True
     divided: bool = True
+    loads: bool = False
     divisible: bool = False
 
 
@@ -277,7 +279,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     sizes = (int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
     parts = min(math.prod(sizes), _MOST_PARTS)
     untold = training and job["stage"] == "sft" and given.get("framework") is None and LOGITS not in spared
-    divided_so = _divided(given, keys)
+    divided_so, loads = _divided(given, keys), bool(trainer.get("deepspeed"))
     less = 0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA
     return RunPlan(
         *(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage, untold, less, adapted),
@@ -285,10 +287,8 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         and divided_so
         and (given.get("launcher") is None or bool(given.get("world_size"))),
         divided_so,
-        bool(trainer.get("deepspeed"))
-        and (given.get("world_size") or 1) > 1
-        and given.get("zero_stage") != 3
-        and not given.get("fsdp"),
+        loads,
+        loads and (given.get("world_size") or 1) > 1 and given.get("zero_stage") != 3 and not given.get("fsdp"),
     )
 
 

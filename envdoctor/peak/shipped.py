@@ -27,6 +27,8 @@ _LARGEST = 1 << 32
 #: The first release that makes the last logits of a prompt alone, and what earlier ones hold: all, in bfloat16 and in
 #: float32 (the rule long-prompts-make-full-logits-before-transformers-4-45).
 _LAST_LOGITS = (4, 45)
+#: Types of layers that keep keys and values (``layer_types``); the others have a state of one size.
+_ATTENDING = ("attention", "full_attention", "sliding_attention")
 #: What the number of experts in a layer is called.
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 #: The first release whose experts are no linear layers, which is what bitsandbytes packs (its issue 1849).
@@ -42,6 +44,7 @@ _NAMES = {
     **dict.fromkeys(("n_head", "n_heads", "num_heads"), "num_attention_heads"),
     **dict.fromkeys(("n_inner", "ffn_dim"), "intermediate_size"),
     **{"moe_num_experts": "num_experts", "moe_k": "num_experts_per_tok"},  # ERNIE 4.5
+    "moe_topk": "num_experts_per_tok",  # Hunyuan
 }
 #: Values that share a scale in 4 bits (bitsandbytes: blocksize 64, of the scales 256).
 _FOUR_BIT = {False: 0.5 + 4 / 64, True: 0.5 + (1 + 4 / 256) / 64}
@@ -262,7 +265,8 @@ class _Run:
             raise MemoryProblem("config.json lacks sizes that the shipped coefficients need") from None
         letters = {"L": self.depth, "K": keys, "G": heads / keys, "Q": heads / keys + 2, "H": hidden / heads / 2}
         letters |= {"D": width / 4, "I": inner * active, "V": vocabulary}
-        self.states, self.job, self.cache = model["states"], job, 4.0 * self.depth * keys * width
+        self.states, self.job = model["states"], job
+        self.cache = 4.0 * self.depth * _attending(config) * keys * width
         lora = job["lora"]
         self.letters = {**letters, "R": lora["r"] if lora else 0}
         self.batch, self.scale = float(job["batch"]), 1.0
@@ -278,6 +282,10 @@ class _Run:
             extra = 3 * hidden * self.depth * (stored - self.letters["I"])
             self.parameters, linear = self.parameters + extra, linear + extra
             experts = 3.0 * hidden * self.depth * routed
+        match config:
+            case {"parameters": int(told)}:  # the table model-shapes, of models whose layers are unlike
+                share = told / self.parameters
+                self.parameters, linear, experts, rest = told, linear * share, experts * share, rest * share
         self.layer = linear / self.depth
         self.width = 4 if job["load_dtype"] == "float32" else 2
         packed = job["quantized"]
@@ -419,6 +427,18 @@ def _of_language(config: Row) -> Row:
         case {"text_config": dict() as text}:
             config = {**config, **text}
     return {**{usual: config[name] for name, usual in _NAMES.items() if name in config}, **config}
+
+
+def _attending(config: Row) -> float:
+    """Return the share of the layers that keep keys and values."""
+    match config:
+        case {"layer_types": [str(), *_] as kinds}:
+            return sum(str(kind) in _ATTENDING for kind in kinds) / len(kinds)
+        case {"hybrid_override_pattern": str(kinds)} if kinds:
+            return kinds.count("*") / len(kinds)
+        case {"attn_layer_period": int(period)} if period > 0:
+            return 1 / period
+    return 1.0
 
 
 def _tower(config: Row) -> float:

@@ -41,11 +41,11 @@ _LEAST = GIB / 20
 class Shown:
     """Between which ends the measures of a run lie whose ``need`` is known if it is as it was taken; ``names`` are the
     settings by which it may differ. What each changes counts by its square, because not all of them are otherwise at
-    once. The allocator holds no more than ``most`` bytes."""
+    once. The allocator holds no more than ``most`` bytes; both ends reach ``further`` times as far."""
 
-    def __init__(self, need: Need, most: float) -> None:
+    def __init__(self, need: Need, most: float, further: float = 1.0) -> None:
         self.names = list[str]()
-        self._need, self._most = need, most
+        self._need, self._most, self._further = need, most, further
         self._squares = {name: [0.0, 0.0] for name in Need._fields[:3]}
         self._weights = math.inf
 
@@ -76,4 +76,7 @@ class Shown:
         (low, _), (least, _, most) = found["reserved"], CONTEXT
         low, high = low + least * GIB, self._need.reserved[2] + most * GIB
         found["process"] = min(found["process"][0], low), max(found["process"][1], min(high, self._most))
-        return found
+        beyond = {measure: (low / self._further, high * self._further) for measure, (low, high) in found.items()}
+        return {
+            measure: (low, max(found[measure][1], min(high, self._most))) for measure, (low, high) in beyond.items()
+        }

@@ -311,6 +311,18 @@ def test_no_part_of_a_model_known_by_its_size_is_larger_than_the_whole(without_f
     assert sum(term["gib"] for term in section["terms"]) < section["interval"]["allocated"][1] * 1.01
 
 
+@pytest.mark.parametrize(("fixed", "said"), [([], True), (["--set", "recipe.padding=max"], False)])
+def test_a_length_that_may_only_cut_is_told_with_the_samples_that_fit(
+    without_files: Any, fixed: list[str], said: bool
+) -> None:
+    sets = "method=lora max_length=769 batch_size=4 framework=transformers"
+    words = [word for one in sets.split() for word in ("--set", f"recipe.{one}")]
+    code, section, out = without_files("--model", "THUDM/chatglm3-6b", "--gpu", "4090", *words, *fixed)
+    (shorter,) = (change["set"] for change in section["changes"] if "recipe.max_length" in change["set"])
+    text = f"769 tokens: up to {shorter['recipe.max_length']} it fits; --data FILE counts them"
+    assert (code, text in out) == (1, said)
+
+
 @pytest.mark.parametrize(("model", "sdpa"), [("openai/gpt-oss-20b", False), ("Qwen/Qwen2.5-14B", True)])
 def test_sdpa_is_offered_where_a_class_takes_it(without_files: Any, model: str, sdpa: bool) -> None:
     words = ["--method", "infer", "--set", "recipe.attn=eager", "--set", "recipe.max_length=16384"]

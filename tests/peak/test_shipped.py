@@ -352,6 +352,8 @@ def test_linear_layers_that_are_quantised_have_their_bytes_a_weight(tied: bool) 
         ("facebook/opt-1.3b", 1.316),
         ("google/gemma-3-4b-pt", 4.3),
         ("Qwen/Qwen3-VL-8B-Instruct", 8.77),
+        ("ibm-granite/granite-4.0-h-small", 32.21),  # 59.99 GiB of safetensors
+        ("tencent/Hunyuan-A13B-Instruct", 80.39),
     ],
 )
 def test_every_shape_has_an_answer_and_sizes_by_other_names_make_as_many_parameters(name: str, billions: float) -> None:
@@ -365,3 +367,19 @@ def test_every_shape_has_an_answer_and_sizes_by_other_names_make_as_many_paramet
     assert [trace for trace in traces if isinstance(trace, str)] == []
     (found,) = (trace for row, trace in zip(rows, traces, strict=True) if name in row["names"])
     assert isinstance(found, Trace) and found.model["parameters"] == pytest.approx(billions * 1e9, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("more", "share"),
+    [
+        ({"layer_types": ["full_attention"] + ["linear_attention"] * 3}, 1 / 4),
+        ({"hybrid_override_pattern": "M-M*"}, 1 / 4),
+        ({"attn_layer_period": 8}, 1 / 8),
+        ({"layer_types": ["sliding_attention", "full_attention"]}, 1),
+    ],
+)
+def test_only_layers_of_attention_keep_keys_and_values(more: dict[str, Any], share: float) -> None:
+    prompt = {"training": False, "optimizer": "elsewhere"}
+    whole, found = answer(**prompt), answer(**prompt, config=more)
+    assert isinstance(whole, Trace) and isinstance(found, Trace)
+    assert found.points[0]["cache_bytes"] == pytest.approx(share * whole.points[0]["cache_bytes"])

@@ -90,3 +90,20 @@ def test_a_run_that_is_divided_in_an_unknown_way_is_judged_by_the_range(
     low, high = found["process_gib"]
     assert (found["verdict"], low < 4, high > 33) == (("tight", True, True) if keys else ("does-not-fit", False, True))
     assert any("is divided among processes" in text for text in found["assumed"]) == bool(keys)
+
+
+def test_what_several_gpus_show_reaches_further_and_what_is_needed_does_not() -> None:
+    told = {"padding": "max", "world_size": 2}
+    found = shown(**told)
+    for measure in ("allocated", "reserved"):
+        (low, high), (least, _, most) = found["shown"][measure], found[measure]
+        assert (least / low, high / most) == (pytest.approx(1.28, abs=0.001), pytest.approx(1.28, abs=0.001))
+    assert shown(gpu=most + 0.1, **told)["shown"]["reserved"][1] == most + 0.1
+
+
+def test_each_gpu_may_load_4_bit_weights_whole_before_fsdp_divides_them() -> None:
+    told = {"padding": "max", "world_size": 8, "fsdp": True, "quantization": "bnb-4bit"}
+    whole, found = (
+        shown("qlora", **{**told, "framework": one})["shown"]["allocated"][1] for one in ("axolotl", "torchtune")
+    )
+    assert whole > 5.7 * 1.28 > found

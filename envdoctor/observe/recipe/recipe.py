@@ -282,6 +282,12 @@ def recipe_of(files: Sequence[RecipeFile], formats: Formats, installed: Callable
     return Recipe(tuple(facts), statements.said.get("model"), statements.said.get("revision"), missing, code)
 
 
+def gpus_named(words: str) -> int | None:
+    """Return how many GPUs an option or ``CUDA_VISIBLE_DEVICES`` of a command names; None if it counts none."""
+    found = _GPUS.match(words)
+    return found and (int(found[1]) if found[1] else len(found[2].split(",")))
+
+
 def _complete(
     statements: Statements, forms: Sequence[Format], installed: Callable[[str], Value], unread: Sequence[str]
 ) -> None:
@@ -298,8 +304,7 @@ def _complete(
         for field in (meaning.field for meaning in meanings):
             said.setdefault(field, statements.fact(field, Unknown(Message("{} was not read", unread[0])), ""))
     for field, named in (("nproc", "gres"), ("gpus", "devices")):
-        if named in said and (found := _GPUS.match(str(said[named].value))) is not None:
-            number = int(found[1]) if found[1] else len(found[2].split(","))
+        if named in said and (number := gpus_named(str(said[named].value))) is not None:
             said.setdefault(field, statements.fact(field, number, said[named].origin))
     _compute(statements, "nproc", lambda gpus, each: gpus * each, "gpus", "each_gpu")
     # Behind the formats those whose keys stand among theirs: what they leave open those decide.

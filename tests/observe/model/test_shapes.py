@@ -38,6 +38,9 @@ BESIDE = {
     "THUDM/chatglm-6b": 6.71,  # without the head 6.17
     "XiaomiMiMo/MiMo-7B-Base": 7.62,
     "baidu/ERNIE-4.5-0.3B-PT": 0.36,
+    "LiquidAI/LFM2-8B-A1B": 8.34,
+    "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16": 31.58,
+    "meta-llama/Llama-4-Maverick-17B-128E-Instruct": 400.7,  # the name tells those of a token
     "allenai/OLMoE-1B-7B-0924": 6.92,  # of which a token takes 1.3
     "meta-llama/Llama-4-Scout-17B-16E": 107.8,
     "Qwen/Qwen2.5-VL-7B-Instruct": 8.29,
@@ -125,7 +128,7 @@ Qwen/Qwen2.5-Math-RM-72B Qwen/Qwen2.5-Math-PRM-7B Qwen/Qwen3-Embedding-8B Qwen/Q
 deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B somebody/odd-8x7B somebody/odd-1B-7B somebody/odd-1b-a400m
 deepseek-ai/DeepSeek-V3.9
 meta-llama/Llama-Guard-3-8B meta-llama/Llama-3.2-11B-Vision-Instruct nvidia/Llama-3.1-Minitron-4B-Width-Base
-llava-hf/llava-1.5-7b-hf THUDM/glm-4v-9b THUDM/glm-4-9b-chat-1m zai-org/GLM-4.5V google/gemma-3n-E4B-it
+llava-hf/llava-1.5-7b-hf THUDM/glm-4v-9b THUDM/glm-4-9b-chat-1m zai-org/GLM-4.5V
 microsoft/Phi-4-multimodal-instruct microsoft/Phi-3-vision-128k-instruct yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
 meta-llama/Meta-Llama-3-8B-Instruct-EAGLE nobody/nothing 999B 0B ..B 1e9B
 """
