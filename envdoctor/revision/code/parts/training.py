@@ -14,7 +14,17 @@ from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
 from envdoctor.revision.code.parts.loaded import CodeSide
 from envdoctor.revision.code.parts.tree import Definition, FileCode
-from envdoctor.revision.comparer import LONGEST, MOST_LINES, WIDEST, Change, Revisions, hunk, read_json, visible
+from envdoctor.revision.comparer import (
+    LONGEST,
+    MOST_LINES,
+    UNNAMED,
+    WIDEST,
+    Change,
+    Revisions,
+    hunk,
+    read_json,
+    visible,
+)
 from envdoctor.system.message import Message
 
 #: Lines of definitions that are compared line by line in all.
@@ -186,7 +196,7 @@ def told(
             amount = Message("+{} -{}", *counts) if change.hunk else change.detail
             if function and not (everywhere and function.changed <= _REWRITE):
                 amount = Message("{} statements changed, too many to seek a cause", function.changed)
-            yield change._replace(kind="training-code-changed", detail=amount)
+            yield change._replace(kind=UNNAMED, detail=amount)
 
 
 def _settings(revisions: Revisions) -> set[str]:
