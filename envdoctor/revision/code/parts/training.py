@@ -45,8 +45,8 @@ _SWITCHES = re.compile(r"checkpoint|isinstance\(module")
 _SWITCHING_KINDS = frozenset(f"gradient-checkpointing-{word}" for word in ("noop", "fails", "mended"))
 _NAMING_KINDS = frozenset(("name-undefined", "name-mended"))
 _FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
-#: ``mask=mask`` gives what ``mask`` gives.
-_SAME_NAME = re.compile(r"\b(\w+)=\1\b(?![.\w(\[])")
+#: ``mask=mask`` gives what ``mask`` gives, and a value the same numbers on another device.
+_SAME_NAME = re.compile(r"\b(\w+)=\1\b(?![.\w(\[])|\.to\((?:device=)?[\w.]*\bdevice\)(?=.)")
 _EXPANDS = re.compile(r"\.expand(?:_as)?\([^()]*(?:\([^()]*\)[^()]*)*\)$")
 _IN_PLACE = re.compile(r"\.\w+_\(|\[.*\] [-+*/|&]?= | [-+*/|&]= ")
 _OFF = frozenset({"False", "None", "0", "0.0"})
