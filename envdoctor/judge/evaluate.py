@@ -86,8 +86,7 @@ def fill(text: Text, read: Callable[[str], Fact], registry: Registry) -> Text:
             # A rule may apply to a model of which only a property was given.
             if match[1] == "model.name" and isinstance(value, Unknown):
                 return nameless
-            text = spell(value)
-            spec = registry.find(match[1])
+            spec, text = registry.find(match[1]), spell(value)
             text = spec.values.get(text, {}).get("zh" if suffix else "en", text) if spec is not None else text
             return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from shlex import quote
 
 from envdoctor.facts.values import Origin
-from envdoctor.judge.finding import SEVERITIES, Finding, FoundFact, OfferedFix, Plan
+from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding, FoundFact, OfferedFix, Plan
 from envdoctor.report import blocks
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -32,8 +32,8 @@ def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 
 def foremost(report: Report) -> tuple[list[Finding], list[Finding]]:
-    """Return the findings that are told first, and the others: of a comparison every error, and of the other causes,
-    named ones before code that was not judged, as many as make five."""
+    """Return the findings that are told first, and the others: of a comparison every error, and of the other causes as
+    many as make five: named ones before code that was not judged, then what is known best and changed most places."""
     if report.revision is None:
         return list(report.shown()), []
     from envdoctor.revision.comparer import UNNAMED
@@ -41,33 +41,31 @@ def foremost(report: Report) -> tuple[list[Finding], list[Finding]]:
     causes: dict[tuple[str, str], list[Finding]] = {}
     for finding in report.shown():
         causes.setdefault((finding.id, finding.item.get("kind", "")), []).append(finding)
-    ranks = [(-SEVERITIES.index(alike[0].severity), kind == UNNAMED) for (_, kind), alike in causes.items()]
-    ranked = [alike for _, alike in sorted(zip(ranks, causes.values(), strict=True), key=lambda one: one[0])]
+
+    def rank(alike: list[Finding]) -> tuple[int, bool, int, int]:
+        level, known = SEVERITIES.index(alike[0].severity), CONFIDENCES.index(alike[0].confidence)
+        return -level, alike[0].item.get("kind") == UNNAMED, -known, -len(alike)
+
+    ranked = sorted(causes.values(), key=rank)
     first = max(_FOREMOST, sum(alike[0].severity == "error" for alike in ranked))
     told, others = ([one for alike in part for one in alike] for part in (ranked[:first], ranked[first:]))
     return told, others
 
 
 def cards(report: Report, page: Page, findings: Iterable[Finding]) -> list[blocks.Card]:
-    """Return a card for each cause of these findings of a report."""
+    """Return a card for each cause of these findings of a report; of a comparison without the fields that a card before
+    it has, word for word."""
     causes = of_one_cause(findings)
     fitting = ""
     if report.memory is not None:
         from envdoctor.report.memory_section import fitting_words
 
         fitting = fitting_words(report.memory, page)
-    return [finding_card(cause, page, report.probe_commands.get(cause[0].probe or ""), fitting) for cause in causes]
-
-
-def once(cards: Iterable[blocks.Card], report: Report) -> list[blocks.Card]:
-    """Return the cards; those of a comparison without the fields that one before them has, word for word."""
-    told: list[blocks.Field] = []
-    shorter = []
-    for card in cards:
-        fields = [one for one in card.fields if report.revision is None or one not in told]
-        told += fields
-        shorter.append(card._replace(fields=fields))
-    return shorter
+    found = [finding_card(cause, page, report.probe_commands.get(cause[0].probe or ""), fitting) for cause in causes]
+    for place, card in enumerate(found if report.revision is not None else ()):
+        told = [field for before in found[:place] for field in before.fields]
+        found[place] = card._replace(fields=[field for field in card.fields if field not in told])
+    return found
 
 
 def brief(report: Report, page: Page) -> blocks.Section:

@@ -9,7 +9,7 @@ from itertools import accumulate
 
 from envdoctor.report import blocks as document
 from envdoctor.report.closing import advices, beyond, counts_line, first_line, unjudged
-from envdoctor.report.findings import cards, foremost, once, plan_sections
+from envdoctor.report.findings import cards, foremost, plan_sections
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.report.terminal_report import about, sections
@@ -27,7 +27,7 @@ def render(report: Report, lang: str = "en") -> str:
     blocks += [f"**{plain(line)}**" for line in (*first_line(report, page), counts_line(report, page))]
     blocks += [f"> {plain(label)}: {plain(text)}" for label, text in (*unjudged(report, page), *beyond(report, page))]
     blocks += write(about(report, page), page)
-    first, others = (once(cards(report, page, findings), report) for findings in foremost(report))
+    first, others = (cards(report, page, findings) for findings in foremost(report))
     size = 0
     texts: list[str] = []
     for number, card in enumerate([*first, *others]):

@@ -170,7 +170,7 @@ def changed_lines(
         diff = Diff(title, change.hunk) if everything else Diff(title, change.hunk, lines, start=_start(change))
         left = len(diff.lines) - len(diff.shown())
         blocks.append(diff._replace(hint=page.say("{n} more line(s): --patch", left)) if left else diff)
-    open_ = {(one.path, about(one)) for one in section.changes if one in section.unjudged or one.kind == UNNAMED}
+    open_ = {(one.path, about(one)) for one, state in section.judged() if state == states[0] or one.kind == UNNAMED}
     hidden = list(functions)[most:]
     told = [page.say("{n} more finding(s)", len(others))] if others else []
     told += [page.say("{n} more place(s) changed", len(hidden))] if hidden else []

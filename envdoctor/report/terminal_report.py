@@ -34,10 +34,10 @@ def render(
     parts: list[Part] = [banners(unjudged(report, page), page)] if usual or report.status != "complete" else []
     parts += [*about(report, page), banners(beyond(report, page), page)] if usual else []
     if report.findings:
-        from envdoctor.report.findings import brief, cards, foremost, once, plan_sections
+        from envdoctor.report.findings import brief, cards, foremost, plan_sections
 
         first = foremost(report)[0] if detail == "usual" and verbosity == 0 else report.shown()
-        parts += [brief(report, page)] if detail == "stat" else once(cards(report, page, first), report)
+        parts += [brief(report, page)] if detail == "stat" else cards(report, page, first)
         parts += plan_sections(report, page) if usual and detail != "stat" else []
     parts += sections(report, page, "all" if verbosity > 0 else detail) if usual else []
     parts += [_facts(report, page), *not_shown(report, page)] if verbosity > 0 else []
