@@ -74,9 +74,9 @@ def values_of(text: Text) -> list[str]:
     return re.findall(_PLACEHOLDER, text.en)
 
 
-def fill(text: Text, read: Callable[[str], Fact]) -> Text:
-    """Replace ``{pkg.torch}`` and the like by the value as spelled for a person; of a list that is not installed yet
-    nothing "is installed"."""
+def fill(text: Text, read: Callable[[str], Fact], registry: Registry) -> Text:
+    """Replace ``{pkg.torch}`` and the like by the value as spelled for a person, by its name if the registry has one;
+    of a list that is not installed yet nothing "is installed"."""
     is_planned = isinstance(read("refused").value, Records)
 
     def filled(wording: str, nameless: str, suffix: str = "") -> str:
@@ -86,7 +86,8 @@ def fill(text: Text, read: Callable[[str], Fact]) -> Text:
             # A rule may apply to a model of which only a property was given.
             if match[1] == "model.name" and isinstance(value, Unknown):
                 return nameless
-            text = spell(value)
+            spec, text = registry.find(match[1]), spell(value)
+            text = spec.values.get(text, {}).get("zh" if suffix else "en", text) if spec is not None else text
             return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."
 
         for present, planned in _PLANNED if is_planned else ():

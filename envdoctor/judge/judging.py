@@ -186,8 +186,8 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
         confidence=confidence,
         effect=rule.effect,
         title=title_of(texts),
-        message=fill(text_of(texts["message"]), read),
-        why=fill(text_of(texts["why"]), read),
+        message=fill(text_of(texts["message"]), read, matrix.registry),
+        why=fill(text_of(texts["why"]), read, matrix.registry),
         subjects=match.keys,
         facts=found,
         fingerprint=fingerprint_of(rule.id, item),
@@ -318,7 +318,8 @@ def _problems(applied: Iterable[Applied], facts: FactSet, matrix: Matrix) -> dic
     problems: dict[Problem, Text] = {}
     for one in applied:
         read = _reader(one.rule, one.match, facts, matrix.registry)
-        problems.setdefault(_problem(one), fill(text_of(matrix.texts(one.rule)["message"]), read))
+        message = text_of(matrix.texts(one.rule)["message"])
+        problems.setdefault(_problem(one), fill(message, read, matrix.registry))
     return problems
 
 

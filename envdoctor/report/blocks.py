@@ -100,14 +100,19 @@ class Lines(NamedTuple):
 
 
 class Diff(NamedTuple):
-    """Lines of a unified diff below a title. A terminal shows ``most`` of them unless all is asked for, then ``hint``;
-    those that stand ``beside`` each other only on a page it says elsewhere."""
+    """Lines of a unified diff below a title. A terminal shows ``most`` of them, from ``start`` on, unless all is asked
+    for, then ``hint``; those that stand ``beside`` each other only on a page it says elsewhere."""
 
     title: str
     lines: Sequence[str]
     most: int | None = None
     hint: str = ""
     beside: bool = False
+    start: int = 0
+
+    def shown(self) -> Sequence[str]:
+        """Return the lines that are shown unless all is asked for."""
+        return self.lines if self.most is None else self.lines[self.start :][: self.most]
 
     def pairs(self) -> Iterator[tuple[str, str | None, str | None]]:
         """Yield (kind, old, new) line by line: what went stands beside what came in its place, None where there is
@@ -234,7 +239,7 @@ def _lines_of(block: Block, page: Page, color: bool) -> list[str]:
         case Lines():
             return list(block.lines)
         case Diff(beside=False):
-            shown = block.lines[: None if everything else block.most]
+            shown = block.lines if everything else block.shown()
             painted = [paint(line, line[:1], color and line[:1] in ("+", "-", "@")) for line in shown]
             last = [block.hint] if block.hint and len(shown) < len(block.lines) else []
             return [*page.lines(block.title, "  "), *(f"    {line}" for line in [*painted, *last])]

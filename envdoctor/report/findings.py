@@ -11,12 +11,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from shlex import quote
 
 from envdoctor.facts.values import Origin
-from envdoctor.judge.finding import Finding, FoundFact, OfferedFix, Plan
+from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding, FoundFact, OfferedFix, Plan
 from envdoctor.report import blocks
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
 _LONG = 20  # characters that nobody wants to read twice
+#: Causes that a comparison of two revisions tells first, and other places of one cause that are named.
+_FOREMOST, _NAMED = 5, 6
 
 
 def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
@@ -29,15 +31,41 @@ def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
     return list(causes.values())
 
 
-def cards(report: Report, page: Page) -> list[blocks.Card]:
-    """Return a card for each cause of the findings that are shown."""
-    causes = of_one_cause(report.shown())
+def foremost(report: Report) -> tuple[list[Finding], list[Finding]]:
+    """Return the findings that are told first, and the others: of a comparison every error, and of the other causes as
+    many as make five: named ones before code that was not judged, then what is known best and changed most places."""
+    if report.revision is None:
+        return list(report.shown()), []
+    from envdoctor.revision.comparer import UNNAMED
+
+    causes: dict[tuple[str, str], list[Finding]] = {}
+    for finding in report.shown():
+        causes.setdefault((finding.id, finding.item.get("kind", "")), []).append(finding)
+
+    def rank(alike: list[Finding]) -> tuple[int, bool, int, int]:
+        level, known = SEVERITIES.index(alike[0].severity), CONFIDENCES.index(alike[0].confidence)
+        return -level, alike[0].item.get("kind") == UNNAMED, -known, -len(alike)
+
+    ranked = sorted(causes.values(), key=rank)
+    first = max(_FOREMOST, sum(alike[0].severity == "error" for alike in ranked))
+    told, others = ([one for alike in part for one in alike] for part in (ranked[:first], ranked[first:]))
+    return told, others
+
+
+def cards(report: Report, page: Page, findings: Iterable[Finding]) -> list[blocks.Card]:
+    """Return a card for each cause of these findings of a report; of a comparison without the fields that a card before
+    it has, word for word."""
+    causes = of_one_cause(findings)
     fitting = ""
     if report.memory is not None:
         from envdoctor.report.memory_section import fitting_words
 
         fitting = fitting_words(report.memory, page)
-    return [finding_card(cause, page, report.probe_commands.get(cause[0].probe or ""), fitting) for cause in causes]
+    found = [finding_card(cause, page, report.probe_commands.get(cause[0].probe or ""), fitting) for cause in causes]
+    for place, card in enumerate(found if report.revision is not None else ()):
+        told = [field for before in found[:place] for field in before.fields]
+        found[place] = card._replace(fields=[field for field in card.fields if field not in told])
+    return found
 
 
 def brief(report: Report, page: Page) -> blocks.Section:
@@ -54,7 +82,14 @@ def finding_card(
     """Return the card of one cause. ``probe_command`` runs the experiment that settles it; ``fitting`` is a change with
     which the run fits into memory."""
     finding = findings[0]
-    cases, common = _cases(findings, page)
+    # Code of one cause is told at its first place, with the names of the others, unless all is asked for.
+    alike: dict[object, list[Finding]] = {}
+    for number, one in enumerate(findings):
+        is_code = one.item.get("area") == "code" and page.verbosity <= 0
+        alike.setdefault(one.item.get("kind") if is_code else number, []).append(one)
+    cases, common = _cases([first for first, *_ in alike.values()], page)
+    also = {page.message(first): [one.item.get("symbol", "") for one in others] for first, *others in alike.values()}
+    cases = [case._replace(found=[*case.found, *_also(also.get(case.message, []), page)]) for case in cases]
     why = finding.why.in_language(page.lang)
     of_memory = any(fact.key == "memory.verdict" for fact in finding.facts)
     fields = [blocks.Field("fix", [fitting])] if of_memory and fitting else _fixes(findings, page)
@@ -70,6 +105,11 @@ def finding_card(
         fields.append(blocks.Field("rule", [page.bracket(about, finding.origin)]))
     marks = [finding.effect, finding.confidence, *([page.say("at the gate")] if finding.gate else [])]
     return blocks.Card(finding.severity, finding.id, len(findings), marks, finding.fingerprint, cases, fields)
+
+
+def _also(names: Sequence[str], page: Page) -> list[list[str]]:
+    more = [page.say("{n} more", n=len(names) - _NAMED)] if len(names) > _NAMED else []
+    return [[page.say("also in {names}", names=page.separated([*names[:_NAMED], *more]))]] if names else []
 
 
 def finding_text(finding: Finding, page: Page) -> str:

@@ -12,7 +12,7 @@ from envdoctor import __version__
 from envdoctor.judge.finding import SEVERITIES
 from envdoctor.report.blocks import Block, Folded, Paragraph, Section, Table
 from envdoctor.report.closing import advices, banners, beyond, matrix_words, not_shown, notices, unjudged
-from envdoctor.report.findings import cards, plan_sections
+from envdoctor.report.findings import cards, foremost, plan_sections
 from envdoctor.report.header import header
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -51,7 +51,7 @@ def render(report: Report, lang: str = "en") -> str:
     folded += [notice for notice in notices(report, page) if notice.level == "note"]
     open_ = page.say("{n} rule(s) could not be checked", len(report.not_checked)) if report.not_checked else ""
     last = [Section(open_, folded)] if folded else []
-    found = cards(report, page)
+    found, others = (cards(report, page, findings) for findings in foremost(report))
     causes = [(page.say(_HEADINGS[level]), [card for card in found if card.severity == level]) for level in _HEADINGS]
     foot = (f"envdoctor {__version__}", matrix_words(report, page), page.say("exit code {code}", code=report.exit_code))
     return environment.get_template("html_report.html").render(
@@ -65,8 +65,10 @@ def render(report: Report, lang: str = "en") -> str:
         tiles=tiles,
         first=[Section("", [*first.blocks, *warned]), *compared, *judged],
         causes=[(heading, alike) for heading, alike in causes if alike],
+        others=others,
+        more=page.say("{n} more finding(s)", sum(card.times for card in others)),
         nothing=page.say("No findings"),
-        last=[*plan_sections(report, page), *sections(report, page, "patch"), *last],
+        last=[*plan_sections(report, page), *sections(report, page), *last],
         foot=" · ".join(foot),
         most=_MOST,
         most_rows=_MOST_ROWS,

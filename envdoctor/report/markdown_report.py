@@ -5,10 +5,11 @@ GitHub drops a job summary of more than 1 MiB altogether (actions/runner: FileCo
 
 import re
 from collections.abc import Sequence
+from itertools import accumulate
 
 from envdoctor.report import blocks as document
 from envdoctor.report.closing import advices, beyond, counts_line, first_line, unjudged
-from envdoctor.report.findings import cards, plan_sections
+from envdoctor.report.findings import cards, foremost, plan_sections
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.report.terminal_report import about, sections
@@ -26,16 +27,18 @@ def render(report: Report, lang: str = "en") -> str:
     blocks += [f"**{plain(line)}**" for line in (*first_line(report, page), counts_line(report, page))]
     blocks += [f"> {plain(label)}: {plain(text)}" for label, text in (*unjudged(report, page), *beyond(report, page))]
     blocks += write(about(report, page), page)
-    found = cards(report, page)
+    first, others = (cards(report, page, findings) for findings in foremost(report))
     size = 0
-    for number, card in enumerate(found):
-        block = _card(card, page)
-        size += len(block.encode())
+    texts: list[str] = []
+    for number, card in enumerate([*first, *others]):
+        texts.append(_card(card, page))
+        size += len(texts[-1].encode())
         if size > _LARGEST // 2:
-            rest = sum(other.times for other in found[number:])
-            blocks.append(plain(page.say("{n} more finding(s)", rest)))
+            rest = sum(other.times for other in [*first, *others][number:])
+            texts[-1:] = [plain(page.say("{n} more finding(s)", rest))]
             break
-        blocks.append(block)
+    blocks += texts[: len(first)]
+    blocks += _folded(page.say("{n} more finding(s)", sum(card.times for card in others)), texts[len(first) :])
     blocks += write([*plan_sections(report, page), *sections(report, page)], page)
     told = report.notices[:_MOST_NOTICES]
     blocks += [f"{_SIGNS.get(level, '')} {plain(page.sentence(text))}" for level, text in told]
@@ -43,8 +46,8 @@ def render(report: Report, lang: str = "en") -> str:
         blocks.append(plain(page.say("{n} more", n=len(report.notices) - _MOST_NOTICES)))
     helps = [f"- {plain(text)}" for text in advices(report, page)]
     if helps:
-        summary = plain(page.say("{n} rule(s) could not be checked", len(report.not_checked)))
-        blocks.append("\n".join(["<details><summary>" + summary + "</summary>\n", *helps, "\n</details>"]))
+        summary = page.say("{n} rule(s) could not be checked", len(report.not_checked))
+        blocks += _folded(summary, ["\n".join(helps)])
     return "\n\n".join(blocks) + "\n"
 
 
@@ -56,14 +59,29 @@ def write(parts: Sequence[document.Section], page: Page) -> list[str]:
             lines = document.part_lines(part, page)
             texts += [document.fenced(lines)] if lines else []
             continue
-        texts.append(f"### {plain(part.title)}")
-        for block in part.blocks:
-            if isinstance(block, document.Diff):
-                texts += [f"**{plain(block.title)}**", document.fenced(block.lines[: block.most], "diff")]
+        texts += [f"### {plain(part.title)}", *_diffs(part.blocks, page)]
+    return texts
+
+
+def _diffs(blocks: Sequence[document.Block], page: Page) -> list[str]:
+    texts: list[str] = []
+    for block in blocks:
+        match block:
+            case document.Diff():
+                texts += [f"**{plain(block.title)}**", document.fenced(block.shown(), "diff")]
                 texts += [plain(block.hint)] if block.hint else []
-            else:
+            case document.Folded():
+                texts += _folded(block.summary, _diffs(block.blocks, page)) or [plain(block.summary)]
+            case _:
                 texts += [plain(line.strip()) for line in document.block_lines([block], page)]
     return texts
+
+
+def _folded(summary: str, texts: Sequence[str]) -> list[str]:
+    """Return the texts that fit behind a summary."""
+    sizes = accumulate(len(text.encode()) for text in texts)
+    fitting = [text for text, size in zip(texts, sizes, strict=True) if size < _LARGEST // 4]
+    return ["\n\n".join([f"<details><summary>{plain(summary)}</summary>", *fitting, "</details>"])] if texts else []
 
 
 def _card(card: document.Card, page: Page) -> str:

@@ -2,21 +2,25 @@
 its first line: how bad it is, about what, and what was not judged or not read. It calms only where each change has a
 stated reason to have no effect."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from envdoctor.judge.finding import CONFIDENCES, SEVERITIES, Finding, Text
-from envdoctor.report.blocks import Bar, Bars, Block, Content, Diff, Field, Paragraph, Section, Table
+from envdoctor.report.blocks import Bar, Bars, Block, Content, Diff, Field, Folded, Paragraph, Section, Table
 from envdoctor.report.page import Page, shortened
-from envdoctor.revision.comparer import AREAS, Change
+from envdoctor.revision.comparer import AREAS, UNNAMED, Change
 from envdoctor.revision.hub.snapshot import Unread
 
 #: How much of the changes is told: counts, those worth a line, these with every line of code, or every single one.
 DETAILS = ("stat", "usual", "patch", "all")
-#: Unless all are asked for: changes of an area before "and N more", functions whose lines are shown, lines of each.
-_LISTED, _FUNCTIONS, _SHOWN = 12, 12, 20
-_LONGEST = 160
+#: Unless all are asked for: changes of an area before "and N more", functions whose lines are shown; lines of all of
+#: them, and the most and the fewest of one.
+_LISTED, _FUNCTIONS, _SHOWN = 4, 5, 40
+_MOST_SHOWN, _LEAST_SHOWN = 20, 8
+#: Characters of a before or after text in a table, and in a line unless all is asked for.
+_LONGEST, _BRIEF = 160, 60
 #: Areas whose values a page shows side by side.
 _SETTINGS = ("config", "generation", "tokenizer", "preprocessor")
 #: The colours that parts of a bar have.
@@ -139,27 +143,41 @@ def differences(section: RevisionSection, findings: Sequence[Finding], page: Pag
 
 
 def changed_lines(
-    section: RevisionSection, findings: Sequence[Finding], page: Page, detail: str = "usual"
+    section: RevisionSection, findings: Sequence[Finding], others: Sequence[Finding], page: Page, detail: str = "usual"
 ) -> list[Section]:
-    """Return the changed lines of functions and templates, those of the worst findings first, and for a page the values
-    of settings side by side."""
+    """Return the changed lines of functions and templates: of each cause its first place, then the other places, then
+    what no finding tells; unless all is asked for, the rest is folded away, and the ``others`` among the findings are
+    counted there. And for a page the values of settings side by side."""
     if detail == "stat":
         return []
     everything = detail in ("patch", "all")
-    levels = {change_of(finding): finding.severity for finding in findings}
-    order = ("error", "warning", "not-judged", "note", "judged", "no-effect")
-    ranked = sorted(section.judged(), key=lambda one: order.index(levels.get(one[0][:4], one[1])))
-    wanted = [change for change, state in ranked if change.hunk and (everything or state != "no-effect")]
-    found = list(dict.fromkeys((change.path, about(change), change.hunk) for change in wanted))
-    most, lines = (None, None) if everything else (_FUNCTIONS, _SHOWN)
+    first = {place[:2]: place for place in reversed([change_of(one) for one in findings])}
+    places = list(dict.fromkeys([*reversed(first.values()), *map(change_of, [*findings, *others])]))
+    order = {place: number for number, place in enumerate(places)}
+    states = ("not-judged", "judged", "no-effect")
+    functions: dict[tuple[str, str], Change] = {}
+    ranks = [(order.get(change[:4], len(order) + states.index(state)), state) for change, state in section.judged()]
+    ranked = sorted(zip(ranks, section.changes, strict=True), key=lambda one: one[0][0])
+    for (_, state), change in ranked:
+        if change.hunk and (everything or state != "no-effect"):
+            functions.setdefault((change.path, about(change)), change)
+    leading = sum(change[:4] in first.values() for change in functions.values())
+    most = len(functions) if everything else min(leading if others else _FUNCTIONS, len(functions))
+    lines = max(_LEAST_SHOWN, min(_MOST_SHOWN, _SHOWN // max(most, 1)))
     blocks: list[Block] = []
-    for path, symbol, hunk in found[:most]:
-        hint = page.say("{n} more line(s): --patch", len(hunk) - lines) if lines and len(hunk) > lines else ""
-        blocks.append(Diff(page.bracket(f"{path} {symbol}".rstrip(), amount(hunk)), hunk, lines, hint))
-    if most and len(found) > most:
-        names = shortened(page.separated([symbol or path for path, symbol, _ in found[most:]]), 300)
-        more = page.say("{n} more with changed lines, see --patch: {names}", n=len(found) - most, names=names)
-        blocks.append(Paragraph(more))
+    for (path, symbol), change in functions.items():
+        title = page.bracket(f"{path} {symbol}".rstrip(), amount(change.hunk))
+        diff = Diff(title, change.hunk) if everything else Diff(title, change.hunk, lines, start=_start(change))
+        left = len(diff.lines) - len(diff.shown())
+        blocks.append(diff._replace(hint=page.say("{n} more line(s): --patch", left)) if left else diff)
+    open_ = {(one.path, about(one)) for one, state in section.judged() if state == states[0] or one.kind == UNNAMED}
+    hidden = list(functions)[most:]
+    told = [page.say("{n} more finding(s)", len(others))] if others else []
+    told += [page.say("{n} more place(s) changed", len(hidden))] if hidden else []
+    told += [page.say("{n} of them not judged", n) for n in [sum(place in open_ for place in hidden)] if n]
+    if told and not everything:
+        hint = page.say("{what}: --patch shows the lines, -v lists all", what=page.separated(told))
+        blocks[most:] = [Folded(page.separated(told), blocks[most:], hint)]
     values: dict[str, list[str]] = {}
     # What only went comes last, so that it does not stand beside what came under another name.
     for change in sorted(section.changes, key=lambda one: one.after is None):
@@ -170,6 +188,14 @@ def changed_lines(
     beside = [Diff(path, told, beside=True) for path, told in values.items()]
     sections = [Section(page.say("Changed lines"), blocks)] if blocks else []
     return [*sections, Section(page.say("Changed values"), beside, bare=True)] if beside else sections
+
+
+def _start(change: Change) -> int:
+    """Return the first line of the part of a diff that holds the longest word of what is told of the change."""
+    words = [max(re.findall(r"[\w.]+", text), key=len, default="") for text in (change.after, change.before) if text]
+    lines = list(enumerate(change.hunk))
+    at = [at for word in words if word for at, line in lines if line[:1] in "+-" and word in line] or [0]
+    return max((start for start, line in lines[: at[0]] if line.startswith("@@")), default=0)
 
 
 def amount(hunk: Sequence[str]) -> str:
@@ -203,7 +229,8 @@ def _changes(section: RevisionSection, told: set[Place], page: Page, *, everythi
     by_area: dict[tuple[str, str], list[str]] = {}
     for change, state in sorted(section.judged(), key=lambda one: one[1] != "not-judged"):
         if everything or change[:4] not in told:
-            words = filter(None, [_line(change, page), _standing(section, change, state, page)])
+            line = _line(change, page, _LONGEST if everything else _BRIEF)
+            words = filter(None, [line, _standing(section, change, state, page)])
             unjudged = page.say("not judged") if state == "not-judged" else ""
             by_area.setdefault((change.area, unjudged), []).append(page.say("; ").join(words))
     lines: list[str] = []
@@ -262,7 +289,7 @@ def _amount(side: Mapping[str, Amount]) -> str:
     return ", ".join(f"{dtype} {parameters} ({size})" for dtype, parameters, size in sizes)
 
 
-def _line(change: Change, page: Page) -> str:
+def _line(change: Change, page: Page, longest: int = _LONGEST) -> str:
     """Return ``code: definition-added modeling_chatglm.py ChatGLMModel.set_input_embeddings``, with before -> after."""
     times = f" x {change.count}" if change.count > 1 else ""
     name = f" {shortened(about(change), 200)}" if change.symbol != change.path else ""
@@ -270,7 +297,7 @@ def _line(change: Change, page: Page) -> str:
     text = page.labelled(page.value("change.area", change.area), f"{kind}{name}{times}")
     if change.hunk:
         return page.bracket(text, amount(change.hunk))
-    before, after = (shortened(side, _LONGEST) if side else side for side in (change.before, change.after))
+    before, after = (shortened(side, longest) if side else side for side in (change.before, change.after))
     sides = " -> ".join(side for side in (before, after) if side is not None)
     text += f": {sides}" if before is not None or after is not None else ""
     return page.bracket(text, shortened(page.sentence(change.detail), _LONGEST)) if change.detail else text

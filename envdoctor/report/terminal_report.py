@@ -34,9 +34,10 @@ def render(
     parts: list[Part] = [banners(unjudged(report, page), page)] if usual or report.status != "complete" else []
     parts += [*about(report, page), banners(beyond(report, page), page)] if usual else []
     if report.findings:
-        from envdoctor.report.findings import brief, cards, plan_sections
+        from envdoctor.report.findings import brief, cards, foremost, plan_sections
 
-        parts += [brief(report, page)] if detail == "stat" else cards(report, page)
+        first = foremost(report)[0] if detail == "usual" and verbosity == 0 else report.shown()
+        parts += [brief(report, page)] if detail == "stat" else cards(report, page, first)
         parts += plan_sections(report, page) if usual and detail != "stat" else []
     parts += sections(report, page, "all" if verbosity > 0 else detail) if usual else []
     parts += [_facts(report, page), *not_shown(report, page)] if verbosity > 0 else []
@@ -66,9 +67,11 @@ def sections(report: Report, page: Page, detail: str = "usual") -> list[Section]
     """Return what a comparison, the experiments, the training data and a prediction add to the findings."""
     parts = []
     if report.revision is not None:
+        from envdoctor.report.findings import foremost
         from envdoctor.report.revision_section import changed_lines, differences
 
-        parts += changed_lines(report.revision, report.shown(), page, detail)
+        first, others = foremost(report)
+        parts += changed_lines(report.revision, first, others, page, detail)
         parts.append(differences(report.revision, report.shown(), page, detail))
     if report.probe is not None:
         from envdoctor.report.probe_section import experiments

@@ -12,7 +12,7 @@ __all__, __getattr__ = door(
     {
         "code.parts.loaded": "CodeSource parse",
         "code.parts.tree": "FileCode",
-        "comparer": "AREAS Change Compared Revisions",
+        "comparer": "AREAS Change Compared Revisions UNNAMED",
         "comparing": "COMPARERS Comparison attribute change_facts compare_snapshots effect_of files_of",
         "hub.local": "LocalSnapshot open_folder",
         "hub.online": "Access HubSnapshot open_hub",

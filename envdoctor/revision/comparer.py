@@ -30,6 +30,10 @@ Item = TypeVar("Item")
 Key = TypeVar("Key")
 
 
+#: The kind of a change on the path of a training step whose cause is not known.
+UNNAMED = "training-code-changed"
+
+
 class Change(NamedTuple):
     """One difference.
 

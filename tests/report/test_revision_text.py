@@ -6,7 +6,7 @@ import pytest
 
 from envdoctor.judge import Finding, Text
 from envdoctor.report import Cost, Introduced, Mended, MovedCommits, Report, RevisionSection, Side, load, render
-from envdoctor.revision import Change, Unread
+from envdoctor.revision import UNNAMED, Change, Unread
 from envdoctor.system import Message
 
 _EQUAL = Message("{} of {} weight files by {} ({})", 7, 7, "sha256", "12.5 GB")
@@ -131,27 +131,72 @@ def test_changed_lines_are_shown_twenty_a_function_and_all_when_asked_for(compar
     )
 
 
-def test_of_many_functions_those_of_findings_are_shown_first_and_the_rest_are_named(
-    report: Report, compared: Report
-) -> None:
-    changes = tuple(CODE._replace(symbol=f"A.f{number}", hunk=("+x",)) for number in range(20))
-    moved = CODE._replace(kind="definition-moved", symbol="A.same", hunk=("+y",))
+def rewritten(report: Report, compared: Report) -> Report:
+    """A comparison of rewritten code: an error, six named causes at two places each, twenty that were not judged."""
+    kinds = ["label-shift-changed", *(f"kind-{number}" for number in range(6) for _ in "ab"), *[UNNAMED] * 20]
+    changes = [
+        CODE._replace(kind=kind, symbol=f"A.f{number}", hunk=("@@", "-a", "@@", f"+{number}"), after=str(number))
+        for number, kind in enumerate(kinds)
+    ]
+    findings = []
+    for number, change in enumerate(changes):
+        item = dict(zip(("area", "kind", "path", "symbol"), change[:4], strict=True))
+        level = "warning" if number else "error"
+        about = {"severity": level, "id": level if change.kind != UNNAMED else "a-rule-before-others"}
+        about |= {"item": item, "facts": (), "locations": (), "subjects": ("change.kind",), "fingerprint": str(number)}
+        findings.append(found(report, f"{change.kind}: {change.symbol} in modeling.py", **about))
+    same = CODE._replace(kind="definition-moved", symbol="A.same", hunk=("+y",))
     effects = {"code definition-moved": Text("the same stands in another place")}
-    section = SECTION._replace(changes=(*changes, moved), unjudged=changes[:-1], effects=effects)
-    item = dict(zip(("area", "kind", "path", "symbol"), changes[-1][:4], strict=True))
-    judged = compared.changed(findings=(found(report, "bad", item=item),), revision=section)
+    return compared.changed(
+        findings=tuple(findings), revision=SECTION._replace(changes=(*changes, same), effects=effects)
+    )
+
+
+def test_of_rewritten_code_what_matters_most_is_told_and_the_rest_is_a_line(report: Report, compared: Report) -> None:
+    judged = rewritten(report, compared)
     text = render(judged)
-    lines = [line.strip() for line in text[text.index("Changed lines") :].splitlines()]
-    assert lines[1] == "modeling.py A.f19 (+1 \u22120)" and "A.same" not in lines[: lines.index("")]
-    assert "8 more with changed lines, see --patch: A.f11, A.f12, " in text
+    assert "error[error]\n  label-shift-changed: A.f0 in modeling.py\n" in text and text.index(
+        "error[error]"
+    ) < text.index("warning[")
+    assert "  kind-3: A.f7 in modeling.py\n    also in A.f8\n" in text and "kind-3: A.f8" not in text
+    assert "kind-4: A.f9" not in text and UNNAMED not in text, "five causes, those that are known first"
+    rest = "24 more findings, 28 more places changed, 20 of them not judged: --patch shows the lines, -v lists all"
+    assert f"  {rest}\n" in text and text.splitlines()[0].startswith(
+        "error: label-shift-changed: A.f0 in modeling.py; "
+    )
+    assert text.count("  fix ") == 1, "what is the same for all causes is said once"
+    shown = [line.split()[1] for line in text[text.index("Changed lines") :].splitlines() if "modeling.py A.f" in line]
+    assert shown == ["A.f0", "A.f1", "A.f3", "A.f5", "A.f7"], "the first place of each cause"
     whole = render(judged, detail="patch")
-    assert "see --patch" not in whole and "modeling.py A.same (+1 \u22120)" in whole
+    assert all(f"modeling.py A.f{number} (" in whole for number in range(33)) and rest not in whole
+    assert "modeling.py A.same (" in whole and "  modeling.py A.same (" not in text
+    assert all(f"kind-5: A.f{number} in" in render(judged, verbosity=1) for number in (11, 12))
+
+
+@pytest.mark.parametrize("name", ["markdown", "html", "json", "sarif"])
+def test_pages_fold_the_rest_of_rewritten_code_and_programs_get_all(
+    report: Report, compared: Report, name: str
+) -> None:
+    text = load(name)(rewritten(report, compared)).replace("\\", "")
+    assert all(f"A.f{number}" in text for number in range(33)) or name == "markdown"
+    if name in ("markdown", "html"):
+        assert text.count("<summary>24 more findings") == 2 and text.index("kind-0") < text.index("<details>")
+        assert "kind-5" not in text[: text.index("<summary>24 more findings")]
+    else:
+        assert text.count("kind-5: A.f") >= 2 and "more findings" not in text.partition("verdict")[0]
+
+
+def test_the_lines_of_a_long_function_begin_where_what_is_told_stands(compared: Report) -> None:
+    hunk = ("@@ -1 +1 @@", *("-a",) * 30, "@@ -90 +90 @@", "+x = scale(y)")
+    section = SECTION._replace(changes=(CODE._replace(after="scale(", hunk=hunk),))
+    text = render(compared.changed(revision=section))
+    assert "    @@ -90 +90 @@\n    +x = scale(y)\n    31 more lines: --patch\n" in text
 
 
 @pytest.mark.parametrize("name", ["concise", "github", "junit", "markdown", "html"])
 def test_no_format_counts_nothing_where_something_was_not_judged(compared: Report, name: str) -> None:
     text = load(name)(compared.changed(revision=SECTION._replace(unjudged=(CODE,))))
-    said = "::warning title=Not judged::code: definition-added modeling.py A.f: (self)"
+    said = "::warning title=Not judged::code: definition added modeling.py A.f: (self)"
     assert (said if name == "github" else "changed, not judged: code A.f") in text.replace("\\", "")
     assert name == "junit" or "1 change not judged" in text
     assert "Nothing stops this run" not in text
@@ -165,7 +210,7 @@ def test_annotations_and_sarif_name_what_was_not_judged_and_not_read(compared: R
         "::warning title=未判断::代码："
     )
     assert "transformers_version" not in lines[1]
-    assert "Not judged: code: definition-added modeling.py A.f" in load("sarif")(open_)
+    assert "Not judged: code: definition added modeling.py A.f" in load("sarif")(open_)
     many = tuple(CODE._replace(symbol=f"A.f{number}") for number in range(400))
     long_ = compared.changed(revision=SECTION._replace(changes=many, unjudged=many))
     assert max(map(len, load("github")(long_).splitlines())) < 8_192
@@ -181,7 +226,9 @@ def test_what_was_read_says_no_weights_unless_values_were_asked_for(compared: Re
 def test_changes_say_what_judged_them(compared: Report) -> None:
     changed = SECTION._replace(changes=(NOISE, CODE), unjudged=(CODE,), effects=EXCUSED)
     text = render(compared.changed(revision=changed))
-    config = "  config: noise config.json transformers_version: 4.30 -> 4.57; no effect: no loader acts on this key\n"
+    config = (
+        "  config: bookkeeping config.json transformers_version: 4.30 -> 4.57; no effect: no loader acts on this key\n"
+    )
     assert text.index("(needed to load the file); not judged\n") < text.index(config)
     assert "没有加载器依据该键行事\n" in render(compared.changed(revision=changed), "zh")
 
@@ -202,7 +249,7 @@ def test_what_new_mends_is_told_with_its_commit(compared: Report) -> None:
 
 
 def test_changes_are_named_in_the_language_of_the_report(compared: Report) -> None:
-    assert "  code: definition-added modeling.py A.f: (self) (needed to load the file)\n" in render(compared)
+    assert "  code: definition added modeling.py A.f: (self) (needed to load the file)\n" in render(compared)
     assert "  代码：新增定义 modeling.py A.f: (self)（加载文件时必需）\n" in render(compared, "zh")
     assert "变更         代码 1\n" in render(compared, "zh")
 

@@ -119,6 +119,10 @@ STEP = "y = x + 1\nreturn y"
         ("return torch.zeros(2)", "return torch.zeros(2, device=x.device)", SAME),
         ("return torch.zeros(2)", "return torch.zeros(2, device='cpu')", OTHER),
         ("return x + other", "return x + other.to(x.device)", OTHER),
+        ("freqs = (other.to(x.device) @ x).t()\nreturn freqs", "freqs = (other @ x).t()\nreturn freqs", OTHER),
+        # words of no cause
+        ("kind = 'single_label'\nreturn kind", "kind = 'regression'\nreturn kind", OTHER),
+        ("self.layer_idx = 1\nreturn x", "return x", OTHER),
         # texts of errors
         ("raise ValueError('a')", "raise ValueError(f'b {x.shape}')", SAME),
         ("raise ValueError('a')", "raise KeyError('a')", OTHER),
@@ -182,6 +186,19 @@ def test_what_a_step_cannot_reach_is_listed_and_not_judged(old: str, new: str, e
     compared = outcome(remote_code, {"modeling.py": MODEL}, {"modeling.py": MODEL.replace(old, new)})
     holds(compared, expected)
     assert compared.changes[0].hunk
+
+
+def test_no_gradient_flows_through_the_making_of_a_mask() -> None:
+    old = MODEL.replace("helper", "_update_causal_mask")
+    new = old.replace("    def _update", "    @torch.no_grad()\n    def _update")
+    holds(
+        outcome(remote_code, {"modeling.py": old}, {"modeling.py": new}), "training-code-changed M._update_causal_mask"
+    )
+
+
+def test_labels_that_the_loss_function_ignores_are_not_lost() -> None:
+    old = "loss = CrossEntropyLoss(ignore_index=ignored)(x, labels)\nreturn loss"
+    compare(old, "loss = self.loss_function(x, labels)\nreturn loss", "loss-changed M.forward")
 
 
 def test_chat_that_a_forward_calls_is_on_the_path() -> None:

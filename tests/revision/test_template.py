@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from comparing import holds, only, two_sided
 from header_true import Repository
+from observing import shipped
 
 from envdoctor.revision import Compared
 from envdoctor.revision.template.chat_template import render
@@ -127,10 +128,11 @@ def test_what_cannot_be_rendered_is_named(text: str, said: str) -> None:
 
 
 def test_a_loop_ends_at_the_limit() -> None:
+    suite = shipped().rows("chat-conversations", "conversation")
     loop = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
-    problems = {outcome.problem for outcome in render(loop, {}, seconds=1)}
+    problems = {outcome.problem for outcome in render(loop, {}, suite, seconds=1)}
     assert problems == {"it took more than 1 s"}
-    compiling = render("{{ " + "(" * 5_000 + ")" * 5_000 + " }}", {}, seconds=5)
+    compiling = render("{{ " + "(" * 5_000 + ")" * 5_000 + " }}", {}, suite, seconds=5)
     assert isinstance(compiling, str) or all(outcome.problem for outcome in compiling)
 
 

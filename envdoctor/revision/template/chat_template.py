@@ -13,8 +13,9 @@
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
+from envdoctor.judge.finding import Text
 from envdoctor.revision.comparer import (
     Change,
     Compared,
@@ -52,68 +53,12 @@ class _Rendered(NamedTuple):
         return (self.refused is None) == (other.refused is None) and self.problem == other.problem
 
 
-class _Conversation(NamedTuple):
-    """One input of a template; ``use`` says who meets it: ``chat`` (any fine-tune on conversations), ``prompt``
-    (generation, and loss masks that are built from its prompt), ``tools``, or ``rare`` (most data sets lack it)."""
-
-    name: str
-    use: str
-    messages: Sequence[Mapping[str, Any]]
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """Return the template's input; it asks for a generation prompt if an answer to the last turn is met."""
-        asks = self.use in ("prompt", "tools") and self.messages[-1]["role"] == "user"
-        tools = [_WEATHER] if self.use == "tools" else None
-        return {"messages": self.messages, "tools": tools, "add_generation_prompt": asks}
+Conversations: TypeAlias = Sequence[Mapping[str, Any]]
 
 
-def _spoken(role: str, content: Any, **more: Any) -> dict[str, Any]:
-    return {"role": role, "content": content, **more}
-
-
-def _turns(*contents: Any) -> list[dict[str, Any]]:
-    """Return turns of user and assistant in alternation."""
-    return [_spoken(("user", "assistant")[place % 2], content) for place, content in enumerate(contents)]
-
-
-_SYSTEM = _spoken("system", "You are helpful.")
-_CITY = {"city": {"type": "string", "description": "Name of the city."}}
-_WEATHER = {
-    "type": "function",
-    "function": {
-        "name": "get_weather",
-        "description": "Weather of a city.",
-        "parameters": {"type": "object", "properties": _CITY, "required": ["city"]},
-    },
-}
-_CALL = {"id": "call12345", "type": "function", "function": {"name": "get_weather", "arguments": {"city": "Beijing"}}}
-_RESULT = _spoken("tool", "22 degrees", name="get_weather", tool_call_id="call12345")
-_CALLED = (_spoken("assistant", "", tool_calls=[_CALL]), _RESULT)
-_ODD_TEXTS = _turns(" 你好，世界 é 🙂\n\n  indented\ttext ", '{{ not code }} <b> & "quoted"\n')
-
-#: Ordered from what everybody meets to what few do: the first difference is the one that is shown.
-_SUITE = (
-    _Conversation(Message("one user turn"), "chat", _turns("U")),
-    _Conversation(Message("one exchange"), "chat", _turns("U", "A")),
-    _Conversation(Message("system, user, assistant"), "chat", [_SYSTEM, *_turns("U", "A")]),
-    _Conversation(Message("three turns"), "chat", [_SYSTEM, *_turns("U", "A", "U2", "A2", "U3")]),
-    _Conversation(Message("unicode and blanks"), "chat", _ODD_TEXTS),
-    _Conversation(Message("one user turn, generation prompt"), "prompt", _turns("U")),
-    _Conversation(Message("system and user, generation prompt"), "prompt", [_SYSTEM, *_turns("U")]),
-    _Conversation(Message("three turns, generation prompt"), "prompt", _turns("U", "A", "U2")),
-    _Conversation(Message("tools offered"), "tools", [_SYSTEM, *_turns("U")]),
-    _Conversation(Message("tool call and result"), "tools", [*_turns("U"), *_CALLED, _spoken("assistant", "A")]),
-    _Conversation(Message("empty content"), "rare", _turns("", "")),
-    _Conversation(Message("system only"), "rare", [_SYSTEM]),
-    _Conversation(Message("assistant first"), "rare", _turns("U", "A")[::-1]),
-    _Conversation(Message("content in parts"), "rare", _turns([{"type": "text", "text": "U"}], "A")),
-    _Conversation("reasoning", "rare", [*_turns("U"), _spoken("assistant", "A", reasoning_content="R"), *_turns("U2")]),
-    _Conversation(Message("thinking tags"), "rare", _turns("U", "<think>\nR\n</think>\n\nA", "U2")),
-)
-
-
-def render(template: str, variables: Mapping[str, str], *, seconds: float = SECONDS) -> list[_Rendered] | Message:
+def render(
+    template: str, variables: Mapping[str, str], suite: Conversations, *, seconds: float = SECONDS
+) -> list[_Rendered] | Message:
     """Return the outcomes of a template for each conversation of the suite, or why there are none at all. ``variables``
     are special tokens such as ``bos_token``. Nothing that the template does can hold the caller up for longer than
     ``seconds``. What was rendered before a limit was hit is kept; the conversation that hit it and those after it carry
@@ -122,7 +67,11 @@ def render(template: str, variables: Mapping[str, str], *, seconds: float = SECO
 
     asked = {"template": template, "variables": dict(variables)}
     limits = Limits(seconds, mib=256, output=2 << 20)
-    answers = list(ask(_CHILD, [({**asked, "given": one.given}, None) for one in _SUITE], limits, packages=True))
+    given = [
+        {"messages": one["messages"], "tools": one.get("tools"), "add_generation_prompt": one.get("prompt", False)}
+        for one in suite
+    ]
+    answers = list(ask(_CHILD, [({**asked, "given": one}, None) for one in given], limits, packages=True))
     first = answers[0]
     if isinstance(first, ChildProblem) and first.kind == "failed":
         return Message("it could not be rendered here: {}", first.tail)
@@ -142,14 +91,6 @@ _MOST = 20
 #: What a token can be for.
 _ROLES = ("bos_token", "eos_token", "pad_token", "unk_token", "sep_token", "cls_token", "mask_token")
 _TOO_MANY = Message("only {} files of this kind are compared", _MOST)
-#: From what everybody meets to what few do, with the kind of a difference that begins there.
-_KINDS = {
-    "chat": "rendering-changed",
-    "prompt": "generation-prompt-changed",
-    "tools": "tools-rendering-changed",
-    "rare": "rare-rendering-changed",
-}
-
 
 _change = partial(Change, "template")
 
@@ -213,7 +154,8 @@ def compare(revisions: Revisions) -> Compared:
         return Compared(unread=tuple(dict.fromkeys(unread)))
     if not first.templates and not second.templates:
         return Compared()
-    found = [*_differences(first, second)]
+    suite = revisions.matrix.rows("chat-conversations", "conversation")
+    found = [*_differences(first, second, suite)]
     was, now = (side.hidden and (side.hidden.text, side.templates["default"].text) for side in (first, second))
     if now and now[0] != now[1] and not (was and was[0] != was[1]):
         detail = Message("{} (before) and {} (after) of the new revision", _TOKENIZER, _JINJA)
@@ -251,7 +193,7 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
     return _Side({**inline, **templates}, hidden, variables)
 
 
-def _differences(first: _Side, second: _Side) -> Iterator[Change | Unread]:
+def _differences(first: _Side, second: _Side, suite: Conversations) -> Iterator[Change | Unread]:
     # Both texts are rendered with the same tokens: what a token is called is a matter of the tokenizer area.
     variables = {"bos_token": "<bos>", "eos_token": "<eos>", **(second.variables or first.variables or {})}
     sides = first.templates, second.templates
@@ -265,15 +207,17 @@ def _differences(first: _Side, second: _Side) -> Iterator[Change | Unread]:
             # Processors read chat_template.jinja where chat_template.json is gone.
             yield _change("template-removed", before.path, name, f"{len(before.text)} characters")
         elif before is not None and after is not None and before.text != after.text:
-            yield from _rendered(name, before, after, variables)
+            yield from _rendered(name, before, after, variables, suite)
         elif before is not None and after is not None and before.path != after.path:
             yield _change("template-moved", after.path, name, before.path, after.path)
 
 
-def _rendered(name: str, before: _Template, after: _Template, tokens: Mapping[str, str]) -> Iterator[Change | Unread]:
+def _rendered(
+    name: str, before: _Template, after: _Template, tokens: Mapping[str, str], suite: Conversations
+) -> Iterator[Change | Unread]:
     """Yield the changes between the outcomes of two templates."""
     change = partial(_change, path=after.path, symbol=name, hunk=template_hunk(before.text, after.text))
-    one, two = (render(side.text, tokens) for side in (before, after))
+    one, two = (render(side.text, tokens, suite) for side in (before, after))
     if isinstance(two, Message):
         neither = Message("neither chat template {} can be rendered: {}", short(name), two)
         fails = change("rendering-fails", before="renders", after=short(two))
@@ -283,7 +227,7 @@ def _rendered(name: str, before: _Template, after: _Template, tokens: Mapping[st
         reason = Message("chat template {} of the old revision cannot be rendered: {}", short(name), one)
         yield Unread(before.path, reason)
         return
-    pairs = [*zip(_SUITE, one, two, strict=True)]
+    pairs = [*zip(suite, one, two, strict=True)]
     broken = [now.problem for _, was, now in pairs if now.problem is not None and was.problem is None]
     if broken and len(broken) == sum(was.problem is None for _, was, _ in pairs):
         yield change("rendering-fails", before="renders", after=short(broken[0]), count=len(broken))
@@ -303,16 +247,16 @@ def _rendered(name: str, before: _Template, after: _Template, tokens: Mapping[st
             first, second = around(before.text, after.text)
             yield change("text-changed-rendering-equal", before=first, after=second)
         return
-    use = next(use for use in _KINDS if any(c.use == use for c, _, _ in differing))
-    conversation, was, now = next(item for item in differing if item[0].use == use)
-    counts = [len(differing), len(_SUITE)]
-    detail = Message('conversation "{}"; {} of {} conversations render differently', conversation.name, *counts)
+    conversation, was, now = differing[0]
+    counts = [len(differing), len(suite)]
+    called = Text(**conversation["name"])
+    detail = Message('conversation "{}"; {} of {} conversations render differently', called, *counts)
     shown: tuple[str, str] = _said(was), _said(now)
     if was.text is not None and was.text == now.text:
         shown = Message("equal in its first 20,000 characters"), Message("different after them")
     elif was.text is not None and now.text is not None:
         shown = around(was.text, now.text)
-    yield change(_KINDS[use], before=shown[0], after=shown[1], count=len(differing), detail=detail)
+    yield change(conversation["kind"], before=shown[0], after=shown[1], count=len(differing), detail=detail)
 
 
 def _said(outcome: _Rendered) -> str:

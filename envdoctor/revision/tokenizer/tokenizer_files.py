@@ -254,16 +254,12 @@ def _read_tokenizer_file(snapshot: Snapshot, path: str) -> _TokenizerFile | Unre
     vocabulary, scores = _vocabulary(model.get("vocab"))
     given = [] if model.get("merges") is None else model["merges"]
     merges = [one.split(" ", 1) if isinstance(one, str) else one for one in given] if isinstance(given, list) else [[]]
-    if vocabulary is None or not all(map(_is_pair, merges)):
+    if vocabulary is None or not all(isinstance(one, list) and [*map(type, one)] == [str, str] for one in merges):
         return Unread(path, Message("its vocabulary or its merges are not in a form that is known"))
     options = {key: value for key, value in model.items() if value and key not in ("vocab", "merges")}
     parts = {("model-option-changed", f"model.{key}"): value for key, value in options.items()}
     parts |= {(kind, key): document.data.get(key) for key, kind in _STEPS.items()}
     return _TokenizerFile(added, parts, vocabulary, scores, merges, type(given[-1]) if given else None)
-
-
-def _is_pair(merge: object) -> bool:
-    return isinstance(merge, list) and [*map(type, merge)] == [str, str]
 
 
 def _vocabulary(vocab: object) -> tuple[dict[str, Any] | None, list[tuple[str, float]]]:

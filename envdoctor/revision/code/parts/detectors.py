@@ -205,7 +205,9 @@ class _Versions:
         self._known: dict[str, str] = {}
         self._is_spoken_of = any("ersion" in last_name(node) for node in nodes)
         assignments = [node for node in nodes if isinstance(node, ast.Assign) and self._is_spoken_of]
-        texts = [(one, exact(one.value, MAX_LINE)) for one in assignments if not _is_test(one.value)]
+        tests = (ast.Compare, ast.BoolOp, ast.IfExp)
+        holding = [one for one in assignments if not (isinstance(one.value, tests) or _is_question(one.value))]
+        texts = [(one, exact(one.value, MAX_LINE)) for one in holding]
         for _ in range(2):  # once for `parts = v.split(".")`, once for `minor = int(parts[1])`
             for target, text in ((target, self._spelled(text)) for one, text in texts for target in one.targets):
                 match target:
@@ -234,10 +236,6 @@ class _Versions:
         """Return whether a condition compares the first number or the whole version."""
         tests = node.values if isinstance(node, ast.BoolOp) else [node.test]
         return any({*self._compared(inner)} - _SECOND for test in tests for inner in all_nodes(test))
-
-
-def _is_test(node: ast.AST) -> bool:
-    return isinstance(node, (ast.Compare, ast.BoolOp, ast.IfExp)) or _is_question(node)
 
 
 def _is_question(node: ast.AST) -> bool:

@@ -14,7 +14,17 @@ from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
 from envdoctor.revision.code.parts.loaded import CodeSide
 from envdoctor.revision.code.parts.tree import Definition, FileCode
-from envdoctor.revision.comparer import LONGEST, MOST_LINES, WIDEST, Change, Revisions, hunk, read_json, visible
+from envdoctor.revision.comparer import (
+    LONGEST,
+    MOST_LINES,
+    UNNAMED,
+    WIDEST,
+    Change,
+    Revisions,
+    hunk,
+    read_json,
+    visible,
+)
 from envdoctor.system.message import Message
 
 #: Lines of definitions that are compared line by line in all.
@@ -35,8 +45,8 @@ _SWITCHES = re.compile(r"checkpoint|isinstance\(module")
 _SWITCHING_KINDS = frozenset(f"gradient-checkpointing-{word}" for word in ("noop", "fails", "mended"))
 _NAMING_KINDS = frozenset(("name-undefined", "name-mended"))
 _FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
-#: ``mask=mask`` gives what ``mask`` gives.
-_SAME_NAME = re.compile(r"\b(\w+)=\1\b(?![.\w(\[])")
+#: ``mask=mask`` gives what ``mask`` gives, and a value the same numbers on another device.
+_SAME_NAME = re.compile(r"\b(\w+)=\1\b(?![.\w(\[])|\.to\((?:device=)?[\w.]*\bdevice\)(?=.)")
 _EXPANDS = re.compile(r"\.expand(?:_as)?\([^()]*(?:\([^()]*\)[^()]*)*\)$")
 _IN_PLACE = re.compile(r"\.\w+_\(|\[.*\] [-+*/|&]?= | [-+*/|&]= ")
 _OFF = frozenset({"False", "None", "0", "0.0"})
@@ -186,7 +196,7 @@ def told(
             amount = Message("+{} -{}", *counts) if change.hunk else change.detail
             if function and not (everywhere and function.changed <= _REWRITE):
                 amount = Message("{} statements changed, too many to seek a cause", function.changed)
-            yield change._replace(kind="training-code-changed", detail=amount)
+            yield change._replace(kind=UNNAMED, detail=amount)
 
 
 def _settings(revisions: Revisions) -> set[str]:

@@ -209,21 +209,21 @@ def _function(scope: str, node: FunctionNode, scopes: Mapping[int, Scope]) -> De
     setter = next((f".{kind}" for kind in ("setter", "deleter", "getter") if f"{node.name}.{kind}" in named), "")
     text, parameters = _parameters(node.args)
     result = digest([node.body], canonical.local_names(node, scopes))
-    calls = [one for one in result.nodes if isinstance(one, ast.Call)][:_MAX_CALLS]
+    calls = [
+        _CallSite(
+            dotted(one.func), tuple(f"{word.arg}={exact(word.value)}" if word.arg else "**" for word in one.keywords)
+        )
+        for one in [node for node in result.nodes if isinstance(node, ast.Call)][:_MAX_CALLS]
+    ]
     return _definition(f"{scope}{node.name}{setter}", "function", text, node, result)._replace(
         is_idle="gradient_checkpointing" in node.name
         and all(type(one) is not ast.Raise and canonical.is_pure(one) for one in node.body),
         mentions=mentioned([*result.nodes, *all_nodes(node.args), *node.decorator_list]),
         parameters=tuple(parameters),
-        calls=tuple(map(_call_site, calls)),
+        calls=tuple(calls),
         lines=tuple(canonical.lines_of(node)),
         unbound=canonical.unbound(node, result.nodes, scopes),
     )
-
-
-def _call_site(call: ast.Call) -> _CallSite:
-    words = [f"{word.arg}={exact(word.value)}" if word.arg else "**" for word in call.keywords]
-    return _CallSite(dotted(call.func), tuple(words))
 
 
 def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
