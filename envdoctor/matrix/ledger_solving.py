@@ -69,8 +69,14 @@ def solve(
 
 
 def _refusal(releases: PackageReleases, step: LedgerStep, causes: Sequence[AskedRequirement]) -> TakingRefusal:
-    asked = list(dict.fromkeys(causes))
-    first = asked[0]
+    first = causes[0]
+    # What name[extra] asks of name is nobody's wish; whoever asks for name[extra] is named.
+    asked = [one for one in dict.fromkeys(causes) if one.by.partition(" ")[0] != one.name]
+    if len(asked) < len({*causes}):
+        pinned = [Candidate(one.name, one.extras, one.pin) for one in step.asked if one.pin]
+        wanted = (one for candidate in pinned for one in releases.required(candidate) if one.name == first.name)
+        asked += (one for one in wanted if one not in asked)
+    asked = [one for one in asked if one.specifiers] or asked or [first]
     asked += [one for one in (*step.limits, *step.asked) if one.name == first.name and one not in asked]
     named = "; ".join(f"{one.by}: {one.name}{_shortened(one.specifiers)}" for one in asked[:_NAMED])
     own = [one for one in asked if one.name == first.name]
