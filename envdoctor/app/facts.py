@@ -286,7 +286,7 @@ def _with_recipe(
         facts.drop(key)
     facts.update(recipe.facts)
     notices += _notices(facts, recipe)
-    said = recipe.model.value if recipe.model is not None and isinstance(recipe.model.value, str) else ""
+    said = recipe.model.value.strip() if recipe.model is not None and isinstance(recipe.model.value, str) else ""
     if sources.model is not None:
         ends = {os.path.basename(name.partition("@")[0].rstrip("/")).lower() for name in (said, sources.model)}
         if recipe.code and said and len(ends) > 1:

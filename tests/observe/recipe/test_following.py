@@ -135,6 +135,19 @@ def test_an_option_of_a_class_in_a_package_that_the_script_belongs_to_is_its_own
     assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == {"nonsense"}
 
 
+def test_what_a_project_brings_along_does_not_hide_the_class_behind_it(tmp_path):
+    models = {f"zoo/m{number}.py": "" for number in range(34)}
+    start = "".join(f"import zoo.m{number}\n" for number in range(34))
+    start += "import transformers\nfrom dataclasses import dataclass\nfrom zoo.args import Own\n@dataclass\n"
+    start += "class Mine(transformers.TrainingArguments):\n    depth: int = 1\n"
+    start += "transformers.HfArgumentParser((Own, Mine)).parse_args_into_dataclasses()\n"
+    own = "from dataclasses import dataclass\n@dataclass\nclass Own:\n    image_folder: str = ''\n"
+    files = {**models, "zoo/args.py": own, "go.py": start}
+    options = "--bf16 True --seed 1 --image_folder x --nonsense 1"
+    found = read(tmp_path, "run.sh", files | {"run.sh": f"deepspeed go.py {options}\n"})
+    assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == {"nonsense"}
+
+
 @pytest.mark.parametrize(
     ("there", "unknown"),
     [
