@@ -83,6 +83,13 @@ def test_who_asks_for_an_extra_is_named_and_not_the_extra(read):
     assert (refused["kind"], refused["asked"]) == ("conflict", asked)
 
 
+def test_an_extra_of_a_checkout_asks_for_no_release(read):
+    found = read(
+        "git+https://github.com/huggingface/trl\nunsloth[conda]@git+https://github.com/unslothai/unsloth.git\n"
+    )
+    assert found.reason("unsloth") == "requirements.txt:2 takes it from a repository or a folder"
+
+
 def test_what_an_unread_release_requires_is_taken_for_known_only_where_its_neighbours_agree(read):
     older = read("datasets==2.8.0\npyarrow==10.0.1\nfsspec\nmultiprocess\n")
     assert older.version("fsspec") > "2023.10" and older.version("pyarrow") == "10.0.1"
