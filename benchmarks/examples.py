@@ -80,7 +80,8 @@ def judged(name: str, *words: str, cwd: Path | None = None) -> Judged:
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
     if not done.stdout.startswith("{"):
         return Judged(name, done.returncode, (), done.stderr.strip()[-300:])
-    findings = [one for one in json.loads(done.stdout)["findings"] if one["severity"] != "note"]
+    every = json.loads(done.stdout)["findings"]
+    findings = [one for one in every if one["severity"] != "note" and one["status"] != "superseded"]
     return Judged(name, done.returncode, [(one["severity"], one["id"], one["message"]) for one in findings])
 
 

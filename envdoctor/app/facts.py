@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -259,21 +260,23 @@ def _with_recipe(
     def read(*names: str) -> Recipe:
         return read_recipe(names, sources.folder(), formats, matrix.registry, installed, released=released)
 
-    def describes_a_run(name: str) -> bool:
+    def code_alone(name: str) -> tuple[str, ...]:
         try:
-            return bool(read(name))
-        except RecipeFileError:
-            return False
+            read(name)
+        except RecipeFileError as error:
+            return (name,) if name in sources.code else error.started if as_code and not sources.code else ()
+        return ()
 
     try:
         recipe = read(*sources.recipe)
     except RecipeFileError as error:
-        # A script that was typed without an option may be code alone.
-        code = [name for name in sources.recipe if name in sources.code and not describes_a_run(name)]
+        # A script that was typed without an option may be code alone, or start what is.
+        code = {name: found for name in sources.recipe if (found := code_alone(name))}
         if not code:
             raise _misplaced(error, "recipe", sources.recipe, sources) from None
         notices.append(Notice("note", Message("{} describes no run: only its code is judged", ", ".join(code))))
-        sources = sources._replace(recipe=tuple(name for name in sources.recipe if name not in code))
+        rest = tuple(name for name in sources.recipe if name not in code)
+        sources = sources._replace(recipe=rest, code=tuple(dict.fromkeys((*sources.code, *chain(*code.values())))))
         if not sources.recipe:
             return (_with_model(facts, request, sources, matrix) if sources.model else facts), sources
         recipe = read(*sources.recipe)
@@ -283,7 +286,7 @@ def _with_recipe(
         facts.drop(key)
     facts.update(recipe.facts)
     notices += _notices(facts, recipe)
-    said = recipe.model.value if recipe.model is not None and isinstance(recipe.model.value, str) else ""
+    said = recipe.model.value.strip() if recipe.model is not None and isinstance(recipe.model.value, str) else ""
     if sources.model is not None:
         ends = {os.path.basename(name.partition("@")[0].rstrip("/")).lower() for name in (said, sources.model)}
         if recipe.code and said and len(ends) > 1:

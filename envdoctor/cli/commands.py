@@ -305,7 +305,7 @@ def facts(ctx: click.Context, /, **options: Any) -> int:
         write_stdout(facts_json.render(known, registry, public=public))
     else:
         write_stdout(facts_text.render(known, asked.page(verbosity=options["verbose"]), gathered.target, public=public))
-    say_notices([*(("note", text) for text in asked.taken), *gathered.notices], asked.lang)
+    say_notices(gathered.notices, asked.lang)
     return 0
 
 

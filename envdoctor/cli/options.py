@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from envdoctor.app.configuration import Configuration
 from envdoctor.report.page import Page
 from envdoctor.report.report import names
-from envdoctor.system.message import Message
 
 if TYPE_CHECKING:
     from envdoctor.judge.finding import Known, Policy
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 #: How long something may take.
 SECONDS = (1, 3600)
 _WORDS = "words"
-#: The flags of words that are typed without one, where they are not called as their keyword.
-_FLAGS = {"assignments": "--set", "gpu_name": "--gpu", "target_gpu": "--gpu"}
 #: What options are about, in the order in which the help has them.
 JUDGED, RUN, REPORT, GATE = GROUPS = ("What to judge:", "For which run:", "The report:", "The gate:")
 
@@ -304,16 +301,16 @@ _PLANNED = Options(source_options, target_options, recipe_option, code_option, c
 
 
 class CommandOptions:
-    """The values of shared options: those of the command line win over environment variables, these over configuration.
-
-    ``taken`` says of each word without an option what it is taken as."""
+    """The values of shared options: those of the command line win over environment variables, these over configuration;
+    a word without an option is given to those that it stands for."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         from envdoctor.app.configuration import find_configuration, load_configuration
         from envdoctor.app.facts import working_directory
 
         self._options = options
-        self.taken = tuple(_put_in_place(options, word) for word in options.pop(_WORDS, ()))
+        for word in options.pop(_WORDS, ()):
+            _put_in_place(options, word)
         self._stated = [word for row in _PLANNED.all for word in row.typed(options.get(row.keyword))]
         here = working_directory()
         path = options["config"] or (find_configuration(here) if here and not options["no_config"] else None)
@@ -382,9 +379,8 @@ class CommandOptions:
         )
 
 
-def _put_in_place(options: dict[str, Any], word: str) -> Message:
-    """Give a word to the options that it stands for, and say so. Raises
-    :class:`~envdoctor.app.errors.UsageProblem`."""
+def _put_in_place(options: dict[str, Any], word: str) -> None:
+    """Give a word to the options that it stands for. Raises :class:`~envdoctor.app.errors.UsageProblem`."""
     from envdoctor.app.errors import UsageProblem
     from envdoctor.app.facts import working_directory
     from envdoctor.app.words import meant
@@ -397,8 +393,6 @@ def _put_in_place(options: dict[str, Any], word: str) -> Message:
             options[kind] = word
         else:
             raise UsageProblem("{} and {}: give one of them as --{}", options[kind], word, kind)
-    flags = [_FLAGS.get(kind, f"--{kind}") for kind in kinds]
-    return Message("{} is taken as {}", word, " ".join(flags))
 
 
 def _is_from_environment(name: str, options: Mapping[str, Any]) -> bool:
@@ -463,12 +457,9 @@ class CommandRun(CommandOptions):
     def present(self, report: Report, *, detail: str = "usual") -> int:
         """Write the report's files, then the report itself; the exit code of the run."""
         from envdoctor.cli.output import write_stdout
-        from envdoctor.report.report import Notice
 
         options, lang = self._options, self.lang
         verbosity = options["verbose"] - options["quiet"]
-        if self.taken:
-            report = report.changed(notices=(*(Notice("note", text) for text in self.taken), *report.notices))
         if verbosity > 0:
             report = report.changed(all_facts=True)
         if options["write_baseline"] is not None:

@@ -69,8 +69,13 @@ def solve(
 
 
 def _refusal(releases: PackageReleases, step: LedgerStep, causes: Sequence[AskedRequirement]) -> TakingRefusal:
-    asked = list(dict.fromkeys(causes))
-    first = asked[0]
+    first = causes[0]
+    asked = [one for one in dict.fromkeys(causes) if not _is_of_an_extra(one)]  # whoever asks for name[extra] is named
+    if len(asked) < len({*causes}):
+        pinned = [Candidate(one.name, one.extras, one.pin) for one in step.asked if one.pin]
+        wanted = (one for candidate in pinned for one in releases.required(candidate) if one.name == first.name)
+        asked += (one for one in wanted if one not in asked)
+    asked = [one for one in asked if one.specifiers] or asked or [first]
     asked += [one for one in (*step.limits, *step.asked) if one.name == first.name and one not in asked]
     named = "; ".join(f"{one.by}: {one.name}{_shortened(one.specifiers)}" for one in asked[:_NAMED])
     own = [one for one in asked if one.name == first.name]
@@ -79,6 +84,11 @@ def _refusal(releases: PackageReleases, step: LedgerStep, causes: Sequence[Asked
     reasons = [why for version in meant if (why := releases.why_not(first.name, version, step.other(first.name)))]
     kind, lacks = reasons[-1] if meant and len(reasons) == len(meant) else ("conflict", "")
     return TakingRefusal(kind, first.name, first.pin or "", named, lacks)
+
+
+def _is_of_an_extra(asked: AskedRequirement) -> bool:
+    """Return whether name[extra] asks for its own name: nobody's wish, and of a checkout no release."""
+    return asked.by.partition(" ")[0] == asked.name
 
 
 def _shortened(specifiers: str) -> str:
@@ -186,6 +196,7 @@ class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: i
             name, criterion = candidate.name, result.criteria[key]
             if order(candidate.version) is None or name in self._step.checkouts:
                 asked = [one.requirement for one in criterion.information if one.parent is None or one.parent in taken]
+                asked = [one for one in asked if not _is_of_an_extra(one)]
                 texts = ",".join(one.specifiers for one in (*asked, *self._limits.get(name, ())))
                 clauses[name] = clauses.get(name, frozenset()) | {*"".join(texts.split()).split(",")} - {""}
         versions = {name: candidate.version for (name, _), candidate in result.mapping.items()}

@@ -97,6 +97,16 @@ def test_a_script_that_the_recipe_starts_is_judged_as_code(check: Any, write: An
     assert "use-keyword-renamed" not in elsewhere.out
 
 
+def test_where_a_started_script_describes_no_run_its_code_is_judged(check: Any, write: Any):
+    write("run.sh", "python $(dirname $0)/own.py --lr 1e-4\n")
+    write("own.py", "from transformers import AdamW\nAdamW([])\n")
+    told = check("run.sh", packages={"transformers": "5.23.0"})
+    assert told.code == 1 and "run.sh describes no run: only its code is judged" in told.out
+    assert "transformers 5.23.0 has no transformers.AdamW" in told.out
+    refused = check("--recipe", "run.sh", "--code", "none", packages={"transformers": "5.23.0"})
+    assert refused.code == 2 and "describes no run of a framework that is known" in refused.err
+
+
 GUARDED = (
     "try:\n    from datasets import load_metric\nexcept ImportError:\n    from evaluate import load as load_metric"
 )

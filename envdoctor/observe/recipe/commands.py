@@ -113,6 +113,8 @@ def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) 
         module = word.text in ("-m", "--module") and at + 1 < len(words)
         behind = at + module + 1
         name = _base(words[behind - 1].text.replace(_UNKNOWN, ""))
+        # "$(dirname "$0")/train.py": a folder that is not known, as a rule the script's own.
+        name = name.lstrip("/") if words[behind - 1].computed else name
         if kind_of(name) == "launcher":
             starts.append(at + module)
             continue

@@ -29,7 +29,7 @@ from envdoctor.system.message import Message, said_by
 #: Formats of what says something of a run, and is no recipe of its own.
 NO_RECIPES = (
     *("environment", "plain-training", "model-cast", "tokenizer", "torch-loop", "trainer", "trainer-run", "datasets"),
-    "script-arguments",
+    *("script-arguments", "attention-patch"),
 )
 _NUMBERS = {"1": "true", "0": "false"}
 
@@ -187,8 +187,16 @@ _ROOT = (".git", "pyproject.toml", "setup.py")
 _TAKES = {"boolean": "flag", "texts": "many"}
 
 
+class NoRun(RecipeError):
+    """A file describes no run of a framework that is known; ``started`` are scripts of one's own that it starts."""
+
+    started: tuple[str, ...] = ()
+
+
 class RecipeFileError(ObservationError):
-    """A recipe that was given cannot be used; the message names the file."""
+    """A recipe that was given cannot be used; the message names the file. ``started``: as :class:`NoRun` has them."""
+
+    started: tuple[str, ...] = ()
 
 
 class RecipeFile(NamedTuple):
@@ -214,7 +222,9 @@ def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[Rec
             try:
                 yield from _taken_apart(path, name, cwd, formats, seen=seen)
             except RecipeError as error:
-                raise RecipeFileError("--recipe {}: {}", name, error) from None
+                problem = RecipeFileError("--recipe {}: {}", name, error)
+                problem.started = getattr(error, "started", ())
+                raise problem from None
 
 
 def _taken_apart(
@@ -265,13 +275,16 @@ def _taken_apart(
             parts, files = _told_once(parts, files, one, _names_in(there, cwd), formats)
             later += files
         except RecipeError as error:
-            if one not in own:
+            # A helper, or training that no format knows, is code: it sets nothing of what a format says.
+            if one not in own and not (one in started and type(error) is NoRun):
                 missing.append((shown, where, said_by(error)))
     if not parts and not later:
-        if missing:
+        if missing and not scripts:
             raise RecipeError("names {}, which {}", missing[0][0], missing[0][2])
         known = ", ".join(sorted({form.framework for form in formats if form.framework}))
-        raise RecipeError("describes no run of a framework that is known: {}", known)
+        nothing = NoRun("describes no run of a framework that is known: {}", known)
+        nothing.started = tuple(scripts)
+        raise nothing
     yield RecipeFile(name, parts, tuple(missing), tuple(scripts))
     yield from later
 

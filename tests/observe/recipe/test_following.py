@@ -86,6 +86,31 @@ def test_a_module_that_a_command_starts_is_read_with_the_modules_beside_it(tmp_p
     assert found.get("world_size") == (None if start.startswith("python -m pkg") else 2)
 
 
+@pytest.mark.parametrize(
+    "folder",
+    [
+        'DIR=$(cd -- "$( dirname -- "${BASH_SOURCE[0]}" )" &> /dev/null && pwd)\nDIR="${DIR}/.."\ntorchrun ${DIR}',
+        'torchrun "$(dirname "$0")"',
+        "torchrun $ROOT",
+    ],
+)
+def test_a_folder_that_is_computed_is_one_near_the_script(tmp_path, folder):
+    found = read(tmp_path, "run/go.sh", {**PACKAGE, "run/go.sh": f"{folder}/pkg/train.py --seed 1\n"})
+    assert (found["model"], found["missing"]) == ("a/b", ())
+
+
+def test_a_helper_that_a_script_starts_sets_nothing_and_is_not_missed(tmp_path):
+    shell = "python convert.py\npython gone.py\npython -m pkg.train --bf16 True\n"
+    found = read(tmp_path, "run.sh", {**PACKAGE, "convert.py": "print(1)\n", "run.sh": shell})
+    assert [name for name, *_ in found["missing"]] == ["gone.py"]
+
+
+def test_a_patch_of_the_attention_is_the_attention(tmp_path):
+    patched = "from pkg.patch import replace_llama_attn_with_flash_attn\nreplace_llama_attn_with_flash_attn()\n"
+    found = read(tmp_path, "a.py", {"a.py": f"{patched}from pkg.train import main\nmain()\n", **PACKAGE})
+    assert (found["attn"], found["model"]) == ("flash_attention_2", "a/b")
+
+
 def test_what_a_started_script_uses_says_whose_options_a_command_has(tmp_path):
     options = (
         "--bf16 True --lora_r 8 --lora_alpha 16 --lora_dropout 0.05 --data_path a --q_lora False --flash_attn False"
@@ -107,6 +132,19 @@ def test_an_option_of_a_class_in_a_package_that_the_script_belongs_to_is_its_own
     options = "--bf16 True --max_steps 1 --seed 1 --fix False --image_folder x --nonsense 1"
     files |= {"run.sh": f"deepspeed a/train/go.py {options}\n"}
     found = read(tmp_path, "run.sh", files)
+    assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == {"nonsense"}
+
+
+def test_what_a_project_brings_along_does_not_hide_the_class_behind_it(tmp_path):
+    models = {f"zoo/m{number}.py": "" for number in range(34)}
+    start = "".join(f"import zoo.m{number}\n" for number in range(34))
+    start += "import transformers\nfrom dataclasses import dataclass\nfrom zoo.args import Own\n@dataclass\n"
+    start += "class Mine(transformers.TrainingArguments):\n    depth: int = 1\n"
+    start += "transformers.HfArgumentParser((Own, Mine)).parse_args_into_dataclasses()\n"
+    own = "from dataclasses import dataclass\n@dataclass\nclass Own:\n    image_folder: str = ''\n"
+    files = {**models, "zoo/args.py": own, "go.py": start}
+    options = "--bf16 True --seed 1 --image_folder x --nonsense 1"
+    found = read(tmp_path, "run.sh", files | {"run.sh": f"deepspeed go.py {options}\n"})
     assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == {"nonsense"}
 
 

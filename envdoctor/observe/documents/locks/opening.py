@@ -149,6 +149,8 @@ def _facts(
         facts.declare_complete("pkg", path)
         seed = Unknown(Message("an environment may have it without its lock"))
         facts.update(Fact(f"pkg.{name}", seed, path, "environment") for name in _SEEDS - set(chosen))
+        own = Unknown(Message("the project beside the list has its code"))
+        facts.update(Fact(f"pkg.{name}", own, path, "environment") for name in _own(path, wish) - set(chosen))
     known = taken.all_known and not lock.notes
     rows = [row for row in wish.rows("entry-statements") if row["name"] in chosen] if known else []
     lacks = tuple({name: None for row in rows for name in row.get("runs_with", ()) if name not in chosen})
@@ -171,6 +173,16 @@ def _facts(
         text = "whether {} would be installed depends on the target{}"
         notes.append(Message(text, listed(undecided, 3), f": {options}" if options else ""))
     return facts, tuple(notes)
+
+
+def _own(path: str, wish: Wish) -> set[str]:
+    """Return the packages of the table stack-modules of which the project in the list's folder has the code: a fork."""
+    files, folder = Files(), os.path.dirname(os.path.join(wish.cwd, path))
+    if not {"pyproject.toml", "setup.py"}.intersection(files.names_or_none(folder)):
+        return set()
+    tops = [os.path.join(place, name) for place in (folder, f"{folder}/src") for name in files.names_or_none(place)]
+    there = {os.path.basename(top) for top in tops if os.path.isfile(os.path.join(top, "__init__.py"))}
+    return {str(row["name"]) for row in wish.rows("stack-modules", "module") if row["module"] in there}
 
 
 def _chosen(lock: Lock, wish: Wish) -> tuple[dict[str, Locked], list[str]]:

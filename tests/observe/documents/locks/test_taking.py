@@ -4,7 +4,7 @@ import pytest
 from locking import opened
 from observing import shipped
 
-from envdoctor.facts import Range
+from envdoctor.facts import ABSENT, Range
 
 
 @pytest.fixture
@@ -35,6 +35,24 @@ def test_what_is_taken_fits_the_python_and_the_other_lines(read):
     assert read("numpy\n", python="").version("numpy").reason == "requirements.txt:1 names no version"
 
 
+@pytest.mark.parametrize(
+    ("files", "is_own"),
+    [
+        (("setup.py", "src/transformers/__init__.py"), True),
+        (("pyproject.toml", "transformers/__init__.py"), True),
+        (("src/transformers/__init__.py",), False),
+        (("setup.py", "transformers/README.md"), False),
+    ],
+)
+def test_a_list_within_a_fork_does_not_name_the_fork(tmp_path, files, is_own):
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "requirements.txt").write_text("torch==2.7.0\n")
+    found = opened("requirements.txt[whole]", tmp_path).facts
+    assert (found.value("pkg.transformers") is ABSENT) is not is_own and found.value("pkg.peft") is ABSENT
+
+
 def test_constraints_limit_what_is_taken(read, tmp_path):
     (tmp_path / "limits.txt").write_text("numpy<2\n")
     assert read("-c limits.txt\ntransformers==4.48.0\n").version("numpy") == "1.26.4"
@@ -55,6 +73,21 @@ def test_every_patch_bounds_what_is_taken_by_its_own_metadata(read):
     assert _refused(read("llamafactory==0.9.3\ntransformers==4.52.4\npeft==0.15.2\ntrl==0.9.6\n")) == []
     assert _refused(read("llamafactory==0.9.3\ntransformers==4.53.0\n")) == [("transformers", "conflict")]
     assert read("datasets<2.14.6\n").version("datasets") == "2.14.5"
+
+
+def test_who_asks_for_an_extra_is_named_and_not_the_extra(read):
+    (refused,) = read("datasets==2.14.5\nfsspec==2023.9.2\nhuggingface-hub==0.16.4\n", python="3.10").facts.value(
+        "refused"
+    )
+    asked = "requirements.txt:2: fsspec==2023.9.2; datasets 2.14.5: fsspec<2023.9.0,>=2023.1.0"
+    assert (refused["kind"], refused["asked"]) == ("conflict", asked)
+
+
+def test_an_extra_of_a_checkout_asks_for_no_release(read):
+    found = read(
+        "git+https://github.com/huggingface/trl\nunsloth[conda]@git+https://github.com/unslothai/unsloth.git\n"
+    )
+    assert found.reason("unsloth") == "requirements.txt:2 takes it from a repository or a folder"
 
 
 def test_what_an_unread_release_requires_is_taken_for_known_only_where_its_neighbours_agree(read):
