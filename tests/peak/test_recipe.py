@@ -168,7 +168,12 @@ GALORE = {"method": "full", "optimizer": "galore"}
         ({"dtype": "bf16"}, {}, {"amp": "bfloat16"}),
         ({"dtype": "fp32"}, {}, {"amp": None}),
         ({"dtype": "bf16", "framework": "openrlhf"}, {}, {"amp": None}),
-        ({"dtype": "bf16", "zero_stage": 2, "world_size": 1}, {}, {"amp": None}),
+        ({"dtype": "bf16", "load_dtype": ABSENT}, {}, {"amp": "bfloat16", "load_dtype": "float32"}),
+        # DeepSpeed converts what was loaded.
+        *(
+            ({"dtype": "bf16", **load, "zero_stage": 2, "world_size": 1}, {}, {"amp": None, "load_dtype": "bfloat16"})
+            for load in ({}, {"load_dtype": ABSENT}, {"load_dtype": "fp32"})
+        ),
         ({"batch_size": 1}, {}, {"padded": False}),
         ({"packing": True}, {}, {"padded": False}),
         # Flash attention keeps what the fused kernel keeps.
