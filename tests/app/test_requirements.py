@@ -276,6 +276,24 @@ def test_what_the_code_of_a_list_does_without_is_a_warning(
     assert report.exit_code == (_ERROR in found)
 
 
+def test_one_cause_is_one_finding_whose_fix_holds_for_all_that_is_imported(tmp_path: Path) -> None:
+    """peft 0.15.2 takes a name that transformers 4.37.2 lacks and one that accelerate 0.27.2 lacks; 0.13.2 takes
+    neither, 0.14.0 one."""
+    (tmp_path / "list.txt").write_text(
+        "torch==2.1.2\ntransformers==4.37.2\npeft==0.15.2\naccelerate==0.27.2\nnumpy<2\n"
+    )
+    (tmp_path / "train.py").write_text("import peft\n")
+    sources = Sources(lock="list.txt", cwd=tmp_path, assignments=_HERE, environ={})
+    accepted = Policy(ignores=(Ignore("peft-too-new-for-transformers", "patched"),))
+    for policy in (None, accepted):
+        report = check(sources, policy=policy)
+        errors = [one for one in report.findings if one.severity == "error" and one.superseded_by is None]
+        assert [one.id for one in errors] == ["peft-too-new-for-transformers"]
+        offers = {pin for one in report.findings for fix in one.fixes if not fix.withheld for pin in fix.constraints}
+        assert {pin for pin in offers if pin.startswith("peft")} == {"peft==0.13.2"}
+        assert report.exit_code == (policy is None)
+
+
 def test_what_an_extra_adds_bounds_what_is_taken(tmp_path: Path) -> None:
     """transformers[torch] asks for torch>=2 from 4.48 on: an install takes an older one, or is refused."""
     given = Sources(lock="list.txt", cwd=tmp_path, assignments=_HERE, environ={})

@@ -185,7 +185,9 @@ def _completed(
     elif isinstance(wanted, str):
         found["constraint"] = provider + wanted
     elif isinstance(link["provider_version"], str):
-        found |= _constraints(ledger, link)
+        of_it = [one for one in links if one["consumer"] == link["consumer"] and one["kind"] in _OF_IMPORTS]
+        asked = {str(one["provider"]): version for one in of_it if isinstance(version := one["provider_version"], str)}
+        found |= _constraints(ledger, link, asked)
         if found["constraint"] is ABSENT and link["kind"] in _OF_IMPORTS:
             found["constraint"] = _releases_with(link, links, ledger, there)
     return found
@@ -256,7 +258,8 @@ def _of_ledger(
                 **dict.fromkeys(("text", "keyword", "reach", "need", "works", "package"), ABSENT),
                 "fail": tuple(dict.fromkeys(take.entry for take in takes)),
             }
-            found_for = _constraints(ledger, link) if provider in there else _NO_CONSTRAINTS
+            lacking = {one: there[one] for one, _ in found if one in there}
+            found_for = _constraints(ledger, link, lacking) if provider in there else _NO_CONSTRAINTS
             yield {**link, **found_for, **({"constraint": what} if wanted else {})}
 
 
@@ -326,14 +329,17 @@ def _most(found: tuple[tuple[str, str], list[TakenNames]]) -> tuple[bool, bool, 
 _NO_CONSTRAINTS: Mapping[str, Value] = {"constraint": ABSENT, "consumer_constraint": ABSENT}
 
 
-def _constraints(ledger: Ledger, link: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return the releases of either package that would go with the other as it is."""
+def _constraints(ledger: Ledger, link: Mapping[str, Value], lacking: Mapping[str, str]) -> Mapping[str, Value]:
+    """Return the releases of either package that would go with the other as it is; those of the consumer with every one
+    of the packages, by their versions, that lack what it takes."""
     consumer, provider = ledger.package(str(link["consumer"])), ledger.package(str(link["provider"]))
     versions = str(link["consumer_version"]), str(link["provider_version"])
     if consumer is None or provider is None or consumer is provider or not (consumer.by_names and provider.by_names):
         return _NO_CONSTRAINTS
+    others = ((ledger.package(name), version) for name, version in lacking.items())
+    asked = {provider: versions[1], **{one: its for one, its in others if one is not None and one.by_names}}
     fitting = (
-        fitting_consumers(ledger, consumer, provider, versions[1]),
+        reduce(and_, (fitting_consumers(ledger, consumer, one, its) for one, its in asked.items())),
         fitting_providers(ledger, consumer, versions[0], provider),
     )
     return _going_together((consumer, provider), versions, *fitting)
