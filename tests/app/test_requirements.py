@@ -252,6 +252,9 @@ _ERROR = "import-takes-what-is-not-there"
         (_TRL, "", "sft", {_PART}),
         (_TRL, "", "dpo", {_ERROR}),
         (_TRL, "from trl import SFTTrainer", "", {_PART}),
+        (_TRL, "--code\nfrom trl import SFTTrainer", "", set()),
+        (_TRL, "--code\nfrom trl import SFTTrainer, DPOTrainer", "", {_ERROR}),
+        (_TRL, "--code\nimport transformers", "", {_PART}),
         (_TRL, "import trl\nprint(trl.DPOTrainer)", "", {_ERROR}),
         (_TRL, "from trl.trainer.dpo_trainer import DPOTrainer", "", {_ERROR}),
         (_TRL, "try:\n    from trl import DPOTrainer\nexcept ImportError:\n    pass", "", {_PART}),
@@ -269,9 +272,10 @@ def test_what_the_code_of_a_list_does_without_is_a_warning(
     (tmp_path / "requirements.txt").write_text(lines)
     if code:
         (tmp_path / "scripts").mkdir()
-        (tmp_path / "scripts" / "train.py").write_text(code)
+        (tmp_path / "scripts" / "train.py").write_text(code.removeprefix("--code"))
     given = (*_HERE, *[f"recipe.stage={stage}"] * bool(stage))
-    report = check(Sources(lock="requirements.txt", cwd=tmp_path, assignments=given, environ={}))
+    judged = ("scripts",) if code.startswith("--code") else ()
+    report = check(Sources(lock="requirements.txt", cwd=tmp_path, code=judged, assignments=given, environ={}))
     assert {one.id for one in report.findings if one.id in (_PART, _PACKAGE, _ERROR)} == found
     assert report.exit_code == (_ERROR in found)
 

@@ -39,7 +39,10 @@ _OF_CLASSES = ("keyword", "override")
 _OF_IMPORTS = ("module", "name", "attribute", "argument")
 
 
-_READS = "link link_read import_run conflict dist pkg.* refused use beside recipe.stage package_damage import_shadow"
+_READS = (
+    "link link_read import_run conflict dist pkg.* refused use beside code.files code_unread recipe.stage package_damage "
+    "import_shadow"
+)
 
 
 @derives("import_shadow", of="import_shadow link")
@@ -103,7 +106,7 @@ def _with_needs(
     links: Sequence[Mapping[str, Value]], facts: View, matrix: Matrix, there: Mapping[str, str]
 ) -> Iterator[Mapping[str, Value]]:
     """Yield the links with ``need`` and ``works``: whether what is known of a list's code takes what an import of a
-    listed package stops.
+    listed package stops. Left out is a part of a package that was given code takes other parts of, and was read whole.
 
     Taken is what a script that was given, the recipe, or a file beside the list takes without a guard. Where no code is
     known, it may take all but the choices of the table entry-statements.
@@ -127,6 +130,8 @@ def _with_needs(
             for use in uses
         )
 
+    whole = bool(facts.words("code.files")) and facts.value("code_unread") == Records(())
+    tops = {str(use.get("module")).partition(".")[0] for use in uses if whole}
     known = [*entries(matrix.rows, there)]
     failing = {entry for link in links for entry in View.of(link).words("fail") or ()}
     for link in links:
@@ -139,6 +144,8 @@ def _with_needs(
             need = "part" * choice
         else:
             need = "package" * (package not in stack and (choice or bool(code)))
+        if need and any(module.partition(".")[0] in tops for module, _ in asked):
+            continue
         own = (one.statement for one in known if one.package == package)
         works = [one for one in own if one not in failing]
         seldom = {"reach": "sometimes"} if need and link["kind"] in _OF_CLASSES else {}
