@@ -78,7 +78,8 @@ class TakingSituation(NamedTuple):
 
 
 class TakingRefusal(NamedTuple):
-    """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking, name, build, source;
+    """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking, folder, name, build,
+    source;
     ``asked`` is who asks for what, ``lacks`` for what there is no file."""
 
     kind: str

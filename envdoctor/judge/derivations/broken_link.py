@@ -40,8 +40,8 @@ _OF_IMPORTS = ("module", "name", "attribute", "argument")
 
 
 _READS = (
-    "link link_read import_run conflict dist pkg.* refused use beside code.files code_unread recipe.stage package_damage "
-    "import_shadow"
+    "link link_read import_run conflict dist pkg.* refused use beside code.files code_unread recipe.stage "
+    "package_damage import_shadow"
 )
 
 

@@ -142,6 +142,8 @@ def _installed(
         if isinstance(result, TakingRefusal):
             known = any(one.kind not in ("build", "index") for one in refused)
             return TakenPackages((), tuple(refused) if known else (*refused, result), unread)
+        if command.folder is not None and (lacking := sorted({*result.versions} - {*command.folder, *there})):
+            return TakenPackages((), (*refused, TakingRefusal("folder", lacking[0], "", listed(lacking, 6))), unread)
         new = {name: version for name, version in result.versions.items() if there.get(name) != version}
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
         unread = (*unread, *_replaced(releases, there, new, chosen))
@@ -332,6 +334,7 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[LedgerStep, lis
     )
     if command.only:
         limits += _of_index(command.only, wish)
+    limits += [AskedRequirement(name, (), has, "--find-links") for name, has in (command.folder or {}).items()]
     overrides = {line.name: line for line in overriding}
     asked = [overrides.get(one.name, one)._replace(extras=one.extras) for one in asked]
     of_torch = (name for name in ledger.packages() if command.builds and re.fullmatch(_BUILDS, name))
