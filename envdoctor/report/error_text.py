@@ -51,7 +51,11 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
     answer = cleaned(answer)
     reading = answer.reading
     said = page.labelled(reading.error, reading.message) if reading.error else reading.message
+    said = said or next((one.said for one in answer.suspects), "")
     head = Paragraph(shortened(said, _LONGEST_MESSAGE), "")
+    if not answer.known and not said:
+        text = page.say("No error in this text: neither a traceback nor the message of an error stands in it")
+        return text_of([Section("", [Paragraph(text)])], page).rstrip("\n")
     if not answer.known:
         text = page.say("Not known: nothing about this is known of released packages")
         if reading.failure is None:

@@ -136,14 +136,12 @@ def _installed(
         refused += [*_lacking(command, step, there), *misnamed(step, misspelled), *single]
         as_it_is = [one.package for one in single if one.kind != "build"]
         as_it_is += [line.name for line in command.lines if line.url]
-        result = _solved((releases, others), step, there, as_it_is)
+        result = _of_folder(command, _solved((releases, others), step, there, as_it_is), there)
         if isinstance(result, Message):
             return TakenPackages((), tuple(refused), (*unread, result))
         if isinstance(result, TakingRefusal):
             known = any(one.kind not in ("build", "index") for one in refused)
             return TakenPackages((), tuple(refused) if known else (*refused, result), unread)
-        if command.folder is not None and (lacking := sorted({*result.versions} - {*command.folder, *there})):
-            return TakenPackages((), (*refused, TakingRefusal("folder", lacking[0], "", listed(lacking, 6))), unread)
         new = {name: version for name, version in result.versions.items() if there.get(name) != version}
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
         unread = (*unread, *_replaced(releases, there, new, chosen))
@@ -359,6 +357,16 @@ def _lacking(command: Command, step: LedgerStep, there: Mapping[str, str]) -> It
     for one in step.asked if command.only and not step.unseen else ():
         if re.fullmatch(_NOT_THERE, one.name) and one.name not in there:
             yield TakingRefusal("lacking", one.name, "", str(one), command.only)
+
+
+def _of_folder(
+    command: Command, result: Solution | TakingRefusal | Message, there: Mapping[str, str]
+) -> Solution | TakingRefusal | Message:
+    """Return what a command comes to that takes nothing but the files of a folder: a refusal if that lacks any."""
+    if command.folder is None or not isinstance(result, Solution):
+        return result
+    lacking = sorted({*result.versions} - {*command.folder, *there})
+    return TakingRefusal("folder", lacking[0], "", listed(lacking, 6)) if lacking else result
 
 
 def _of_index(tag: str, wish: Wish) -> Iterator[AskedRequirement]:
