@@ -39,8 +39,8 @@ class Log(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A symptom that was found: the place of its line that says most (from 0), how much it says (letters), and keys of facts with
-    the words of the log for them."""
+    """A symptom that was found: the place of its line that says most (from 0), how much it says (letters), and keys of
+    facts with the words of the log for them."""
 
     place: int
     letters: int

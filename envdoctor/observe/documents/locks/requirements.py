@@ -29,7 +29,7 @@ from envdoctor.observe.documents.locks.lock import (
 from envdoctor.system.files import Budget, Files
 from envdoctor.system.message import Message, listed, said_by
 from envdoctor.versions.marker import NotAMarker, holds
-from envdoctor.versions.pep440 import NotASpecifier, is_version, order, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, Order, is_version, order, satisfies
 from envdoctor.versions.requirement import NotARequirement, normalise, read_requirement, valid_name
 
 _MOST_FILES = 50
@@ -204,7 +204,7 @@ class Requirements:
                 name, version = wheel[:2] if wheel else (source[1], source[2]) if source else ("", "")
                 if (known := valid_name(name)) is not None and is_version(version):
                     found.setdefault(known, []).append(version)
-        pairs = ((name, sorted(versions, key=order)) for name, versions in found.items())
+        pairs = ((name, sorted(versions, key=_ordered)) for name, versions in found.items())
         return {name: f"=={has[0]}" if len({*has}) == 1 else f">={has[0]},<={has[-1]}" for name, has in pairs} or None
 
     def lock(self) -> Lock:
@@ -263,6 +263,12 @@ class Requirements:
                 self._builds.setdefault((tag, dict(self._indexes)[tag]), []).append(f"{name} {version}")
                 version = f"{version}+{tag}"
         return Locked(name, version, place, asked.marker, wheel=wheel)
+
+
+def _ordered(version: str) -> Order:
+    known = order(version)
+    assert known is not None
+    return known
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
