@@ -245,7 +245,7 @@ def _is_read(ledger: Ledger, asked: AskedRequirement) -> bool:
 
 def records(refused: Sequence[TakingRefusal], path: str) -> Fact:
     """Return the fact ``refused``."""
-    columns = ("package", "kind", "version", "asked", "lacks")
+    columns = ("package", "kind", "version", "asked", "lacks", "next")
     items = tuple({column: getattr(one, column) or ABSENT for column in columns} for one in refused)
     return Fact("refused", Records(items), path, "environment")
 
