@@ -193,7 +193,8 @@ def _completed(
         found["constraint"] = provider + wanted
     elif isinstance(link["provider_version"], str):
         of_it = [one for one in links if one["consumer"] == link["consumer"] and one["kind"] in _OF_IMPORTS]
-        asked = {str(one["provider"]): version for one in of_it if isinstance(version := one["provider_version"], str)}
+        told = {str(one["provider"]): View.of(one).text("provider_version") for one in of_it}
+        asked = {name: version for name, version in told.items() if version is not None}
         found |= _constraints(ledger, link, asked)
         if found["constraint"] is ABSENT and link["kind"] in _OF_IMPORTS:
             found["constraint"] = _releases_with(link, links, ledger, there)

@@ -363,10 +363,11 @@ def _of_folder(
     command: Command, result: Solution | TakingRefusal | Message, there: Mapping[str, str]
 ) -> Solution | TakingRefusal | Message:
     """Return what a command comes to that takes nothing but the files of a folder: a refusal if that lacks any."""
-    if command.folder is None or not isinstance(result, Solution):
-        return result
-    lacking = sorted({*result.versions} - {*command.folder, *there})
-    return TakingRefusal("folder", lacking[0], "", listed(lacking, 6)) if lacking else result
+    match result:
+        case Solution(versions=versions) if command.folder is not None:
+            lacking = sorted({*versions} - {*command.folder, *there})
+            return TakingRefusal("folder", lacking[0], "", listed(lacking, 6)) if lacking else result
+    return result
 
 
 def _of_index(tag: str, wish: Wish) -> Iterator[AskedRequirement]:
