@@ -164,7 +164,8 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
             said.append(Notice("note", Message("{} is taken for {}, the only known model of that name", bare, repo)))
     level = "note" if environment.target.kind == "lock" else "warning"
     notices = [*(Notice(level, note) for note in notes_of(environment, facts)), *said]
-    if environment.target.kind not in observed.DOCUMENTS:
+    elsewhere = environment.target.kind in observed.DOCUMENTS and ("pin.state" in facts or sources.model is None)
+    if not elsewhere or (sources.model is not None and facts.text("model.path") is not None):
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
     about = (facts, environment.target, sources.model, cut_short(environment), sources.code)

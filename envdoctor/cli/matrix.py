@@ -132,12 +132,15 @@ def new(matrix: Path | None, name: str) -> int:
 )
 @click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(path_type=Path))
 def lint(matrix: tuple[Path, ...], stale: int | None, files: tuple[Path, ...]) -> int:
-    """Check every rule and table, or these FILES alone: shape, evidence, wording, words that no source gives, tests, no
-    condition or bound without effect, fixes that cure."""
+    """Check every rule and table, or these FILES or the rules of --matrix alone: shape, evidence, wording, words that
+    no source gives, tests, no condition or bound without effect, fixes that cure."""
     from envdoctor.app import matrix as judged
     from envdoctor.matrix.matrix import read_matrix
 
     loaded, today = read_matrix(matrix), date.today()
+    # With folders of one's own, the shipped rules are there to be judged by, and were linted without them.
+    own = () if stale else (path for path in loaded.files.values() if any(map(path.is_relative_to, matrix)))
+    files = files or tuple(own)
     found = judged.stale(loaded, today=today, days=stale) if stale else judged.lint(loaded, files, today=today)
     complaints = [f"{complaint.origin}: {complaint.text}" for complaint in found]
     seen = len(files) or len(loaded.rules) + len(loaded.broken)

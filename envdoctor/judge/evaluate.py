@@ -12,7 +12,18 @@ from envdoctor.judge.finding import Text
 from envdoctor.matrix.rules import Condition, Rule, digest, glob_fits
 from envdoctor.system.language import without_gaps
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import NO, OPEN, YES, VersionAnswer, compare, dotted, holds, is_version, satisfies
+from envdoctor.versions.pep440 import (
+    NO,
+    OPEN,
+    YES,
+    VersionAnswer,
+    compare,
+    dotted,
+    holds,
+    is_in_branch,
+    is_version,
+    satisfies,
+)
 
 #: Characters of one value: some are lists of hundreds of files.
 _LONGEST = 300
@@ -376,7 +387,8 @@ def _one(kind: str, alternative: Any, value: Value) -> VersionAnswer:
             return NO
         case "dotted", _:
             left = dotted(str(value))
-            if left is None:
+            bounds = [(operator, dotted(operand) or ()) for operator, operand in alternative]
+            if left is None or any(bound != left and is_in_branch(bound, str(value)) for _, bound in bounds):
                 return OPEN
-            return YES if all(compare(left, operator, dotted(operand)) for operator, operand in alternative) else NO
+            return YES if all(compare(left, operator, bound) for operator, bound in bounds) else NO
     return holds(str(value), alternative)

@@ -386,7 +386,8 @@ def _explaining(
         for other, columns in ((other, columns) for name, columns in named for other in places.get(name, ())):
             if number in by:
                 break
-            record, earlier = applied[other].match.item or {}, other < number or applied[other].rule.id != rule.id
+            record = applied[other].match.item or {}
+            earlier = other < number or other in by or applied[other].rule.id != rule.id
             cells = [(item.get(column, NOT_KNOWN), record.get(column)) for column in columns]
             if earlier and all(one == its and not isinstance(one, (Unknown, Absent)) for one, its in cells):
                 yield number, other
@@ -405,7 +406,9 @@ def _on_its_packages(applied: Sequence[Applied]) -> Iterator[tuple[int, int]]:
         named = [_packages(item.get(column.partition(".")[2])) for column in rule.folds_into]
         resting = [set[int]().union(*(rests.get(name, ()) for name in names)) for names in named]
         for other in sorted(set.intersection(*resting)):
-            if not applied[other].rule.folds_into or applied[other].rule.each != rule.each:
+            its = applied[other].rule
+            explains = rule.effect in (its.effect, "install")  # wrong numbers are no cause of a crash
+            if explains and (not its.folds_into or its.each != rule.each):
                 yield number, other
 
 

@@ -78,14 +78,16 @@ class TakingSituation(NamedTuple):
 
 
 class TakingRefusal(NamedTuple):
-    """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking, name, build, source;
-    ``asked`` is who asks for what, ``lacks`` for what there is no file."""
+    """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking, folder, name, build,
+    source;
+    ``asked`` is who asks for what, ``lacks`` for what there is no file, ``next`` the next release that has one."""
 
     kind: str
     package: str
     version: str
     asked: str
     lacks: str = ""
+    next: str = ""
 
 
 class Candidate(NamedTuple):
@@ -232,7 +234,9 @@ def refusals(releases: PackageReleases, step: LedgerStep, build_first: Iterable[
         elif one is None and key is not None and not key.is_pre and not other:
             yield TakingRefusal("release", asked.name, version, str(asked))
         elif one is not None and (why := releases.why_not(asked.name, release, other or bool(build) or step.unseen)):
-            yield TakingRefusal(why[0], asked.name, version, str(asked), why[1])
+            later = [one for one in releases.fitting(asked.name, False) if (order(one) or key) > key] if key else []
+            pin = f"{asked.name}=={later[-1]}" if later else ""
+            yield TakingRefusal(why[0], asked.name, version, str(asked), why[1], pin)
     for asked in step.asked:
         row = None if step.other(asked.name) or step.unseen else rows.get(asked.name)
         version = asked.pin or next((one for one in releases.fitting(asked.name, False) if row), "")

@@ -39,8 +39,8 @@ class Log(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A symptom that was found: the place of its last line (from 0), how much it says (letters), and keys of facts with
-    the words of the log for them."""
+    """A symptom that was found: the place of its line that says most (from 0), how much it says (letters), and keys of
+    facts with the words of the log for them."""
 
     place: int
     letters: int
@@ -56,7 +56,8 @@ def seen_in(log: Log, symptoms: Iterable[Mapping[str, Any]]) -> Seen | None:
         told = [word for text, place in zip(texts, places, strict=False) if (word := _told(log, place, text))]
         is_whole = len(places) == len(texts) and len(told) == sum("{" in text for text in texts)
         if is_whole and _raised_in(symptom.get("raised_in", ""), log, log.starts[max(places)]):
-            found.append(Seen(max(places), letters(symptom), tuple(told)))
+            says_most = max(zip((sum(map(str.isalnum, text)) for text in texts), places, strict=True))
+            found.append(Seen(says_most[1], letters(symptom), tuple(told)))
     return max(found, key=lambda one: one.letters, default=None)
 
 

@@ -79,8 +79,9 @@ class Named(NamedTuple):
 
 class Suspect(NamedTuple):
     """A rule that may explain a log: its symptom stands in ``line`` (from 1), which says ``said``. ``applies`` is None
-    when the facts do not tell; ``missing`` are the keys that would. ``fix`` is the first of its fixes, ``source`` the
-    address of its first evidence ("" for none). ``rule`` is False for a row of the table ``known-errors``."""
+    when the facts do not tell; ``missing`` are the keys that would. ``fix`` is the first of its fixes, with other
+    releases of the ``packages`` that it installs where the facts do not tell, ``source`` the address of its first
+    evidence ("" for none). ``rule`` is False for a row of the table ``known-errors``."""
 
     id: str
     title: Text
@@ -92,6 +93,7 @@ class Suspect(NamedTuple):
     source: str
     missing: tuple[str, ...] = ()
     rule: bool = True
+    packages: frozenset[str] = frozenset()
 
     @property
     def remark(self) -> bool:

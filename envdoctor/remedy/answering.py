@@ -15,6 +15,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Unknown
 from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.evaluate import evaluate, text_of, title_of, values_of, without_values
+from envdoctor.judge.finding import Text
 from envdoctor.matrix.ledger import Released
 from envdoctor.matrix.ledger_taking import allows
 from envdoctor.matrix.lookup import lacks, modules_with, name_moves, provider_of, read_taken
@@ -421,7 +422,7 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         missing = tuple(sorted(key for key in set(rule.keys()) if facts.unknown(key)))
         of_model = {key for key in missing if key.startswith("model.")}
         is_open = outcome.holds is None and all(any(one[0] in of_model for one in clause) for clause in rule.affects)
-        fix = next(iter(texts["fix"]), None)
+        fixes = _alike(texts["fix"]) if outcome.holds is None else texts["fix"][:1]
         suspect = Suspect(
             id=rule.id,
             title=title_of(texts, {} if outcome.holds is False else _values(texts, facts)),
@@ -429,7 +430,8 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             line=first + seen.place,
             said=lines[seen.place].strip(),
             why=without_values(text_of(texts["why"])),
-            fix=without_values(text_of(fix["summary"])) if fix else None,
+            fix=_together([without_values(text_of(fix["summary"])) for fix in fixes]),
+            packages=_constrained(fixes[0]) if fixes else frozenset(),
             source=next((one["url"] for one in texts["evidence"] if one["url"].startswith("https://")), ""),
             missing=missing,
         )
@@ -457,6 +459,25 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
     found = [one for one in found if guesses.get(one[-1].id) not in kinds]
     told = [(order, suspect) for order, of_a_model, suspect in found if sharing[of_a_model] < 2] or ruled_out
     return tuple(suspect for _, suspect in sorted(told, key=lambda one: one[0])[:_MOST_SUSPECTS])
+
+
+def _constrained(fix: Mapping[str, Any]) -> frozenset[str]:
+    """Return the names of the packages that a fix installs."""
+    return frozenset(re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in fix["constraints"])
+
+
+def _alike(fixes: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """Return the first fix, with those that install other releases of the same packages."""
+    names = _constrained(fixes[0]) if fixes else frozenset()
+    return [fix for fix in fixes if names and _constrained(fix) == names] or fixes[:1]
+
+
+def _together(texts: Sequence[Text]) -> Text | None:
+    """Return several texts as one; None without any."""
+    if len(texts) < 2:
+        return next(iter(texts), None)
+    chinese = [text.zh for text in texts if text.zh]
+    return Text("; ".join(text.en for text in texts), "；".join(chinese) if len(chinese) == len(texts) else None)
 
 
 def _told_by(log: Log, situation: Situation) -> tuple[FactSet, list[tuple[Rule, Mapping[str, Any], Seen]]]:

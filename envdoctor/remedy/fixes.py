@@ -113,7 +113,8 @@ class _Trial(NamedTuple):
         """Return why a change is not offered; one of torch's build must fit, and one against too little memory too."""
         matrix = self.now.matrix
         left = problems_of(rule, after.facts, matrix)
-        if problem in left if problem.item else left:
+        uncovered = (one for one in after.errors if one.rule_id == rule.id and one not in self.now.errors)
+        if (problem in left if problem.item else left) or any(uncovered):
             return Message("it would not be enough here")
         if changes.is_lost(rule, self.now, after.facts):
             return Message("whether it would be enough cannot be told")

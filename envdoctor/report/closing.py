@@ -277,7 +277,10 @@ def _advice(report: Report, name: str, page: Page) -> str:
     text = str(texts.get(page.lang) or texts.get("en") or name)
     known = [spec for key in texts.get("keys", ()) if (spec := report.registry.find(key)) is not None]
     open_ = [spec for spec in known if not is_given(report, spec.key)]
-    return page.labelled(text, " ".join(f"--set {spec.key}={spec.example}" for spec in open_[:_NAMED_KEYS]))
+    # A release of a driver that is an example reads like one that is recommended.
+    given = ((spec.key, spec.example) for spec in open_[:_NAMED_KEYS])
+    words = (f"--set {key}={one}" if key != "driver.version" else "--target-driver VERSION" for key, one in given)
+    return page.labelled(text, " ".join(words))
 
 
 def is_given(report: Report, key: str) -> bool:

@@ -51,7 +51,11 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
     answer = cleaned(answer)
     reading = answer.reading
     said = page.labelled(reading.error, reading.message) if reading.error else reading.message
+    said = said or next((one.said for one in answer.suspects), "")
     head = Paragraph(shortened(said, _LONGEST_MESSAGE), "")
+    if not answer.known and not said:
+        text = page.say("No error in this text: neither a traceback nor the message of an error stands in it")
+        return text_of([Section("", [Paragraph(text)])], page).rstrip("\n")
     if not answer.known:
         text = page.say("Not known: nothing about this is known of released packages")
         if reading.failure is None:
@@ -62,7 +66,8 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
         return text_of([Section("", [head, Paragraph(text), *_where(reading, page)])], page).rstrip("\n")
     # What to do is said once: the releases that were read, with a command, stand for the release that a rule names.
     offered = {pin.partition("=")[0].rstrip("<>!~") for way in answer.ways if not way.withheld for pin in way.pins}
-    said_below = {one for one in answer.suspects if one.fix and offered.intersection(one.fix.en.split())}
+    named = {one: one.packages or {*one.fix.en.split()} for one in answer.suspects if one.fix}
+    said_below = {one for one, packages in named.items() if offered.intersection(packages)}
     answer = answer._replace(
         suspects=tuple(one._replace(fix=None) if one in said_below else one for one in answer.suspects)
     )
@@ -193,7 +198,7 @@ def document(answer: Answer, target: Target | None = None) -> dict[str, Any]:
         "moved": [_without_empty(moved) for moved in answer.moved],
         **({"asker": _without_empty(answer.asker)} if answer.asker is not None else {}),
         "ways": [_without_empty(way) for way in answer.ways],
-        "suspects": [_without_empty(suspect) for suspect in answer.suspects],
+        "suspects": [_without_empty(suspect._replace(packages=frozenset())) for suspect in answer.suspects],
         "rules": [_without_empty(rule) for rule in answer.rules],
         "notes": [{"code": code, "about": about} for code, about in answer.notes],
         **({"target": cleaned(target)._asdict()} if target is not None else {}),

@@ -124,6 +124,8 @@ def _machine(facts: FactSet, page: Page) -> list[str]:
         return page.not_known(name, why.reason if why is not None else "")
 
     groups, gpus, no_driver = gpu_groups(facts), facts.records("gpu"), facts.unknown("driver.version")
+    differs = any(item["key"] == "driver.version" for item in facts.items("drift"))  # between machines
+    no_driver = None if differs else no_driver
     if not groups and gpus is None and no_driver:
         return [unknown(page.say("GPU and driver"), "gpu")]
     doubt = gpus.incomplete if gpus is not None else None
@@ -141,6 +143,8 @@ def _machine(facts: FactSet, page: Page) -> list[str]:
         words.append(page.say("no NVIDIA driver"))
     elif facts.known("driver.version"):
         words.append(page.fact("driver.version", spell(facts.value("driver.version"))))
+    elif differs:
+        words.append(page.say("drivers that differ"))
     elif groups:
         words.append(unknown(page.name("driver.version"), "driver.version"))
     return words

@@ -4,6 +4,7 @@ what they can be called with there."""
 import ast
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cache
 
@@ -79,18 +80,32 @@ class Names:
                 return None
             if above == parent and (offers.open or last in offers.names or last in offers.lazy):
                 return None
-            if offers.finder is not None:
+            if finder := self.finder(above):
                 try:
-                    if any(text == last or ("(" in text and _may_fit(text, module)) for text in offers.finder):
+                    if any(text in (last, module) or ("(" in text and _may_fit(text, module)) for text in finder):
                         return None
                 except (re.error, RecursionError, OverflowError):
                     return None
                 # Its pattern may be put together from pieces.
-                patterns = " ".join(text for text in offers.finder if "\\" in text)
+                patterns = " ".join(text for text in finder if "\\" in text)
                 if any(piece in module for piece in re.findall(r"(?<!\w)\w{8,}_", patterns)):
                     return None
             above = above.rpartition(".")[0]
         return False
+
+    def finder(self, package: str) -> tuple[str, ...]:
+        """Return the texts of the finders that a package puts into ``sys.meta_path``: itself, or by a module of its own
+        that it takes a function from."""
+        offers, top = self.offers(package), package.partition(".")[0]
+        takes = [kind.partition(":")[0] for kind in (offers.names.values() if offers is not None else ())]
+        found = dict.fromkeys((offers and offers.finder) or ())
+        for module in dict.fromkeys(one for one in takes if one.partition(".")[0] == top and one != package):
+            place = self.library.find(module)
+            with suppress(Unreadable):
+                if place is not None and place.kind == "source" and b"sys.meta_path" in self.library.text(place.path):
+                    taken = self.offers(module)
+                    found.update(dict.fromkeys((taken and taken.finder) or ()))
+        return tuple(found)
 
     def _has(self, module: str, name: str, seen: set[str]) -> bool | None:
         if module.partition(".")[0] in self.world.standard or module in seen or len(seen) > 200:

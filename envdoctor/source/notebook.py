@@ -85,7 +85,7 @@ def _parse_notebook(content: bytes) -> Code:
     unread: list[tuple[int, ...]] = []
     starts, numbers = [1], [1]
     line = 1
-    for number, source in _cells(content):
+    for number, source in cells(content):
         try:
             part = _parse(source)
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -105,20 +105,21 @@ def _parse_notebook(content: bytes) -> Code:
     return Code(tree, place, unread)
 
 
-def _cells(content: bytes) -> Iterator[tuple[int, str]]:
+def cells(content: bytes) -> Iterator[tuple[int, str]]:
+    """Yield the code cells by their number, from 1. Raises :class:`NotANotebook`."""
     try:
         document: Any = json.loads(content)
     except (ValueError, UnicodeDecodeError) as error:
         raise NotANotebook("it is no JSON") from error
     if not isinstance(document, dict):
         raise NotANotebook("it is no notebook")
-    cells = document.get("cells")
-    if cells is None and isinstance(document.get("worksheets"), list):
+    found = document.get("cells")
+    if found is None and isinstance(document.get("worksheets"), list):
         sheets = [sheet for sheet in document["worksheets"] if isinstance(sheet, dict)]
-        cells = [cell for sheet in sheets for cell in sheet.get("cells") or ()]
-    if not isinstance(cells, list) or len(cells) > _MOST_CELLS:
-        raise NotANotebook("it has no list of cells" if not isinstance(cells, list) else "it has too many cells")
-    for number, cell in enumerate(cells, 1):
+        found = [cell for sheet in sheets for cell in sheet.get("cells") or ()]
+    if not isinstance(found, list) or len(found) > _MOST_CELLS:
+        raise NotANotebook("it has no list of cells" if not isinstance(found, list) else "it has too many cells")
+    for number, cell in enumerate(found, 1):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
         source = cell.get("source", cell.get("input"))

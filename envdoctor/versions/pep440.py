@@ -24,6 +24,11 @@ def dotted(text: str) -> tuple[int, ...] | None:
     return _stripped([int(part) for part in text.split(".")])
 
 
+def is_in_branch(number: tuple[int, ...], text: str) -> bool:
+    """Return whether ``text`` is one number, which names a branch (525: any release of it), and ``number`` is of it."""
+    return text.isdecimal() and number[:1] == (int(text),)
+
+
 def rank(text: str) -> tuple[int, ...]:
     """Return the numbers for a comparison; an empty tuple unless the text is dotted integers."""
     return dotted(text) or ()

@@ -231,6 +231,10 @@ def test_check_compares_a_folder_with_its_pin(run, published, hub, tmp_path):
     other = run(*words, "--format", "json")
     assert other.code == 1
     assert "modeling_chatglm.py" in other.found["model-differs-from-pin"]["message"]
+    (tmp_path / "node.json").write_text('{"schema": "envdoctor.facts/1", "facts": {"pkg.torch": "2.6.0"}}')
+    (tmp_path / "pip-list.txt").write_text("torch 2.6.0\ntransformers 4.51.3\n")
+    for source in (("--facts", "node.json"), ("--report", "pip-list.txt")):
+        assert "model-differs-from-pin" in run(*words, *source, "--format", "json").found
     (folder / "modeling_chatglm.py").rename(tmp_path / "elsewhere.py")
     (folder / "modeling_chatglm.py").symlink_to(tmp_path / "elsewhere.py")
     hidden = run(*words)

@@ -66,6 +66,15 @@ def judged(check: Any, write: Any) -> Callable[..., tuple[int, list[dict[str, An
     return judge
 
 
+@pytest.mark.parametrize("release", ["5.3.0", "5.7.0", "6.2.0"])
+def test_what_a_package_serves_by_a_finder_is_not_missing(judged: Any, release: str):
+    """sentence-transformers serves its old modules by a finder from 5.4 on."""
+    script = (
+        "from sentence_transformers.losses import MatryoshkaLoss\nfrom sentence_transformers.models import Pooling\n"
+    )
+    assert judged(script, **{"sentence-transformers": release, "transformers": "4.51.3"}) == (0, [])
+
+
 def test_names_that_went_are_named_with_their_lines_and_new_places(judged: Any):
     code, findings = judged(SCRIPT, datasets="3.0.0", numpy="1.26.4")
     assert code == 1

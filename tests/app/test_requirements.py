@@ -252,6 +252,9 @@ _ERROR = "import-takes-what-is-not-there"
         (_TRL, "", "sft", {_PART}),
         (_TRL, "", "dpo", {_ERROR}),
         (_TRL, "from trl import SFTTrainer", "", {_PART}),
+        (_TRL, "--code\nfrom trl import SFTTrainer", "", set()),
+        (_TRL, "--code\nfrom trl import SFTTrainer, DPOTrainer", "", {_ERROR}),
+        (_TRL, "--code\nimport transformers", "", {_PART}),
         (_TRL, "import trl\nprint(trl.DPOTrainer)", "", {_ERROR}),
         (_TRL, "from trl.trainer.dpo_trainer import DPOTrainer", "", {_ERROR}),
         (_TRL, "try:\n    from trl import DPOTrainer\nexcept ImportError:\n    pass", "", {_PART}),
@@ -269,11 +272,30 @@ def test_what_the_code_of_a_list_does_without_is_a_warning(
     (tmp_path / "requirements.txt").write_text(lines)
     if code:
         (tmp_path / "scripts").mkdir()
-        (tmp_path / "scripts" / "train.py").write_text(code)
+        (tmp_path / "scripts" / "train.py").write_text(code.removeprefix("--code"))
     given = (*_HERE, *[f"recipe.stage={stage}"] * bool(stage))
-    report = check(Sources(lock="requirements.txt", cwd=tmp_path, assignments=given, environ={}))
+    judged = ("scripts",) if code.startswith("--code") else ()
+    report = check(Sources(lock="requirements.txt", cwd=tmp_path, code=judged, assignments=given, environ={}))
     assert {one.id for one in report.findings if one.id in (_PART, _PACKAGE, _ERROR)} == found
     assert report.exit_code == (_ERROR in found)
+
+
+def test_one_cause_is_one_finding_whose_fix_holds_for_all_that_is_imported(tmp_path: Path) -> None:
+    """peft 0.15.2 takes a name that transformers 4.37.2 lacks and one that accelerate 0.27.2 lacks; 0.13.2 takes
+    neither, 0.14.0 one."""
+    (tmp_path / "list.txt").write_text(
+        "torch==2.1.2\ntransformers==4.37.2\npeft==0.15.2\naccelerate==0.27.2\nnumpy<2\n"
+    )
+    (tmp_path / "train.py").write_text("import peft\n")
+    sources = Sources(lock="list.txt", cwd=tmp_path, assignments=_HERE, environ={})
+    accepted = Policy(ignores=(Ignore("peft-too-new-for-transformers", "patched"),))
+    for policy in (None, accepted):
+        report = check(sources, policy=policy)
+        errors = [one for one in report.findings if one.severity == "error" and one.superseded_by is None]
+        assert [one.id for one in errors] == ["peft-too-new-for-transformers"]
+        offers = {pin for one in report.findings for fix in one.fixes if not fix.withheld for pin in fix.constraints}
+        assert {pin for pin in offers if pin.startswith("peft")} == {"peft==0.13.2"}
+        assert report.exit_code == (policy is None)
 
 
 def test_what_an_extra_adds_bounds_what_is_taken(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ def test_the_version_by_any_of_its_names(run, words):
         ("check --set recipe.cutoff_len=2048", "did you mean recipe.max_length?"),
         ("memory --set per_device_train_batch_size=2", "batch_size?"),
         ("check --no-such-thing", "No such option"),
+        ("check --driver 550", "Did you mean '--target-driver'?"),
+        ("check --python-version 3.11", "Did you mean '--target-python'?"),
     ],
 )
 def test_a_key_of_a_trainer_names_the_fact(run, words, said):

@@ -38,6 +38,13 @@ def fits(cuda, driver=None, **values):
         ("10.2", "525.60.13", "native"),
         ("13.5", "615.10.01", Unknown("the table has no driver for CUDA 13.5")),
         ("13.5", "570.26", "no"),
+        # a branch is any release of it
+        ("12.4", "525", "some"),
+        ("12.4", "520", "no"),
+        ("12.4", "535", "minor"),
+        ("12.4", "550", Unknown("driver 550 is a branch, and its releases differ: give the whole version")),
+        ("12.4", "570", "native"),
+        ("13.0", "575", "no"),
     ],
 )
 def test_linux_drivers_are_compared_with_the_table(cuda, driver, how):

@@ -59,5 +59,5 @@ def test_advice_names_facts_that_nobody_has_given(report: Report) -> None:
     given = {"gpu": Records(({"cc": "9.0"},)), "recipe.batch_size": 2, "recipe.dtype": "bf16"}
     known = FactSet(Fact(key, value, "--set", "given") for key, value in given.items())
     text = render(report.changed(not_checked=(rule,), facts=known), "en", verbosity=1)
-    assert "--set driver.version=550.54" in text and "--set recipe.attn=sdpa" in text
+    assert "--target-driver VERSION" in text and "--set recipe.attn=sdpa" in text
     assert "gpu.cc=" not in text and "recipe.batch_size=" not in text and "recipe.dtype=" not in text

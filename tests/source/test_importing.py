@@ -388,6 +388,14 @@ def test_a_package_that_compares_versions_itself_says_so(follow: Follow) -> None
     assert (stop.kind, stop.text) == ("raise", "lib>=2")
 
 
+def test_a_module_that_a_finder_of_the_package_may_serve_is_not_missing(follow: Follow) -> None:
+    hook = 'import sys\nOLD = {"lib.losses": "lib.new"}\ndef setup():\n    sys.meta_path.insert(0, Finder(OLD))\n'
+    lib = {"lib/__init__.py": "from lib.util.old import setup\nsetup()\n", "lib/util/__init__.py": ""}
+    app = "from lib.losses import Loss\nfrom lib.gone import Loss\n"
+    stops = follow({**lib, "lib/util/old.py": hook, "app/__init__.py": app})
+    assert what(stops) == [("module", "lib.gone", "")]
+
+
 def test_a_recursive_function_ends(follow: Follow) -> None:
     source = """
         def is_available(n):

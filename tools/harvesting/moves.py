@@ -56,7 +56,7 @@ def served(found: Sequence[Mapping[str, Any]]) -> Iterator[set[str]]:
 
 
 def _names(text: str, module: str) -> bool:
-    """Return whether the text of a finder may be about a module: its last part, a pattern, or a piece of one."""
-    if text == module.rpartition(".")[2]:
+    """Return whether the text of a finder may be about a module: its name, its end, a pattern, or a piece of one."""
+    if text in (module, module.rpartition(".")[2]):
         return True
     return "\\" in text and any(piece in module for piece in re.findall(r"\w{8,}_", text))

@@ -224,8 +224,4 @@ class Names:
 
     def served(self) -> list[str]:
         """Return the texts of finders that the package puts into ``sys.meta_path``: they may name fileless modules."""
-        found: set[str] = set()
-        for top in sorted(self.tops):
-            offers = self.offers(top)
-            found.update(offers.finder or () if offers is not None else ())
-        return sorted(found)
+        return sorted({text for top in self.tops for text in self._importing.names.finder(top)})

@@ -39,7 +39,10 @@ _OF_CLASSES = ("keyword", "override")
 _OF_IMPORTS = ("module", "name", "attribute", "argument")
 
 
-_READS = "link link_read import_run conflict dist pkg.* refused use beside recipe.stage package_damage import_shadow"
+_READS = (
+    "link link_read import_run conflict dist pkg.* refused use beside code.files code_unread recipe.stage "
+    "package_damage import_shadow"
+)
 
 
 @derives("import_shadow", of="import_shadow link")
@@ -103,7 +106,7 @@ def _with_needs(
     links: Sequence[Mapping[str, Value]], facts: View, matrix: Matrix, there: Mapping[str, str]
 ) -> Iterator[Mapping[str, Value]]:
     """Yield the links with ``need`` and ``works``: whether what is known of a list's code takes what an import of a
-    listed package stops.
+    listed package stops. Left out is a part of a package that was given code takes other parts of, and was read whole.
 
     Taken is what a script that was given, the recipe, or a file beside the list takes without a guard. Where no code is
     known, it may take all but the choices of the table entry-statements.
@@ -127,6 +130,8 @@ def _with_needs(
             for use in uses
         )
 
+    whole = bool(facts.words("code.files")) and facts.value("code_unread") == Records(())
+    tops = {str(use.get("module")).partition(".")[0] for use in uses if whole}
     known = [*entries(matrix.rows, there)]
     failing = {entry for link in links for entry in View.of(link).words("fail") or ()}
     for link in links:
@@ -139,6 +144,8 @@ def _with_needs(
             need = "part" * choice
         else:
             need = "package" * (package not in stack and (choice or bool(code)))
+        if need and any(module.partition(".")[0] in tops for module, _ in asked):
+            continue
         own = (one.statement for one in known if one.package == package)
         works = [one for one in own if one not in failing]
         seldom = {"reach": "sometimes"} if need and link["kind"] in _OF_CLASSES else {}
@@ -185,7 +192,10 @@ def _completed(
     elif isinstance(wanted, str):
         found["constraint"] = provider + wanted
     elif isinstance(link["provider_version"], str):
-        found |= _constraints(ledger, link)
+        of_it = [one for one in links if one["consumer"] == link["consumer"] and one["kind"] in _OF_IMPORTS]
+        told = {str(one["provider"]): View.of(one).text("provider_version") for one in of_it}
+        asked = {name: version for name, version in told.items() if version is not None}
+        found |= _constraints(ledger, link, asked)
         if found["constraint"] is ABSENT and link["kind"] in _OF_IMPORTS:
             found["constraint"] = _releases_with(link, links, ledger, there)
     return found
@@ -256,7 +266,8 @@ def _of_ledger(
                 **dict.fromkeys(("text", "keyword", "reach", "need", "works", "package"), ABSENT),
                 "fail": tuple(dict.fromkeys(take.entry for take in takes)),
             }
-            found_for = _constraints(ledger, link) if provider in there else _NO_CONSTRAINTS
+            lacking = {one: there[one] for one, _ in found if one in there}
+            found_for = _constraints(ledger, link, lacking) if provider in there else _NO_CONSTRAINTS
             yield {**link, **found_for, **({"constraint": what} if wanted else {})}
 
 
@@ -326,14 +337,17 @@ def _most(found: tuple[tuple[str, str], list[TakenNames]]) -> tuple[bool, bool, 
 _NO_CONSTRAINTS: Mapping[str, Value] = {"constraint": ABSENT, "consumer_constraint": ABSENT}
 
 
-def _constraints(ledger: Ledger, link: Mapping[str, Value]) -> Mapping[str, Value]:
-    """Return the releases of either package that would go with the other as it is."""
+def _constraints(ledger: Ledger, link: Mapping[str, Value], lacking: Mapping[str, str]) -> Mapping[str, Value]:
+    """Return the releases of either package that would go with the other as it is; those of the consumer with every one
+    of the packages, by their versions, that lack what it takes."""
     consumer, provider = ledger.package(str(link["consumer"])), ledger.package(str(link["provider"]))
     versions = str(link["consumer_version"]), str(link["provider_version"])
     if consumer is None or provider is None or consumer is provider or not (consumer.by_names and provider.by_names):
         return _NO_CONSTRAINTS
+    others = ((ledger.package(name), version) for name, version in lacking.items())
+    asked = {provider: versions[1], **{one: its for one, its in others if one is not None and one.by_names}}
     fitting = (
-        fitting_consumers(ledger, consumer, provider, versions[1]),
+        reduce(and_, (fitting_consumers(ledger, consumer, one, its) for one, its in asked.items())),
         fitting_providers(ledger, consumer, versions[0], provider),
     )
     return _going_together((consumer, provider), versions, *fitting)

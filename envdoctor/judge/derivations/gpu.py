@@ -177,6 +177,11 @@ def _alone(cuda: str, facts: View, matrix: Matrix) -> Derived | Unknown:
     answers = [_by_version(cuda, driver, system, matrix) for system in systems]
     if any(answer != answers[0] for answer in answers):
         return Unknown(Message("driver {} means another thing on Linux than on Windows", driver))
+    newest = _by_version(cuda, f"{driver}.999", systems[0], matrix) if driver.isdecimal() else answers[0]
+    if newest != answers[0]:
+        if answers[0] == "no":
+            return Derived("some", Message("table cuda-drivers"))
+        return Unknown(Message("driver {} is a branch, and its releases differ: give the whole version", driver))
     return Derived(answers[0], Message("table cuda-drivers"))
 
 

@@ -259,14 +259,14 @@ def read_error(text: str) -> Reading:
 
 
 def _bare(lines: Sequence[str]) -> Reading:
-    """Return a text in which no error is named: the last line that reads like the message of one."""
+    """Return a text in which no error is named: the last line that reads like the message of one, or its only line."""
     for number in range(len(lines) - 1, max(-1, len(lines) - 1 - _ERRORS * 10), -1):
         failure = failure_of(lines[number]) or failure_of(" ".join(lines[number : number + 2]))
         if failure is not None and not _REMARK.match(lines[number]) and (failure.kind != "demand" or failure.found):
             statements = tuple(filter(None, map(imported_in, lines[:number])))
             return Reading("", failure.message.strip(), failure, (), statements)
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return Reading("", said, None)
+    said = [line.strip() for line in lines if line.strip()]
+    return Reading("", said[0] if len(said) == 1 else "", None)
 
 
 def _errors(lines: Sequence[str]) -> Iterator[_Error]:

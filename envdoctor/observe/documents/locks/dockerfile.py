@@ -1,6 +1,7 @@
 """Dockerfile: the base image by its tag (table images), and what RUN installs with pip, uv and conda, in order.
 The image of a container for Docker Compose or Kubernetes is a base image, and its command a RUN."""
 
+import json
 import os
 import posixpath
 import re
@@ -117,6 +118,26 @@ def read_containers(text: str, path: str, wish: Wish) -> Lock:
         return Lock([], Message("what the image {} has installed is not known", named), notes=(unknown,))
 
 
+def read_notebook(text: str, path: str, wish: Wish) -> Lock:
+    """Return what the lines of a notebook install that are commands (``!pip install``). Raises :class:`LockError`."""
+    from envdoctor.source.notebook import NotANotebook, cells
+
+    stage, at = _Stage(path, wish, {}), 0
+    stage.unknown_image(Message("{}: what is installed where the notebook runs is not known", path))
+    try:
+        for _, source in cells(text.encode("utf-8", "surrogatepass")):
+            shell = re.match(r"\s*%%(?:bash|sh)\b", source) is not None
+            for line in re.sub(r"\\[ \t]*\n", " ", source).splitlines():
+                if (shell or line.lstrip()[:1] in ("!", "%")) and re.search(_COMMAND, line):
+                    at = max(at, text.find(json.dumps(line.split("  ")[0], ensure_ascii=False)[1:-1], at))
+                    stage.run(_Line("RUN", line.lstrip().lstrip("!%"), text.count("\n", 0, at) + 1))
+    except NotANotebook as error:
+        raise LockError("is no notebook: {}", error) from None
+    if not at:
+        raise LockError("is a notebook that installs nothing: --code judges what it uses")
+    return stage.lock()
+
+
 class _Stage:
     """What is known of the last stage; a later command stands above an earlier one."""
 
@@ -153,8 +174,12 @@ class _Stage:
                         made.line(line.format(**match.groupdict()), self._path, place)
                     self._commands.append(made.command()._replace(before=self._before, image=True))
                 return
+        self.unknown_image(Message("{}: what the image {} has installed is not known", place, named[:100]))
+
+    def unknown_image(self, why: Message) -> None:
+        """Take an image that may have anything."""
         self._before = None
-        self._notes.append(Message("{}: what the image {} has installed is not known", place, named[:100]))
+        self._notes.append(why)
 
     def copied(self, text: str) -> None:
         """Remember which file of the build a file of the image is."""

@@ -80,7 +80,8 @@ class Command(NamedTuple):
     installed, but for what was there before where ``legacy`` says so. ``overrides`` are requirements that replace those
     of all others on the same packages, ``invalid`` are lines (as ``url``) that no installer reads. ``before`` are
     packages that the image has beside those of the lock, in versions that nobody tells; None: it may have any.
-    ``image``: it was run when the base image was made, on the day of the release that its first line pins."""
+    ``image``: it was run when the base image was made, on the day of the release that its first line pins. ``folder``:
+    it takes nothing but the files of a folder, which has these releases by the names of their packages."""
 
     lines: tuple[AskedRequirement, ...]
     limits: tuple[AskedRequirement, ...] = ()
@@ -96,6 +97,7 @@ class Command(NamedTuple):
     legacy: bool = False
     before: tuple[str, ...] | None = ()
     image: bool = False
+    folder: Mapping[str, str] | None = None
 
 
 class Lock(NamedTuple):

@@ -41,6 +41,7 @@ _FORMATS = (
     ("containerfile *[._-]containerfile containerfile[._-]* *[._-]containerfile[._-]*", "dockerfile.read"),
     ("containers", "dockerfile.read_containers"),
     ("*.yml *.yaml *pixi.lock", "conda_lock.read"),
+    ("*.ipynb", "dockerfile.read_notebook"),
 )
 #: Names by what the text of a file without a name has.
 _BY_TEXT = (
@@ -99,7 +100,7 @@ def open_lock(
 
 def is_lock_name(name: str) -> bool:
     """Return whether a file of this name can be nothing but a lock: endings that others have too do not tell."""
-    globs = {glob for globs, _ in _FORMATS for glob in globs.split()} - {"sbom", "*.json", "*.yml", "*.yaml"}
+    globs = {glob for globs, _ in _FORMATS for glob in globs.split()} - {"sbom", "*.json", "*.yml", "*.yaml", "*.ipynb"}
     return name == _PIXI or any(fnmatchcase(name.lower(), glob) for glob in globs)
 
 

@@ -26,9 +26,10 @@ from envdoctor.observe.documents.locks.lock import (
     wheel_of,
     words,
 )
-from envdoctor.system.message import Message, said_by
+from envdoctor.system.files import Budget, Files
+from envdoctor.system.message import Message, listed, said_by
 from envdoctor.versions.marker import NotAMarker, holds
-from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, Order, is_version, order, satisfies
 from envdoctor.versions.requirement import NotARequirement, normalise, read_requirement, valid_name
 
 _MOST_FILES = 50
@@ -80,6 +81,9 @@ class Requirements:
         self._pins: dict[str, tuple[str, str]] = {}
         self._elsewhere, self._builds_index, self._only = False, False, ""
         self._indexes: list[tuple[str, str]] = []
+        #: Where there is no index: the line that says so; and the folders of files.
+        self._closed: str | None = None
+        self._folders: list[str] = []
         self._seen = {top}
         #: What was not read: there may be more packages.
         self._notes: list[Message] = []
@@ -122,7 +126,10 @@ class Requirements:
     def _option(self, name: str, value: str, path: str, place: str) -> None:
         if name in _FILES:
             self._include(value, path, place, name in _FILES[2:])
+        elif name == "--no-index":
+            self._closed = place
         elif name in _INDEXES:
+            self._folders += [value] if name in _INDEXES[3:] else []
             self._builds_index = self._builds_index or re.search(_PYTORCH, value) is not None
             self._elsewhere = self._elsewhere or not re.search(f"{_PYPI}|{_PYTORCH}", value)
             match, is_only = re.search(_TAG, value), name in _INDEXES[:2]
@@ -184,6 +191,22 @@ class Requirements:
             name = valid_name(re.split(r"[^\w.-]", line, maxsplit=1)[0])
             self._invalid.append(AskedRequirement(name or line[:20], (), "", place, url=line[:100]))
 
+    def _files(self) -> Mapping[str, str] | None:
+        """Return the releases that lie in the folders, by the names of their packages; None if they cannot be seen."""
+        found: dict[str, list[str]] = {}
+        files = Files(budget=Budget(steps=20_000))
+        for folder in self._folders:
+            there = os.path.join(self._wish.cwd, os.path.dirname(self.path), folder.removeprefix("file://"))
+            if "://" in there or not os.path.isdir(there):
+                return None
+            for file in files.names_or_none(there):
+                wheel, source = wheel_of(file), re.fullmatch(r"(.+)-(\d[^-]*)\.(?:tar\.gz|zip)", file)
+                name, version = wheel[:2] if wheel else (source[1], source[2]) if source else ("", "")
+                if (known := valid_name(name)) is not None and is_version(version):
+                    found.setdefault(known, []).append(version)
+        pairs = ((name, sorted(versions, key=_ordered)) for name, versions in found.items())
+        return {name: f"=={has[0]}" if len({*has}) == 1 else f">={has[0]},<={has[-1]}" for name, has in pairs} or None
+
     def lock(self) -> Lock:
         """Return what was read, with the constraints on it and the builds of the indexes."""
         packages = [self._locked(asked) for asked in self._asked]
@@ -201,6 +224,10 @@ class Requirements:
         pinned = all(asked.url or exact(asked.specifiers) for asked in self._asked)
         if whole or (pinned and any(asked.url.startswith("file:") for asked in self._asked)):
             command = Command((), invalid=command.invalid)
+        elif self._closed is not None and command.folder is None:
+            text = "{}: nothing but {} is installed from, and what is in it could not be seen"
+            notes.append(Message(text, self._closed, listed(self._folders or ["--find-links"], 3)))
+            command = Command((), invalid=command.invalid)
         commands = (command,) if command.lines or command.invalid else ()
         return Lock(packages, open_, notes=tuple(notes), commands=commands)
 
@@ -214,6 +241,7 @@ class Requirements:
             only=self._only,
             tags=tuple(dict(self._indexes)),
             invalid=tuple(self._invalid),
+            folder=self._files() if self._closed is not None else None,
         )
 
     def _locked(self, asked: AskedRequirement) -> Locked:
@@ -235,6 +263,12 @@ class Requirements:
                 self._builds.setdefault((tag, dict(self._indexes)[tag]), []).append(f"{name} {version}")
                 version = f"{version}+{tag}"
         return Locked(name, version, place, asked.marker, wheel=wheel)
+
+
+def _ordered(version: str) -> Order:
+    known = order(version)
+    assert known is not None
+    return known
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:

@@ -136,7 +136,7 @@ def _installed(
         refused += [*_lacking(command, step, there), *misnamed(step, misspelled), *single]
         as_it_is = [one.package for one in single if one.kind != "build"]
         as_it_is += [line.name for line in command.lines if line.url]
-        result = _solved((releases, others), step, there, as_it_is)
+        result = _of_folder(command, _solved((releases, others), step, there, as_it_is), there)
         if isinstance(result, Message):
             return TakenPackages((), tuple(refused), (*unread, result))
         if isinstance(result, TakingRefusal):
@@ -245,7 +245,7 @@ def _is_read(ledger: Ledger, asked: AskedRequirement) -> bool:
 
 def records(refused: Sequence[TakingRefusal], path: str) -> Fact:
     """Return the fact ``refused``."""
-    columns = ("package", "kind", "version", "asked", "lacks")
+    columns = ("package", "kind", "version", "asked", "lacks", "next")
     items = tuple({column: getattr(one, column) or ABSENT for column in columns} for one in refused)
     return Fact("refused", Records(items), path, "environment")
 
@@ -332,6 +332,7 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[LedgerStep, lis
     )
     if command.only:
         limits += _of_index(command.only, wish)
+    limits += [AskedRequirement(name, (), has, "--find-links") for name, has in (command.folder or {}).items()]
     overrides = {line.name: line for line in overriding}
     asked = [overrides.get(one.name, one)._replace(extras=one.extras) for one in asked]
     of_torch = (name for name in ledger.packages() if command.builds and re.fullmatch(_BUILDS, name))
@@ -356,6 +357,17 @@ def _lacking(command: Command, step: LedgerStep, there: Mapping[str, str]) -> It
     for one in step.asked if command.only and not step.unseen else ():
         if re.fullmatch(_NOT_THERE, one.name) and one.name not in there:
             yield TakingRefusal("lacking", one.name, "", str(one), command.only)
+
+
+def _of_folder(
+    command: Command, result: Solution | TakingRefusal | Message, there: Mapping[str, str]
+) -> Solution | TakingRefusal | Message:
+    """Return what a command comes to that takes nothing but the files of a folder: a refusal if that lacks any."""
+    match result:
+        case Solution(versions=versions) if command.folder is not None:
+            lacking = sorted({*versions} - {*command.folder, *there})
+            return TakingRefusal("folder", lacking[0], "", listed(lacking, 6)) if lacking else result
+    return result
 
 
 def _of_index(tag: str, wish: Wish) -> Iterator[AskedRequirement]:

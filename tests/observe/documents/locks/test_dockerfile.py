@@ -1,6 +1,7 @@
 """Dockerfiles: the image by its tag, then what RUN installs, in order, each with its line."""
 
 import errno
+import json
 import os
 
 import pytest
@@ -205,3 +206,22 @@ def test_a_pin_that_a_later_command_moves_is_said_with_who_asks(tmp_path):
     assert said.startswith("torch 2.2.2+cu121 (Dockerfile:2) is replaced by 2.")
     assert said.endswith(": bitsandbytes 0.50.2 asks for torch<3,>=2.4")
     assert found.version("torch").startswith("2.") and found.version("torch") not in ("2.2.2", "2.2.2+cu121")
+
+
+def test_the_install_lines_of_a_notebook_are_a_list(tmp_path):
+    cells = [
+        ("markdown", "!pip install torch==1.0\n"),
+        ("code", "import torch\n!pip install -q torch==2.4.1 \\\n   peft==0.12.0\n%pip install trl==0.9.6\n"),
+        ("code", "%%bash\npython -m pip install datasets==3.0.0\n"),
+    ]
+    document = {"cells": [{"cell_type": kind, "source": text.splitlines(True)} for kind, text in cells]}
+    (tmp_path / "train.ipynb").write_text(json.dumps(document, indent=1))
+    facts = opened("train.ipynb", tmp_path).facts
+    assert {fact.key[4:]: fact.value for fact in facts.below("pkg.") if fact.source == "environment"} == {
+        **{"torch": "2.4.1", "peft": "0.12.0"},
+        **{"trl": "0.9.6", "datasets": "3.0.0"},
+    }
+    assert facts.get("pkg.trl").origin == "train.ipynb:15"
+    (tmp_path / "train.ipynb").write_text('{"cells": []}')
+    with pytest.raises(LockError, match="--code judges what it uses"):
+        opened("train.ipynb", tmp_path)

@@ -328,3 +328,19 @@ _TOOLS = "what a1, b1, c1, d1, e1 and 1 more requires is not known, nor whether 
 )
 def test_packages_whose_requirements_are_not_known_are_said_even_where_the_list_is_refused(read, text, python, said):
     assert [note for note in read(text, python=python).notes if note.startswith("what ")] == said
+
+
+def test_without_an_index_a_list_takes_what_lies_in_its_folder(read, tmp_path):
+    lines = "--no-index\n--find-links ./wheels\npeft==0.13.2\nnumpy\n"
+    (note,) = read(lines).notes
+    assert note == "requirements.txt:1: nothing but ./wheels is installed from, and what is in it could not be seen"
+    files = tmp_path / "wheels"
+    files.mkdir()
+    for name in ("peft-0.13.2-py3-none-any.whl", "numpy-1.26.4-cp311-cp311-manylinux_2_17_x86_64.whl"):
+        (files / name).touch()
+    (refused,) = read(lines).facts.value("refused")
+    assert (
+        refused["kind"] == "folder" and refused["asked"].startswith("accelerate, ") and "numpy" not in refused["asked"]
+    )
+    whole = read("--no-index\n--find-links wheels\nnumpy\n")
+    assert whole.version("numpy") == "1.26.4" and _refused(whole) == []
