@@ -27,6 +27,8 @@ _SHOWN = (
     r"(?:.*\.)?(?:beta|task_type|reward_model_type|galore_rank|optim_args"
     r"|(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?)"
 )
+#: Values with which an option of the script's own does nothing.
+_OFF = (False, 0, "none", "None", "no")
 _Here = dict[str, tuple[Fact, RecipeEntry]]
 
 
@@ -107,7 +109,8 @@ class Statements:
                 state = "text-number"
         # What is not used may be a secret.
         named = inner.replace("-", "_")
-        secret = state in ("unknown", "own") or (state == "unused" and not re.fullmatch(_SHOWN, named))
+        hidden = state in ("unknown", "own") and entry.value not in _OFF
+        secret = hidden or (state == "unused" and not re.fullmatch(_SHOWN, named))
         shown = "" if secret or entry.value is None else spell(_plain(entry.value))[:80]
         # A key of a section is one of a dictionary that the call takes; one that the framework lists is its own.
         owned = "." in inner or (owner is not form and inner in form.unused) or "uncalled" in owner.row
@@ -313,6 +316,9 @@ def _complete(
         inner = [formats[name] for name in form.includes.values()]
         defaults += [other for other in inner if other not in defaults and other.authority >= 0]
     fields = ("nnodes", "global_batch", "method", *formats.kinds)
+    parts = [_number(said, "prompt_length"), _number(said, "answer_length")]
+    if None not in parts and _number(said, "max_length") in parts:
+        del said["max_length"]  # a tokenizer was called for one of the two parts
     _compute(statements, "max_length", lambda prompt, answer: prompt + answer + statements.extra,
              "prompt_length", "answer_length")  # fmt: skip
     for field in fields:
@@ -363,7 +369,8 @@ def _own(statements: Statements, field: str, forms: Sequence[Format]) -> dict[st
     """Unknown, where a key that no format has may say the field: a switch of the script's own."""
     names = tuple(name for form in forms for name in form.row.get("own", {}).get(field, ()))
     for item in statements.keys if names else ():
-        if item["state"] in ("unknown", "own") and any(fnmatchcase(str(item["key"]), name) for name in names):
+        own = item["state"] in ("unknown", "own") and str(item["value"]) not in map(spelled, _OFF)
+        if own and any(fnmatchcase(str(item["key"]), name) for name in names):
             place = item["place"]
             reason = Unknown(Message("{}, an option of the script's own, may say it", item["key"]))
             return {field: statements.fact(field, reason, place[0] if isinstance(place, tuple) else "")}
