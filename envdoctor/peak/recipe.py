@@ -301,6 +301,8 @@ def _divided(given: Mapping[str, Any], keys: Mapping[str, str]) -> bool:
     DeepSpeed's that nobody can read, or a launcher without how it divides the run."""
     if given.get("zero_stage") is not None or given.get("fsdp"):
         return True
+    if given.get("world_size") == 1 and "offload_optimizer" in given:
+        return True
     names = {"zero_stage", "fsdp"} if given.get("launcher") is not None else {"zero_stage"}
     return given.keys() >= names or (len(names) == 1 and "deepspeed" not in keys)
 
