@@ -261,7 +261,9 @@ def _with_recipe(
     released, formats = matrix.rows("recipe-defaults", "arguments"), matrix.rows("recipe-formats", "format")
 
     def read(*names: str) -> Recipe:
-        return read_recipe(names, sources.folder(), formats, matrix.registry, installed, released=released)
+        return read_recipe(
+            names, sources.folder(), formats, matrix.registry, installed, released=released, code=sources.code
+        )
 
     def code_alone(name: str) -> tuple[str, ...]:
         try:
