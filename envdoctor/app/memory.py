@@ -205,7 +205,8 @@ def _predicted(
         trainer=facts.value("model.run_by") == "trainer",
     )
     facts = _quantized(facts, shape, config or {})
-    if (model.nearest or {}).get("own_dtype") and facts.absent("recipe.load_dtype"):
+    own_code = next((row for row in matrix.rows("native-types") if row["key"] == model.named), {})
+    if own_code.get("own_dtype") and facts.absent("recipe.load_dtype"):
         facts = facts.copy(fact for fact in facts if fact.key != "recipe.load_dtype")
     settings = {key: value for key, value in model.config.items() if key != "quantization_config"}
     said, loose = ((model.said, model.loose)) if shape is None else _said(shape)

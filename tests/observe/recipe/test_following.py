@@ -290,6 +290,19 @@ def test_arguments_in_a_namespace_and_a_list_in_one_text_are_followed(tmp_path, 
     assert {field: found.get(field) for field in expected} == expected
 
 
+@pytest.mark.parametrize(
+    ("trainer", "framework", "length"),
+    [("Seq2SeqTrainerForChatGLM", "chatglm-efficient-tuning", 1024), ("CustomSeq2SeqTrainer", "llamafactory", 2048)],
+)
+def test_two_projects_whose_script_has_one_name_are_told_by_what_it_calls(tmp_path, trainer, framework, length):
+    files = {"run.sh": "python src/train_bash.py --model_name_or_path a/b --stage sft --finetuning_type lora\n",
+             "src/train_bash.py": f"from tuner import {trainer}\n{trainer}(model=model)\n"}  # fmt: skip
+    found = read(tmp_path, "run.sh", files, llamafactory="0.9.3")
+    assert (found["framework"], found["max_length"]) == (framework, length)
+    files["run.sh"] = files["run.sh"][:-1] + " --max_source_length 64 --max_target_length 128\n"
+    assert read(tmp_path, "run.sh", files)["max_length"] == 192
+
+
 CHATGLM = """import typer
 from transformers import AutoModelForCausalLM
 def cut(ids, most_in, most_out):
