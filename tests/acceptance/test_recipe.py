@@ -142,6 +142,12 @@ def test_a_key_that_llamafactory_does_not_have_stops_the_run(check, tmp_path):
     assert "llamafactory-refuses" not in check("--recipe", "train.yaml").out
 
 
+def test_a_word_of_code_makes_no_key_of_a_program_known(check, tmp_path):
+    (tmp_path / "train.yaml").write_text("model_name_or_path: a/b\nstage: sft\nfinetuning_type: lora\nshuffle_all: 1\n")
+    (tmp_path / "a.py").write_text("shuffle_all = 1\n")
+    assert "shuffle_all is not known" in check("--recipe", "train.yaml", "--code", "a.py").out
+
+
 def test_the_configuration_may_name_the_recipe(run, facts_file, tmp_path, monkeypatch):
     (tmp_path / "train.yaml").write_text(TRAIN)
     (tmp_path / "envdoctor.toml").write_text('recipe = "train.yaml"\n')

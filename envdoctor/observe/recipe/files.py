@@ -235,7 +235,9 @@ def with_code(
     own; and by format the class to which a parser of theirs hands the keys of documents."""
     read = dict.fromkeys(name for file in files for name in (file.name, *file.started) if name.endswith(".py"))
     beside = dict.fromkeys(name for name in code if name.endswith(".py") and name not in read)
-    documents = [form for file in files for part, form in file.parts if not part.program]
+    takes = (form for file in files for part, form in file.parts if not part.program)
+    # A framework that is a program of its own reads its files itself.
+    documents = [form for form in takes if any("call" in said for said in form.names.values())]
     parts = [one for file in files for one in file.parts]
     for name in beside if documents else ():
         path = os.path.join(cwd, name)
@@ -259,7 +261,7 @@ def with_code(
             for keys in (entry.key.split("."),)
         )
         entries = tuple(entry._replace(own=not own.isdisjoint(ways)) for entry, ways in words)
-        return part if part.program or not own else part._replace(entries=entries)
+        return part if part.program or form not in documents else part._replace(entries=entries)
 
     return [
         file._replace(parts=tuple((marked(part, form), form) for part, form in file.parts)) for file in files
