@@ -243,7 +243,10 @@ def _misplaced(error: ObservationError, option: str, words: Sequence[str], sourc
     """Return the error about what was given to an option, with the option that takes it."""
     from envdoctor.app.words import taken_otherwise
 
-    return UsageProblem(taken_otherwise(said_by(error), option, words, sources.folder()))
+    said = taken_otherwise(said_by(error), option, words, sources.folder())
+    if option == "recipe" and len(words) == 1 and words[0].endswith((".py", ".sh")):
+        said = Message("{}; code without such a trainer is judged with --code FILE.py", said)
+    return UsageProblem(said)
 
 
 def _with_recipe(
@@ -259,7 +262,9 @@ def _with_recipe(
     released, formats = matrix.rows("recipe-defaults", "arguments"), matrix.rows("recipe-formats", "format")
 
     def read(*names: str) -> Recipe:
-        return read_recipe(names, sources.folder(), formats, matrix.registry, installed, released=released)
+        return read_recipe(
+            names, sources.folder(), formats, matrix.registry, installed, released=released, code=sources.code
+        )
 
     def code_alone(name: str) -> tuple[str, ...]:
         try:

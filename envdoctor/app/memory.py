@@ -8,7 +8,7 @@ from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources, collect_facts, shape_by_name
 from envdoctor.app.reporting import Judging
 from envdoctor.facts.factset import FactSet, View
-from envdoctor.facts.values import ABSENT, Fact, Range, Records, Value
+from envdoctor.facts.values import ABSENT, Fact, Range, Records, Unknown, Value
 from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.derivations.model import takes_sdpa
 from envdoctor.judge.finding import Policy
@@ -187,6 +187,10 @@ def _predicted(
     """Return the section of the report, and why it has no verdict; ``usual`` is the length if none was given.
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
+    open_ = facts.unknown("recipe.method") if "recipe.method" in facts else None
+    if open_ is not None and not any(map(facts.known, _ADAPTED)):
+        ways = {way: facts.copy([*facts, Fact("recipe.method", way, "", "derived")]) for way in ("full", "lora")}
+        return _of_ways(open_, *(_predicted(one, sources, matrix, place, usual) for one in ways.values()))
     known, framework = matrix.table("memory-frameworks"), str(facts.value("recipe.framework"))
     each = any(row["name"] == framework for row in known["replicated"])
     facts, division, sharing = _divided(_trained_as_loaded(facts), each)
@@ -201,7 +205,8 @@ def _predicted(
         trainer=facts.value("model.run_by") == "trainer",
     )
     facts = _quantized(facts, shape, config or {})
-    if (model.nearest or {}).get("own_dtype") and facts.absent("recipe.load_dtype"):
+    own_code = next((row for row in matrix.rows("native-types") if row["key"] == model.named), {})
+    if own_code.get("own_dtype") and facts.absent("recipe.load_dtype"):
         facts = facts.copy(fact for fact in facts if fact.key != "recipe.load_dtype")
     settings = {key: value for key, value in model.config.items() if key != "quantization_config"}
     said, loose = ((model.said, model.loose)) if shape is None else _said(shape)
@@ -246,6 +251,30 @@ def _predicted(
         section["verdict"] = None
     elif section["verdict"] is None:
         unjudged = _without(section, facts)
+    return section, unjudged
+
+
+#: What says, where the method is unknown, that adapters are trained: their rank, or weights that cannot be.
+_ADAPTED = ("recipe.lora_r", "recipe.quantization", "model.quantization")
+
+
+def _of_ways(
+    reason: Unknown, full: tuple[MemorySection, Notice | None], adapted: tuple[MemorySection, Notice | None]
+) -> tuple[MemorySection, Notice | None]:
+    """Return the section of full training, which takes no less than adapters do, and why there is no verdict: one of
+    the two fits."""
+    (section, unjudged), (other, _) = full, adapted
+    most, least = section["process_gib"][1], other["process_gib"][0]
+    text = "whether the whole model is trained is not known ({}): full up to {} GiB, adapters from {} GiB"
+    section["assumed"].insert(0, Message(text, reason.reason, f"{most:.1f}", f"{least:.1f}"))
+    section["process_gib"][0] = min(least, section["process_gib"][0])
+    interval, below = section["interval"], other["interval"]
+    if interval is not None and below is not None:
+        interval["mostly"], interval["process"][0] = below["mostly"], section["process_gib"][0]
+    if unjudged is None and section["verdict"] != other["verdict"]:
+        section["verdict"] = None
+        text = "{}; give --set recipe.method=full or recipe.method=lora"
+        unjudged = Notice("error", Message(text, section["assumed"][0]))
     return section, unjudged
 
 

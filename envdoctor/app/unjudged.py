@@ -83,7 +83,8 @@ def unknown_model(facts: FactSet, model: str | None) -> Message | None:
     """Return a sentence about the model that was asked for, if neither files nor its name tell anything of it."""
     if model is None or any(not facts.unknown(f"model.{name}") for name in ("type", "family")):
         return None
-    return Message("nothing is known of the model {}: give a folder with its config.json, or a name that exists", model)
+    text = "nothing is known of the model {}: it is not in the table of shapes; give a folder with its config.json"
+    return Message(text, model)
 
 
 def _unread_code(facts: FactSet, code: Sequence[str]) -> Iterator[Unjudged]:

@@ -3,7 +3,7 @@ has on the GPU beside the step that is traced: other models, an engine, or fewer
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -211,6 +211,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     assumed = list[str]()
     method = _method(given, facts.text("model.quantization"), assumed)
     training = method != "infer"
+    assumed += _untold_adapters(facts) if method in ("lora", "qlora") else ()
     tokens = given.get("max_length") or (None if training else given.get("max_model_len"))
     stated, tokens = bool(tokens), tokens or usual
     if "ktransformers" in (given.get("kernels") or ()):
@@ -300,16 +301,19 @@ def _divided(given: Mapping[str, Any], keys: Mapping[str, str]) -> bool:
     DeepSpeed's that nobody can read, or a launcher without how it divides the run."""
     if given.get("zero_stage") is not None or given.get("fsdp"):
         return True
+    if given.get("world_size") == 1 and "offload_optimizer" in given:
+        return True
     names = {"zero_stage", "fsdp"} if given.get("launcher") is not None else {"zero_stage"}
     return given.keys() >= names or (len(names) == 1 and "deepspeed" not in keys)
 
 
 def _method(given: Mapping[str, Any], stored: str | None, assumed: list[str]) -> str:
-    """Return how the model is trained or run; ``stored`` is how its own weights are quantised, for which adapters alone
-    can be trained."""
+    """Return how the model is trained or run; ``stored`` is how its own weights are quantised. Beside quantised weights
+    adapters alone can be trained."""
     method = given.get("method")
     if method is None:
-        method = "qlora" if stored == "bnb-4bit" else "lora" if stored or given.get("lora_r") else "full"
+        adapters = stored or given.get("lora_r") or given.get("quantization")
+        method = "qlora" if stored == "bnb-4bit" else "lora" if adapters else "full"
         assumed.append(Message("the method was not given: {} was taken", method))
     if method == "lora" and given.get("quantization") is not None:
         method = "qlora"
@@ -364,6 +368,14 @@ def _attention(
     elif "attn" not in given:
         assumed.append(Message("the attention was not given: the one that transformers takes by itself"))
     return (own[0] if own else None), False
+
+
+def _untold_adapters(facts: FactSet) -> Iterator[Message]:
+    """Yield what was taken for modules that the recipe names in a way that is not followed."""
+    for field, taken in (("lora_targets", Message("those of PEFT's own choice")), ("lora_modules_to_save", "0")):
+        key = f"recipe.{field}"
+        if key in facts and (unknown := facts.unknown(key)) is not None:
+            yield Message("{} is not known ({}): {} counted, and it may be more", key, unknown.reason, taken)
 
 
 def _lora(given: Mapping[str, Any]) -> dict[str, Any]:

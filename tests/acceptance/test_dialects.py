@@ -114,14 +114,15 @@ def test_a_script_that_cannot_be_read_is_said(run, facts_file, tmp_path, text, t
 def test_a_switch_of_a_script_that_is_not_there_leaves_open_what_it_may_say(run, facts_file, tmp_path):
     common = f"torchrun train.py --model_name_or_path {MODEL} --per_device_train_batch_size 2 --output_dir x --bf16 1"
     told = {}
-    for switch in ("", " --use_flash_attn True", " --bits 4"):
+    for switch in ("", " --use_flash_attn True", " --bits 4", " --our_bits 4"):
         (tmp_path / "run.sh").write_text(common + switch)
         answer = run("facts", "--facts", facts_file(FACTS), "--recipe", "run.sh", cwd=tmp_path)
         said = dict(line.split()[:2] for line in answer.out.splitlines() if line.startswith("recipe."))
         told[switch] = [said.get(f"recipe.{field}") for field in ("dtype", "attn", "quantization")]
     assert told[""] == ["bf16", "sdpa", "absent"]
     assert told[" --use_flash_attn True"] == ["bf16", None, "absent"]
-    assert told[" --bits 4"] == ["bf16", "sdpa", None]
+    assert told[" --bits 4"] == ["bf16", "sdpa", "bnb-4bit"]
+    assert told[" --our_bits 4"] == ["bf16", "sdpa", None]
 
 
 @pytest.mark.parametrize(

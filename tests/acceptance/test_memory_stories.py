@@ -402,3 +402,30 @@ def test_checkpointing_that_nobody_told_of_decides_only_where_it_does(without_fi
     found, section, out = without_files("--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu", gpu, *words)
     assert found == code and ("give --set recipe.gradient_checkpointing=true or =false" in out) == (code == 3)
     assert (section["verdict"] is None) == (code == 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "model", "gpu", "code", "verdict"),
+    [
+        ("--pre_seq_len 128 --quantization_bit 4", "THUDM/chatglm2-6b", "T4", 0, "fits"),
+        ("--lora_dim 128", "facebook/opt-6.7b", "A100-40GB", 0, "fits"),
+        ("--use_llm_lora 16 --grad_checkpoint True", "facebook/opt-6.7b", "A100-40GB", 0, "fits"),
+        ("--lora_dim 0", "facebook/opt-6.7b", "A100-40GB", 1, "does-not-fit"),
+        ("--bits 4", "facebook/opt-6.7b", "T4", 0, "fits"),
+        ("--our_adapter small", "facebook/opt-6.7b", "A100-40GB", 3, None),
+        ("--our_adapter small", "facebook/opt-30b", "A100-40GB", 1, "does-not-fit"),
+        ("--our_adapter small", "facebook/opt-6.7b", "H200", 0, "fits"),
+        ("--our_adapter False", "facebook/opt-6.7b", "A100-40GB", 1, "does-not-fit"),
+    ],
+)
+def test_an_option_that_may_say_what_is_trained_ends_in_no_false_error(
+    without_files: Any, tmp_path: Path, options: str, model: str, gpu: str, code: int, verdict: str | None
+) -> None:
+    """The options of ChatGLM2's train.sh, DeepSpeed-Chat, InternVL, qlora.py, and of somebody's own."""
+    recipe = tmp_path / "train.sh"
+    lengths = "--max_source_length 64 --max_target_length 128 --per_device_train_batch_size 1 --fp16"
+    recipe.write_text(f"python main.py --model_name_or_path {model} {lengths} {options}\n")
+    found, section, out = without_files("--recipe", str(recipe), "--gpu", f"1x{gpu}")
+    assert (found, section["verdict"], section["tokens"]) == (code, verdict, 192)
+    both = "our_adapter, an option of the script's own, may say it): full up to"
+    assert (both in out) is ("small" in options)

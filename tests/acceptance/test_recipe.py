@@ -142,6 +142,12 @@ def test_a_key_that_llamafactory_does_not_have_stops_the_run(check, tmp_path):
     assert "llamafactory-refuses" not in check("--recipe", "train.yaml").out
 
 
+def test_a_word_of_code_makes_no_key_of_a_program_known(check, tmp_path):
+    (tmp_path / "train.yaml").write_text("model_name_or_path: a/b\nstage: sft\nfinetuning_type: lora\nshuffle_all: 1\n")
+    (tmp_path / "a.py").write_text("shuffle_all = 1\n")
+    assert "shuffle_all is not known" in check("--recipe", "train.yaml", "--code", "a.py").out
+
+
 def test_the_configuration_may_name_the_recipe(run, facts_file, tmp_path, monkeypatch):
     (tmp_path / "train.yaml").write_text(TRAIN)
     (tmp_path / "envdoctor.toml").write_text('recipe = "train.yaml"\n')
@@ -269,3 +275,40 @@ def test_a_dtype_is_written_as_the_parser_takes_it(run, facts_file, tmp_path, mo
     facts = facts_file({**ENVIRONMENT, "pkg.trl": "0.27.0", "pkg.transformers": "4.57.1"})
     out = run("check", "--facts", facts, "--recipe", "run.sh").out
     assert "fix    --dtype bfloat16" in out and "--dtype bf16" not in out
+
+
+SFT = """import alignment
+from trl import ModelConfig, SFTConfig, TrlParser
+parser = TrlParser((alignment.ScriptArguments, SFTConfig, ModelConfig))
+script_args, training_args, model_args = parser.parse_args_and_config()
+"""
+HANDBOOK = """model_name_or_path: Qwen/Qwen2.5-7B-Instruct
+use_peft: true
+max_seq_length: 2048
+chat_template: x
+dataset_mixture:
+  datasets:
+  - id: a/b
+  test_split_size: 1000
+"""
+
+
+@pytest.mark.parametrize(
+    ("release", "field", "refused"),
+    [("0.25.1", "seed", True), ("0.19.1", "seed", False), ("0.25.1", "max_seq_length", False)],
+)
+def test_a_key_that_no_class_of_a_script_takes_is_an_error_and_one_of_its_own_is_none(
+    run, facts_file, tmp_path, release, field, refused
+):
+    """The recipes of the alignment-handbook, which TrlParser reads into classes of trl and of the project's own."""
+    (tmp_path / "src" / "alignment").mkdir(parents=True)
+    declared = (
+        f"class ScriptArguments:\n    dataset_mixture: dict\n    chat_template: str = None\n    {field}: str = None\n"
+    )
+    (tmp_path / "src" / "alignment" / "configs.py").write_text(declared)
+    (tmp_path / "sft.py").write_text(SFT)
+    (tmp_path / "sft.yaml").write_text(HANDBOOK)
+    facts = facts_file({"pkg.trl": release, "pkg.transformers": "4.57.1"})
+    answer = run("check", "--facts", facts, "--recipe", "sft.yaml", "--code", "sft.py", cwd=tmp_path)
+    assert ("trl.SFTConfig(max_seq_length=); instead: max_length=" in answer.out) is refused
+    assert "did you mean" not in answer.out

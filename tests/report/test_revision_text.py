@@ -251,7 +251,7 @@ def test_what_new_mends_is_told_with_its_commit(compared: Report) -> None:
 def test_changes_are_named_in_the_language_of_the_report(compared: Report) -> None:
     assert "  code: definition added modeling.py A.f: (self) (needed to load the file)\n" in render(compared)
     assert "  代码：新增定义 modeling.py A.f: (self)（加载文件时必需）\n" in render(compared, "zh")
-    assert "变更         代码 1\n" in render(compared, "zh")
+    assert "改动         代码 1\n" in render(compared, "zh")
 
 
 def test_revisions_moves_commits_and_costs_are_told(report: Report, compared: Report) -> None:

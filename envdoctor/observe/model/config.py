@@ -94,15 +94,24 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
     return Shape(row["config"], like, row["source"], quantized, vendor, tuple(unknown), bare=not end, bits=bits)
 
 
+#: From which share of the parameters on a plain model is taken deeper or less deep, and up to which one.
+_NEAR, _FURTHEST = 0.15, 0.35
+
+
 def _of_size(name: str, rows: Rows) -> tuple[str, Mapping[str, Any]] | None:
     """Return the first plain model, with its name, whose number of parameters is near to the one that a name tells.
     Parameters of which not all are active (``30B-A3B``, ``8x7B``, ``1B-7B``) are those of no plain model."""
     asked = _billions(name) if not re.search(r"(?i)[aex]\d{1,4}(?:\.\d{1,4})?[bm]|\d[bm]-\d{1,4}b", name) else None
     plain = [row for row in rows if row["config"]["model_type"] in _PLAIN]
-    far = [abs((_billions(row["names"][0]) or 0.0) / asked - 1) for row in plain] if asked else [1.0]
-    if min(far, default=1.0) > 0.15:
+    sizes = [_billions(row["names"][0]) or 0.0 for row in plain]
+    if not asked or not plain:
         return None
-    row = plain[far.index(min(far))]
+    far, size, at = min((round(abs(size / asked - 1), 3), size, at) for at, size in enumerate(sizes))
+    if far > _FURTHEST:
+        return None
+    row, config = plain[at], plain[at]["config"]
+    if far > _NEAR:  # as deep as makes the number
+        row = {**row, "config": {**config, "num_hidden_layers": round(config["num_hidden_layers"] * asked / size)}}
     return row["names"][0], row
 
 

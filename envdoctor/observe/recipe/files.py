@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase, translate
 from functools import cache
+from glob import escape, glob
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -227,6 +228,46 @@ def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[Rec
                 raise problem from None
 
 
+def with_code(
+    files: Sequence[RecipeFile], code: Sequence[str], cwd: str, formats: Formats
+) -> tuple[list[RecipeFile], dict[str, str]]:
+    """Return the files, with the keys of documents that their scripts and the ``code`` beside them name as the scripts'
+    own; and by format the class to which a parser of theirs hands the keys of documents."""
+    read = dict.fromkeys(name for file in files for name in (file.name, *file.started) if name.endswith(".py"))
+    beside = dict.fromkeys(name for name in code if name.endswith(".py") and name not in read)
+    takes = (form for file in files for part, form in file.parts if not part.program)
+    # A framework that is a program of its own reads its files itself.
+    documents = [form for form in takes if any("call" in said for said in form.names.values())]
+    parts = [one for file in files for one in file.parts]
+    for name in beside if documents else ():
+        path = os.path.join(cwd, name)
+        try:
+            content = content_of(path, _LARGEST, "recipe", RecipeError)
+            parts += with_formats(python_calls(content, formats, folder=os.path.dirname(path)), formats)
+        except RecipeError:
+            continue
+    called = dict[str, str]()
+    for part, form in parts:
+        named = form.named(part.program) or {}
+        if form in documents and {"stage", "call"} <= named.keys():
+            called.setdefault(form.name, named["call"])
+    own = set[str]().union(*(_names_in(os.path.join(cwd, name), cwd) for name in (*read, *beside) if documents))
+
+    def marked(part: Part, form: Format) -> Part:
+        # A key that a library has is the script's own only where the script declares it.
+        words = (
+            (entry, {f"{key}:" for key in keys} | ({*keys} if formats.find(form, entry.key) is None else set()))
+            for entry in part.entries
+            for keys in (entry.key.split("."),)
+        )
+        entries = tuple(entry._replace(own=not own.isdisjoint(ways)) for entry, ways in words)
+        return part if part.program or form not in documents else part._replace(entries=entries)
+
+    return [
+        file._replace(parts=tuple((marked(part, form), form) for part, form in file.parts)) for file in files
+    ], called
+
+
 def _taken_apart(
     path: str, name: str, cwd: str, formats: Formats, *, seen: set[str], words: Sequence[str | None] = ()
 ) -> Iterator[RecipeFile]:
@@ -336,7 +377,7 @@ def _told_once(
 
 def _names_in(script: str, cwd: str) -> set[str]:
     """Return the words of a script and of the modules that it imports, each from the nearest folder that has it: of its
-    project, else of the working directory."""
+    project, else of the working directory. Fields that they declare are there with a colon too."""
     above = folders_above(os.path.dirname(script))
     cwd = os.path.normpath(cwd)
     roots = [at for at, folder in enumerate(above) if any(os.path.exists(os.path.join(folder, one)) for one in _ROOT)]
@@ -350,11 +391,18 @@ def _names_in(script: str, cwd: str) -> set[str]:
         if not found:
             names = dict.fromkeys(re.findall(r"(?m)^(?:from|import)[ \t]+\.?(\w[\w.]*)", text))
             for name in islice(names, 40):
-                paths = (os.path.join(folder, *name.split(".")) + ".py" for folder in above)
-                modules += islice(filter(os.path.isfile, paths), 1)
+                bases = [os.path.join(folder, *name.split(".")) for top in above for folder in (top, f"{top}/src")]
+                found_in = [[f"{base}.py"] if os.path.isfile(f"{base}.py") else _modules_of(base) for base in bases]
+                modules += next(filter(None, found_in), [])
         left -= len(text)
         found.update(word[0] for word in re.finditer(r"\w+", text))
+        found.update(f"{field[1]}:" for field in re.finditer(r"(?m)^[ \t]{1,9}(\w{1,99})[ \t]{0,9}:", text))
     return found
+
+
+def _modules_of(package: str) -> list[str]:
+    """Return the modules in the folder of a package, 40 at the most."""
+    return sorted(glob(os.path.join(escape(package), "*.py")))[:40] if os.path.isdir(package) else []
 
 
 def _parts(

@@ -8,7 +8,16 @@ from typing import NamedTuple
 from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value, unlisted
 from envdoctor.facts.values import ABSENT, Fact, Known, Origin, Records, Unknown, Value, spell
 from envdoctor.observe.recipe.document import REST, Part, RecipeEntry
-from envdoctor.observe.recipe.files import NO_RECIPES, Format, Formats, Meaning, RecipeFile, read_files, spelled
+from envdoctor.observe.recipe.files import (
+    NO_RECIPES,
+    Format,
+    Formats,
+    Meaning,
+    RecipeFile,
+    read_files,
+    spelled,
+    with_code,
+)
 from envdoctor.system.message import Message, alike, said_by
 from envdoctor.versions.pep440 import satisfies
 
@@ -27,6 +36,8 @@ _SHOWN = (
     r"(?:.*\.)?(?:beta|task_type|reward_model_type|galore_rank|optim_args"
     r"|(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?)"
 )
+#: Values with which an option of the script's own does nothing.
+_OFF = (False, 0, "none", "None", "no")
 _Here = dict[str, tuple[Fact, RecipeEntry]]
 
 
@@ -37,7 +48,8 @@ class Statements:
     which a script hands on keys that cannot be told; ``extra`` what is added to the lengths of prompt and answer;
     ``unread`` the keys that name a file by a variable."""
 
-    def __init__(self, formats: Formats) -> None:
+    def __init__(self, formats: Formats, called: Mapping[str, str]) -> None:
+        self.called = called
         self.said: dict[str, Fact] = {}
         self.weak: dict[str, Fact] = {}
         self.keys: list[Mapping[str, Value]] = []
@@ -79,7 +91,8 @@ class Statements:
             if found is not None and (entry.key.startswith("#") or form.name == "environment"):
                 self._take(entry, place, found[1], found[0], here)
             elif not entry.key.startswith("#"):
-                self._key(entry, place, form, named.get("call"), here)
+                taker = self.called.get(form.name) if not (part.program or entry.own) else None
+                self._key(entry, place, form, named.get("call", taker), here)
         for field, (fact, entry) in here.items():
             # In a script the one call may be handed what another one makes.
             made = entry.computed and not part.line and part.program > "" and field in self.said
@@ -98,7 +111,8 @@ class Statements:
         if found is None and entry.own:
             state = "own"
         elif found is None and len(self.keys) < _COMPARED:
-            other = alike(entry.key.rpartition(".")[2], self.formats.known(form)) or ""
+            name = entry.key.rpartition(".")[2]
+            other = alike(name, self.formats.known(form) - {name}) or ""
         elif found is not None:
             owner, meanings, inner = found
             self.given.add(inner)
@@ -107,7 +121,8 @@ class Statements:
                 state = "text-number"
         # What is not used may be a secret.
         named = inner.replace("-", "_")
-        secret = state in ("unknown", "own") or (state == "unused" and not re.fullmatch(_SHOWN, named))
+        hidden = state in ("unknown", "own") and entry.value not in _OFF
+        secret = hidden or (state == "unused" and not re.fullmatch(_SHOWN, named))
         shown = "" if secret or entry.value is None else spell(_plain(entry.value))[:80]
         # A key of a section is one of a dictionary that the call takes; one that the framework lists is its own.
         owned = "." in inner or (owner is not form and inner in form.unused) or "uncalled" in owner.row
@@ -241,21 +256,30 @@ def read_recipe(
     installed: Callable[[str], Value],
     *,
     released: Iterable[Mapping[str, object]] = (),
+    code: Sequence[str] = (),
 ) -> Recipe:
     """Read the files that were given and those that they name; ``rows`` are those of the table recipe-formats,
     ``released`` those of recipe-defaults; ``installed`` gives the facts of the environment, for defaults that changed
-    with a release and for variables.
+    with a release and for variables. ``code`` is beside the recipe: its parsers may read the documents.
 
     Raises :class:`RecipeFileError`.
     """
     formats = Formats(rows, registry, released)
-    return recipe_of(list(read_files(given, cwd, formats)), formats, installed, ", ".join(given))
+    files, called = with_code(list(read_files(given, cwd, formats)), code, cwd, formats)
+    return recipe_of(files, formats, installed, ", ".join(given), called)
 
 
-def recipe_of(files: Sequence[RecipeFile], formats: Formats, installed: Callable[[str], Value], origin: str) -> Recipe:
-    """Return what files that were taken apart say together; ``origin`` names them all."""
+def recipe_of(
+    files: Sequence[RecipeFile],
+    formats: Formats,
+    installed: Callable[[str], Value],
+    origin: str,
+    called: Mapping[str, str] = {},
+) -> Recipe:
+    """Return what files that were taken apart say together; ``origin`` names them all, ``called`` is the class that
+    takes the keys of a format's documents."""
     parts = [(file.name, part, form) for file in files for part, form in file.parts]
-    statements = Statements(formats)
+    statements = Statements(formats, called)
     # A command line stands above the files that it names; what must agree with the others comes behind them.
     for name, part, form in sorted(
         parts, key=lambda one: (one[2].authority < 0, one[2].authority, one[1].program > "")
@@ -313,6 +337,9 @@ def _complete(
         inner = [formats[name] for name in form.includes.values()]
         defaults += [other for other in inner if other not in defaults and other.authority >= 0]
     fields = ("nnodes", "global_batch", "method", *formats.kinds)
+    parts = [_number(said, "prompt_length"), _number(said, "answer_length")]
+    if None not in parts and _number(said, "max_length") in parts:
+        del said["max_length"]  # a tokenizer was called for one of the two parts
     _compute(statements, "max_length", lambda prompt, answer: prompt + answer + statements.extra,
              "prompt_length", "answer_length")  # fmt: skip
     for field in fields:
@@ -363,7 +390,8 @@ def _own(statements: Statements, field: str, forms: Sequence[Format]) -> dict[st
     """Unknown, where a key that no format has may say the field: a switch of the script's own."""
     names = tuple(name for form in forms for name in form.row.get("own", {}).get(field, ()))
     for item in statements.keys if names else ():
-        if item["state"] in ("unknown", "own") and any(fnmatchcase(str(item["key"]), name) for name in names):
+        own = item["state"] in ("unknown", "own") and str(item["value"]) not in map(spelled, _OFF)
+        if own and any(fnmatchcase(str(item["key"]), name) for name in names):
             place = item["place"]
             reason = Unknown(Message("{}, an option of the script's own, may say it", item["key"]))
             return {field: statements.fact(field, reason, place[0] if isinstance(place, tuple) else "")}

@@ -156,6 +156,8 @@ class Calls(ABC):
                 return first
             case "dict", _, _:
                 return self._new({**mapping_of(first), **named})
+            case _, "Namespace" | "SimpleNamespace", _:
+                return self._new(ScriptObject(named))
             case _, "vars" | "asdict", [dict(), *_]:
                 return dict(first)
             case _, "deepcopy" | "to_container" | "to_object", [dict(), *_]:
@@ -231,6 +233,8 @@ class Calls(ABC):
                 return getattr(base, name)(first)
             case str(), "lower" | "upper" | "strip", []:
                 return getattr(base, name)()
+            case str(), "split", [] | [str()] if first != "":
+                return base.split(first if given else None)
         return OPEN
 
     def _enter(self, function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:

@@ -128,7 +128,7 @@ Qwen/Qwen2.5-Math-RM-72B Qwen/Qwen2.5-Math-PRM-7B Qwen/Qwen3-Embedding-8B Qwen/Q
 deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B somebody/odd-8x7B somebody/odd-1B-7B somebody/odd-1b-a400m
 deepseek-ai/DeepSeek-V3.9
 meta-llama/Llama-Guard-3-8B meta-llama/Llama-3.2-11B-Vision-Instruct nvidia/Llama-3.1-Minitron-4B-Width-Base
-llava-hf/llava-1.5-7b-hf THUDM/glm-4v-9b THUDM/glm-4-9b-chat-1m zai-org/GLM-4.5V
+llava-hf/llava-v1.6-vicuna-7b-hf THUDM/glm-4v-9b THUDM/glm-4-9b-chat-1m zai-org/GLM-4.5V
 microsoft/Phi-4-multimodal-instruct microsoft/Phi-3-vision-128k-instruct yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
 meta-llama/Meta-Llama-3-8B-Instruct-EAGLE nobody/nothing 999B 0B ..B 1e9B
 """
@@ -144,6 +144,7 @@ def test_a_name_never_hits_another_architecture() -> None:
         ("7B", "Qwen/Qwen2.5-7B"),
         ("8b", "meta-llama/Meta-Llama-3.1-8B"),
         ("0.5B", "Qwen/Qwen2.5-0.5B"),
+        ("0.8B", "Qwen/Qwen3-0.6B-Base"),
         ("nobody/legal-7b-qwen", "Qwen/Qwen2.5-7B"),
     ],
 )

@@ -261,6 +261,48 @@ def test_a_function_of_a_branch_that_is_not_taken_is_followed_where_it_may_run(t
     assert ("inside" in [name for name, *_ in calls]) is followed
 
 
+QLORA = """import argparse
+import transformers
+from dataclasses import dataclass
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+@dataclass
+class Mine(transformers.TrainingArguments):
+    bits: int = 4
+    trainable: str = 'q_proj'
+mine, = transformers.HfArgumentParser(Mine).parse_args_into_dataclasses()
+args = argparse.Namespace(**vars(mine))
+AutoModelForCausalLM.from_pretrained('a/b', quantization_config=BitsAndBytesConfig(load_in_4bit=args.bits == 4))
+LoraConfig(r=8, target_modules=args.trainable.split(','))
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("--trainable q_proj,v_proj --source_max_len 384 --target_max_len 128",
+         {"quantization": "bnb-4bit", "method": "qlora", "lora_targets": ("q_proj", "v_proj"), "max_length": 512}),
+        ("--bits 16", {"quantization": ABSENT, "method": "lora", "lora_targets": ("q_proj",)}),
+    ],
+)  # fmt: skip
+def test_arguments_in_a_namespace_and_a_list_in_one_text_are_followed(tmp_path, words, expected):
+    found = read(tmp_path, "run.sh", {"run.sh": f"python train.py {words}\n", "train.py": QLORA})
+    assert {field: found.get(field) for field in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("trainer", "framework", "length"),
+    [("Seq2SeqTrainerForChatGLM", "chatglm-efficient-tuning", 1024), ("CustomSeq2SeqTrainer", "llamafactory", 2048)],
+)
+def test_two_projects_whose_script_has_one_name_are_told_by_what_it_calls(tmp_path, trainer, framework, length):
+    files = {"run.sh": "python src/train_bash.py --model_name_or_path a/b --stage sft --finetuning_type lora\n",
+             "src/train_bash.py": f"from tuner import {trainer}\n{trainer}(model=model)\n"}  # fmt: skip
+    found = read(tmp_path, "run.sh", files, llamafactory="0.9.3")
+    assert (found["framework"], found["max_length"]) == (framework, length)
+    files["run.sh"] = files["run.sh"][:-1] + " --max_source_length 64 --max_target_length 128\n"
+    assert read(tmp_path, "run.sh", files)["max_length"] == 192
+
+
 CHATGLM = """import typer
 from transformers import AutoModelForCausalLM
 def cut(ids, most_in, most_out):
