@@ -158,6 +158,8 @@ class Formats:
         if part.program and not part.program.endswith(".py"):
             return None
         among = [form for form in self if form.row.get("files") and (not frameworks or form.framework in frameworks)]
+        # The options of somebody's own script are no proof of a framework whose files have such keys.
+        among = [form for form in among if not part.program or not form.row.get("marked_only")]
         shares = [(self._share(form, part.entries), form) for form in among]
         best = max(shares, key=lambda share: share[0], default=None)
         return best[1] if best is not None and best[0] > 0 else None
@@ -295,7 +297,8 @@ def _taken_apart(
     started: dict[str, tuple[tuple[int, ...], Sequence[str | None]]] = {
         part.program: ((part.line,), part.words) for part in own_code
     }
-    own = {part.program for part, form in parts if form.framework}
+    # A script that a framework brings, by its name, need not be here.
+    own = {part.program for part, form in parts if form.framework and form.named(part.program) is not None}
     found: list[tuple[str, str, Origin, Sequence[str | None]]] = []
     for one, (place, behind) in {**named, **started}.items():
         # A module, pkg.train, lies in pkg/train.py or pkg/train/__main__.py.

@@ -75,6 +75,20 @@ def told(recipe):
 # --- the formats ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "options",
+    ["--base_model a/b --micro_batch_size 4 --cutoff_len 512", "--model_name_or_path a/b --dataset_name c --bf16 True"],
+)
+def test_options_of_a_script_that_is_not_here_are_no_framework(tmp_path, options):
+    """Those of alpaca-lora were taken for axolotl's, which trains the whole model where no adapter is named."""
+    recipe = written(tmp_path, f"python finetune.py {options} --lora_r 8", "run.sh")
+    assert (value(recipe, "framework"), value(recipe, "method"), value(recipe, "lora_r")) == ("transformers", None, 8)
+    assert recipe.model.value == "a/b" and [name for name, *_ in recipe.missing] == ["finetune.py"]
+    assert isinstance(value(recipe, "gradient_checkpointing"), Unknown), "the script may switch it on"
+    (tmp_path / "finetune.py").write_text("print(1)")
+    assert value(read(tmp_path, "run.sh"), "gradient_checkpointing") is False
+
+
 @pytest.mark.parametrize("name", sorted(EXPECTED))
 def test_a_file_is_read_as_expected_with_its_lines(name):
     path = FIXTURES / name
