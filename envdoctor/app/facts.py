@@ -11,7 +11,7 @@ from envdoctor.app.errors import UsageProblem, told_as
 from envdoctor.app.unjudged import Unjudged, unjudged
 from envdoctor.facts.factset import FactSet, change
 from envdoctor.facts.registry import FactTypeError, Registry, parse_value
-from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, Fact, Origin, Records, Unknown, Value
 from envdoctor.judge.derivations import derive
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe import sources as observed
@@ -169,7 +169,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
     about = (facts, environment.target, sources.model, cut_short(environment), sources.code)
-    missed = unjudged(*about, typed=typed, started=started)
+    missed = unjudged(*about, typed=typed, started=started and bool(sources.recipe))
     return Gathered(facts, environment.target, tuple(notices), missed, environment.layout, environment.text)
 
 
@@ -270,6 +270,7 @@ def _with_recipe(
         try:
             read(name)
         except RecipeFileError as error:
+            notices.extend(_missing(error.missing) if as_code and not sources.code else ())
             return (name,) if name in sources.code else error.started if as_code and not sources.code else ()
         return ()
 
@@ -281,8 +282,10 @@ def _with_recipe(
         if not code:
             raise _misplaced(error, "recipe", sources.recipe, sources) from None
         notices.append(Notice("note", Message("{} describes no run: only its code is judged", ", ".join(code))))
-        rest = tuple(name for name in sources.recipe if name not in code)
-        sources = sources._replace(recipe=rest, code=tuple(dict.fromkeys((*sources.code, *chain(*code.values())))))
+        sources = sources._replace(
+            recipe=tuple(name for name in sources.recipe if name not in code),
+            code=tuple(dict.fromkeys((*sources.code, *chain(*code.values())))),
+        )
         if not sources.recipe:
             return (_with_model(facts, request, sources, matrix) if sources.model else facts), sources
         recipe = read(*sources.recipe)
@@ -492,6 +495,11 @@ def _stated(name: str, text: str) -> Mapping[str, object]:
     return {"os.platform": system, "os.arch": machine}
 
 
+def _missing(files: Sequence[tuple[str, Origin, str]]) -> list[Notice]:
+    text = "{} names {}, which {}: what it sets is not known"
+    return [Notice("warning", Message(text, place, name, why)) for name, place, why in files]
+
+
 def _notices(facts: FactSet, recipe: "Recipe") -> list[Notice]:
     said: dict[str, list[Message]] = {"unknown": [], "unusable": []}
     for item in facts.items("recipe_key"):
@@ -503,10 +511,7 @@ def _notices(facts: FactSet, recipe: "Recipe") -> list[Notice]:
         elif other is ABSENT:
             text = Message("{}: {} is not known", where, key)
         said.setdefault(state, []).append(text)
-    notices = [
-        Notice("warning", Message("{} names {}, which {}: what it sets is not known", place, name, why))
-        for name, place, why in recipe.missing
-    ]
+    notices = _missing(recipe.missing)
     for texts in (said["unknown"], said["unusable"]):
         notices += [Notice("warning", text) for text in texts[:_MOST_NOTICES]]
         if len(texts) > _MOST_NOTICES:

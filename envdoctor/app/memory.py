@@ -109,9 +109,10 @@ def memory(
 
 def _cut(section: MemorySection, facts: FactSet) -> list[Notice]:
     """Return what is said of a run that fits with shorter samples, where its length may only cut them."""
-    alone = (change["set"] for change in section["changes"] if len(change["set"]) == 1)
+    alone = (one["set"] for one in section["changes"] if len(one["set"]) == 1 and one["verdict"] == "fits")
     shorter = [settings["recipe.max_length"] for settings in alone if "recipe.max_length" in settings]
     fixed = facts.value("recipe.packing") is True or facts.value("recipe.padding") == "max"
+    fixed |= facts.value("recipe.method") == "infer"  # a prompt is no sample
     if section["verdict"] != "does-not-fit" or fixed or not shorter:
         return []
     text = "samples were taken to be as long as the recipe allows, {} tokens: up to {} it fits; --data FILE counts them"

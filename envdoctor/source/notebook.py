@@ -10,6 +10,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+#: The first two lines name another encoding than UTF-8, in which bytes tell no operators.
+ENCODED = re.compile(rb"(?:[^\n]*\n)?[^\n]*coding[:=](?![ ]*[uU][tT][fF]-?8)")
 _OPERATORS = b".([+-*/%@&|^<>"
 _MOST_OPERATORS = 20_000
 _OPENING, _CLOSING, _APART = ("(", "[", "{"), (")", "]", "}"), (",", ":", ";", "=")
@@ -53,27 +55,35 @@ def parse_code(content: bytes, *, notebook: bool = False) -> Code:
 def overruns(source: bytes) -> bool:
     """Return whether the parser may end this process: before 3.11 it has no limit for 100,000 operators in one
     expression, which overrun a stack of 8 MiB."""
-    many = sys.version_info < (3, 11) and len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS
+    if sys.version_info >= (3, 11) or len(source) <= _MOST_OPERATORS:
+        return False
+    many = len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS or ENCODED.match(source) is not None
     return many and _has_chain(source, _MOST_OPERATORS)
 
 
 def _has_chain(source: bytes, length: int) -> bool:
     """Return whether an expression may have more operators, calls and subscripts than this, those around its brackets
-    included. A comma, a colon, an equals sign or the end of a statement begins another."""
-    chains = [0]
+    included. A comma, a colon, an equals sign or the end of a statement begins another. An f-string counts as written,
+    and what is no Python as long."""
+    chains, total = [0], 0
     try:
         for kind, text, *_ in tokenize.tokenize(io.BytesIO(source).readline):
+            if kind == tokenize.ERRORTOKEN:  # the tokenizer seeks an end again from each quote that has none
+                return True
             if kind == tokenize.NEWLINE:
-                chains = [0]
+                chains, total = [0], 0
             elif kind == tokenize.OP and text in _CLOSING:
-                del chains[max(1, len(chains) - 1) :]
+                total -= chains.pop() if len(chains) > 1 else 0
             elif kind == tokenize.OP and text in _APART:
+                total -= chains[-1]
                 chains[-1] = 0
-            elif kind == tokenize.OP:
-                chains[-1] += 1
-                if sum(chains) > length:
+            elif kind == tokenize.OP or (kind == tokenize.STRING and "f" in text[:2].lower()):
+                more = 1 if kind == tokenize.OP else sum(map(text.count, _OPERATORS.decode()))
+                chains[-1] += more
+                total += more
+                if total > length:
                     return True
-                if text in _OPENING:
+                if kind == tokenize.OP and text in _OPENING:
                     chains.append(0)
     except (tokenize.TokenError, SyntaxError, ValueError, LookupError):
         return True
@@ -139,7 +149,7 @@ def _parse(source: str) -> ast.Module:
         source = "\n" * first[0].count("\n") + source[first.end() :]
     try:
         return _compiled(source)
-    except SyntaxError:
+    except (SyntaxError, RecursionError):
         return _compiled(_without_magics(source))
 
 

@@ -112,6 +112,11 @@ def test_where_a_started_script_describes_no_run_its_code_is_judged(check: Any, 
     told = check("run.sh", packages={"transformers": "5.23.0"})
     assert told.code == 1 and "run.sh describes no run: only its code is judged" in told.out
     assert "transformers 5.23.0 has no transformers.AdamW" in told.out
+    write("run.sh", "python own.py\npython gone.py\n")
+    assert "run.sh:2 names gone.py, which is not there" in check("run.sh", packages={"transformers": "4.46.3"}).out
+    write("own.py", "def (:\n")
+    unread = check("run.sh", packages={"transformers": "5.23.0"})
+    assert unread.code == 3 and "Not judged: own.py: it is not Python" in unread.out
     refused = check("--recipe", "run.sh", "--code", "none", packages={"transformers": "5.23.0"})
     assert refused.code == 2 and "describes no run of a framework that is known" in refused.err
 

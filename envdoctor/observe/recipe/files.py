@@ -191,15 +191,18 @@ _TAKES = {"boolean": "flag", "texts": "many"}
 
 
 class NoRun(RecipeError):
-    """A file describes no run of a framework that is known; ``started`` are scripts of one's own that it starts."""
+    """A file describes no run of a framework that is known; ``started`` are scripts of one's own that it starts, and
+    ``missing`` is what :class:`RecipeFile` says."""
 
     started: tuple[str, ...] = ()
+    missing: tuple[tuple[str, Origin, str], ...] = ()
 
 
 class RecipeFileError(ObservationError):
-    """A recipe that was given cannot be used; the message names the file. ``started``: as :class:`NoRun` has them."""
+    """A recipe that was given cannot be used; the message names the file. The others are those of :class:`NoRun`."""
 
     started: tuple[str, ...] = ()
+    missing: tuple[tuple[str, Origin, str], ...] = ()
 
 
 class RecipeFile(NamedTuple):
@@ -226,7 +229,8 @@ def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[Rec
                 yield from _taken_apart(path, name, cwd, formats, seen=seen)
             except RecipeError as error:
                 problem = RecipeFileError("--recipe {}: {}", name, error)
-                problem.started = getattr(error, "started", ())
+                if type(error) is NoRun:
+                    problem.started, problem.missing = error.started, error.missing
                 raise problem from None
 
 
@@ -327,7 +331,7 @@ def _taken_apart(
             raise RecipeError("names {}, which {}", missing[0][0], missing[0][2])
         known = ", ".join(sorted({form.framework for form in formats if form.framework}))
         nothing = NoRun("describes no run of a framework that is known: {}", known)
-        nothing.started = tuple(scripts)
+        nothing.started, nothing.missing = tuple(scripts), tuple(missing)
         raise nothing
     yield RecipeFile(name, parts, tuple(missing), tuple(scripts))
     yield from later

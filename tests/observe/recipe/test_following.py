@@ -108,7 +108,7 @@ def test_a_helper_that_a_script_starts_sets_nothing_and_is_not_missed(tmp_path):
 def test_a_patch_of_the_attention_is_the_attention(tmp_path):
     patched = "from pkg.patch import replace_llama_attn_with_flash_attn\nreplace_llama_attn_with_flash_attn()\n"
     found = read(tmp_path, "a.py", {"a.py": f"{patched}from pkg.train import main\nmain()\n", **PACKAGE})
-    assert (found["attn"], found["model"]) == ("flash_attention_2", "a/b")
+    assert (found["attn"], found["model"]) == ("flash_attention_patch", "a/b")
 
 
 def test_what_a_started_script_uses_says_whose_options_a_command_has(tmp_path):
