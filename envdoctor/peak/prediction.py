@@ -271,8 +271,8 @@ class _Prediction(NamedTuple):
         return shown
 
     def may_be_checkpointed(self) -> bool:
-        """Return whether nobody told of gradient checkpointing, nor the default of a trainer."""
-        told = self.base["checkpointing"] or "gradient_checkpointing" in self.given
+        """Return whether nobody told of gradient checkpointing, and no trainer is known that would have it off."""
+        told = self.base["checkpointing"] or self.plan.off
         return bool(self.plan.job["training"] and self.plan.stated and not told and self.model.heeds is not False)
 
     def untraced(self, job: Mapping[str, Any], change: Saving = NO_CHANGE) -> tuple[float, Need] | None:

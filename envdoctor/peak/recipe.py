@@ -157,7 +157,7 @@ class RunPlan(NamedTuple):
     ``stage`` changes the traces (:func:`staged`). ``adapted`` is where the reference model of
     an adapter comes from. ``whole``: what is trained, and how it is divided among processes (``divided``), is known.
     ``loads``: the framework loads a model as transformers does, and runs under DeepSpeed too; ``divisible``: several of
-    its processes hold the same weights."""
+    its processes hold the same weights. ``off``: gradient checkpointing is known to be off, or is so by default."""
 
     job: Mapping[str, Any]
     tokens: int
@@ -175,6 +175,7 @@ class RunPlan(NamedTuple):
     divided: bool = True
     loads: bool = False
     divisible: bool = False
+    off: bool = True
 
 
 def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -293,6 +294,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         divided_so,
         loads,
         loads and (given.get("world_size") or 1) > 1 and given.get("zero_stage") != 3 and not given.get("fsdp"),
+        "gradient_checkpointing" in given or ("framework" in given and "recipe.gradient_checkpointing" not in facts),
     )
 
 
