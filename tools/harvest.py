@@ -50,7 +50,7 @@ TAKES = [
     *(SOURCE / f"{name}.py" for name in ("offers", "importing", "deciding", "values")),
 ]
 
-_SERVED = "a finder of the package may serve it"
+_SERVED = "a finder may serve it"
 
 #: What a section says of one release: items by subject.
 Found = Mapping[str, Collection[str]]

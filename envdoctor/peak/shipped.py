@@ -265,6 +265,7 @@ class _Run:
             raise MemoryProblem("config.json lacks sizes that the shipped coefficients need") from None
         letters = {"L": self.depth, "K": keys, "G": heads / keys, "Q": heads / keys + 2, "H": hidden / heads / 2}
         letters |= {"D": width / 4, "I": inner * active, "V": vocabulary}
+        self.largest = hidden * vocabulary
         self.states, self.job = model["states"], job
         self.cache = 4.0 * self.depth * _attending(config) * keys * width
         lora = job["lora"]
@@ -416,7 +417,8 @@ class _Run:
             terms = {**kept, **terms}
             found[f"{segment}/{place}"] = [sum(terms.values()), operation, terms]
         if self.job["training"]:
-            terms = {**kept, "gradients": own, "temporary values of the optimizer": self.states["copies"] * own}
+            made = self.states["copies"] * own + self.states.get("largest", 0.0) * min(self.largest, self.trained)
+            terms = {**kept, "gradients": own, "temporary values of the optimizer": made}
             found["step/before"] = [sum(terms.values()), "step", terms]
         return found
 

@@ -48,7 +48,7 @@ spade.tools	1.0.0..
 spade.tools.known	1.0.0..
 [open]
 spade.lazy	1.1.0..	it has a __getattr__
-spade.served	1.1.0..	a finder of the package may serve it
+spade.served	1.1.0..	a finder may serve it
 spade.tools.*	1.0.0..	not all modules of the package are listed here
 [parameters]
 spade.handles:Handle	1.0.0..	&spade.handles:Base	length
@@ -69,7 +69,7 @@ spade:old_dig	1.1.1..	spade:new_dig
 DIFFER = Unknown("spade-kit 1.2.0 was not read, and 1.1.1 and 1.3.0 differ")
 UP_TO, FROM = Unknown("spade-kit was read up to 1.3.0"), Unknown("spade-kit was read from 1.0.0 on")
 INNER = Unknown("spade.tools.known.inner of spade-kit 1.0.0: not all modules of the package are listed here")
-SERVED = Unknown("spade.served of spade-kit 1.1.0: a finder of the package may serve it")
+SERVED = Unknown("spade.served of spade-kit 1.1.0: a finder may serve it")
 
 
 LAZY = Unknown("spade.lazy of spade-kit 1.1.0: it has a __getattr__")

@@ -34,6 +34,9 @@ def size(trace: Trace | str, changes: dict[str, Any]) -> float:
     [
         ({}, 74.79),
         ({"checkpointing": True, "optimizer": "adamw_fused"}, 59.85),
+        ({"checkpointing": True, "optimizer": "adafactor"}, 37.757),
+        ({"checkpointing": True, "optimizer": "Adagrad"}, 74.789),
+        ({"checkpointing": True, "optimizer": "RMSprop"}, 59.832),
         ({"lora": LORA, "amp": "bfloat16"}, 31.43),
         ({"load_dtype": "float32", "amp": "bfloat16", "batch": 8, "padded": True, "tokens": [512]}, 149.58),
         ({"training": False, "optimizer": "elsewhere", "tokens": [8192]}, 16.87),
