@@ -43,8 +43,8 @@ class HelpCommand(click.Command):
                 *parsed, order = parse(args)
             except click.NoSuchOption as error:  # --driver and --python-version mean the target's
                 meant = {f"--target-{word}" for word in error.option_name.strip("-").split("-")}
-                near = sorted(meant.intersection(row.flag for row in self.rows)) or error.possibilities
-                raise click.NoSuchOption(error.option_name, possibilities=near, ctx=ctx) from None
+                error.possibilities = sorted(meant.intersection(row.flag for row in self.rows)) or error.possibilities
+                raise
             given = [one.name for one in order]
             twice = next((single[name] for name in given if name in single and given.count(name) > 1), None)
             if twice is not None:
