@@ -167,8 +167,8 @@ def explain(text: str, *, lang: str = "en", **environment: Any) -> Explanation:
 
     explained = explain_error(text, matrix, _sources(None, None, (), None, **environment) if environment else None)
     answer, gathered = explained.answer, explained.gathered
-    target, facts = (gathered.target, gathered.facts) if gathered is not None else (None, None)
-    said = error_text.render(answer, Page(matrix.registry, lang), target, facts)
+    target = gathered.target if gathered is not None else None
+    said = error_text.render(answer, Page(matrix.registry, lang), explained.facts, target)
     return Explanation(said, answer.known, error_text.render_json(answer, target))
 
 

@@ -1,6 +1,7 @@
 """``envdoctor explain``: which rule a person means and what the matrix holds about it, and what is known of an error,
 for given versions or for none."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Set
 from pathlib import Path
 from shlex import quote
@@ -26,36 +27,54 @@ from envdoctor.system.message import Message, did_you_mean, said_by
 _LARGEST = 64 * 1024 * 1024
 #: Characters of an error that a sentence repeats.
 _LONGEST_ERROR = 160
+#: The sources that name an environment, in whole or in part.
+_NAMED = (*SOURCES, "assignments")
+#: Keys of versions: of packages, and of Python.
+_VERSION = re.compile(r"pkg\.|python\.(?:version|minor)\Z")
 #: Characters by which a message is known again in a line.
 _SAME = 40
 
 
 class Explained(NamedTuple):
-    """The answer, and the environment whose versions it is for; ``gathered`` is None when there is none, and
-    ``because`` then says why none was found, if one was looked for."""
+    """The answer, and the environment whose facts it is for; ``gathered`` is None when they are those of the text,
+    and ``because`` then says why no environment was found, if one was looked for."""
 
     answer: Answer
     gathered: Gathered | None
+    facts: FactSet
     because: Message | None = None
 
 
 def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> Explained:
     """Answer a message or a traceback. ``sources`` names the environment; None answers for no versions in particular,
     and so does a default environment without torch, where nothing that was trained could have failed. Without an
-    environment what the text itself says of it counts. The model is not looked at. Raises :class:`UsageProblem` for a
-    text without a word, and what :func:`~envdoctor.app.facts.collect_facts` raises."""
+    environment what the text itself says of it counts, and before a default one that has not the versions which the
+    text tells. The model is not looked at. Raises :class:`UsageProblem` for a text without a word, and what
+    :func:`~envdoctor.app.facts.collect_facts` raises."""
     if not text.strip():
         raise UsageProblem("there is no text: give the message or the traceback, or - for standard input")
     gathered, because = (None, None) if sources is None else _gathered(sources._replace(model=None), matrix)
-    if gathered is not None:
+    if gathered is not None and sources is not None and any(getattr(sources, name, None) for name in _NAMED):
         facts = gathered.facts
-    else:  # what a log says of the environment that wrote it
+    else:  # what a text says of the environment that wrote it
         from envdoctor.observe.documents.reports.report_file import report_facts
 
         facts, given = report_facts(text, matrix, "log").facts, sources or Sources(cache=False)
-        if list(facts) or given.assignments:
-            facts = with_assignments(facts, given, matrix)
-    return Explained(_answer(text, read_error(text), Situation(matrix, facts)), gathered, because)
+        told = any(facts.text(fact.key) for fact in facts.below("pkg."))
+        if gathered is not None and not (told and _differ(facts, gathered.facts)):
+            facts = gathered.facts
+        else:
+            gathered, because = None, None if told else because
+            if list(facts) or given.assignments:
+                facts = with_assignments(facts, given, matrix)
+    return Explained(_answer(text, read_error(text), Situation(matrix, facts)), gathered, facts, because)
+
+
+def _differ(told: FactSet, facts: FactSet) -> bool:
+    """Return whether a version that is told is another one than what is installed, whose local tag (``+cu124``) may be
+    left out."""
+    versions = ((told.text(fact.key), facts.text(fact.key) or "") for fact in told if _VERSION.match(fact.key))
+    return any(version not in (None, here, here.partition("+")[0]) for version, here in versions)
 
 
 def _answer(text: str, reading: Reading, situation: Situation) -> Answer:

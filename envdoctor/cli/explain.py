@@ -55,7 +55,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
     Of a rule: conditions, reasons, fixes, evidence, tests. Of an ImportError, an AttributeError or an unexpected
     keyword argument: which releases have the name, where it went, what to install. Of other errors and whole logs: the
     rules whose symptoms stand in them. A log is judged for the environment that an option names, else for what it says
-    of its own. Exit code 3: nothing is known.
+    of its own; so is an error with versions beside it. Exit code 3: nothing is known.
     """
     if sum(map(bool, (words, error is not None, log is not None))) != 1:
         raise click.UsageError("Missing argument 'ID', --error TEXT or --log FILE: give one of them.", ctx)
@@ -100,12 +100,12 @@ def _answer(explained: Explained, asked: shared.CommandOptions, *, as_json: bool
     from envdoctor.report import error_text
 
     gathered = explained.gathered
-    target, facts = (gathered.target, gathered.facts) if gathered is not None else (None, None)
+    target = gathered.target if gathered is not None else None
     if as_json:
         write_stdout(error_text.render_json(explained.answer, target))
     else:
         page = asked.page(width=choose_width(os.environ, sys.stdout.isatty()))
-        write_stdout(error_text.render(explained.answer, page, target, facts))
+        write_stdout(error_text.render(explained.answer, page, explained.facts, target))
     notices = [*(gathered.notices if gathered is not None else ())]
     if explained.because is not None:
         text = "answered for no versions in particular (--python PATH or --facts FILE names yours): {}"

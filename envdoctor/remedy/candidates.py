@@ -34,11 +34,13 @@ def torch_row(version: str, matrix: Matrix) -> Mapping[str, Any] | None:
 
 
 def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> Message | None:
-    """Return why this release cannot be installed for the judged Python and system, None when nothing says so. For
+    """Return why this release cannot be installed for the judged Python, system and day, None when nothing says so. For
     which torch it was compiled is not asked: installers bring along what it requires, but not another torch-npu."""
     python = facts.text("python.version")
     base = base_release(python) if python is not None else None
-    release = release_named(matrix, name, version)
+    release, day = release_named(matrix, name, version), facts.text("environment.day")
+    if release is not None and day is not None and release.date > day:
+        return Message("{} {} was released on {}, after {}", name, version, release.date, day)
     row = (torch_row(version, matrix) if name == "torch" else None) or {}
     column = "python_aarch64" if facts.value("os.arch") == "aarch64" else "python"
     pythons = row.get(column) or row.get("python")

@@ -7,6 +7,7 @@ from typing import Any
 
 from envdoctor import __version__
 from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import spell
 from envdoctor.observe.documents.tracebacks import Reading
 from envdoctor.observe.request import Target
 from envdoctor.remedy.answer import Answer, Home, Suspect
@@ -17,16 +18,18 @@ from envdoctor.report.page import Page, shortened
 from envdoctor.report.report import cleaned
 from envdoctor.report.terminal_report import text_of
 
-_LONGEST_MESSAGE, _MISSING = 300, 4
+_LONGEST_MESSAGE, _MISSING, _VERSIONS = 300, 4, 9
 #: Files of Python itself.
 _PYTHON = re.compile(r"<frozen|.*[/\\](?i:lib[/\\]python3|python3\d+[/\\]lib[/\\])")
 _NOTES = {
     "circular": "Python was still executing {what} when the name was asked for: the error that stopped it, or an "
     "import in a circle, stands further up in the traceback",
-    "elsewhere": "{what} has it: the error is from another environment, or files of this one are not of that release",
+    "elsewhere": "{what} has it: if the error is of another environment, name it with --python PATH or --lock FILE; if "
+    "it is of this one, its files are not of that release",
     "mixed": "{what} asks for its own name: its files are of two releases, or changed after it was imported",
-    "changed": "the released files of {what} do not ask for it when they are imported: these were changed, are of two "
-    "releases, or the error is from another environment",
+    "changed": "the released files of {what} do not ask for it when they are imported: if the error is of another "
+    "environment, name it with --python PATH or --lock FILE; if it is of this one, its files were changed, or are of "
+    "two releases",
     "unbuilt": "only the package itself imports {what}: it was not built (a checkout, an install that stopped), is for "
     "another Python or device, or a folder of the package's sources stands in front of what is installed",
     "lazy": "{what} is there, but something that it imports failed: the first error of the traceback says what",
@@ -34,6 +37,9 @@ _NOTES = {
     "not-a-package": "a file of the name {what}.py stands in front of the installed package",
     "no-files": "Python found a folder {what} without the package's files: what an uninstall left, or one of your own",
 }
+_ELSEWHERE = (
+    "not in this environment; if the error is of another environment, name it with --python PATH or --lock FILE"
+)
 #: Where a name is, by what a package does with it, else by which of its releases have it.
 _HOMES = {
     "package": "{thing} comes with {package}{releases}",
@@ -46,8 +52,9 @@ _HOMES = {
 }
 
 
-def render(answer: Answer, page: Page, target: Target | None = None, facts: FactSet | None = None) -> str:
-    """Return the answer at the page's width; ``target`` and ``facts`` are those of the environment that it is for."""
+def render(answer: Answer, page: Page, facts: FactSet, target: Target | None = None) -> str:
+    """Return the answer at the page's width. ``facts`` are those that it is for: of the environment ``target``, of the
+    text itself without one."""
     answer = cleaned(answer)
     reading = answer.reading
     said = page.labelled(reading.error, reading.message) if reading.error else reading.message
@@ -74,11 +81,23 @@ def render(answer: Answer, page: Page, target: Target | None = None, facts: Fact
     suspects = [list(_suspect(suspect, page)) for suspect in answer.suspects]
     fields = list(_fields(answer, page))
     groups: list[Sequence[Block]] = [[head], *suspects, fields] if suspects else [[head, *fields]]
-    if target is not None and facts is not None:
+    if target is not None:
         groups.append(target_fields(target, cleaned(facts), page))
     elif any(home.releases is not None for home in answer.homes):
         groups.append([Paragraph(page.say("For your versions: --python PATH, or --facts FILE"), "")])
+    if target is None and (versions := _versions(cleaned(facts), page)):
+        groups.insert(0, [Paragraph(page.say("Versions are those of the text: {versions}", versions=versions), "")])
     return text_of([Section("", blocks) for blocks in groups], page).rstrip("\n")
+
+
+def _versions(facts: FactSet, page: Page) -> str:
+    """Return the packages whose versions are told: those that people ask for first, and how many more."""
+    given = [fact for fact in facts.below("pkg.") if facts.text(fact.key)]
+    told = {fact.key[4:]: page.fact(fact.key, spell(fact.value)) for fact in given}
+    words = [told[name] for name in page.registry.first("pkg") if name in told] or list(told.values())
+    words = words[:_VERSIONS]
+    more = [page.say("{n} more", n=len(told) - len(words))] if len(told) > len(words) else []
+    return page.separated([*words, *more])
 
 
 def _where(reading: Reading, page: Page) -> Iterator[Field]:
@@ -106,7 +125,7 @@ def _suspect(suspect: Suspect, page: Page) -> Iterator[Block]:
     if suspect.applies:
         yield _field(page.say("applies"), page.say("yes, by the facts that are known"))
     elif suspect.applies is False:
-        yield _field(page.say("applies"), page.say("not in this environment: the error may be from another one"))
+        yield _field(page.say("applies"), page.say(_ELSEWHERE))
     elif suspect.missing:
         names = page.separated([page.name(key) for key in suspect.missing[:_MISSING]])
         yield _field(page.say("applies"), page.say("not known without: {names}", names=names))

@@ -88,6 +88,26 @@ def test_an_error_is_not_answered_for_a_python_without_torch(tool, tmp_path, pat
     assert f"Environment  {mine}" in told(tool, tmp_path, *asked, VIRTUAL_ENV=str(mine)).stdout
 
 
+@pytest.mark.parametrize(
+    ("versions", "option", "first", "verdict"),
+    [
+        ("transformers 4.30.2", "", "Versions are those of the text: transformers 4.30.2", "4.30.2 does not"),
+        ("transformers 5.23.0", "", "ImportError: ", "transformers 5.23.0 has it: "),  # the environment knows more
+        ("", "", "ImportError: ", "if the error is of another environment, name it with --python PATH or --lock FILE"),
+        ("transformers 4.30.2", "--python", "ImportError: ", "transformers 5.23.0 has it: "),
+    ],
+)
+def test_versions_that_a_pasted_issue_tells_are_the_environment(tool, tmp_path, versions, option, first, verdict):
+    """Unless an option names one, or the default environment has all of them."""
+    mine = str(make(tmp_path / "mine", torch="2.13.0", transformers="5.23.0"))
+    issue = f"### System Info\n{versions}\n\nImportError: cannot import name 'Cache' from 'transformers'\n"
+    named = (option, mine) if option else ()
+    done = told(tool, tmp_path, "explain", "--error", issue, *named, VIRTUAL_ENV=mine)
+    assert done.stdout.startswith(first) and verdict in done.stdout and done.stderr == ""
+    assert (f"Environment  {mine}" in done.stdout) == first.startswith("ImportError")
+    assert "error is from another" not in done.stdout
+
+
 def test_an_ordinary_environment_judges_itself(run, tmp_path):
     result = run("check", "--no-config", env={"VIRTUAL_ENV": str(make(tmp_path / "other", torch="2.4.1"))})
     assert result.out.splitlines()[0].startswith(f"Environment  {sys.prefix} ")

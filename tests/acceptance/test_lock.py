@@ -127,6 +127,16 @@ def test_an_open_list_is_judged_as_of_a_day(run, listed):
     assert then.code == 0 and "on 2024-01-15 takes them: " in then.out
 
 
+@pytest.mark.parametrize("command", ["check", "plan"])
+def test_what_is_offered_for_a_day_was_released_by_then(run, listed, command):
+    listed.write_text("torch==2.5.1\ntransformers==4.46.3\n")
+    (listed.parent / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('out')\n")
+    asked = (command, *LOCK, *LINUX, "--code", "train.py")
+    said = "pip install accelerate==1.1.1\n"
+    assert "pip install accelerate==1." in (now := run(*asked).out) and said not in now
+    assert said in run(*asked, "--as-of", "2024-12-01").out
+
+
 def test_a_list_that_cannot_be_installed_is_an_error(run, listed):
     listed.write_text("torch==2.5.1\nvllm==0.6.3\n")
     result = run("check", *LOCK, *LINUX)

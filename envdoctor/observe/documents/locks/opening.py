@@ -156,6 +156,8 @@ def _facts(
     rows = [row for row in wish.rows("entry-statements") if row["name"] in chosen] if known else []
     lacks = tuple({name: None for row in rows for name in row.get("runs_with", ()) if name not in chosen})
     facts.add(Fact("environment.lacks", lacks, path, "environment"))
+    if isinstance(until, str) and until:
+        facts.add(Fact("environment.day", until, "--as-of", "given"))
     facts.update(lock.facts)
     asked = (one for command in lock.commands for one in (*command.lines, *command.limits) if not command.image)
     ranges = (one for one in asked if one.specifiers and not one.pin and counts(one.marker, wish))
