@@ -43,8 +43,11 @@ class HelpCommand(click.Command):
                 *parsed, order = parse(args)
             except click.NoSuchOption as error:  # --driver and --python-version mean the target's
                 meant = {f"--target-{word}" for word in error.option_name.strip("-").split("-")}
-                error.possibilities = sorted(meant.intersection(row.flag for row in self.rows)) or error.possibilities
-                raise
+                near = sorted(meant.intersection(row.flag for row in self.rows))
+                if not near:
+                    raise
+                text = f"No such option {error.option_name!r}. Did you mean {near[0]!r}?"
+                raise click.NoSuchOption(error.option_name, text, ctx=ctx) from None
             given = [one.name for one in order]
             twice = next((single[name] for name in given if name in single and given.count(name) > 1), None)
             if twice is not None:

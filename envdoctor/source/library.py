@@ -10,7 +10,7 @@ from functools import cache, lru_cache, partial
 from typing import NamedTuple, TypeVar
 
 from envdoctor.source.definitions import is_generator
-from envdoctor.source.notebook import ENCODED, overruns
+from envdoctor.source.notebook import is_encoded, overruns
 from envdoctor.source.offers import Offers, read_offers, statements
 from envdoctor.source.signatures import calls, parameters
 from envdoctor.system.files import Files, because_of
@@ -78,7 +78,7 @@ def definition(source: bytes, line: int) -> bytes | None:
     """Return the source of the function whose ``def`` is at a line, with its body; lines before it are empty. None if
     it cannot be found."""
     lines = (b"\n" + source).split(b"\n", line)
-    if len(lines) <= line or _is_odd(source) or ENCODED.match(source):
+    if len(lines) <= line or _is_odd(source) or is_encoded(source):
         return None
     source = b"\n" + lines[line]
     at = source.find(b"def ", 0, source.find(b"\n", 1))

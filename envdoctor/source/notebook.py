@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 #: The first two lines name another encoding than UTF-8, in which bytes tell no operators.
-ENCODED = re.compile(rb"(?:[^\n]*\n)?[^\n]*coding[:=](?![ ]*[uU][tT][fF]-?8)")
+_ENCODED = re.compile(rb"(?:[^\n]*\n)?[^\n]*coding[:=](?![ ]*[uU][tT][fF]-?8)")
 _OPERATORS = b".([+-*/%@&|^<>"
 _MOST_OPERATORS = 20_000
 _OPENING, _CLOSING, _APART = ("(", "[", "{"), (")", "]", "}"), (",", ":", ";", "=")
@@ -52,12 +52,17 @@ def parse_code(content: bytes, *, notebook: bool = False) -> Code:
         raise SyntaxError(str(error)) from None
 
 
+def is_encoded(source: bytes) -> bool:
+    """Return whether a comment of the first two lines names another encoding than UTF-8."""
+    return _ENCODED.match(source) is not None
+
+
 def overruns(source: bytes) -> bool:
     """Return whether the parser may end this process: before 3.11 it has no limit for 100,000 operators in one
     expression, which overrun a stack of 8 MiB."""
     if sys.version_info >= (3, 11) or len(source) <= _MOST_OPERATORS:
         return False
-    many = len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS or ENCODED.match(source) is not None
+    many = len(source) - len(source.translate(None, _OPERATORS)) > _MOST_OPERATORS or is_encoded(source)
     return many and _has_chain(source, _MOST_OPERATORS)
 
 
