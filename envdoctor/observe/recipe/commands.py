@@ -1,7 +1,9 @@
 """A script's commands as parts: what goes to the launcher, what to the program, and the variables that are set."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from fnmatch import fnmatchcase
 from itertools import islice, pairwise
 from typing import NamedTuple
 
@@ -23,7 +25,14 @@ Other = Callable[[str, int], str | None]
 _RUN = ("source", ".", "bash", "sh")
 #: Stands in a text for what is not known of it.
 _UNKNOWN = "\ufffd"
+#: Stands for a value that the branch of an undecided test may have set.
+_OPEN = "\ufffc"
 _MOST_INNER = 3
+_DEEPEST = 30
+#: Commands that a script takes to succeed.
+_SUCCEED = re.compile(
+    r"(?::|true|cd|pushd|echo|printf|mkdir|source|\.|set|export|declare|local|readonly|conda|module)\Z"
+)
 _LARGEST = 128 << 10
 _NAME = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
 _PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*|[0-9@*#?$!-])|\{([A-Za-z_]\w*|[0-9@*])(?:\[[@*]\])?(?::?[-=]([^{}]*))?\})")
@@ -46,6 +55,10 @@ _CONTAINER = re.compile(r"(?:docker|podman|nerdctl)\Z")
 _SUM = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)|\$\(expr[ \t]([^()`]*)\)")
 
 
+#: How the left number may stand to the right one.
+_NUMERIC = {"-eq": (0,), "-ne": (-1, 1), "-gt": (1,), "-lt": (-1,), "-ge": (0, 1), "-le": (-1, 0)}
+
+
 class _Word(NamedTuple):
     """A word of a command and its line; ``computed``: a variable of which no value is known stands in it, ``asked``: it
     is what somebody gives to the script itself."""
@@ -54,6 +67,19 @@ class _Word(NamedTuple):
     line: int
     computed: bool = False
     asked: bool = False
+
+
+class _Branches:
+    """The branches of an ``if``, a ``case``, a chain (``&&``, ``||``) or a group (``{``). ``state``: whether the shell
+    takes the current branch, None if the test is undecided; ``rest``: whether it gets to the next one. ``values`` holds
+    what undecided branches set, and how many of them set it."""
+
+    def __init__(self, kind: str, subject: _Word | None = None) -> None:
+        self.kind, self.subject = kind, subject
+        self.state: bool | None = True
+        self.rest: bool | None = True
+        self.open = 0
+        self.values: dict[str, tuple[list[_Word], int]] = {}
 
 
 def parts_of_script(
@@ -88,7 +114,7 @@ def parts_of_script(
     if asked:
         parts.insert(0, Part("#SBATCH", options_of(asked, takes)))
     named = [
-        RecipeEntry(name, scalar(_joined(words)[:4096]), (words[0].line,), computed=any(one.computed for one in words))
+        RecipeEntry(name, scalar(_joined(words)[:4096]), (words[0].line,), **_doubts(words))
         for name, words in shell.variables.items()
         if words
     ]
@@ -112,7 +138,7 @@ def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) 
     for at, word in enumerate(words):
         module = word.text in ("-m", "--module") and at + 1 < len(words)
         behind = at + module + 1
-        name = _base(words[behind - 1].text.replace(_UNKNOWN, ""))
+        name = _base(words[behind - 1].text.replace(_UNKNOWN, "").replace(_OPEN, ""))
         # "$(dirname "$0")/train.py": a folder that is not known, as a rule the script's own.
         name = name.lstrip("/") if words[behind - 1].computed else name
         if kind_of(name) == "launcher":
@@ -170,7 +196,12 @@ def options_of(words: Sequence[_Word], takes: Takes) -> tuple[RecipeEntry, ...]:
 def _entry(key: str, given: Sequence[_Word], line: int) -> RecipeEntry:
     values = tuple(scalar(word.text) for word in given[:200])
     value = True if not values else values[0] if len(values) == 1 else values
-    return RecipeEntry(key[:200], value, (line,), False, any(word.computed for word in given))
+    return RecipeEntry(key[:200], value, (line,), **_doubts(given))
+
+
+def _doubts(words: Sequence[_Word]) -> dict[str, bool]:
+    computed = any(word.computed for word in words)
+    return {"computed": computed, "undecided": computed and any(_OPEN in word.text for word in words)}
 
 
 def _base(word: str) -> str:
@@ -179,29 +210,147 @@ def _base(word: str) -> str:
 
 
 class _Shell:
-    """A script as a shell reads it: its commands in their order, of every branch, and the ``variables`` at the end."""
+    """A script as a shell reads it: its commands in their order, without those of branches that are not taken, and the
+    ``variables`` at the end."""
 
-    def __init__(self, text: str, variables: dict[str, list[_Word]], line: int, other: Other, inner: int = 0) -> None:
+    def __init__(
+        self, text: str, variables: MutableMapping[str, list[_Word]], line: int, other: Other, inner: int = 0
+    ) -> None:
         self.variables = variables
         self._other, self._inner = other, inner
         self._text, self._at, self._line = text, 0, line
         self._here: tuple[str, list[_Word]] | None = None  # the end of a here-document, and its words
         self._left = _LARGEST * 4
+        self._stop = ""
+        self._status: bool | None = None  # whether the last command succeeds
+        self._branches: list[_Branches] = []
+        self._before: list[dict[str, list[_Word] | None]] = []  # of each undecided branch, what its variables were
 
     def commanded(self) -> Iterator[list[_Word]]:
         words: list[_Word] = []
         while self._at < len(self._text):
             found = self._next()
             if found is None:
+                status, is_command = _status(words), bool(words)
+                inside = len(words) > 1 and words[0].text == "[[" and words[-1].text != "]]"
+                first = words[:1] if inside and self._stop in ("&&", "||") else []
                 yield from self._ended(words)
-                words, self._here = [], None
-            else:
+                self._chained(status, is_command)
+                words, self._here = first, None
+                if self._stop == ";;" and self._is("case"):
+                    words = self._arm()
+            elif words or len(found) != 1 or not self._keyword(found[0].text):
                 words += self._paid(found)
         yield from self._ended(words)
+        while self._branches:
+            self._close()
+
+    def _is(self, *kinds: str) -> bool:
+        return bool(self._branches) and self._branches[-1].kind in kinds
+
+    def _keyword(self, word: str) -> bool:
+        """Follow a word that begins, parts or ends branches; return whether nothing of the command is left to read."""
+        deep = len(self._branches) >= _DEEPEST
+        if word in ("if", "{") and not deep:
+            self._branches.append(_Branches(word))
+        elif word == "case" and not deep:
+            subject = []
+            while (found := self._next()) is not None and [one.text for one in found] != ["in"]:
+                subject += found
+            self._branches.append(_Branches(word, subject[0] if len(subject) == 1 else None))
+            self._arm()
+        elif (word, self._is("then")) in (("then", False), ("else", True)) and self._is("if", "then"):
+            self._enter(self._status if word == "then" else True)
+            self._branches[-1].kind = "then"
+        elif word == "elif" and self._is("then"):
+            self._leave()
+            self._branches[-1].kind = "if"
+            self._branches[-1].state = self._branches[-1].rest is not False
+        elif word == "do":
+            return True
+        elif (word, True) in (("fi", self._is("then")), ("esac", self._is("case")), ("}", self._is("{"))):
+            self._close()
+            return False
+        else:
+            return False
+        self._status = None
+        return True
+
+    def _arm(self) -> list[_Word]:
+        """Read the patterns of the next arm of a ``case``, or its end, which is returned."""
+        patterns: list[_Word] = []
+        while self._at < len(self._text):
+            found = self._next()
+            if found and not patterns and found[0].text == "esac":
+                self._close()
+                return found
+            patterns += found or ()
+            if found is None and self._stop == ")":
+                break
+        matches = [_equal(self._branches[-1].subject, pattern, fnmatchcase) for pattern in patterns[:200]]
+        self._enter(True if True in matches else None if None in matches else False)
+        return []
+
+    def _chained(self, status: bool | None, is_command: bool) -> None:
+        """Take in how a command ends, and what joins it to the next one."""
+        if not is_command or self._stop == "|":
+            return
+        if self._is("&&", "||"):
+            chain = self._branches[-1]
+            joins = chain.kind == "&&"
+            if chain.kind == self._stop == "&&" and chain.state is None and status is not False:
+                return
+            self._close()
+            status = _both(chain.state, status) if joins else _not(_both(chain.state, _not(status)))
+        self._status = status
+        if self._stop in ("&&", "||"):
+            self._branches.append(_Branches(self._stop))
+            self._enter(status if self._stop == "&&" else _not(status))
+
+    def _enter(self, taken: bool | None) -> None:
+        """Begin a branch that is taken if the shell gets there and the test says so."""
+        self._leave()
+        top = self._branches[-1]
+        top.state, top.rest = _both(top.rest, taken), _both(top.rest, _not(taken))
+        if top.state is None:
+            self._before.append({})
+
+    def _leave(self) -> None:
+        """End a branch; of one that is undecided the variables are again what they were before it."""
+        top = self._branches[-1]
+        if top.state is not None:
+            return
+        top.state, top.open = True, top.open + 1
+        for name, before in self._before.pop().items():
+            value = self.variables.pop(name)
+            if before is not None:
+                self.variables[name] = before
+            known, count = top.values.get(name, (value, 0))
+            asked = [any(word.asked for word in words) for words in (known, value)]
+            top.values[name] = (value if asked[0] else known if asked[1] else _either(known, value), count + 1)
+
+    def _close(self) -> None:
+        """End all branches: a variable is known afterwards if each of them leaves it the same."""
+        self._leave()
+        top = self._branches.pop()
+        top.open += top.rest is not False
+        for name, (value, count) in top.values.items():
+            certain = count == top.open or any(word.asked for word in value)
+            self._set(name, value if certain else _either(self.variables.get(name, []), value))
+
+    def _set(self, name: str, value: list[_Word]) -> None:
+        if self._before:
+            self._before[-1].setdefault(name, self.variables.get(name))
+        self.variables[name] = value
+
+    def _left_out(self) -> bool:
+        return any(one.state is False for one in self._branches)
 
     def _ended(self, words: list[_Word]) -> Iterator[list[_Word]]:
         """Yield the command, or those of the script that it runs, all in its line."""
         done = self._done(words)
+        if self._left_out():
+            return
         names = [word.text for word in done]
         at = next((at for at in range(1, len(done) - 1) if names[at] in ("-c", "-lc") and names[at - 1] in _RUN), 0)
         text = None
@@ -213,6 +362,7 @@ class _Shell:
             yield done
             return
         shell = _Shell(text[:_LARGEST], self.variables, done[at].line, self._other, self._inner + 1)
+        shell._before = self._before
         yield from ([*done[: max(0, at - 1)], *command] for command in shell.commanded())
 
     def _paid(self, words: list[_Word]) -> list[_Word]:
@@ -231,15 +381,16 @@ class _Shell:
                 self._assign(found, _split(value) or [value] * value.computed)
         if words and words[0].text == "read" and self._here is not None:
             # read -r -d '' NAME <<EOF
-            self.variables[words[-1].text] = self._here[1]
+            if not self._left_out():
+                self._set(words[-1].text, self._here[1])
             return []
         return words
 
     def _assign(self, name: re.Match[str], value: list[_Word]) -> None:
-        if name[1] in self.variables and any(word.asked for word in value):
+        if self._left_out() or (name[1] in self.variables and any(word.asked for word in value)):
             return  # what stands above is what the script takes by itself
         before = self.variables.get(name[1], []) if name[3] else []
-        self.variables[name[1]] = before + self._paid(value)
+        self._set(name[1], before + self._paid(value))
 
     def _next(self) -> list[_Word] | None:
         """Return the next word, or the words that it stands for; None at the end of a command."""
@@ -250,7 +401,9 @@ class _Shell:
             self._skip(max(0, self._text.find("\n", self._at) - self._at) or len(self._text))
             return []
         if start in _STOPS:
-            self._skip(1)
+            double = self._text[self._at : self._at + 2]
+            self._stop = double if double in ("&&", "||", ";;") else start
+            self._skip(len(self._stop))
             if start == "\n" and self._here is not None:
                 self._document(self._here[0])
             return None
@@ -265,7 +418,7 @@ class _Shell:
         return self._word()
 
     def _word(self) -> list[_Word]:
-        line, parts, computed = self._line, "", False
+        line, parts, computed, asked_for = self._line, "", False, False
         spread: list[_Word] = []
         while self._at < len(self._text) and self._peek() not in " \t\r<>" + _STOPS:
             char = self._peek()
@@ -283,7 +436,7 @@ class _Shell:
                 spread += self.variables.get(array[1], [_Word("", line, True)])
                 self._skip(len(array[0]))
             elif char == '"':
-                text, unknown = self._quoted()
+                text, unknown, asked_for = self._quoted()
                 parts, computed = parts + text, computed or unknown
             elif (value := self._expanded()) is None:
                 computed = True
@@ -292,11 +445,13 @@ class _Shell:
             else:
                 parts += _joined(value)
                 computed = computed or any(word.computed for word in value)
+                asked_for = any(word.asked for word in value)
             if self._peek() == "(" and parts.endswith("=") and (found := _NAME.match(parts)):
                 self._assign(found, self._array())
-                return []
+                return [_Word("declare", line)]
         computed = computed or _UNKNOWN in parts
-        return [*spread, _Word(parts, line, computed)] if parts or computed or not spread else spread
+        asked_for = asked_for and parts in ("", _UNKNOWN)
+        return [*spread, _Word(parts, line, computed, asked_for)] if parts or computed or not spread else spread
 
     def _escaped(self) -> str:
         self._skip(1)
@@ -333,20 +488,22 @@ class _Shell:
             words += self._paid(self._next() or [])
         return words
 
-    def _quoted(self) -> tuple[str, bool]:
-        """Return what stands between double quotes, and whether some of it is not known."""
+    def _quoted(self) -> tuple[str, bool, bool]:
+        """Return what stands between double quotes, whether some of it is not known, and whether somebody gives it."""
         self._skip(1)
-        text, computed = "", False
+        text, computed, asked = "", False, False
         while self._at < len(self._text) and self._peek() != '"':
             if self._peek() == "\\":
                 text += self._escaped()
                 continue
             value = self._expanded(quoted=True)
             unknown = value is None or any(word.computed for word in value)
-            text += _joined(value or ()) or (_UNKNOWN if unknown else "")
+            text += (piece := _joined(value or ()))
+            text += _UNKNOWN if unknown and not _doubtful(piece) else ""
             computed = computed or unknown
+            asked = any(word.asked for word in value or ())
         self._skip(1)
-        return text, computed
+        return text, computed, asked
 
     def _sum(self) -> str | None:
         """Return what ``$((16 / NODES))`` or ``$(expr 16 / $NODES)`` comes to, where all is known."""
@@ -382,8 +539,8 @@ class _Shell:
         name, otherwise = found[1] or found[2], found[3]
         known = self.variables.get(name)
         if known is None and otherwise is not None:
-            return _split(_Word(otherwise, self._line, "$" in otherwise))
-        return known
+            return _split(_Word(re.sub("[\"']", "", otherwise), self._line, "$" in otherwise))
+        return [_Word("", self._line, True, True)] if known is None else known
 
     def _document(self, end: str) -> None:
         """Read a here-document: its words, for ``read NAME``."""
@@ -396,8 +553,11 @@ class _Shell:
             if row.strip() == end:
                 break
             inner.append(row)
-        shell = _Shell("\n".join(inner), self.variables, first, lambda name, line: None)
-        self._here = (end, [word for command in shell.commanded() for word in command])
+        shell = _Shell("\n".join(inner), ChainMap({}, self.variables), first, lambda name, line: None)
+        words: list[_Word] = []
+        while shell._at < len(shell._text):
+            words += shell._paid(shell._next() or [])
+        self._here = (end, words)
 
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]
@@ -406,6 +566,71 @@ class _Shell:
         if not self._inner:
             self._line += self._text.count("\n", self._at, self._at + count)
         self._at += count
+
+
+def _status(words: Sequence[_Word]) -> bool | None:
+    """Return whether a command succeeds, as a test or one that hardly fails; None for what is undecided."""
+    if not words or words[0].computed:
+        return None
+    name, test = words[0].text, words[1:]
+    if name == "!":
+        return _not(_status(test)) if len(test) < 10 else None
+    if name == "false":
+        return False
+    if name not in ("[", "[[", "test"):
+        sets = all(_NAME.match(word.text) and not word.computed for word in words)
+        return True if sets or _SUCCEED.match(name) else None
+    test = test[:-1] if test and test[-1].text in ("]", "]]") else test
+    if 1 < len(test) < 5 and test[0].text == "!":
+        return _not(_status((words[0], *test[1:])))
+    empty = _Word("", 0)
+    match [word.text for word in test]:
+        case [_] | ["-n", _]:
+            return _not(_equal(test[-1], empty))
+        case ["-z", _]:
+            return _equal(test[1], empty)
+        case [_, "=" | "==" | "!=" as operator, _]:
+            same = _equal(test[0], test[2], fnmatchcase if name == "[[" else str.__eq__)
+            return _not(same) if operator == "!=" else same
+        case [left, operator, right] if operator in _NUMERIC and not (test[0].computed or test[2].computed):
+            numbers = [int(text) for text in (left, right) if len(text) < 20 and text.removeprefix("-").isdecimal()]
+            order = (numbers[0] > numbers[-1]) - (numbers[0] < numbers[-1]) if len(numbers) == 2 else None
+            return None if order is None else order in _NUMERIC[operator]
+    return None
+
+
+def _equal(left: _Word | None, right: _Word, how: Callable[[str, str], bool] = str.__eq__) -> bool | None:
+    """Return whether two words are the same; what somebody may give to the script is empty by itself."""
+    if how is fnmatchcase and right.text == "*":
+        return True
+    sides = [("", False) if word.asked else (word.text, word.computed) for word in (left or right, right)]
+    if left is None or any(computed for _, computed in sides) or len(left.text) + len(right.text) > 200:
+        return None
+    if left.asked or right.asked:
+        return None if any(text for text, _ in sides) else True
+    return how(left.text, right.text)
+
+
+def _not(taken: bool | None) -> bool | None:
+    return None if taken is None else not taken
+
+
+def _both(one: bool | None, other: bool | None) -> bool | None:
+    return False if False in (one, other) else None if None in (one, other) else True
+
+
+def _either(one: list[_Word], other: list[_Word]) -> list[_Word]:
+    """Return what two values have in common, and behind it the options of both, whose values are undecided."""
+    pairs = enumerate(zip(one, other, strict=False))
+    shorter = min(len(one), len(other))
+    at = next((at for at, (left, right) in pairs if left[::2] != right[::2]), shorter)
+    tails = [tail for tail in (one[at:], other[at:]) if tail]
+    loose = [tail[0] for tail in tails if not _OPTION.match(tail[0].text)]
+    options = {word.text.partition("=")[0]: word for tail in tails for word in tail if _OPTION.match(word.text)}
+    if len(options) > _MOST_PARTS:
+        loose, options = tails[0], {}
+    undecided = [_Word(f"{key}={_OPEN}", word.line, True) for key, word in options.items()]
+    return [*one[:at], *([_Word(_OPEN, loose[0].line, True)] if loose else ()), *undecided]
 
 
 def _whole(terms: str) -> str | None:
@@ -437,5 +662,11 @@ def _joined(words: Sequence[_Word]) -> str:
     return " ".join(word.text for word in words)
 
 
+def _doubtful(text: str) -> bool:
+    return _UNKNOWN in text or _OPEN in text
+
+
 def _split(word: _Word) -> list[_Word]:
-    return [word._replace(text=text) for text in word.text.split()]
+    """Return the words of a text; if some say that they are not known, the others are."""
+    every = word.computed and not _doubtful(word.text)
+    return [word._replace(text=text, computed=every or _doubtful(text)) for text in word.text.split()]

@@ -28,7 +28,8 @@ class RecipeEntry(NamedTuple):
     argument of a command that belongs to no option ``#n``. ``place`` is the line and, in a
     notebook, the cell. ``text_number``: a number that YAML 1.1, and so PyYAML, reads as text (5e-4);
     ``computed``: the file does not say the value, a variable or an expression stands for it; ``perhaps``: the key is
-    given under a condition only; ``own``: the script that the command starts names the option itself."""
+    given under a condition only; ``own``: the script that the command starts names the option itself; ``undecided``:
+    the branch of a test sets the value, and the file does not decide the test."""
 
     key: str
     value: Scalar | tuple[Scalar, ...]
@@ -37,6 +38,7 @@ class RecipeEntry(NamedTuple):
     computed: bool = False
     perhaps: bool = False
     own: bool = False
+    undecided: bool = False
 
 
 class Part(NamedTuple):

@@ -25,6 +25,7 @@ from envdoctor.versions.pep440 import satisfies
 
 #: Why a field is unknown that the recipe says, but not as a constant.
 COMPUTED = Message("the recipe computes it, or takes it from a variable")
+UNDECIDED = Message("set in a branch of a test that is not decided")
 #: Fields that are no facts of their own.
 _TEXTS = ("model", "revision", "file", "gres", "devices", "exports", "chats")
 _NUMBERS = ("nproc", "nnodes", "gpus", "each_gpu", "prompt_length", "answer_length", "global_batch")
@@ -123,7 +124,7 @@ class Statements:
         named = inner.replace("-", "_")
         hidden = state in ("unknown", "own") and entry.value not in _OFF
         secret = hidden or (state == "unused" and not re.fullmatch(_SHOWN, named))
-        shown = "" if secret or entry.value is None else spell(_plain(entry.value))[:80]
+        shown = "" if secret or entry.undecided or entry.value is None else spell(_plain(entry.value))[:80]
         # A key of a section is one of a dictionary that the call takes; one that the framework lists is its own.
         owned = "." in inner or (owner is not form and inner in form.unused) or "uncalled" in owner.row
         owned = owned or entry.perhaps
@@ -184,7 +185,7 @@ class Statements:
     def fact_of(self, meaning: Meaning, entry: RecipeEntry, place: str) -> Fact | None:
         """Return what the key says of a field, None for nothing; unknown for what is not said or cannot be."""
         if entry.computed:
-            return self.fact(meaning.field, Unknown(COMPUTED), place)
+            return self.fact(meaning.field, Unknown(UNDECIDED if entry.undecided else COMPUTED), place)
         if entry.value is None and meaning.words.get("false") == "":
             return None  # a switch that is left empty is not thrown
         raw = _plain(entry.value) if entry.value is not None else None

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -380,3 +381,12 @@ def test_a_word_of_a_script_is_asked_a_bounded_number_of_times_what_it_is(words)
     text, asked = words * (60_000 // len(words)), []
     parts_of_script(text, lambda name: (asked.append(name), "launcher" if name == "launch" else "")[1], lambda _: "one")
     assert 0 < len(asked) < 5 * len(text.split())
+
+
+@pytest.mark.parametrize(
+    "row", ["if x; then A=1; fi\n", "if x; then ", "case $1 in a) A=1 ;; ", "x && A=1 || ", "[ ! ", "{ "]
+)
+def test_the_branches_of_a_hostile_script_are_read_in_their_time(row):
+    began = time.process_time()
+    parts_of_script(row * (100_000 // len(row)), lambda name: "", lambda key: "one")
+    assert time.process_time() - began < 10
