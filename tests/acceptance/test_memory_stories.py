@@ -61,8 +61,8 @@ def test_the_first_story_and_what_it_is_offered(predict: Predict, tmp_path: Path
     assert after["allocated_gib"] == pytest.approx(offered(section, "recipe.gradient_checkpointing"), rel=1e-3)
     code, both = predict(mended, "glm-4-9b-chat", *words[:-1], "recipe.attn=sdpa")
     assert both["allocated_gib"] == pytest.approx(29.7, rel=0.02)
-    names = ("recipe.attn", "recipe.gradient_checkpointing")
-    assert both["allocated_gib"] == pytest.approx(offered(section, *names), rel=1e-3)
+    alone = {"recipe.gradient_checkpointing"}
+    assert not any(alone < set(change["set"]) for change in section["changes"]), "checkpointing alone fits"
 
 
 @pytest.mark.slow
