@@ -1,17 +1,14 @@
 """A script's commands as parts: what goes to the launcher, what to the program, and the variables that are set."""
 
 import re
-from collections import ChainMap
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
-from typing import NamedTuple
 
 from envdoctor.observe.recipe.document import MOST_ENTRIES, Part, RecipeEntry, RecipeError, scalar
+from envdoctor.observe.recipe.shell import LARGEST, OPTION, Other, Shell, Word, joined
 
 _MOST_PARTS = 40
 _SBATCH = re.compile(r"#SBATCH[ \t]+([^\n#]+)")
-_OPTION = re.compile(r"--?[A-Za-z]")
 _IN_FRONT = re.compile(r"[ \t]*--[A-Za-z](?![^\s()]*[ \t]*\))")
 _COMMENT = re.compile(r"(?:^|[ \t])#.*")
 #: At the end of a line: what separates commands, and what joins lines for cmd and PowerShell.
@@ -19,32 +16,6 @@ _NOT_CUT = (*";&|()^`",)
 _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 #: How many words follow an option: a flag has none but true or false, of others one or all up to the next option.
 Takes = Callable[[str], str]
-#: The text of a script that stands in that line; None where it cannot be read.
-Other = Callable[[str, int], str | None]
-#: What runs another script of the shell, and how deep that goes.
-_RUN = ("source", ".", "bash", "sh")
-#: Stands in a text for what is not known of it.
-_UNKNOWN = "\ufffd"
-#: Stands for a value that the branch of an undecided test may have set.
-_OPEN = "\ufffc"
-_MOST_INNER = 3
-_DEEPEST = 30
-#: Commands that a script takes to succeed.
-_SUCCEED = re.compile(
-    r"(?::|true|cd|pushd|echo|printf|mkdir|source|\.|set|export|declare|local|readonly|conda|module)\Z"
-)
-_LARGEST = 128 << 10
-_NAME = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
-_PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*|[0-9@*#?$!-])|\{([A-Za-z_]\w*|[0-9@*])(?:\[[@*]\])?(?::?[-=]([^{}]*))?\})")
-#: What whoever starts the script says.
-_ASKED = re.compile(r"\"?\$\{?(?:[1-9]|OPTARG)\}?\"?(?=[\s;]|\Z)")
-_ARRAY = re.compile(r"\"\$\{(\w+)\[@\]\}\"")
-_HERE = re.compile(r"<<(-?)\s*(\\?[\"']?)([A-Za-z_]\w*)[\"']?")
-_STOPS = "\n;&|()"
-#: Words of the shell that stand before a command.
-_BEFORE = re.compile(
-    r"(?:then|do|else|if|elif|while|until|!|\{|time|exec|nohup|eval|sudo|export|declare|readonly|local|env)\Z"
-)
 
 #: Programs that start the script which is named behind them.
 _STARTS = re.compile(
@@ -52,34 +23,6 @@ _STARTS = re.compile(
     r"|pipenv|conda|mamba|coverage|nsys|ncu|numactl|taskset|stdbuf|timeout|nice|singularity|apptainer|docker)[\d.]*\Z"
 )
 _CONTAINER = re.compile(r"(?:docker|podman|nerdctl)\Z")
-_SUM = re.compile(r"\$\(\(([^()]*(?:\([^()]*\)[^()]*)*)\)\)|\$\(expr[ \t]([^()`]*)\)")
-
-
-#: How the left number may stand to the right one.
-_NUMERIC = {"-eq": (0,), "-ne": (-1, 1), "-gt": (1,), "-lt": (-1,), "-ge": (0, 1), "-le": (-1, 0)}
-
-
-class _Word(NamedTuple):
-    """A word of a command and its line; ``computed``: a variable of which no value is known stands in it, ``asked``: it
-    is what somebody gives to the script itself."""
-
-    text: str
-    line: int
-    computed: bool = False
-    asked: bool = False
-
-
-class _Branches:
-    """The branches of an ``if``, a ``case``, a chain (``&&``, ``||``) or a group (``{``). ``state``: whether the shell
-    takes the current branch, None if the test is undecided; ``rest``: whether it gets to the next one. ``values`` holds
-    what undecided branches set, and how many of them set it."""
-
-    def __init__(self, kind: str, subject: _Word | None = None) -> None:
-        self.kind, self.subject = kind, subject
-        self.state: bool | None = True
-        self.rest: bool | None = True
-        self.open = 0
-        self.values: dict[str, tuple[list[_Word], int]] = {}
 
 
 def parts_of_script(
@@ -90,9 +33,9 @@ def parts_of_script(
 
     Raises :class:`~envdoctor.observe.recipe.document.RecipeError`.
     """
-    if len(text) > _LARGEST:
-        raise RecipeError("is larger than {} kB, and no script of a run is", _LARGEST >> 10)
-    shell = _Shell(text, {}, 1, other)
+    if len(text) > LARGEST:
+        raise RecipeError("is larger than {} kB, and no script of a run is", LARGEST >> 10)
+    shell = Shell(text, {}, 1, other)
     try:
         commands = [words for words in shell.commanded() if words]
     except RecursionError:
@@ -106,7 +49,7 @@ def parts_of_script(
             parts.append(Part("#cut", options_of(words[:1], takes)))
             break
     asked = [
-        _Word(word, number)
+        Word(word, number)
         for number, row in enumerate(rows, 1)
         if (found := _SBATCH.match(row)) is not None
         for word in found[1].split()
@@ -114,7 +57,7 @@ def parts_of_script(
     if asked:
         parts.insert(0, Part("#SBATCH", options_of(asked, takes)))
     named = [
-        RecipeEntry(name, scalar(_joined(words)[:4096]), (words[0].line,), **_doubts(words))
+        RecipeEntry(name, scalar(joined(words)[:4096]), (words[0].line,), **_doubts(words))
         for name, words in shell.variables.items()
         if words
     ]
@@ -128,7 +71,7 @@ def _cut_off(rows: Sequence[str], at: int) -> bool:
     return bool(_IN_FRONT.match(rows[at])) and next(filter(None, codes), "")[-1:] not in _NOT_CUT
 
 
-def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) -> Iterator[Part]:
+def _parts(words: Sequence[Word], kind_of: Callable[[str], str], takes: Takes) -> Iterator[Part]:
     """Yield the launchers, and the program that they start; nothing of a command that is neither."""
     starts = [0]
     # mason.py … -- accelerate launch train.py
@@ -138,7 +81,7 @@ def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) 
     for at, word in enumerate(words):
         module = word.text in ("-m", "--module") and at + 1 < len(words)
         behind = at + module + 1
-        name = _base(words[behind - 1].text.replace(_UNKNOWN, "").replace(_OPEN, ""))
+        name = _base(words[behind - 1].known)
         # "$(dirname "$0")/train.py": a folder that is not known, as a rule the script's own.
         name = name.lstrip("/") if words[behind - 1].computed else name
         if kind_of(name) == "launcher":
@@ -150,7 +93,7 @@ def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) 
         # The image of a container is the program where options follow it, and not where a command does.
         image = _CONTAINER.match(words[0].text) and kind_of(name) == "program" and not (module or script)
         if (
-            (image and not _OPTION.match(second))
+            (image and not OPTION.match(second))
             or 0 < at == starts[-1]
             or (behind <= handing and script)
             or not (module or script or "program" in (kind_of(name), kind_of(longer)))
@@ -167,7 +110,7 @@ def _parts(words: Sequence[_Word], kind_of: Callable[[str], str], takes: Takes) 
         return
 
 
-def options_of(words: Sequence[_Word], takes: Takes) -> tuple[RecipeEntry, ...]:
+def options_of(words: Sequence[Word], takes: Takes) -> tuple[RecipeEntry, ...]:
     """Return ``--key value``, ``--key=value``, ``key=value``, ``--flag`` and what stands alone, in their order."""
     entries: list[RecipeEntry] = []
     alone = 0
@@ -175,11 +118,11 @@ def options_of(words: Sequence[_Word], takes: Takes) -> tuple[RecipeEntry, ...]:
     while at < len(words) and len(entries) < MOST_ENTRIES:
         word = words[at]
         at += 1
-        if _OPTION.match(word.text):
+        if OPTION.match(word.text):
             key, equals, value = word.text.lstrip("-").partition("=")
             given = [word._replace(text=value)] if equals else []
             kind = takes(key)
-            while not equals and at < len(words) and not _OPTION.match(words[at].text):
+            while not equals and at < len(words) and not OPTION.match(words[at].text):
                 if (kind == "one" and given) or (kind == "flag" and not isinstance(scalar(words[at].text), bool)):
                     break
                 given.append(words[at])
@@ -193,480 +136,17 @@ def options_of(words: Sequence[_Word], takes: Takes) -> tuple[RecipeEntry, ...]:
     return tuple(entries)
 
 
-def _entry(key: str, given: Sequence[_Word], line: int) -> RecipeEntry:
+def _entry(key: str, given: Sequence[Word], line: int) -> RecipeEntry:
     values = tuple(scalar(word.text) for word in given[:200])
     value = True if not values else values[0] if len(values) == 1 else values
     return RecipeEntry(key[:200], value, (line,), **_doubts(given))
 
 
-def _doubts(words: Sequence[_Word]) -> dict[str, bool]:
+def _doubts(words: Sequence[Word]) -> dict[str, bool]:
     computed = any(word.computed for word in words)
-    return {"computed": computed, "undecided": computed and any(_OPEN in word.text for word in words)}
+    return {"computed": computed, "undecided": computed and any(word.undecided for word in words)}
 
 
 def _base(word: str) -> str:
     """Return ``scripts/dpo.py`` stays, since frameworks are told by it; of a program only its name."""
     return word if word.endswith(".py") else word.rpartition("/")[2]
-
-
-class _Shell:
-    """A script as a shell reads it: its commands in their order, without those of branches that are not taken, and the
-    ``variables`` at the end."""
-
-    def __init__(
-        self, text: str, variables: MutableMapping[str, list[_Word]], line: int, other: Other, inner: int = 0
-    ) -> None:
-        self.variables = variables
-        self._other, self._inner = other, inner
-        self._text, self._at, self._line = text, 0, line
-        self._here: tuple[str, list[_Word]] | None = None  # the end of a here-document, and its words
-        self._left = _LARGEST * 4
-        self._stop = ""
-        self._status: bool | None = None  # whether the last command succeeds
-        self._branches: list[_Branches] = []
-        self._before: list[dict[str, list[_Word] | None]] = []  # of each undecided branch, what its variables were
-
-    def commanded(self) -> Iterator[list[_Word]]:
-        words: list[_Word] = []
-        while self._at < len(self._text):
-            found = self._next()
-            if found is None:
-                status, is_command = _status(words), bool(words)
-                inside = len(words) > 1 and words[0].text == "[[" and words[-1].text != "]]"
-                first = words[:1] if inside and self._stop in ("&&", "||") else []
-                yield from self._ended(words)
-                self._chained(status, is_command)
-                words, self._here = first, None
-                if self._stop == ";;" and self._is("case"):
-                    words = self._arm()
-            elif words or len(found) != 1 or not self._keyword(found[0].text):
-                words += self._paid(found)
-        yield from self._ended(words)
-        while self._branches:
-            self._close()
-
-    def _is(self, *kinds: str) -> bool:
-        return bool(self._branches) and self._branches[-1].kind in kinds
-
-    def _keyword(self, word: str) -> bool:
-        """Follow a word that begins, parts or ends branches; return whether nothing of the command is left to read."""
-        deep = len(self._branches) >= _DEEPEST
-        if word in ("if", "{") and not deep:
-            self._branches.append(_Branches(word))
-        elif word == "case" and not deep:
-            subject = []
-            while (found := self._next()) is not None and [one.text for one in found] != ["in"]:
-                subject += found
-            self._branches.append(_Branches(word, subject[0] if len(subject) == 1 else None))
-            self._arm()
-        elif (word, self._is("then")) in (("then", False), ("else", True)) and self._is("if", "then"):
-            self._enter(self._status if word == "then" else True)
-            self._branches[-1].kind = "then"
-        elif word == "elif" and self._is("then"):
-            self._leave()
-            self._branches[-1].kind = "if"
-            self._branches[-1].state = self._branches[-1].rest is not False
-        elif word == "do":
-            return True
-        elif (word, True) in (("fi", self._is("then")), ("esac", self._is("case")), ("}", self._is("{"))):
-            self._close()
-            return False
-        else:
-            return False
-        self._status = None
-        return True
-
-    def _arm(self) -> list[_Word]:
-        """Read the patterns of the next arm of a ``case``, or its end, which is returned."""
-        patterns: list[_Word] = []
-        while self._at < len(self._text):
-            found = self._next()
-            if found and not patterns and found[0].text == "esac":
-                self._close()
-                return found
-            patterns += found or ()
-            if found is None and self._stop == ")":
-                break
-        matches = [_equal(self._branches[-1].subject, pattern, fnmatchcase) for pattern in patterns[:200]]
-        self._enter(True if True in matches else None if None in matches else False)
-        return []
-
-    def _chained(self, status: bool | None, is_command: bool) -> None:
-        """Take in how a command ends, and what joins it to the next one."""
-        if not is_command or self._stop == "|":
-            return
-        if self._is("&&", "||"):
-            chain = self._branches[-1]
-            joins = chain.kind == "&&"
-            if chain.kind == self._stop == "&&" and chain.state is None and status is not False:
-                return
-            self._close()
-            status = _both(chain.state, status) if joins else _not(_both(chain.state, _not(status)))
-        self._status = status
-        if self._stop in ("&&", "||"):
-            self._branches.append(_Branches(self._stop))
-            self._enter(status if self._stop == "&&" else _not(status))
-
-    def _enter(self, taken: bool | None) -> None:
-        """Begin a branch that is taken if the shell gets there and the test says so."""
-        self._leave()
-        top = self._branches[-1]
-        top.state, top.rest = _both(top.rest, taken), _both(top.rest, _not(taken))
-        if top.state is None:
-            self._before.append({})
-
-    def _leave(self) -> None:
-        """End a branch; of one that is undecided the variables are again what they were before it."""
-        top = self._branches[-1]
-        if top.state is not None:
-            return
-        top.state, top.open = True, top.open + 1
-        for name, before in self._before.pop().items():
-            value = self.variables.pop(name)
-            if before is not None:
-                self.variables[name] = before
-            known, count = top.values.get(name, (value, 0))
-            asked = [any(word.asked for word in words) for words in (known, value)]
-            top.values[name] = (value if asked[0] else known if asked[1] else _either(known, value), count + 1)
-
-    def _close(self) -> None:
-        """End all branches: a variable is known afterwards if each of them leaves it the same."""
-        self._leave()
-        top = self._branches.pop()
-        top.open += top.rest is not False
-        for name, (value, count) in top.values.items():
-            certain = count == top.open or any(word.asked for word in value)
-            self._set(name, value if certain else _either(self.variables.get(name, []), value))
-
-    def _set(self, name: str, value: list[_Word]) -> None:
-        if self._before:
-            self._before[-1].setdefault(name, self.variables.get(name))
-        self.variables[name] = value
-
-    def _left_out(self) -> bool:
-        return any(one.state is False for one in self._branches)
-
-    def _ended(self, words: list[_Word]) -> Iterator[list[_Word]]:
-        """Yield the command, or those of the script that it runs, all in its line."""
-        done = self._done(words)
-        if self._left_out():
-            return
-        names = [word.text for word in done]
-        at = next((at for at in range(1, len(done) - 1) if names[at] in ("-c", "-lc") and names[at - 1] in _RUN), 0)
-        text = None
-        if at and self._inner < _MOST_INNER:
-            text = done[at + 1].text
-        elif len(done) > 1 and names[0] in _RUN and not done[1].computed and self._inner < _MOST_INNER:
-            text = self._other(names[1], done[0].line)
-        if text is None:
-            yield done
-            return
-        shell = _Shell(text[:_LARGEST], self.variables, done[at].line, self._other, self._inner + 1)
-        shell._before = self._before
-        yield from ([*done[: max(0, at - 1)], *command] for command in shell.commanded())
-
-    def _paid(self, words: list[_Word]) -> list[_Word]:
-        """Return the words. Raises :class:`RecipeError` when variables that stand for variables grow without end."""
-        self._left -= sum(len(word.text) + 8 for word in words)
-        if self._left < 0:
-            raise RecipeError("is too large; variables count for all that they stand for")
-        return words
-
-    def _done(self, words: list[_Word]) -> list[_Word]:
-        """Return the command without what stands before it; assignments are kept as variables."""
-        while words and (_BEFORE.match(words[0].text) or _NAME.match(words[0].text)):
-            word = words.pop(0)
-            if (found := _NAME.match(word.text)) is not None:
-                value = word._replace(text=word.text[found.end() :])
-                self._assign(found, _split(value) or [value] * value.computed)
-        if words and words[0].text == "read" and self._here is not None:
-            # read -r -d '' NAME <<EOF
-            if not self._left_out():
-                self._set(words[-1].text, self._here[1])
-            return []
-        return words
-
-    def _assign(self, name: re.Match[str], value: list[_Word]) -> None:
-        if self._left_out() or (name[1] in self.variables and any(word.asked for word in value)):
-            return  # what stands above is what the script takes by itself
-        before = self.variables.get(name[1], []) if name[3] else []
-        self._set(name[1], before + self._paid(value))
-
-    def _next(self) -> list[_Word] | None:
-        """Return the next word, or the words that it stands for; None at the end of a command."""
-        while self._at < len(self._text) and (self._peek() in " \t\r" or self._text.startswith("\\\n", self._at)):
-            self._skip(2 if self._peek() == "\\" else 1)
-        start = self._peek()
-        if start == "#":
-            self._skip(max(0, self._text.find("\n", self._at) - self._at) or len(self._text))
-            return []
-        if start in _STOPS:
-            double = self._text[self._at : self._at + 2]
-            self._stop = double if double in ("&&", "||", ";;") else start
-            self._skip(len(self._stop))
-            if start == "\n" and self._here is not None:
-                self._document(self._here[0])
-            return None
-        here = _HERE.match(self._text, self._at)
-        if here and not self._text.startswith("<<<", self._at):
-            self._skip(here.end() - here.start())
-            self._here = (here[3], [])
-            return []
-        if start in "<>":
-            self._skip(1)
-            return []
-        return self._word()
-
-    def _word(self) -> list[_Word]:
-        line, parts, computed, asked_for = self._line, "", False, False
-        spread: list[_Word] = []
-        while self._at < len(self._text) and self._peek() not in " \t\r<>" + _STOPS:
-            char = self._peek()
-            if (asked := _ASKED.match(self._text, self._at)) is not None and (not parts or parts.endswith("=")):
-                self._skip(len(asked[0]))
-                return [_Word(parts, line, True, True)]
-            if char == "\\":
-                parts += self._escaped()
-            elif char == "'":
-                end = self._text.find("'", self._at + 1)
-                end = len(self._text) if end < 0 else end
-                parts += self._text[self._at + 1 : end]
-                self._skip(end + 1 - self._at)
-            elif (array := _ARRAY.match(self._text, self._at)) is not None:
-                spread += self.variables.get(array[1], [_Word("", line, True)])
-                self._skip(len(array[0]))
-            elif char == '"':
-                text, unknown, asked_for = self._quoted()
-                parts, computed = parts + text, computed or unknown
-            elif (value := self._expanded()) is None:
-                computed = True
-            elif char == "$" and not parts and not spread and len(value) != 1:
-                spread = value
-            else:
-                parts += _joined(value)
-                computed = computed or any(word.computed for word in value)
-                asked_for = any(word.asked for word in value)
-            if self._peek() == "(" and parts.endswith("=") and (found := _NAME.match(parts)):
-                self._assign(found, self._array())
-                return [_Word("declare", line)]
-        computed = computed or _UNKNOWN in parts
-        asked_for = asked_for and parts in ("", _UNKNOWN)
-        return [*spread, _Word(parts, line, computed, asked_for)] if parts or computed or not spread else spread
-
-    def _escaped(self) -> str:
-        self._skip(1)
-        char = self._peek()
-        self._skip(1)
-        return "" if char == "\n" else char
-
-    def _expanded(self, quoted: bool = False) -> list[_Word] | None:
-        """Return the words of a sum, a variable or a plain character; None for what is not known. Between quotes a
-        dollar alone and a back quote are plain."""
-        char = self._peek()
-        if char == "$" and (total := self._sum()) is not None:
-            return [_Word(total, self._line)]
-        if self._text.startswith("$(", self._at) or (char == "`" and not quoted):
-            self._substitution()
-            return None
-        if char == "$" and (found := _PARAMETER.match(self._text, self._at)) is not None:
-            value = self._value(found)
-            self._skip(len(found[0]))
-            return value
-        self._skip(1)
-        return None if char == "$" and not quoted else [_Word(char, self._line)]
-
-    def _array(self) -> list[_Word]:
-        """Return the words of ``(one two)``."""
-        self._skip(1)
-        words: list[_Word] = []
-        while self._at < len(self._text):
-            while self._peek() == "\n":
-                self._skip(1)
-            if self._peek() == ")":
-                self._skip(1)
-                break
-            words += self._paid(self._next() or [])
-        return words
-
-    def _quoted(self) -> tuple[str, bool, bool]:
-        """Return what stands between double quotes, whether some of it is not known, and whether somebody gives it."""
-        self._skip(1)
-        text, computed, asked = "", False, False
-        while self._at < len(self._text) and self._peek() != '"':
-            if self._peek() == "\\":
-                text += self._escaped()
-                continue
-            value = self._expanded(quoted=True)
-            unknown = value is None or any(word.computed for word in value)
-            text += (piece := _joined(value or ()))
-            text += _UNKNOWN if unknown and not _doubtful(piece) else ""
-            computed = computed or unknown
-            asked = any(word.asked for word in value or ())
-        self._skip(1)
-        return text, computed, asked
-
-    def _sum(self) -> str | None:
-        """Return what ``$((16 / NODES))`` or ``$(expr 16 / $NODES)`` comes to, where all is known."""
-        found = _SUM.match(self._text, self._at)
-        if found is None:
-            return None
-
-        def known(name: re.Match[str]) -> str:
-            value = self.variables.get(name[1] or name[2], [])
-            return value[0].text if len(value) == 1 and not value[0].computed else "?"
-
-        terms = re.sub(r"\$?\{(\w+)\}|\$?([A-Za-z_]\w*)", known, found[1] or found[2])
-        total = _whole(terms)
-        if total is not None:
-            self._skip(len(found[0]))
-        return total
-
-    def _substitution(self) -> None:
-        """Leave out ``$(…)`` or back quotes: what a command prints is not known."""
-        if self._peek() == "`":
-            end = self._text.find("`", self._at + 1)
-            self._skip((end if end >= 0 else len(self._text)) + 1 - self._at)
-            return
-        depth = 0
-        while self._at < len(self._text):
-            depth += {"(": 1, ")": -1}.get(self._peek(), 0)
-            ended = self._peek() == ")" and depth == 0
-            self._skip(1)
-            if ended:
-                return
-
-    def _value(self, found: re.Match[str]) -> list[_Word] | None:
-        name, otherwise = found[1] or found[2], found[3]
-        known = self.variables.get(name)
-        if known is None and otherwise is not None:
-            return _split(_Word(re.sub("[\"']", "", otherwise), self._line, "$" in otherwise))
-        return [_Word("", self._line, True, True)] if known is None else known
-
-    def _document(self, end: str) -> None:
-        """Read a here-document: its words, for ``read NAME``."""
-        inner, first = [], self._line
-        while self._at < len(self._text):
-            stop = self._text.find("\n", self._at)
-            stop = len(self._text) if stop < 0 else stop
-            row = self._text[self._at : stop]
-            self._skip(stop + 1 - self._at)
-            if row.strip() == end:
-                break
-            inner.append(row)
-        shell = _Shell("\n".join(inner), ChainMap({}, self.variables), first, lambda name, line: None)
-        words: list[_Word] = []
-        while shell._at < len(shell._text):
-            words += shell._paid(shell._next() or [])
-        self._here = (end, words)
-
-    def _peek(self) -> str:
-        return self._text[self._at : self._at + 1]
-
-    def _skip(self, count: int) -> None:
-        if not self._inner:
-            self._line += self._text.count("\n", self._at, self._at + count)
-        self._at += count
-
-
-def _status(words: Sequence[_Word]) -> bool | None:
-    """Return whether a command succeeds, as a test or one that hardly fails; None for what is undecided."""
-    if not words or words[0].computed:
-        return None
-    name, test = words[0].text, words[1:]
-    if name == "!":
-        return _not(_status(test)) if len(test) < 10 else None
-    if name == "false":
-        return False
-    if name not in ("[", "[[", "test"):
-        sets = all(_NAME.match(word.text) and not word.computed for word in words)
-        return True if sets or _SUCCEED.match(name) else None
-    test = test[:-1] if test and test[-1].text in ("]", "]]") else test
-    if 1 < len(test) < 5 and test[0].text == "!":
-        return _not(_status((words[0], *test[1:])))
-    empty = _Word("", 0)
-    match [word.text for word in test]:
-        case [_] | ["-n", _]:
-            return _not(_equal(test[-1], empty))
-        case ["-z", _]:
-            return _equal(test[1], empty)
-        case [_, "=" | "==" | "!=" as operator, _]:
-            same = _equal(test[0], test[2], fnmatchcase if name == "[[" else str.__eq__)
-            return _not(same) if operator == "!=" else same
-        case [left, operator, right] if operator in _NUMERIC and not (test[0].computed or test[2].computed):
-            numbers = [int(text) for text in (left, right) if len(text) < 20 and text.removeprefix("-").isdecimal()]
-            order = (numbers[0] > numbers[-1]) - (numbers[0] < numbers[-1]) if len(numbers) == 2 else None
-            return None if order is None else order in _NUMERIC[operator]
-    return None
-
-
-def _equal(left: _Word | None, right: _Word, how: Callable[[str, str], bool] = str.__eq__) -> bool | None:
-    """Return whether two words are the same; what somebody may give to the script is empty by itself."""
-    if how is fnmatchcase and right.text == "*":
-        return True
-    sides = [("", False) if word.asked else (word.text, word.computed) for word in (left or right, right)]
-    if left is None or any(computed for _, computed in sides) or len(left.text) + len(right.text) > 200:
-        return None
-    if left.asked or right.asked:
-        return None if any(text for text, _ in sides) else True
-    return how(left.text, right.text)
-
-
-def _not(taken: bool | None) -> bool | None:
-    return None if taken is None else not taken
-
-
-def _both(one: bool | None, other: bool | None) -> bool | None:
-    return False if False in (one, other) else None if None in (one, other) else True
-
-
-def _either(one: list[_Word], other: list[_Word]) -> list[_Word]:
-    """Return what two values have in common, and behind it the options of both, whose values are undecided."""
-    pairs = enumerate(zip(one, other, strict=False))
-    shorter = min(len(one), len(other))
-    at = next((at for at, (left, right) in pairs if left[::2] != right[::2]), shorter)
-    tails = [tail for tail in (one[at:], other[at:]) if tail]
-    loose = [tail[0] for tail in tails if not _OPTION.match(tail[0].text)]
-    options = {word.text.partition("=")[0]: word for tail in tails for word in tail if _OPTION.match(word.text)}
-    if len(options) > _MOST_PARTS:
-        loose, options = tails[0], {}
-    undecided = [_Word(f"{key}={_OPEN}", word.line, True) for key, word in options.items()]
-    return [*one[:at], *([_Word(_OPEN, loose[0].line, True)] if loose else ()), *undecided]
-
-
-def _whole(terms: str) -> str | None:
-    """Return a sum of whole numbers as a shell works it out; None for anything else."""
-    import ast
-
-    operators = {
-        ast.Add: int.__add__,
-        ast.Sub: int.__sub__,
-        ast.Mult: int.__mul__,
-        ast.Div: int.__floordiv__,
-        ast.Mod: int.__mod__,
-    }
-
-    def value(node: ast.expr) -> int:
-        if isinstance(node, ast.Constant) and type(node.value) is int:
-            return node.value
-        if isinstance(node, ast.BinOp) and type(node.op) in operators:
-            return operators[type(node.op)](value(node.left), value(node.right))
-        raise ValueError
-
-    try:
-        return str(value(ast.parse(terms.strip(), mode="eval").body)) if len(terms) < 200 else None
-    except (SyntaxError, ValueError, ArithmeticError, RecursionError, MemoryError):
-        return None
-
-
-def _joined(words: Sequence[_Word]) -> str:
-    return " ".join(word.text for word in words)
-
-
-def _doubtful(text: str) -> bool:
-    return _UNKNOWN in text or _OPEN in text
-
-
-def _split(word: _Word) -> list[_Word]:
-    """Return the words of a text; if some say that they are not known, the others are."""
-    every = word.computed and not _doubtful(word.text)
-    return [word._replace(text=text, computed=every or _doubtful(text)) for text in word.text.split()]
