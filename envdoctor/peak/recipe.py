@@ -231,10 +231,10 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     if not batch:
         batch = 1
         assumed.append(Message("the batch size was not given: 1 was taken"))
-    dtype, by_deepspeed = given.get("dtype"), given.get("zero_stage") is not None
-    # DeepSpeed converts the model to the dtype of the run before it is on the GPU.
-    converts = training and by_deepspeed and dtype in ("bf16", "fp16")
-    load = _DTYPES[str(dtype)] if converts else _load_dtype(given, facts, assumed)
+    half = _DTYPES[given["dtype"]] if training and given.get("dtype") in ("bf16", "fp16") else None
+    by_deepspeed = given.get("zero_stage") is not None
+    # DeepSpeed converts the model to the dtype of the run before it is on the GPU; others compute in it.
+    load = half if half and by_deepspeed else _load_dtype(given, facts, assumed)
     version = facts.text(f"pkg.{framework}")
     attention, eager = _attention(given, trainer, version, assumed)
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
@@ -243,9 +243,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     job = {
         "training": training,
         "load_dtype": load,
-        "amp": _DTYPES[str(dtype)]
-        if training and trainer.get("autocast", True) and not by_deepspeed and dtype in ("bf16", "fp16")
-        else None,
+        "amp": half if trainer.get("autocast", True) and not by_deepspeed else None,
         # The CPU's fused kernel keeps what flash attention keeps.
         "attention": "sdpa" if flash else attention,
         "quantized": {"double": bool(given.get("double_quantization")), "upcast": trainer.get("upcast", True)}

@@ -62,9 +62,10 @@ def cards(report: Report, page: Page, findings: Iterable[Finding]) -> list[block
 
         fitting = fitting_words(report.memory, page)
     found = [finding_card(cause, page, report.probe_commands.get(cause[0].probe or ""), fitting) for cause in causes]
+    told: list[blocks.Field] = []
     for place, card in enumerate(found if report.revision is not None else ()):
-        told = [field for before in found[:place] for field in before.fields]
         found[place] = card._replace(fields=[field for field in card.fields if field not in told])
+        told += found[place].fields
     return found
 
 

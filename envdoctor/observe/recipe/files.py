@@ -158,8 +158,8 @@ class Formats:
         if part.program and not part.program.endswith(".py"):
             return None
         among = [form for form in self if form.row.get("files") and (not frameworks or form.framework in frameworks)]
-        # The options of somebody's own script are no proof of a framework whose files have such keys.
-        among = [form for form in among if not part.program or not form.row.get("marked_only")]
+        if part.program:  # options of somebody's own script prove no framework whose files have such keys
+            among = [form for form in among if not form.row.get("marked_only")]
         shares = [(self._share(form, part.entries), form) for form in among]
         best = max(shares, key=lambda share: share[0], default=None)
         return best[1] if best is not None and best[0] > 0 else None

@@ -289,11 +289,7 @@ def recipe_of(
     missing = tuple(one for file in files for one in file.missing)
 
     there = [form for form in formats if form.name in statements.files]
-    gone = [name for name, *_ in missing]
-    scripts = [name for name in gone if name.endswith(".py")]
-    _complete(
-        statements, there, installed, [*(name for name in gone if name not in scripts), *statements.unread], scripts
-    )
+    _complete(statements, there, installed, [*(name for name, *_ in missing), *statements.unread])
     variables = {form.name: f"env.{form.row.get('lenient', '')}" for form in there}
     said = statements.said
     values = {name: said[key].value if key in said else installed(key) for name, key in variables.items()}
@@ -318,28 +314,23 @@ def gpus_named(words: str) -> int | None:
 
 
 def _complete(
-    statements: Statements,
-    forms: Sequence[Format],
-    installed: Callable[[str], Value],
-    unread: Sequence[str],
-    scripts: Sequence[str],
+    statements: Statements, forms: Sequence[Format], installed: Callable[[str], Value], unread: Sequence[str]
 ) -> None:
     """Add to what is said. ``forms`` are the recipe's formats, ``installed`` gives the facts of the environment, for
-    defaults that changed with a release; ``unread`` are files that it names, or keys that do, and that nobody read, and
-    ``scripts`` what its commands start, and is not there."""
+    defaults that changed with a release; ``unread`` are files that it names, or keys that do, and that nobody read."""
     said, formats = statements.said, statements.formats
     framework = next((form for form in forms if form.framework), None)
     if framework is not None:
         said["framework"] = statements.fact("framework", framework.framework, statements.files[framework.name])
     for field, fact in statements.weak.items():
         said[field] = joined(said.get(field), fact) if field == "kernels" else said.get(field, fact)
-    # A file that was not read may say anything of DeepSpeed, for which nearly all such files are.
-    for meanings in formats["deepspeed"].keys.values() if unread else ():
-        for field in (meaning.field for meaning in meanings):
-            said.setdefault(field, statements.fact(field, Unknown(Message("{} was not read", unread[0])), ""))
-    for name in scripts[:1]:  # which may switch it on itself, as those that prepare quantised weights do
+    # A file that was not read may say anything of DeepSpeed, for which nearly all documents are; a script may switch
+    # checkpointing on, as those that prepare quantised weights do.
+    of_deepspeed = [meaning.field for meanings in formats["deepspeed"].keys.values() for meaning in meanings]
+    for name in unread:
         reason = Unknown(Message("{} was not read", name))
-        said.setdefault("gradient_checkpointing", statements.fact("gradient_checkpointing", reason, ""))
+        for field in ["gradient_checkpointing"] if name.endswith(".py") else of_deepspeed:
+            said.setdefault(field, statements.fact(field, reason, ""))
     for field, named in (("nproc", "gres"), ("gpus", "devices")):
         if named in said and (number := gpus_named(str(said[named].value))) is not None:
             said.setdefault(field, statements.fact(field, number, said[named].origin))
