@@ -18,6 +18,7 @@ from envdoctor.observe.documents.locks.lock import (
     Wish,
     bound,
     build_of,
+    counts,
     items,
     left_out,
     line_of,
@@ -307,12 +308,16 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
     for name in chosen:
         lines += _of_group(groups, normalise(name), set())
     own = normalise(str(project.get("name") or poetry.get("name") or ""))
-    sources = {normalise(name): source for name, source in _table(uv, "sources").items()}
+    sources = {normalise(name): [*_sources(given, wish)] for name, given in _table(uv, "sources").items()}
+    asked = {normalise(re.split(r"[^\w.-]", line.strip(), maxsplit=1)[0]) for line in lines}
+    indexes = {source.get("index") for name in asked for source in sources.get(name, ())}
     replacing = Requirements(path, wish)
     for line in words(uv.get("override-dependencies")):
         replacing.line(line, path, _place(text, path, line))
     found = Requirements(path, wish)
     for index in (*items(uv.get("index")), *items(poetry.get("source"))):
+        if index.get("explicit") and index.get("name") not in indexes:  # serves only what names it
+            continue
         found.line(f"--extra-index-url {index.get('url', '')}", path, _place(text, path, str(index.get("url", ""))))
     # Files from which setuptools takes the dependencies.
     files = _table(_table(_table(tool, "setuptools"), "dynamic"), "dependencies").get("file")
@@ -355,10 +360,18 @@ def _of_group(groups: Mapping[str, Any], name: str, seen: set[str]) -> Iterator[
                 yield from _of_group(groups, normalise(included), seen)
 
 
-def _from_source(line: str, name: str, sources: Mapping[str, Any]) -> str:
-    """Return the line as uv reads it: from a repository or a folder where a source says so."""
-    source = sources.get(name)
-    if isinstance(source, dict) and "marker" not in source:
+def _sources(given: Any, wish: Wish) -> Iterator[dict[str, Any]]:
+    """Yield the sources of one package that may count: for this target, with the chosen extras and groups."""
+    for source in (given,) if isinstance(given, dict) else items(given):
+        name, marker = source.get("extra") or source.get("group"), source.get("marker")
+        chosen = name is None or name in wish.names
+        if chosen and counts(marker if isinstance(marker, str) else "", wish) is not False:
+            yield source
+
+
+def _from_source(line: str, name: str, sources: Mapping[str, list[dict[str, Any]]]) -> str:
+    """Return the line as uv reads it: from a repository or a folder where its one source says so."""
+    for source in sources.get(name, ()) if len(sources.get(name, ())) == 1 else ():
         taken = next((key for key in _ELSEWHERE if source.get(key)), None)
         if taken is not None:
             return f"{name} @ {source[taken] if taken == 'url' else f'git+https://host.invalid/{name}'}"

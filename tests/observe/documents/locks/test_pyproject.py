@@ -53,6 +53,37 @@ torch = { git = "https://github.com/pytorch/pytorch" }
     assert found.facts.value("refused").items == ()
 
 
+INDEXES = """[tool.uv.sources]
+torch = [
+  { index = "cpu", marker = "sys_platform != 'linux'" },
+  { index = "cu128", marker = "sys_platform == 'linux'" },
+]
+[[tool.uv.index]]
+name = "cpu"
+url = "https://download.pytorch.org/whl/cpu"
+explicit = true
+[[tool.uv.index]]
+name = "cu128"
+url = "https://download.pytorch.org/whl/cu128"
+explicit = true
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "build"),
+    [
+        (("", ""), "2.7.1+cu128"),
+        (("!= 'linux'", "== 'linux'"), "2.7.1+cpu"),
+        (("marker = \"sys_platform == 'linux'\"", 'extra = "gpu"'), "2.7.1"),
+        (("torch = [", "numpy = ["), "2.7.1"),
+    ],
+)
+def test_an_explicit_index_serves_what_names_it_here(read, change, build):
+    """As uv's guide for PyTorch has it; the list was torch for the CPU on every machine."""
+    text = PROJECT.replace("2.5.1", "2.7.1") + INDEXES.replace(*change)
+    assert read(text, platform="linux-x86_64").version("torch") == build
+
+
 def test_poetry_has_words_of_its_own(read):
     text = """[tool.poetry.dependencies]
 python = "^3.10"
