@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from venv import EnvBuilder
 
 import pytest
 from update_memory_table import BLOCK, ROOT, answer, asked, table, ways
@@ -98,16 +96,13 @@ def test_the_fifth_story_needs_what_others_hold(predict: Predict, tmp_path: Path
 
 
 @pytest.fixture
-def without_files(run: Any, tmp_path: Path) -> Predict:
+def without_files(run: Any, facts_file: Any, tmp_path: Path) -> Predict:
     """``envdoctor memory`` where neither torch nor a file of any model is."""
-    EnvBuilder(symlinks=os.name != "nt").create(tmp_path / "alone")
-    python = tmp_path / "alone" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path), "PATH": ""}
+    empty = facts_file({})
 
     def ask(*words: str) -> Any:
-        done = run(
-            "memory", "--no-config", "--no-gpu", "--python", str(python), "--format", "json", *words, env=environ
-        )
+        done = run("memory", "--no-config", "--no-gpu", "--facts", empty, "--format", "json", *words, env=environ)
         return done.code, (done.json.get("sections") or {}).get("memory"), " ".join(done.out.split())
 
     return ask
