@@ -44,9 +44,10 @@ def test_a_whole_lock_is_judged_for_the_stated_machine(run):
 
 
 @pytest.mark.parametrize("gpus", ["4090x2", "2x4090", "2 x RTX 4090", "RTX4090 *2"])
-def test_a_number_of_gpus_is_no_part_of_their_name(run, gpus):
+def test_a_number_of_gpus_is_no_part_of_their_name(run, facts_file, gpus):
     assert "  2 x RTX 4090 (sm_89)" in run("check", *LOCK, "--target-gpu", gpus).out
-    answer = run("memory", "--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu", gpus, "--method", "lora")
+    asked = ("memory", "--facts", facts_file({}), "--model", "Qwen/Qwen2.5-7B-Instruct", "--method", "lora")
+    answer = run(*asked, "--gpu", gpus)
     assert "  2 x RTX 4090 (sm_89)" in answer.out
 
 

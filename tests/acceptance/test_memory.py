@@ -101,8 +101,8 @@ def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, python_alone: str) 
     assert alone.code == 0 and "fits" in alone.out
 
 
-def test_no_number_for_a_length_is_exit_code_3_with_the_reason(ask: Ask) -> None:
-    answer = ask("--gpu", "A6000", max_length="")
+def test_no_number_for_a_length_is_exit_code_3_with_the_reason(ask: Ask, python_alone: str) -> None:
+    answer = ask("--gpu", "A6000", python=python_alone, max_length="")
     assert answer.code == 3
     places = [
         answer.out.index(text) for text in ("x 2,048 tokens (", "Fits up to", "Peak", "Assumed", "warning: the length")
@@ -211,7 +211,7 @@ def test_the_gpus_that_a_command_sees_share_the_layers_of_a_model_in_ms_swift(
     ],
 )
 def test_each_gpu_that_a_run_sees_has_one_process(
-    run: Any, tmp_path: Path, start: str, gpu: str, division: str
+    run: Any, facts_file: Any, tmp_path: Path, start: str, gpu: str, division: str
 ) -> None:
     words, zero = "--model_name_or_path Qwen/Qwen2.5-1.5B --bf16 True --model_max_length 512", ""
     if "swift" in start:
@@ -221,17 +221,21 @@ def test_each_gpu_that_a_run_sees_has_one_process(
         (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
         (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
     (tmp_path / "run.sh").write_text(f"{start}{zero} {words}\n")
-    answer = run("memory", "--recipe", "run.sh", "--gpu", gpu, "--no-config", env={"COLUMNS": "200"})
+    asked = ("memory", "--facts", facts_file({}), "--recipe", "run.sh", "--gpu", gpu, "--no-config")
+    answer = run(*asked, env={"COLUMNS": "200"})
     assert division in answer.out and "are free on A100-80GB" in answer.out
 
 
 @pytest.mark.parametrize(("gpu", "code"), [("A100-80GB", 3), ("1xA100-80GB", 1), ("8xA100-80GB", 0)])
-def test_one_gpu_that_nobody_counted_may_be_one_of_several(run: Any, tmp_path: Path, gpu: str, code: int) -> None:
+def test_one_gpu_that_nobody_counted_may_be_one_of_several(
+    run: Any, facts_file: Any, tmp_path: Path, gpu: str, code: int
+) -> None:
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
     (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
     words = "--model_name_or_path Qwen/Qwen2.5-7B --bf16 True --model_max_length 2048 --gradient_checkpointing True"
     (tmp_path / "run.sh").write_text(f"deepspeed train.py --deepspeed ds.json {words} --torch_dtype bfloat16\n")
-    answer = run("memory", "--recipe", "run.sh", "--gpu", gpu, "--no-config", env={"COLUMNS": "200"})
+    asked = ("memory", "--facts", facts_file({}), "--recipe", "run.sh", "--gpu", gpu, "--no-config")
+    answer = run(*asked, env={"COLUMNS": "200"})
     assert answer.code == code and ("how many there are is not said" in answer.out) == (code == 3)
 
 
@@ -244,9 +248,10 @@ def test_an_unknown_model_and_an_unknown_gpu(ask: Ask) -> None:
     assert answer.code == 2 and "the memory is that of one machine: give one --gpu" in answer.err
 
 
-def test_experts_are_packed_where_the_framework_is_told_to(run):
+def test_experts_are_packed_where_the_framework_is_told_to(run, facts_file):
     """18 GiB of weights, which bitsandbytes alone would leave at 57 of transformers 5."""
-    asked = ("memory", "--model", "Qwen/Qwen3-30B-A3B", "--method", "qlora", "--gpu", "4090", "--format", "json")
+    asked = ("memory", "--facts", facts_file({}), "--gpu", "4090", "--format", "json")
+    asked += ("--model", "Qwen/Qwen3-30B-A3B", "--method", "qlora")
     sizes = []
     for more in ((), ("--set", "recipe.quantize_experts=true")):
         told = json.loads(run(*asked, "--set", "recipe.max_length=1024", *more).out)["sections"]["memory"]
@@ -254,17 +259,19 @@ def test_experts_are_packed_where_the_framework_is_told_to(run):
     assert 50 < sizes[0] < 62 and 16 < sizes[1] < 20
 
 
-def test_a_step_of_grpo_may_have_shorter_answers(run):
+def test_a_step_of_grpo_may_have_shorter_answers(run, facts_file):
     known = "max_length=8192 stage=grpo batch_size=16 world_size=8 fsdp=true framework=verl gradient_checkpointing=true"
     sets = [word for one in known.split() for word in ("--set", f"recipe.{one}")]
-    result = run("memory", "--model", "Qwen/Qwen2.5-3B-Instruct", "--method", "full", "--gpu", "H100", *sets)
+    asked = ("memory", "--facts", facts_file({}), "--model", "Qwen/Qwen2.5-3B-Instruct", "--method", "full")
+    result = run(*asked, "--gpu", "H100", *sets)
     assert "a step with a short one takes as little as" in result.out
     assert result.code == 0 and "are free on H100 80GB: tight" in result.out
 
 
-def test_how_several_gpus_share_a_run_that_one_does_not_hold_is_asked_for(run):
+def test_how_several_gpus_share_a_run_that_one_does_not_hold_is_asked_for(run, facts_file):
     """Layers over all of them, ZeRO-3 and FSDP stand in no file of many recipes: no verdict is false."""
-    asked = ("memory", "--model", "meta-llama/Meta-Llama-3-70B", "--method", "full", "--set", "recipe.max_length=512")
+    asked = ("memory", "--facts", facts_file({}), "--set", "recipe.max_length=512")
+    asked += ("--model", "meta-llama/Meta-Llama-3-70B", "--method", "full")
     result = run(*asked, "--gpu", "8xH100")
     assert result.code == 3 and "how 8 share it is not known: give --set recipe.zero_stage=3" in result.out
     assert run(*asked, "--gpu", "H100").code == run(*asked, "--gpu", "8xH100", "--set", "recipe.world_size=8").code == 1

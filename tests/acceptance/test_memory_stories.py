@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from venv import EnvBuilder
 
 import pytest
 from update_memory_table import BLOCK, ROOT, answer, asked, table, ways
@@ -67,22 +65,6 @@ def test_the_first_story_and_what_it_is_offered(predict: Predict, tmp_path: Path
 
 @pytest.mark.slow
 @pytest.mark.torch
-def test_the_third_story_fits_only_while_checkpointing_works(predict: Predict) -> None:
-    story = STORIES / "3" / "train_dpo.sh"
-    words = ["--gpu", "A100-80GB", "--set", "recipe.attn=eager"]
-    code, section = predict(story, "glm-4-9b-chat", *words)
-    assert (code, section["verdict"], section["processes"]) == (0, "tight", 8)
-    assert any(
-        "some revisions ignore gradient checkpointing: then its tensors take 122" in text for text in section["assumed"]
-    )
-    code, without = predict(story, "glm-4-9b-chat", *words, "--set", "recipe.gradient_checkpointing=false")
-    assert (code, without["verdict"]) == (1, "does-not-fit")
-    fused = [change for change in without["changes"] if change["set"] == {"recipe.attn": "sdpa"}]
-    assert [change["verdict"] for change in fused] == ["tight"]
-
-
-@pytest.mark.slow
-@pytest.mark.torch
 def test_the_fifth_story_needs_what_others_hold(predict: Predict, tmp_path: Path) -> None:
     story = STORIES / "5" / "settings.jsonc"
     words = ["--gpu", "A6000", "--set", "gpu.free_gib=44"]
@@ -98,16 +80,13 @@ def test_the_fifth_story_needs_what_others_hold(predict: Predict, tmp_path: Path
 
 
 @pytest.fixture
-def without_files(run: Any, tmp_path: Path) -> Predict:
+def without_files(run: Any, facts_file: Any, tmp_path: Path) -> Predict:
     """``envdoctor memory`` where neither torch nor a file of any model is."""
-    EnvBuilder(symlinks=os.name != "nt").create(tmp_path / "alone")
-    python = tmp_path / "alone" / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     environ = {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path), "PATH": ""}
+    empty = facts_file({})
 
     def ask(*words: str) -> Any:
-        done = run(
-            "memory", "--no-config", "--no-gpu", "--python", str(python), "--format", "json", *words, env=environ
-        )
+        done = run("memory", "--no-config", "--no-gpu", "--facts", empty, "--format", "json", *words, env=environ)
         return done.code, (done.json.get("sections") or {}).get("memory"), " ".join(done.out.split())
 
     return ask

@@ -32,13 +32,15 @@ def test_a_key_of_a_trainer_names_the_fact(run, words, said):
 
 @pytest.mark.parametrize("card", ["--gpu 2x4090", "--target-gpu 2x4090", "2x4090", "--set gpu=2x4090"])
 @pytest.mark.parametrize("command", ["check", "memory"])
-def test_a_card_is_named_in_the_same_ways_everywhere(run, command, card):
-    result = run(command, "--no-config", "--set", "pkg.torch=2.6.0", "Qwen/Qwen3-8B", *card.split())
+def test_a_card_is_named_in_the_same_ways_everywhere(run, facts_file, command, card):
+    facts = ("--facts", facts_file({"pkg.torch": "2.6.0"}))
+    result = run(command, "--no-config", *facts, "Qwen/Qwen3-8B", *card.split())
     assert "2 x RTX 4090" in result.out
 
 
-def test_a_language_is_called_as_people_call_it(run):
-    assert "显存" in run("memory", "--lang", "CN", "--model", "Qwen/Qwen3-8B", "--gpu", "4090", "--method", "qlora").out
+def test_a_language_is_called_as_people_call_it(run, facts_file):
+    asked = ("--facts", facts_file({}), "--model", "Qwen/Qwen3-8B", "--gpu", "4090", "--method", "qlora")
+    assert "显存" in run("memory", "--lang", "CN", *asked).out
     assert run("check", "--lang", "fr").code == 2
 
 
