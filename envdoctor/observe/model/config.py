@@ -17,8 +17,8 @@ from envdoctor.system.message import Message, said_by
 
 #: Longer names than the Hub's are nobody's.
 _LONGEST = 200
-#: Another size (7b, 8x7b, a3b; 1m tokens) or release; and a day or a month, which tell nothing.
-_OTHER, _DAY = r"(?:\d+x)?[ae]?\d+[bm]|\d{1,2}", r"v?\d|\d{4}|\d{6}|\d{8}"
+#: Another size (7b, 8x7b, a3b; 1m tokens); and a day or a month, which tell nothing.
+_OTHER, _DAY = r"(?:\d+x)?[ae]?\d+[bm]", r"v?\d|\d{4}|\d{6}|\d{8}"
 #: Types with plain layers and attention: the others are not what a number of parameters alone means.
 _PLAIN = ("qwen2", "llama", "qwen3", "mistral")
 
@@ -54,9 +54,10 @@ def words_of(name: str) -> tuple[str, ...]:
 def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Shape | None:
     """Return the shape of the model called ``name``; None where the table has none that can be it.
 
-    ``rows`` and ``suffixes`` are those parts of the table model-shapes. The longest known beginning of the name counts.
-    What follows may tell how the weights are stored, or nothing of the shape. Another size, family or architecture in
-    it makes it another model. A name without such a beginning is ``bare``: a plain model of its number of parameters.
+    ``rows`` and ``suffixes`` are those parts of the table model-shapes. The longest known beginning of the name counts,
+    or a family with its size in it (``OpenHermes-2.5-Mistral-7B``). What else is there may tell how the weights are
+    stored, or nothing of the shape. Another size, family or architecture in it makes it another model. A name without
+    either is ``bare``: a plain model of its number of parameters.
     """
     words, rows = words_of(name[: _LONGEST + 1]), list(rows)
     if len(name) > _LONGEST or not words:
@@ -72,17 +73,22 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
     for whole, named in list(known.items()):  # Llama-2-7b is Llama-2-7b-hf
         while len(whole) > 1 and any(suffix["means"] == "same" for suffix in meant.get(whole[-1], ())):
             known.setdefault(whole := whole[:-1], named)
-    end = next((end for end in range(len(words), 0, -1) if words[:end] in known), 0)
-    found = known[words[:end]] if end else _of_size(name, rows)
+    start, end = 0, next((end for end in range(len(words), 0, -1) if words[:end] in known), 0)
+    found = known[words[:end]] if end else None
+    past = rf"{_OTHER}|\d{{1,2}}" if found else _OTHER  # where one release is known, another is another model
+    if found is None:
+        start, end, found = _kin(words, known) or (0, 0, _of_size(name, rows))
     if found is None:
         return None
     like, row = found
     organisation = name.lower().rpartition("/")[0]
     vendor = organisation in {"", *(one.lower().rpartition("/")[0] for one in row["names"])}
     quantized, unknown, bits = None, [], 0
-    for word in words[end:]:
+    for at, word in enumerate(words):
+        if start <= at < end:
+            continue
         means = {suffix["means"] for suffix in meant.get(word, ())}
-        other = end and (re.fullmatch(_OTHER, word) or any(word == one[0] for one in known))
+        other = at >= end > 0 and (re.fullmatch(past, word) or any(word == one[0] for one in known))
         if "another model" in means or other:
             return None
         if "quantized" in means:
@@ -94,6 +100,23 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
     return Shape(row["config"], like, row["source"], quantized, vendor, tuple(unknown), bare=not end, bits=bits)
 
 
+def _kin(words: tuple[str, ...], known: Mapping[tuple[str, ...], tuple[str, Any]]) -> tuple[int, int, Any] | None:
+    """Return where in a name the longest family with its size stands, with the first model of it; None if there is
+    none, or those that have both (``qwen``, ``7b``) are not of one depth and width."""
+    for end in range(len(words), 1, -1):
+        for start in range(end - 1) if re.fullmatch(r"\d+b", words[end - 1]) else ():
+            kin = [one for whole, one in known.items() if whole[0] == words[start] and _has(whole, words[start:end])]
+            if len({tuple(row["config"].get(key) for key in _DEPTH_AND_WIDTH) for _, row in kin}) == 1:
+                return start, end, kin[0]
+    return None
+
+
+def _has(whole: Iterable[str], run: Sequence[str]) -> bool:
+    left = iter(whole)
+    return all(word in left for word in run)
+
+
+_DEPTH_AND_WIDTH = ("model_type", "num_hidden_layers", "hidden_size")
 #: From which share of the parameters on a plain model is taken deeper or less deep, and up to which one.
 _NEAR, _FURTHEST = 0.15, 0.35
 

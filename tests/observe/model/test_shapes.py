@@ -114,6 +114,10 @@ def test_the_parameters_of_a_row_are_those_of_the_name() -> None:
         ("google/gemma-2-2b-it", "google/gemma-2-2b-it", None, ()),
         ("google/gemma-3-4b", "google/gemma-3-4b-pt", None, ()),
         ("gpt2", "openai-community/gpt2", None, ()),
+        ("lmsys/vicuna-7b-v1.1", "lmsys/vicuna-7b-v1.3", None, ()),
+        ("teknium/OpenHermes-2.5-Mistral-7B", "mistralai/Mistral-7B-v0.1", None, ("openhermes",)),
+        ("NousResearch/Hermes-3-Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-8B", None, ("hermes",)),
+        ("TheBloke/chinese-llama-2-7b-AWQ", "meta-llama/Llama-2-7b-hf", "awq", ("chinese",)),
     ],
 )  # fmt: skip
 def test_a_name_is_read(name: str, like: str, quantized: str | None, unknown: tuple[str, ...]) -> None:
@@ -130,7 +134,8 @@ deepseek-ai/DeepSeek-V3.9
 meta-llama/Llama-Guard-3-8B meta-llama/Llama-3.2-11B-Vision-Instruct nvidia/Llama-3.1-Minitron-4B-Width-Base
 llava-hf/llava-v1.6-vicuna-7b-hf THUDM/glm-4v-9b THUDM/glm-4-9b-chat-1m zai-org/GLM-4.5V
 microsoft/Phi-4-multimodal-instruct microsoft/Phi-3-vision-128k-instruct yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
-meta-llama/Meta-Llama-3-8B-Instruct-EAGLE nobody/nothing 999B 0B ..B 1e9B
+meta-llama/Meta-Llama-3-8B-Instruct-EAGLE wangrongsheng/MiniGPT-4-LLaMA-7B Llama-3.1-8B-Qwen-7B
+nobody/nothing 999B 0B ..B 1e9B
 """
 
 
@@ -146,6 +151,7 @@ def test_a_name_never_hits_another_architecture() -> None:
         ("0.5B", "Qwen/Qwen2.5-0.5B"),
         ("0.8B", "Qwen/Qwen3-0.6B-Base"),
         ("nobody/legal-7b-qwen", "Qwen/Qwen2.5-7B"),
+        ("open-r1/OpenR1-Qwen-7B", "Qwen/Qwen2.5-7B"),  # Qwen's 7B are of two widths
     ],
 )
 def test_a_number_of_parameters_alone_is_a_plain_model_of_that_size(name: str, like: str) -> None:
