@@ -79,7 +79,10 @@ def _differ(told: FactSet, facts: FactSet) -> bool:
 
 def _answer(text: str, reading: Reading, situation: Situation) -> Answer:
     first, lines = numbered(text)
-    return answer_to(reading, situation)._replace(suspects=suspects_in(situation, lines, first))
+    suspects = suspects_in(situation, lines, first)
+    if not reading.error:  # no error is shown: what the title says is what is asked, and other lines are words
+        suspects = tuple(sorted(suspects, key=lambda one: one.line != first))
+    return answer_to(reading, situation)._replace(suspects=suspects)
 
 
 def _gathered(sources: Sources, matrix: Matrix) -> tuple[Gathered | None, Message | None]:
@@ -140,6 +143,9 @@ def _meaning(suspect: Suspect | None, answer: Answer) -> Any:
         return Message("{} {} has it: files of several releases, or another environment", package, home.installed)
     if home.kind == "package":
         return Message("it needs {}{}", package, releases)
+    if not releases and home.first and "lazy" not in dict(answer.notes):
+        text = "every release of {} since {} has {}: it is an older one, or what it imports failed"
+        return Message(text, package, home.first, home.thing)
     if not releases:
         return Message("every release of {} has {}: what it imports failed", package, home.thing)
     text = "{} calls {}" if home.kind == "passes" else "{} has {}"

@@ -62,6 +62,8 @@ def render(answer: Answer, page: Page, facts: FactSet, target: Target | None = N
     head = Paragraph(shortened(said, _LONGEST_MESSAGE), "")
     if not answer.known and not said:
         text = page.say("No error in this text: neither a traceback nor the message of an error stands in it")
+        if reading.frames:
+            text = page.say("the traceback in it has no last line: paste the line that names the error")
         return text_of([Section("", [Paragraph(text)])], page).rstrip("\n")
     if not answer.known:
         text = page.say("Not known: nothing about this is known of released packages")

@@ -174,6 +174,7 @@ class Forms:
         pairs = list(self._pair.finditer(text)) if len(text) <= _LONGEST else []
         if not pairs:
             return None
+        text = text.removeprefix("# ") if number == 1 else text  # the title; further down it may be switched off
         left = self._beside.sub(" ", self._pair.sub(" ", text))
         claims = []
         for name, value in ((pair[1].lower(), pair[2]) for pair in pairs):
