@@ -124,7 +124,7 @@ def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: st
     command = " ".join(["envdoctor", "explain", *(["--log", "-"] if file == "-" else [quote(file)])])
     meaning = _meaning(suspect, answer)
     if suspect is None and refuted and not answer.homes:
-        meaning = Message("no cause that is known of it holds here")
+        meaning = Message("{}; but what else is told says otherwise", refuted.title)
     level = "note" if sign is not None and sign.remark and not ended else "error"
     return Notice(level, Message(text, said, meaning, command))
 
@@ -135,6 +135,8 @@ def _meaning(suspect: Suspect | None, answer: Answer) -> Any:
         return Message("perhaps {}", suspect.title) if suspect.rule and suspect.applies is None else suspect.title
     if "unbuilt" in dict(answer.notes):
         return Message("only the package itself imports it: it was not built, or its sources stand in front")
+    if "unfit" in dict(answer.notes):
+        return Message("{} calls something of another release than it was written for", dict(answer.notes)["unfit"])
     home = next((home for home in answer.homes if home.there or home.releases is not None), None)
     if home is None:
         return Message("what it means is not known")

@@ -133,6 +133,18 @@ PIP = "ERROR: pip's dependency resolver does not currently take into account all
             "[core.py:588] EngineDeadError: EngineCore encountered an issue. See stack trace (above)",
             "failed with OSError: [Errno 28]",
         ),
+        (
+            "ValueError: Please correct the following DeepSpeed config values that mismatch TrainingArguments values:\n"
+            "- ds bf16.enabled=True vs hf bf16|bf16_full_eval=False\n\naccelerate launch src/train_bash.py \\\n"
+            "    --stage sft --do_train --finetuning_type lora --bf16",
+            "contradicts the training arguments: ...; but what else is told says otherwise",
+        ),
+        (
+            'Traceback (most recent call last):\n  File "/v/site-packages/vllm/v1/backends/flash_attn.py", '
+            "line 539, in forward\n    flash_attn_varlen_func(\n"
+            "TypeError: flash_attn_varlen_func() got an unexpected keyword argument 'num_splits'",
+            "vllm calls something of another release",
+        ),
         (f"error: it ends here\nTraceback (most recent call last):\n{FRAME}", "paste the line that names the error"),
         (f"No module named 'swift.gone'\n\nTraceback (most recent call last):\n{FRAME}", "failed with No module named"),
         ("ModuleNotFoundError: No module named 'vllm._C'", "it was not built, or its sources stand in front"),
