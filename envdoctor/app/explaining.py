@@ -79,7 +79,10 @@ def _differ(told: FactSet, facts: FactSet) -> bool:
 
 def _answer(text: str, reading: Reading, situation: Situation) -> Answer:
     first, lines = numbered(text)
-    return answer_to(reading, situation)._replace(suspects=suspects_in(situation, lines, first))
+    suspects = suspects_in(situation, lines, first)
+    if not reading.error:  # no error is shown: what the title says is what is asked, and other lines are words
+        suspects = tuple(sorted(suspects, key=lambda one: one.line != first))
+    return answer_to(reading, situation)._replace(suspects=suspects)
 
 
 def _gathered(sources: Sources, matrix: Matrix) -> tuple[Gathered | None, Message | None]:
@@ -121,7 +124,7 @@ def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: st
     command = " ".join(["envdoctor", "explain", *(["--log", "-"] if file == "-" else [quote(file)])])
     meaning = _meaning(suspect, answer)
     if suspect is None and refuted and not answer.homes:
-        meaning = Message("no cause that is known of it holds here")
+        meaning = Message("{}; but what else is told says otherwise", refuted.title)
     level = "note" if sign is not None and sign.remark and not ended else "error"
     return Notice(level, Message(text, said, meaning, command))
 
@@ -132,6 +135,8 @@ def _meaning(suspect: Suspect | None, answer: Answer) -> Any:
         return Message("perhaps {}", suspect.title) if suspect.rule and suspect.applies is None else suspect.title
     if "unbuilt" in dict(answer.notes):
         return Message("only the package itself imports it: it was not built, or its sources stand in front")
+    if "unfit" in dict(answer.notes):
+        return Message("{} calls something of another release than it was written for", dict(answer.notes)["unfit"])
     home = next((home for home in answer.homes if home.there or home.releases is not None), None)
     if home is None:
         return Message("what it means is not known")
@@ -140,6 +145,9 @@ def _meaning(suspect: Suspect | None, answer: Answer) -> Any:
         return Message("{} {} has it: files of several releases, or another environment", package, home.installed)
     if home.kind == "package":
         return Message("it needs {}{}", package, releases)
+    if not releases and home.first and "lazy" not in dict(answer.notes):
+        text = "every release of {} since {} has {}: it is an older one, or what it imports failed"
+        return Message(text, package, home.first, home.thing)
     if not releases:
         return Message("every release of {} has {}: what it imports failed", package, home.thing)
     text = "{} calls {}" if home.kind == "passes" else "{} has {}"

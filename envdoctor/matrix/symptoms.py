@@ -4,7 +4,8 @@ A symptom is a list of ``lines``: each is a text that stands in one line of the 
 pieces; case, quotes and blanks do not count. All of them must be there. A long line may go on in the next one, because
 terminals and mail break them. Nothing is a regular expression, so a log takes time in proportion to its length whatever
 stands in it. With ``raised_in``, a package, the last file of a traceback above it is one of that package.
-``{model.type}`` stands for one word, which the log tells of that fact.
+``{model.type}`` stands for one word, which the log tells of that fact. A symptom of a ``title`` stands in the first
+line of the text, where people say what they ask about, and counts nowhere else.
 """
 
 import re
@@ -50,7 +51,9 @@ class Seen(NamedTuple):
 def seen_in(log: Log, symptoms: Iterable[Mapping[str, Any]]) -> Seen | None:
     """Return the symptom that says most among those in the log; None if the log has none."""
     found: list[Seen] = []
+    whole, title = log, Log(log.text[: log.starts[1]], log.starts[:2])
     for symptom in symptoms:
+        log = title if symptom.get("title") else whole
         texts = list(map(_plain, symptom["lines"]))
         places = [place for text in texts if (place := _last(log, _OPEN.split(text))) is not None]
         told = [word for text, place in zip(texts, places, strict=False) if (word := _told(log, place, text))]
@@ -84,7 +87,8 @@ def letters(symptom: Mapping[str, Any]) -> int:
 
 def faults_of(symptom: Mapping[str, Any], ordinary: Sequence[str]) -> Iterator[str]:
     """Yield what is wrong with a symptom: ``ordinary`` are lines of healthy runs."""
-    is_open = any("{" in text for text in symptom["lines"])  # its word is looked up
+    # Its word is looked up; and a title is short.
+    is_open = any("{" in text for text in symptom["lines"]) or symptom.get("title", False)
     if (letters(symptom) < _LEAST and not is_open) or any(
         sum(map(str.isalnum, text)) < _LEAST_LINE for text in symptom["lines"]
     ):

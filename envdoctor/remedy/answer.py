@@ -103,7 +103,7 @@ class Suspect(NamedTuple):
 
 class Answer(NamedTuple):
     """``known`` is False when nothing is known about the error. ``notes`` are codes of further remarks (``circular``,
-    ``shadow``, ``mixed``, ``changed``, ``unbuilt``, ``elsewhere``, ``lazy``) with what they are about."""
+    ``shadow``, ``mixed``, ``changed``, ``unbuilt``, ``elsewhere``, ``unfit``, ``lazy``) with what they are about."""
 
     reading: Reading
     homes: tuple[Home, ...] = ()

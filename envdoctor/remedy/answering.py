@@ -33,6 +33,8 @@ _LONG_ENOUGH = 12
 #: The compiled part of a package: ``vllm._C``, ``vllm._moe_C``, ``torchao._C_mxfp8``.
 _COMPILED = re.compile(r"\._(?:\w{1,40}_)?C(?:_\w{1,40})?\Z")
 _FILE = re.compile(r"(?:.*[/\\])?(\w{1,100})(?:[/\\]__init__)?\.py\Z")
+#: Failures of a call, which Python tells where it is made.
+_CALLS = ("keyword", "arguments", "missing")
 #: A word that is shorter says too little, and so does one that people use of other things ("tokenizer").
 _SHORTEST = 5
 _TELLING = re.compile(r"[_.A-Z\d]")
@@ -47,6 +49,9 @@ def answer_to(reading: Reading, situation: Situation) -> Answer:
         return Answer(reading)
     question = Question(reading, failure, situation)
     found = _KINDS[failure.kind](question)
+    if not found.known and failure.kind in _CALLS and question.asking and reading.frames:  # the last frame calls
+        asker = f"{question.asking} {question.version(question.asking)}".rstrip()
+        found = found._replace(notes=(("unfit", asker),))
     words = [] if failure.kind == "missing" else [failure.name or (failure.module if "." in failure.module else "")]
     packages = [home.package for home in found.homes] + [question.asking]
     asks = found.known and failure.kind != "lazy"  # what failed there is another thing

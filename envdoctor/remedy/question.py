@@ -46,8 +46,8 @@ class Situation:
 
     def version(self, package: str, key: str = "pkg.{}") -> str:
         """Return the installed version of a package, "" when it is not known or there is none."""
-        version = self.facts.value(key.format(package))
-        return version if isinstance(version, str) and is_version(version) else ""
+        version = self.facts.text(key.format(package))
+        return version if version and is_version(version) else ""
 
     def meets(self, requirement: str) -> bool | None:
         """Return whether the installed package of a requirement meets it; None when that cannot be told."""

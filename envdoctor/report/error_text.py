@@ -32,6 +32,8 @@ _NOTES = {
     "two releases",
     "unbuilt": "only the package itself imports {what}: it was not built (a checkout, an install that stopped), is for "
     "another Python or device, or a folder of the package's sources stands in front of what is installed",
+    "unfit": "{what} makes this call: what it calls is of another release than it was written for, of the same package "
+    "(files of two releases) or of one that it imports; a function of your own has to take what it is given",
     "lazy": "{what} is there, but something that it imports failed: the first error of the traceback says what",
     "shadow": "{what} stands in front of the installed package of that name",
     "not-a-package": "a file of the name {what}.py stands in front of the installed package",
@@ -62,6 +64,8 @@ def render(answer: Answer, page: Page, facts: FactSet, target: Target | None = N
     head = Paragraph(shortened(said, _LONGEST_MESSAGE), "")
     if not answer.known and not said:
         text = page.say("No error in this text: neither a traceback nor the message of an error stands in it")
+        if reading.frames:
+            text = page.say("the traceback in it has no last line: paste the line that names the error")
         return text_of([Section("", [Paragraph(text)])], page).rstrip("\n")
     if not answer.known:
         text = page.say("Not known: nothing about this is known of released packages")

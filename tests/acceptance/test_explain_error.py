@@ -151,6 +151,11 @@ def test_of_an_error_that_is_not_known_its_place_and_what_would_help_is_said(exp
     assert result.code == 3 and told in result.out
 
 
+def test_a_traceback_that_is_cut_before_its_error_is_asked_for_it(explain):
+    result = explain(f'Traceback (most recent call last):\n  File "{SITE}/trl/trainer/sft_trainer.py", line 40, in f\n')
+    assert result.code == 3 and "paste the line that names the error" in result.out
+
+
 def test_only_its_own_package_imports_a_private_module(answer):
     """No range of releases helps where the compiled part of a package was not built."""
     found = answer("ModuleNotFoundError: No module named 'vllm._C'")

@@ -72,7 +72,8 @@ def test_only_libraries_of_cuda_that_torch_cannot_find_are_told(matrix, library,
 def test_of_rules_with_one_symptom_those_about_models_the_log_does_not_name_say_nothing(matrix):
     """A loss of NaN alone is no sign of Gemma 3."""
     log = "{'loss': 0.0, 'grad_norm': nan, 'learning_rate': 4.9e-05, 'epoch': 0.01}"
-    named = {one.id for one in explain_error(log, matrix).answer.suspects}
+    assert [one.id for one in explain_error(log, matrix).answer.suspects] == ["gradients-not-finite"]
+    named = {one.id for one in explain_error(f"PyTorch version: 2.5.0\n{log}", matrix).answer.suspects}
     assert "torch-2-5-0-cudnn-sdpa-default-nan" in named and not named & {
         "gemma3-fp16-overflow",
         "glm4-fp16-training-nan",
@@ -84,6 +85,20 @@ def test_of_rules_with_one_symptom_those_about_models_the_log_does_not_name_say_
     assert [one.id for one in bare] == ["logits-not-finite-while-sampling"]
     qwen = explain_error(f"model: Qwen/Qwen2-7B-Instruct\n{sampling}", matrix).answer.suspects
     assert [one.id for one in qwen] == ["qwen2-eager-fp16-overflow", "logits-not-finite-while-sampling"]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("# eval loss become nan after a batch\nI had a CUDA out of memory issue before", "gradients-not-finite"),
+        ("# It is slow\nits loss become nan, says my colleague", None),
+        ("# Out of Memory at step 300\nTraceback (most recent call last):", "memory-ran-out-by-the-title"),
+        ("# Out of Memory at step 300\nValueError: 130004 is not in list", "chatglm-special-token-not-in-the-sample"),
+    ],
+)
+def test_a_title_says_what_is_asked_where_no_error_is_shown(matrix, text, told):
+    suspects = explain_error(text, matrix).answer.suspects
+    assert (suspects[0].id if suspects else None) == told
 
 
 def test_kernels_that_are_missing_in_an_extension_are_not_torchs(matrix):

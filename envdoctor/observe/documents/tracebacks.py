@@ -150,7 +150,7 @@ _BREAKS = re.compile("\r\n?|[\u2028\u2029\x85]")
 #: containers, mail, and times of day.
 _PREFIX = re.compile(
     r"(?:\[(?:rank|default)?\s?\d{1,5}\]:?|\(?[\w.-]{1,60}(?: \w{1,20})? ?pid=[^)]{1,60}\)|E {2,}|>+|\|"
-    r"|[\w.-]{1,60} +\| |\d{4}-\d\d-\d\d[T ][\d:.,]{5,15}Z?)\s?"
+    r"|[\w.-]{1,60} +\| |\d{4}-\d\d-\d\d[T ][\d:.,]{5,15}Z?|ERROR \d\d-\d\d [\d:]{8} \[[\w.]{1,60}:\d{1,6}\])\s?"
 )
 _QUOTES = str.maketrans("\u2018\u2019\u201b`\u00b4\u201c\u201d\uff1a", "'''''\"\":")
 
@@ -236,7 +236,10 @@ _CAUSE = "was the direct cause of the following exception"
 _HANDLING = "During handling of the above exception"
 #: Errors of what started the failing process, which say nothing themselves.
 _LAUNCHERS = ("ChildFailedError", "CalledProcessError", "ProcessRaisedException", "RayTaskError", "SystemExit")
-_LAUNCHED = ("ngine core initialization failed", "ngine process failed to start", "returned non-zero exit status")
+_LAUNCHED = (
+    *("ngine core initialization failed", "ngine process failed to start", "EngineCore encountered an issue"),
+    "returned non-zero exit status",
+)
 
 
 def read_error(text: str) -> Reading:
@@ -266,7 +269,7 @@ def _bare(lines: Sequence[str]) -> Reading:
             statements = tuple(filter(None, map(imported_in, lines[:number])))
             return Reading("", failure.message.strip(), failure, (), statements)
     said = [line.strip() for line in lines if line.strip()]
-    return Reading("", said[0] if len(said) == 1 else "", None)
+    return Reading("", said[0] if len(said) == 1 else "", None, tuple(frames_of(lines)))
 
 
 def _errors(lines: Sequence[str]) -> Iterator[_Error]:
@@ -304,6 +307,7 @@ def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> _Error:
     """Return the error to answer."""
     chosen: _Error | None = None
     lazy: _Error | None = None
+    last: _Error | None = None
     for place in range(len(errors) - 1, -1, -1):
         error = errors[place]
         failure = failure_of(error.message)
@@ -315,9 +319,10 @@ def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> _Error:
         caused = _CAUSE in between
         handled = _HANDLING in between and chosen is None
         launched = error.name in _LAUNCHERS or any(words in error.message for words in _LAUNCHED)
+        last = last or (None if launched else error)
         if not (caused or handled or (chosen is None and launched)):
             break
-    return chosen or lazy or errors[-1]
+    return chosen or lazy or last or errors[-1]
 
 
 def _completed(failure: Failure, error: _Error, frames: Sequence[TracebackFrame], block: Sequence[str]) -> Failure:

@@ -58,6 +58,9 @@ def test_what_is_read_of_a_report_and_what_is_not(found, name):
     ("text", "facts"),
     [
         ("I use torch 2.4.1", {"pkg.torch": "2.4.1"}),
+        ("# transformers版本4.25.1", {"pkg.transformers": "4.25.1"}),
+        ("I tried:\n# transformers版本4.25.1", {}),
+        ("peft==0.15.2\nanyio @ file:///home/conda/build_artifacts/work_if_tried/work", {"pkg.peft": "0.15.2"}),
         (
             "We are using `transformers` 4.48.0 and peft==0.14.0 on a 3090",
             {"pkg.transformers": "4.48.0", "pkg.peft": "0.14.0"},

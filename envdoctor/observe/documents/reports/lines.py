@@ -174,6 +174,7 @@ class Forms:
         pairs = list(self._pair.finditer(text)) if len(text) <= _LONGEST else []
         if not pairs:
             return None
+        text = text.removeprefix("# ") if number == 1 else text  # the title; further down it may be switched off
         left = self._beside.sub(" ", self._pair.sub(" ", text))
         claims = []
         for name, value in ((pair[1].lower(), pair[2]) for pair in pairs):
@@ -215,6 +216,8 @@ _RANGE = re.compile(
     r"[-*\s]{0,6}[`\"']?([A-Za-z][\w.-]{0,60})(?:\[[\w,-]{1,60}\])?\s?((?:[<>~]=?|!=)\s?\d[\w.*]{0,30}"
     r"(?:,\s?(?:[<>~=]=?|!=)\s?\d[\w.*]{0,30}){0,4})[`\"']?,?(?:\s{0,5};.{0,200})?\Z"
 )
+#: What pip freeze writes of a package that came from elsewhere (conda's come from folders): no version, and no words.
+_DIRECT = re.compile(r"[A-Za-z0-9][\w.-]{0,100} @ (?:file|git\+|https?)\S{3,1000}\Z")
 #: ``name   1.2.3   where`` in columns: where the version begins.
 _ALIGNED = re.compile(r"([A-Za-z][\w.-]* {2,})\d[\w.+!-]*(?: {2,}\S.*)?\Z")
 #: Where the interpreter keeps its library, in the frames of a traceback.
@@ -339,6 +342,8 @@ def _line(text: str, number: int, forms: Forms, in_table: bool) -> Line | None:
         return Line((gpu,))
     if (shaped := forms.shaped(text, number, in_table)) is not None:
         return shaped
+    if _DIRECT.match(text):
+        return Line()
     allowed = _RANGE.match(text)
     package = forms.package(allowed[1]) if allowed is not None else None
     return Line(unread=f"pkg.{package}") if package is not None else forms.labelled(text, number)
