@@ -240,13 +240,15 @@ _WITH_REFERENCE = ("dpo", "kto", "ppo")
 class Recipe(NamedTuple):
     """What the files say: facts ``recipe.*``, ``env.*``, ``recipe_file`` and ``recipe_key``; ``model`` and
     ``revision`` as the files name them; ``missing`` are files that they name and that could not be read: the name, the
-    place, and why (a clause after "which"); ``code`` are scripts and notebooks among the files, or started by them."""
+    place, and why (a clause after "which"); ``code`` are scripts and notebooks among the files, or started by them;
+    ``runs`` are files with several training commands, each with their lines, that of the run first."""
 
     facts: tuple[Fact, ...]
     model: Fact | None
     revision: Fact | None
     missing: tuple[tuple[str, Origin, str], ...]
     code: tuple[str, ...] = ()
+    runs: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 def read_recipe(
@@ -304,7 +306,8 @@ def recipe_of(
     facts = [fact for fact in statements.said.values() if formats.registry.find(fact.key) is not None]
     facts += [Fact(key, value, origin, "recipe") for key, value in listed.items()]
     code = tuple(name for file in files for name in (file.name, *file.started) if name.endswith((".py", ".ipynb")))
-    return Recipe(tuple(facts), statements.said.get("model"), statements.said.get("revision"), missing, code)
+    runs = tuple((file.name, file.runs) for file in files if len(file.runs) > 1)
+    return Recipe(tuple(facts), said.get("model"), said.get("revision"), missing, code, runs)
 
 
 def gpus_named(words: str) -> int | None:
