@@ -83,7 +83,7 @@ class Statements:
         for entry in part.entries:
             place = Origin(file, *entry.place)
             if entry.key == REST:
-                self.rests[form.name] = place
+                self.rests |= {} if "uncalled" in form.row else {form.name: place}
                 continue
             found = self.formats.find(form, entry.key)
             is_variable = form.name == "environment" and entry.key in self.registry.names("env")
@@ -322,7 +322,12 @@ def _complete(
     """Add to what is said. ``forms`` are the recipe's formats, ``installed`` gives the facts of the environment, for
     defaults that changed with a release; ``unread`` are files that it names, or keys that do, and that nobody read."""
     said, formats = statements.said, statements.formats
-    framework = next((form for form in forms if form.framework), None)
+    # What a script calls, before what is known by its options alone: a loop of one's own has those of the Trainer.
+    whose = sorted(
+        (form for form in forms if form.framework),
+        key=lambda form: all(form.named(name) is None for name in statements.calls[form.name]),
+    )
+    framework = next(iter(whose), None)
     if framework is not None:
         said["framework"] = statements.fact("framework", framework.framework, statements.files[framework.name])
     for field, fact in statements.weak.items():

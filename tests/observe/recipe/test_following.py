@@ -159,6 +159,28 @@ def test_options_of_a_script_that_is_not_there_are_not_judged(tmp_path):
     assert [one["key"] for one in found["recipe_key"] if one["state"] == "unknown"] == []
 
 
+CONFIGURED = """from accelerate import Accelerator
+from transformers import AutoConfig, AutoModelForCausalLM, HfArgumentParser
+accelerator = Accelerator(mixed_precision="bf16")
+config = AutoConfig.from_pretrained("a/b")
+if FLASH:
+    config._attn_implementation = "flash_attention_2"
+replace_vit_attn_with_flash_attn()
+model = AutoModelForCausalLM.from_pretrained("a/b", config=config)
+outputs = model(use_cache=False, **batch)
+accelerator.backward(outputs.loss)
+"""
+
+
+@pytest.mark.parametrize(("flash", "attention"), [("True", "flash_attention_2"), ("False", NOT_GIVEN)])
+def test_what_a_script_sets_in_a_configuration_and_hands_to_the_model_counts(tmp_path, flash, attention):
+    code = CONFIGURED.replace("if FLASH", f"FLASH = {flash}\nif FLASH")
+    command = "python loop.py --per_device_train_batch_size 2 --max_grad_norm -1 --gradient_accumulation_steps 2\n"
+    found = read(tmp_path, "run.sh", {"loop.py": code, "run.sh": command})
+    assert (found.get("attn", NOT_GIVEN), found["use_cache"], found["framework"]) == (attention, False, "accelerate")
+    assert found["max_grad_norm"] is ABSENT and found["train_batch_size"] == 2
+
+
 def test_a_patch_of_the_attention_is_the_attention(tmp_path):
     patched = "from pkg.patch import replace_llama_attn_with_flash_attn\nreplace_llama_attn_with_flash_attn()\n"
     found = read(tmp_path, "a.py", {"a.py": f"{patched}from pkg.train import main\nmain()\n", **PACKAGE})
