@@ -382,7 +382,9 @@ def _trains(part: Part, formats: Formats, words: Collection[str]) -> bool | None
     if not words:
         return None if named is None or "chats" in named or named.get("method") in _NO_TRAINING else True
     asked = {entry.key for entry in part.entries if entry.value is not False}
-    if "do_train" in words and "do_train" not in asked and asked & {"do_eval", "do_predict"}:
+    # By itself the option is off, unless the script declares it as it likes.
+    needed = "do_train" in words and "do_train:" not in words
+    if needed and "do_train" not in asked and asked & {"do_eval", "do_predict"}:
         return False
     trains = named is not None or any(_TRAINS.fullmatch(word) for word in words)
     return True if trains else None if _RUNS.isdisjoint(words) else False

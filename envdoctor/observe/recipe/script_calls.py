@@ -375,14 +375,20 @@ class Calls(ABC):
             for name, value, line in options:
                 if name in known or (library and name not in fields):
                     found[name] = Item(value, known[name].line if name in known and line else line, True)
-            # Of classes of the script's own the options of a file: those of the command stand there.
-            told = found if library else {name: found[name] for name, _, line in options if line and name in known}
+            # Of classes of the script's own what a file says, and their defaults: the command's options stand there.
+            told = found.items() if library else _plain(found)
             settings: list[Any] = []
-            for name, item in told.items():
+            for name, item in told:
                 add_setting(settings, name, item.value, item.line)
             self.tell(library or _PARSERS[0], settings or [["#0", None, 1, 0]], known)
             values.append(found)
         return values
+
+
+def _plain(found: Mapping[str, Item]) -> list[tuple[str, Item]]:
+    """Return what is a plain value and was not typed in the command."""
+    values = ((name, item) for name, item in found.items() if item.line and item.value not in ("", None))
+    return [(name, item) for name, item in values if isinstance(item.value, (str, int, float, bool))]
 
 
 def _loaded(kind: str) -> Any:

@@ -181,6 +181,27 @@ def test_what_a_script_sets_in_a_configuration_and_hands_to_the_model_counts(tmp
     assert found["max_grad_norm"] is ABSENT and found["train_batch_size"] == 2
 
 
+OWN = """from dataclasses import dataclass, field
+import transformers
+@dataclass
+class Own:
+    base_model: str = "a/b"
+    model_max_length: int = field(default=384)
+    use_lora: bool = True
+    lora_r: int = 16
+    cutoff_len: int = field()
+own, args = transformers.HfArgumentParser((Own, transformers.TrainingArguments)).parse_args_into_dataclasses()
+transformers.Trainer(args=args).train()
+"""
+
+
+@pytest.mark.parametrize(("options", "length"), [("", 384), ("--model_max_length 64", 64)])
+def test_what_a_script_declares_as_its_default_is_what_runs(tmp_path, options, length):
+    command = f"torchrun own.py --bf16 True --max_steps 1 --per_device_train_batch_size 2 {options}\n"
+    found = read(tmp_path, "run.sh", {"own.py": OWN, "run.sh": command})
+    assert (found["model"], found["max_length"], found["method"], found["lora_r"]) == ("a/b", length, "lora", 16)
+
+
 def test_a_patch_of_the_attention_is_the_attention(tmp_path):
     patched = "from pkg.patch import replace_llama_attn_with_flash_attn\nreplace_llama_attn_with_flash_attn()\n"
     found = read(tmp_path, "a.py", {"a.py": f"{patched}from pkg.train import main\nmain()\n", **PACKAGE})
