@@ -21,6 +21,7 @@ _DEEPEST_MAPPING = 6
 _DEEPEST_CALL = 8
 _MOST_FIELDS = 5000
 _TYPES: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "bool": bool}
+_PLAIN = (str, int, float, bool)
 _PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
 _LOADING = ("yaml.load", "json.load", "json.loads", "OmegaConf.load")
 #: Methods of a model, and functions that take one first, whose result is that model.
@@ -388,7 +389,7 @@ class Calls(ABC):
 def _plain(found: Mapping[str, Item]) -> list[tuple[str, Item]]:
     """Return what is a plain value and was not typed in the command."""
     values = ((name, item) for name, item in found.items() if item.line and item.value not in ("", None))
-    return [(name, item) for name, item in values if isinstance(item.value, (str, int, float, bool))]
+    return [(name, item) for name, item in values if type(item.value) in _PLAIN]
 
 
 def _loaded(kind: str) -> Any:
@@ -436,6 +437,6 @@ def add_setting(settings: list[Any], key: str, value: Any, line: int, depth: int
         for name, item in value.items():
             add_setting(settings, f"{key}.{name}" if key else name, item.value, item.line, depth + 1)
     elif key:
-        plain = isinstance(value, list) and all(isinstance(one, (str, int, float, bool)) for one in value)
-        known = value is None or isinstance(value, (str, int, float, bool)) or plain
+        plain = isinstance(value, list) and all(type(one) in _PLAIN for one in value)
+        known = value is None or type(value) in _PLAIN or plain
         settings.append([key, value if known else None, line, 2 if value is PERHAPS else int(not known)])
