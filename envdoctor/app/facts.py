@@ -512,6 +512,13 @@ def _notices(facts: FactSet, recipe: "Recipe") -> list[Notice]:
             text = Message("{}: {} is not known", where, key)
         said.setdefault(state, []).append(text)
     notices = _missing(recipe.missing)
+    for name, (line, *others) in recipe.runs:
+        lines = ", ".join(map(str, others[:_MOST_NOTICES]))
+        said_so = Message(
+            "{} is the run that is judged; {} has others in line {}: --recipe {}:{} judges one",
+            *(Origin(name, line), name, lines, name, others[0]),
+        )
+        notices.append(Notice("note", said_so))
     for texts in (said["unknown"], said["unusable"]):
         notices += [Notice("warning", text) for text in texts[:_MOST_NOTICES]]
         if len(texts) > _MOST_NOTICES:

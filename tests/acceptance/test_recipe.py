@@ -256,6 +256,16 @@ def test_an_option_that_the_script_declares_is_known_and_stands_in_the_command(c
     assert "run.sh:1: data_path is not known" in check("--recipe", "run.sh").out
 
 
+def test_each_training_command_of_a_script_can_be_judged(check, tmp_path):
+    first, second = ("torchrun train.py --max_steps 1 --fp16 True", "torchrun train.py --max_steps 1 --bf16 True > log")
+    (tmp_path / "run.sh").write_text(f"{first}\n{second}\n")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    said = "run.sh:{} is the run that is judged; run.sh has others in line {}: --recipe run.sh:{} judges one"
+    for recipe, dtype, lines in (("run.sh", "bf16", (2, 1, 1)), ("run.sh:1", "fp16", (1, 2, 2))):
+        out = " ".join(check("--recipe", recipe).out.split())
+        assert said.format(*lines) in out and f"(transformers, {dtype}" in out.replace("full, ", "")
+
+
 def test_a_script_is_followed_for_the_model_that_the_recipe_names(check, tmp_path):
     """Qwen's finetune.py saves the embeddings of base models only, and asks for `chat` in the name."""
     code = "from transformers import AutoModelForCausalLM, TrainingArguments\nTrainingArguments('x')\n"

@@ -7,7 +7,7 @@ from itertools import islice, pairwise
 from envdoctor.observe.recipe.document import MOST_ENTRIES, Part, RecipeEntry, RecipeError, scalar
 from envdoctor.observe.recipe.shell import LARGEST, OPTION, Other, Shell, Word, joined
 
-_MOST_PARTS = 40
+_MOST_PARTS = 100
 _SBATCH = re.compile(r"#SBATCH[ \t]+([^\n#]+)")
 _IN_FRONT = re.compile(r"[ \t]*--[A-Za-z](?![^\s()]*[ \t]*\))")
 _COMMENT = re.compile(r"(?:^|[ \t])#.*")
@@ -37,13 +37,14 @@ def parts_of_script(
         raise RecipeError("is larger than {} kB, and no script of a run is", LARGEST >> 10)
     shell = Shell(text, {}, 1, other)
     try:
-        commands = [words for words in shell.commanded() if words]
+        commands = [(words, shell.folder) for words in shell.commanded() if words]
     except RecursionError:
         raise RecipeError("is nested too deeply to be read") from None
-    parts = list(islice((part for words in commands for part in _parts(words, kind_of, takes)), _MOST_PARTS))
+    every = (part._replace(folder=folder) for words, folder in commands for part in _parts(words, kind_of, takes))
+    parts = list(islice(every, _MOST_PARTS))
     # An option in the place of a command: a comment or an empty line ends the one above, or its backslash is missing.
     rows = text.split("\n")
-    for before, words in pairwise(commands):
+    for (before, _), (words, _) in pairwise(commands):
         lower = words[0].text.startswith("--") and words[0].line > before[-1].line
         if lower and _cut_off(rows, words[0].line - 1) and any(part.line for part in _parts(before, kind_of, takes)):
             parts.append(Part("#cut", options_of(words[:1], takes)))

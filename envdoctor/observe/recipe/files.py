@@ -30,7 +30,7 @@ from envdoctor.system.message import Message, said_by
 #: Formats of what says something of a run, and is no recipe of its own.
 NO_RECIPES = (
     *("environment", "plain-training", "model-cast", "tokenizer", "torch-loop", "trainer", "trainer-run", "datasets"),
-    *("script-arguments", "attention-patch"),
+    *("script-arguments", "attention-patch", "model-config"),
 )
 _NUMBERS = {"1": "true", "0": "false"}
 
@@ -155,7 +155,7 @@ class Formats:
                 known = 0 if deciding is None else self._count(form, part.entries)
                 if deciding is None or (known == size if deciding == "all" else 2 * known > size):
                     return form
-        if part.program and not part.program.endswith(".py"):
+        if part.program and not (part.program.endswith(".py") or part.module):
             return None
         among = [form for form in self if form.row.get("files") and (not frameworks or form.framework in frameworks)]
         if part.program:  # options of somebody's own script prove no framework whose files have such keys
@@ -187,7 +187,14 @@ _MOST_FILES = 12
 _DOCUMENTS = (".yaml", ".yml", ".json", ".jsonc", ".json5")
 #: What lies in the first folder of a project.
 _ROOT = (".git", "pyproject.toml", "setup.py")
+_MOST_MODULES = 100
+_IMPORTED = re.compile(r"(?m)^(?:from|import)[ \t]+\.*(\w[\w.]*)")
 _TAKES = {"boolean": "flag", "texts": "many"}
+_LINE = re.compile(r":(\d{1,6})\Z")
+#: Words of scripts that train, and of others that run, merge or judge a model.
+_TRAINS = re.compile(r"\w*(?:Trainer|TrainingArguments)|backward")
+_RUNS = {"generate", "merge_and_unload", "evaluate"}
+_NO_TRAINING = ("export", "infer", "serve")
 
 
 class NoRun(RecipeError):
@@ -208,25 +215,30 @@ class RecipeFileError(ObservationError):
 class RecipeFile(NamedTuple):
     """One file: its name as the user or the naming file gives it, and its parts, each with its format. ``missing`` are
     files that it names and that could not be read: the name, the place, and why (a clause after "which"); ``started``
-    are scripts of one's own that its commands start."""
+    are scripts of one's own that its commands start. Of several training commands one is the run: ``runs`` are the
+    lines of all, its own first."""
 
     name: str
     parts: tuple[tuple[Part, Format], ...]
     missing: tuple[tuple[str, Origin, str], ...] = ()
     started: tuple[str, ...] = ()
+    runs: tuple[int, ...] = ()
 
 
 def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[RecipeFile]:
-    """Yield the files in their order, behind each those that it names.
+    """Yield the files in their order, behind each those that it names. ``run.sh:4`` is the command in this line.
 
     Raises :class:`RecipeFileError` for a file that was given; one that a recipe names may be anything.
     """
     seen: set[str] = set()
-    for name in given:
+    for typed in given:
+        end = _LINE.search(typed)
+        name = typed[: end.start()] if end is not None and not os.path.exists(os.path.join(cwd, typed)) else typed
         path = os.path.normpath(os.path.join(cwd, name))
         if path not in seen:
             try:
-                yield from _taken_apart(path, name, cwd, formats, seen=seen)
+                line = int(end[1]) if end is not None and name != typed else 0
+                yield from _taken_apart(path, name, cwd, formats, seen=seen, line=line)
             except RecipeError as error:
                 problem = RecipeFileError("--recipe {}: {}", name, error)
                 if type(error) is NoRun:
@@ -275,9 +287,10 @@ def with_code(
 
 
 def _taken_apart(
-    path: str, name: str, cwd: str, formats: Formats, *, seen: set[str], words: Sequence[str | None] = ()
+    path: str, name: str, cwd: str, formats: Formats, *, seen: set[str], words: Sequence[str | None] = (), line: int = 0
 ) -> Iterator[RecipeFile]:
-    """Yield a file and those that it names; ``words`` stand behind its name in the command that starts it."""
+    """Yield a file and those that it names; ``words`` stand behind its name in the command that starts it, ``line`` is
+    that of the command that counts."""
     seen.add(path)
     missing: list[tuple[str, Origin, str]] = []
 
@@ -291,33 +304,44 @@ def _taken_apart(
             if there is None and script.endswith(".sh") and not os.path.isabs(script):
                 missing.append((script, Origin(name, line), Message("is not there")))
 
-    taken = _parts(path, formats, words, other)
+    def there_is(one: str, folder: str) -> str | None:
+        # A module, pkg.train, lies in pkg/train.py or pkg/train/__main__.py, also below src.
+        ends = () if one.endswith((".py", *_DOCUMENTS)) else (".py", "/__main__.py")
+        choices = (one, *(f"{top}{one.replace('.', '/')}{end}" for top in ("", "src/") for end in ends))
+        return next(filter(None, (_look_for(choice, path, cwd, folder) for choice in choices)), None)
+
+    def trains(part: Part) -> bool | None:
+        there = there_is(part.program, part.folder) if _is_own(part) else None
+        return _trains(part, formats, _names_in(there, cwd) if there else ())
+
+    several = _parts(path, formats, words, other)
+    taken, runs = _one_run(several, trains, line)
+    folder = next((part.folder for part in taken if part.line), "")
     parts = with_formats(taken, formats)
     named: dict[str, tuple[tuple[int, ...], Sequence[str | None]]] = {
         one: (place, ()) for one, place in named_files(parts, formats)
     }
-    # The scripts or modules of one's own that commands start, with the words behind them.
-    own_code = (part for part in taken if part.line and (part.program.endswith(".py") or part.module))
+    # The script or module of one's own that the command starts, with the words behind it.
     started: dict[str, tuple[tuple[int, ...], Sequence[str | None]]] = {
-        part.program: ((part.line,), part.words) for part in own_code
+        part.program: ((part.line,), part.words) for part in taken if _is_own(part)
     }
     # A script that a framework brings, by its name, need not be here.
     own = {part.program for part, form in parts if form.framework and form.named(part.program) is not None}
     found: list[tuple[str, str, Origin, Sequence[str | None]]] = []
     for one, (place, behind) in {**named, **started}.items():
-        # A module, pkg.train, lies in pkg/train.py or pkg/train/__main__.py.
-        ends = () if one.endswith((".py", *_DOCUMENTS)) else (".py", "/__main__.py")
-        choices = (one, *(f"{one.replace('.', '/')}{end}" for end in ends))
-        there = next(filter(None, (_look_for(choice, path, cwd) for choice in choices)), None)
+        there = there_is(one, folder)
         if there is None and one not in own:
             missing.append((one, Origin(name, *place), Message("is not there")))
+            # What such a script declares nobody knows.
+            parts = tuple((_own(part) if part.program == one else part, form) for part, form in parts)
         elif there is not None and there not in seen and len(seen) < _MOST_FILES:
             found.append((there, one, Origin(name, *place), behind))
-    later, scripts = list[RecipeFile](), list[str]()
+
+    every = (there_is(part.program, part.folder) for part in several if _is_own(part))
+    scripts = [*dict.fromkeys(_shown(one, cwd) for one in every if one is not None)][:_MOST_FILES]
+    later = list[RecipeFile]()
     for there, one, where, behind in found:
-        # As the user would type its name here.
-        shown = os.path.relpath(there, cwd) if there.startswith(cwd.rstrip(os.sep) + os.sep) else there
-        scripts += [shown] if one in started else []
+        shown = _shown(there, cwd)
         try:
             files = list(_taken_apart(there, shown, cwd, formats, seen=seen, words=behind))
             parts, files = _told_once(parts, files, one, _names_in(there, cwd), formats)
@@ -333,8 +357,58 @@ def _taken_apart(
         nothing = NoRun("describes no run of a framework that is known: {}", known)
         nothing.started, nothing.missing = tuple(scripts), tuple(missing)
         raise nothing
-    yield RecipeFile(name, parts, tuple(missing), tuple(scripts))
+    yield RecipeFile(name, parts, tuple(missing), tuple(scripts), runs)
     yield from later
+
+
+def _shown(path: str, cwd: str) -> str:
+    """Return a path as the user would type it here."""
+    return os.path.relpath(path, cwd) if path.startswith(cwd.rstrip(os.sep) + os.sep) else path
+
+
+def _own(part: Part) -> Part:
+    return part._replace(entries=tuple(entry._replace(own=True) for entry in part.entries))
+
+
+def _is_own(part: Part) -> bool:
+    return part.line > 0 and (part.program.endswith(".py") or part.module)
+
+
+def _trains(part: Part, formats: Formats, words: Collection[str]) -> bool | None:
+    """Return whether a command trains, by the ``words`` of a script of one's own that it starts, else by what it is
+    called; None where they say nothing."""
+    form = formats.of_part(part)
+    named = form.named(part.program) if form is not None and form.framework else None
+    if not words:
+        return None if named is None or "chats" in named or named.get("method") in _NO_TRAINING else True
+    asked = {entry.key for entry in part.entries if entry.value is not False}
+    # By itself the option is off, unless the script declares it as it likes.
+    needed = "do_train" in words and "do_train:" not in words
+    if needed and "do_train" not in asked and asked & {"do_eval", "do_predict"}:
+        return False
+    trains = named is not None or any(_TRAINS.fullmatch(word) for word in words)
+    return True if trains else None if _RUNS.isdisjoint(words) else False
+
+
+def _one_run(
+    parts: Sequence[Part], trains: Callable[[Part], bool | None], line: int
+) -> tuple[list[Part], tuple[int, ...]]:
+    """Return the parts of one training command, that near a line or else the last, without those of other commands; and
+    the lines of all that train. Of commands that certainly do not train none is left."""
+    shared, commands = list[Part](), [list[Part]()]
+    for part in parts:
+        (shared if part.program[:1] == "#" or part.program == "environment" else commands[-1]).append(part)
+        commands += [[]] if part.line else []
+    if len(commands) == 1:
+        return [*parts], ()
+    commands.pop()
+    known = [(trains(command[-1]), command) for command in commands]
+    runs = [command for truth, command in known if truth] or [command for truth, command in known if truth is None]
+    if line:
+        runs.append(min(commands, key=lambda command: abs(command[-1].line - line)))
+    run = runs[-1] if runs else []
+    lines = (run, *(command for truth, command in known if truth)) if runs else ()
+    return [*run, *shared], tuple(dict.fromkeys(command[-1].line for command in lines))
 
 
 def named_files(parts: Iterable[tuple[Part, Format]], formats: Formats) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -383,24 +457,25 @@ def _told_once(
 
 
 def _names_in(script: str, cwd: str) -> set[str]:
-    """Return the words of a script and of the modules that it imports, each from the nearest folder that has it: of its
-    project, else of the working directory. Fields that they declare are there with a colon too."""
+    """Return the words of a script and of the modules that it imports by any way, each from the nearest folder that has
+    it: of its project, else of the working directory. Fields that they declare are there with a colon too."""
     above = folders_above(os.path.dirname(script))
     cwd = os.path.normpath(cwd)
     roots = [at for at, folder in enumerate(above) if any(os.path.exists(os.path.join(folder, one)) for one in _ROOT)]
     above = above[: 1 + (roots[0] if roots else above.index(cwd) if cwd in above else 0)]
-    found, modules, left = set[str](), [script], _LARGEST
-    while modules:
+    found, modules, seen, left = set[str](), [script], {script}, _LARGEST
+    for module in modules:  # it grows
         try:
-            text = text_of(content_of(modules.pop(0), left, "recipe", RecipeError), RecipeError)
+            text = text_of(content_of(module, left, "recipe", RecipeError), RecipeError)
         except RecipeError:
             continue
-        if not found:
-            names = dict.fromkeys(re.findall(r"(?m)^(?:from|import)[ \t]+\.?(\w[\w.]*)", text))
-            for name in islice(names, 40):
-                bases = [os.path.join(folder, *name.split(".")) for top in above for folder in (top, f"{top}/src")]
-                found_in = [[f"{base}.py"] if os.path.isfile(f"{base}.py") else _modules_of(base) for base in bases]
-                modules += next(filter(None, found_in), [])
+        tops = dict.fromkeys((os.path.dirname(module), *above))
+        for name in islice(dict.fromkeys(_IMPORTED.findall(text)), 40):
+            bases = [os.path.join(folder, *name.split(".")) for top in tops for folder in (top, f"{top}/src")]
+            there = ([f"{base}.py"] if os.path.isfile(f"{base}.py") else _modules_of(base) for base in bases)
+            more = [one for one in next(filter(None, there), []) if one not in seen]
+            modules += more[: _MOST_MODULES - len(modules)]
+            seen.update(more)
         left -= len(text)
         found.update(word[0] for word in re.finditer(r"\w+", text))
         found.update(f"{field[1]}:" for field in re.finditer(r"(?m)^[ \t]{1,9}(\w{1,99})[ \t]{0,9}:", text))
@@ -538,8 +613,10 @@ def with_formats(parts: Sequence[Part], formats: Formats) -> tuple[tuple[Part, F
     return tuple(found.values())
 
 
-def _look_for(name: str, beside: str, cwd: str) -> str | None:
-    for start in (*folders_above(os.path.dirname(beside)), cwd):
+def _look_for(name: str, beside: str, cwd: str, folder: str = "") -> str | None:
+    """Return the path of a file that a script names, which may have gone into a ``folder`` before."""
+    starts = (*folders_above(os.path.dirname(beside)), cwd)
+    for start in (*(os.path.join(start, folder) for start in starts if folder), *starts):
         path = os.path.normpath(os.path.join(start, os.path.expanduser(name)))
         if os.path.isfile(path):
             return path

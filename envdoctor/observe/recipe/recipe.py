@@ -83,7 +83,7 @@ class Statements:
         for entry in part.entries:
             place = Origin(file, *entry.place)
             if entry.key == REST:
-                self.rests[form.name] = place
+                self.rests |= {} if "uncalled" in form.row else {form.name: place}
                 continue
             found = self.formats.find(form, entry.key)
             is_variable = form.name == "environment" and entry.key in self.registry.names("env")
@@ -240,13 +240,15 @@ _WITH_REFERENCE = ("dpo", "kto", "ppo")
 class Recipe(NamedTuple):
     """What the files say: facts ``recipe.*``, ``env.*``, ``recipe_file`` and ``recipe_key``; ``model`` and
     ``revision`` as the files name them; ``missing`` are files that they name and that could not be read: the name, the
-    place, and why (a clause after "which"); ``code`` are scripts and notebooks among the files, or started by them."""
+    place, and why (a clause after "which"); ``code`` are scripts and notebooks among the files, or started by them;
+    ``runs`` are files with several training commands, each with their lines, that of the run first."""
 
     facts: tuple[Fact, ...]
     model: Fact | None
     revision: Fact | None
     missing: tuple[tuple[str, Origin, str], ...]
     code: tuple[str, ...] = ()
+    runs: tuple[tuple[str, tuple[int, ...]], ...] = ()
 
 
 def read_recipe(
@@ -304,7 +306,8 @@ def recipe_of(
     facts = [fact for fact in statements.said.values() if formats.registry.find(fact.key) is not None]
     facts += [Fact(key, value, origin, "recipe") for key, value in listed.items()]
     code = tuple(name for file in files for name in (file.name, *file.started) if name.endswith((".py", ".ipynb")))
-    return Recipe(tuple(facts), statements.said.get("model"), statements.said.get("revision"), missing, code)
+    runs = tuple((file.name, file.runs) for file in files if len(file.runs) > 1)
+    return Recipe(tuple(facts), said.get("model"), said.get("revision"), missing, code, runs)
 
 
 def gpus_named(words: str) -> int | None:
@@ -319,7 +322,12 @@ def _complete(
     """Add to what is said. ``forms`` are the recipe's formats, ``installed`` gives the facts of the environment, for
     defaults that changed with a release; ``unread`` are files that it names, or keys that do, and that nobody read."""
     said, formats = statements.said, statements.formats
-    framework = next((form for form in forms if form.framework), None)
+    # What a script calls, before what is known by its options alone: a loop of one's own has those of the Trainer.
+    whose = sorted(
+        (form for form in forms if form.framework),
+        key=lambda form: all(form.named(name) is None for name in statements.calls[form.name]),
+    )
+    framework = next(iter(whose), None)
     if framework is not None:
         said["framework"] = statements.fact("framework", framework.framework, statements.files[framework.name])
     for field, fact in statements.weak.items():

@@ -21,6 +21,7 @@ _DEEPEST_MAPPING = 6
 _DEEPEST_CALL = 8
 _MOST_FIELDS = 5000
 _TYPES: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "bool": bool}
+_PLAIN = (str, int, float, bool)
 _PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
 _LOADING = ("yaml.load", "json.load", "json.loads", "OmegaConf.load")
 #: Methods of a model, and functions that take one first, whose result is that model.
@@ -375,14 +376,20 @@ class Calls(ABC):
             for name, value, line in options:
                 if name in known or (library and name not in fields):
                     found[name] = Item(value, known[name].line if name in known and line else line, True)
-            # Of classes of the script's own the options of a file: those of the command stand there.
-            told = found if library else {name: found[name] for name, _, line in options if line and name in known}
+            # Of classes of the script's own what a file says, and their defaults: the command's options stand there.
+            told = found.items() if library else _plain(found)
             settings: list[Any] = []
-            for name, item in told.items():
+            for name, item in told:
                 add_setting(settings, name, item.value, item.line)
             self.tell(library or _PARSERS[0], settings or [["#0", None, 1, 0]], known)
             values.append(found)
         return values
+
+
+def _plain(found: Mapping[str, Item]) -> list[tuple[str, Item]]:
+    """Return what is a plain value and was not typed in the command."""
+    values = ((name, item) for name, item in found.items() if item.line and item.value not in ("", None))
+    return [(name, item) for name, item in values if type(item.value) in _PLAIN]
 
 
 def _loaded(kind: str) -> Any:
@@ -430,6 +437,6 @@ def add_setting(settings: list[Any], key: str, value: Any, line: int, depth: int
         for name, item in value.items():
             add_setting(settings, f"{key}.{name}" if key else name, item.value, item.line, depth + 1)
     elif key:
-        plain = isinstance(value, list) and all(isinstance(one, (str, int, float, bool)) for one in value)
-        known = value is None or isinstance(value, (str, int, float, bool)) or plain
+        plain = isinstance(value, list) and all(type(one) in _PLAIN for one in value)
+        known = value is None or type(value) in _PLAIN or plain
         settings.append([key, value if known else None, line, 2 if value is PERHAPS else int(not known)])

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.document import RecipeEntry, RecipeError, folders_above, read_document, scalar
 from envdoctor.source.definitions import keyword_of, texts_in
+from envdoctor.source.notebook import parse_code
 from envdoctor.system.documents import content_of, text_of
 
 _OPTION = re.compile(r"--?[A-Za-z]")
@@ -211,8 +212,8 @@ class Beside:
                 content = self._content(path)
                 if content is not None:
                     try:
-                        return ast.parse(content), os.path.dirname(path)
-                    except (SyntaxError, ValueError):
+                        return parse_code(content).tree, os.path.dirname(path)
+                    except (SyntaxError, RecursionError, MemoryError):
                         return None
         return None
 

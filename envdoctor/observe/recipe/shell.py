@@ -1,5 +1,6 @@
 """A script as a shell reads it: its commands, the variables that they set, and which branches are taken."""
 
+import os
 import re
 from collections import ChainMap
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
@@ -30,8 +31,12 @@ _PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*|[0-9@*#?$!-])|\{([A-Za-z_]\w*|[0-9@
 #: What whoever starts the script says.
 _ASKED = re.compile(r"\"?\$\{?(?:[1-9]|OPTARG)\}?\"?(?=[\s;]|\Z)")
 _ARRAY = re.compile(r"\"\$\{(\w+)\[@\]\}\"")
-_HERE = re.compile(r"<<(-?)\s*(\\?[\"']?)([A-Za-z_]\w*)[\"']?")
+_HERE = re.compile(r"<<(?!<)(-?)\s*(\\?[\"']?)([A-Za-z_]\w*)[\"']?")
 _STOPS = "\n;&|()"
+#: ``> log``, ``2>&1``, ``&>> log``: no word of the command, in ``[[`` and ``[`` apart.
+_REDIRECTED = re.compile(r"(?:\d|&)?(?:<<<|>>|[<>])[&|]?[ \t]*(?![(<>])")
+#: ``--model <path to the model>``, for whoever types it.
+_BLANK = re.compile(r"<[A-Za-z][^<>\n;|&$]{0,80}>")
 #: Words of the shell that stand before a command.
 _BEFORE = re.compile(
     r"(?:then|do|else|if|elif|while|until|!|\{|time|exec|nohup|eval|sudo|export|declare|readonly|local|env)\Z"
@@ -75,8 +80,8 @@ class _Branches:
 
 
 class Shell:
-    """A script as a shell reads it: its commands in their order, without those of branches that are not taken, and the
-    ``variables`` at the end."""
+    """A script as a shell reads it: its commands in their order, without those of branches that are not taken, the
+    ``variables`` at the end, and the ``folder`` in which the current command runs, from the one that is started in."""
 
     def __init__(
         self, text: str, variables: MutableMapping[str, list[Word]], line: int, other: Other, inner: int = 0
@@ -84,6 +89,7 @@ class Shell:
         self.variables = variables
         self._other, self._inner = other, inner
         self._text, self._at, self._line = text, 0, line
+        self.folder = ""  # into which commands changed
         self._here: tuple[str, list[Word]] | None = None  # the end of a here-document, and its words
         self._left = LARGEST * 4
         self._stop = ""
@@ -94,7 +100,7 @@ class Shell:
     def commanded(self) -> Iterator[list[Word]]:
         words: list[Word] = []
         while self._at < len(self._text):
-            found = self._next()
+            found = self._next(redirects="[[" not in (word.text for word in words[:3]))
             if found is None:
                 status, is_command = _status(words), bool(words)
                 inside = len(words) > 1 and words[0].text == "[[" and words[-1].text != "]]"
@@ -217,6 +223,10 @@ class Shell:
         if self._left_out():
             return
         names = [word.text for word in done]
+        if names[:1] in (["cd"], ["pushd"]) and len(done) > 1:
+            # "$(dirname "$0")/..": a folder that is not known, as a rule the script's own.
+            to = done[-1].known.lstrip("/") if done[-1].computed else names[-1]
+            self.folder = os.path.normpath(os.path.join("" if done[-1].computed else self.folder, to))
         at = next((at for at in range(1, len(done) - 1) if names[at] in ("-c", "-lc") and names[at - 1] in _RUN), 0)
         text = None
         if at and self._inner < _MOST_INNER:
@@ -257,11 +267,21 @@ class Shell:
         before = self.variables.get(name[1], []) if name[3] else []
         self._set(name[1], before + self._paid(value))
 
-    def _next(self) -> list[Word] | None:
+    def _next(self, redirects: bool = True) -> list[Word] | None:
         """Return the next word, or the words that it stands for; None at the end of a command."""
         while self._at < len(self._text) and (self._peek() in " \t\r" or self._text.startswith("\\\n", self._at)):
             self._skip(2 if self._peek() == "\\" else 1)
         start = self._peek()
+        here = _HERE.match(self._text, self._at) if start == "<" else None
+        redirected = _REDIRECTED.match(self._text, self._at) if redirects and here is None else None
+        if (blank := _BLANK.match(self._text, self._at)) is not None:
+            self._skip(len(blank[0]))
+            return [Word("", self._line, True)]
+        if redirected is not None:
+            self._skip(len(redirected[0]))
+            if self._peek() not in _STOPS:
+                self._word()
+            return []
         if start == "#":
             self._skip(max(0, self._text.find("\n", self._at) - self._at) or len(self._text))
             return []
@@ -272,8 +292,7 @@ class Shell:
             if start == "\n" and self._here is not None:
                 self._document(self._here[0])
             return None
-        here = _HERE.match(self._text, self._at)
-        if here and not self._text.startswith("<<<", self._at):
+        if here is not None:
             self._skip(here.end() - here.start())
             self._here = (here[3], [])
             return []

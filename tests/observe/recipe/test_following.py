@@ -4,7 +4,7 @@ import pytest
 from observing import shipped
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
-from envdoctor.observe import read_recipe
+from envdoctor.observe import RecipeFileError, read_recipe
 from envdoctor.observe.recipe.recipe import UNDECIDED
 from envdoctor.observe.recipe.script import calls_of
 
@@ -26,7 +26,7 @@ def read(folder, name, /, files=(), **installed):
         released=MATRIX.rows("recipe-defaults", "arguments"),
     )
     found = {fact.key.removeprefix("recipe."): fact.value for fact in recipe.facts}
-    return found | {"model": recipe.model and recipe.model.value, "missing": recipe.missing}
+    return found | {"model": recipe.model and recipe.model.value, "missing": recipe.missing, "runs": recipe.runs}
 
 
 TRL = "from trl import SFTConfig, SFTTrainer\nSFTTrainer('a/b', args=SFTConfig(output_dir='x'))\n"
@@ -103,7 +103,103 @@ def test_a_folder_that_is_computed_is_one_near_the_script(tmp_path, folder):
 def test_a_helper_that_a_script_starts_sets_nothing_and_is_not_missed(tmp_path):
     shell = "python convert.py\npython gone.py\npython -m pkg.train --bf16 True\n"
     found = read(tmp_path, "run.sh", {**PACKAGE, "convert.py": "print(1)\n", "run.sh": shell})
-    assert [name for name, *_ in found["missing"]] == ["gone.py"]
+    assert (found["dtype"], found["missing"]) == ("bf16", ())
+    missing = read(tmp_path, "run.sh", {"run.sh": "python convert.py\npython gone.py --bf16 True\n"})["missing"]
+    assert [name for name, *_ in missing] == ["gone.py"]
+
+
+STEPS = """python init.py --model_name_or_path base/model
+cd pkg
+deepspeed train.py --per_device_train_batch_size 2 --bf16 True > train.log 2>&1
+deepspeed train.py --per_device_train_batch_size 4 --gradient_checkpointing > train.log --max_steps 8
+python merge.py --model_name_or_path out --bf16 False
+swift infer --model out
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "batch", "runs"), [("run.sh", 4, (4, 3)), ("run.sh:3", 2, (3, 4)), ("run.sh:4", 4, (4, 3))]
+)
+def test_of_several_commands_one_that_trains_is_the_run(tmp_path, name, batch, runs):
+    init = "model = AutoModelForCausalLM.from_pretrained('base/model', device_map='auto')\nmodel.save_pretrained('x')\n"
+    files = {**PACKAGE, "init.py": init, "run.sh": STEPS}
+    files["pkg/train.py"] += "from transformers import Trainer\n"
+    files |= {"pkg/merge.py": "model.merge_and_unload()\n"}
+    found = read(tmp_path, name, files)
+    assert (found["train_batch_size"], found["model"], found["runs"]) == (batch, "a/b", (("run.sh", runs),))
+    assert found["device_map"] is ABSENT and found["missing"] == () and found["framework"] == "transformers"
+    assert found["gradient_checkpointing"] is (batch == 4) and (found["max_steps"] == 8) is (batch == 4)
+    assert [item["key"] for item in found["recipe_key"] if item["state"] in ("unknown", "unusable")] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [("", "model.generate(**inputs)\n"), ("--do_predict", "if args.do_train:\n    Trainer(m).train()\n")],
+)
+def test_what_evaluates_a_model_is_no_run(tmp_path, options, code):
+    code = f"from transformers import AutoModelForCausalLM\nAutoModelForCausalLM.from_pretrained('a/b')\n{code}"
+    with pytest.raises(RecipeFileError) as caught:
+        read(tmp_path, "run.sh", {"run.sh": f"python a.py --per_device_eval_batch_size 8 {options}\n", "a.py": code})
+    assert caught.value.started == ("a.py",)
+
+
+def test_a_module_below_src_and_what_its_modules_import_is_the_project_s_own(tmp_path):
+    train = "from .args import *\nimport transformers\ndef main():\n"
+    train += "    transformers.Trainer(args=transformers.TrainingArguments(**parse()))\n"
+    files = {"src/pkg/go.py": "from pkg.train import main\nmain()\n", "src/pkg/train.py": train}
+    files |= {"src/pkg/args.py": "class Own:\n    image_folder: str = ''\n", "src/pkg/__init__.py": ""}
+    files["run.sh"] = "python -m pkg.go --bf16 True --max_steps 1 --seed 1 --image_folder x --nonsense 1\n"
+    found = read(tmp_path, "run.sh", files)
+    assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == {"nonsense"}
+    assert (found["missing"], found["dtype"]) == ((), "bf16")
+
+
+def test_options_of_a_script_that_is_not_there_are_not_judged(tmp_path):
+    found = read(tmp_path, "run.sh", {"run.sh": "deepspeed gone.py --bf16 True --max_steps 1 --image_folder x\n"})
+    assert [one["key"] for one in found["recipe_key"] if one["state"] == "unknown"] == []
+
+
+CONFIGURED = """from accelerate import Accelerator
+from transformers import AutoConfig, AutoModelForCausalLM, HfArgumentParser
+accelerator = Accelerator(mixed_precision="bf16")
+config = AutoConfig.from_pretrained("a/b")
+if FLASH:
+    config._attn_implementation = "flash_attention_2"
+replace_vit_attn_with_flash_attn()
+model = AutoModelForCausalLM.from_pretrained("a/b", config=config)
+outputs = model(use_cache=False, **batch)
+accelerator.backward(outputs.loss)
+"""
+
+
+@pytest.mark.parametrize(("flash", "attention"), [("True", "flash_attention_2"), ("False", NOT_GIVEN)])
+def test_what_a_script_sets_in_a_configuration_and_hands_to_the_model_counts(tmp_path, flash, attention):
+    code = CONFIGURED.replace("if FLASH", f"FLASH = {flash}\nif FLASH")
+    command = "python loop.py --per_device_train_batch_size 2 --max_grad_norm -1 --gradient_accumulation_steps 2\n"
+    found = read(tmp_path, "run.sh", {"loop.py": code, "run.sh": command})
+    assert (found.get("attn", NOT_GIVEN), found["use_cache"], found["framework"]) == (attention, False, "accelerate")
+    assert found["max_grad_norm"] is ABSENT and found["train_batch_size"] == 2
+
+
+OWN = """from dataclasses import dataclass, field
+import transformers
+@dataclass
+class Own:
+    base_model: str = "a/b"
+    model_max_length: int = field(default=384)
+    use_lora: bool = True
+    lora_r: int = 16
+    cutoff_len: int = field()
+own, args = transformers.HfArgumentParser((Own, transformers.TrainingArguments)).parse_args_into_dataclasses()
+transformers.Trainer(args=args).train()
+"""
+
+
+@pytest.mark.parametrize(("options", "length"), [("", 384), ("--model_max_length 64", 64)])
+def test_what_a_script_declares_as_its_default_is_what_runs(tmp_path, options, length):
+    command = f"torchrun own.py --bf16 True --max_steps 1 --per_device_train_batch_size 2 {options}\n"
+    found = read(tmp_path, "run.sh", {"own.py": OWN, "run.sh": command})
+    assert (found["model"], found["max_length"], found["method"], found["lora_r"]) == ("a/b", length, "lora", 16)
 
 
 def test_a_patch_of_the_attention_is_the_attention(tmp_path):
