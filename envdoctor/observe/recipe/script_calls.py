@@ -37,6 +37,8 @@ class _Open:
 
 
 OPEN: Any = _Open()
+#: Variables that a launcher sets for each process.
+_OF_LAUNCHERS = frozenset({"WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "NODE_RANK", "GROUP_RANK"})
 #: Stands for a key that is given under a condition only.
 PERHAPS: Any = _Open()
 
@@ -168,6 +170,8 @@ class Calls(ABC):
                     return _TYPES[name](first)
                 except ValueError:
                     return OPEN
+            case "os.environ.get" | "os.getenv" | "environ.get" | "getenv", _, [str(key), *_] if key in _OF_LAUNCHERS:
+                return OPEN  # none under python, one for each process under torchrun
             case "os.environ.get" | "os.getenv" | "environ.get" | "getenv", _, _:
                 return given[1] if len(given) > 1 else None if given else OPEN
             case "getattr", _, [_, str(key), *_] if dotted(node.args[0]) == "torch":

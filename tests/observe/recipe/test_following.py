@@ -700,3 +700,17 @@ def test_what_aliases_repeat_is_looked_at_once(tmp_path):
     aliases = "".join(f"k{at}: *one\n" for at in range(2500))
     text = f"one: &one [1, 2, 3]\n{aliases}{COMPOSE.format(image='mine', command=VLLM)}"
     assert read(tmp_path, "compose.yml", {"compose.yml": text})["model"] == "a/b"
+
+
+def test_a_variable_of_the_launcher_decides_nothing(tmp_path):
+    """alpaca-lora's lines: the map is a process's own GPU under torchrun, and `auto` under python."""
+    script = """import os
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+device_map = "auto"
+if int(os.environ.get("WORLD_SIZE", 1)) != 1:
+    device_map = {"": int(os.environ.get("LOCAL_RANK") or 0)}
+model = AutoModelForCausalLM.from_pretrained("a/b", device_map=device_map)
+Trainer(model, TrainingArguments("out", seed=int(os.environ.get("SEED", 7)))).train()
+"""
+    found = read(tmp_path, "run.sh", {"run.sh": "torchrun --nproc_per_node=2 t.py\n", "t.py": script})
+    assert isinstance(found["device_map"], Unknown) and found["world_size"] == 2
