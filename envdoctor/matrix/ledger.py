@@ -145,6 +145,7 @@ class Released:
         self._basis: dict[str, tuple[list[str], list[Order], dict[str, int]]] = {}
         self._places: dict[str, tuple[int, int]] = {}
         self._found: dict[tuple[str, str, str | None], tuple[tuple[tuple[int, int], bytes], ...]] = {}
+        self._required: dict[tuple[str, str], tuple[Requirement, ...]] = {}
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:
@@ -188,10 +189,15 @@ class Released:
     def requires(self, version: str, extras: Iterable[str] = ()) -> Iterator[Requirement]:
         """Yield what a version requires of others, with these extras, without unknown and unreadable requirements."""
         for subject in ("*", *extras):
-            lines = self.items("requires", subject, version)
-            for line in () if isinstance(lines, Unknown) else lines:
-                with suppress(NotARequirement):
-                    yield read_requirement(line)
+            if (version, subject) not in self._required:  # read once: a fix is tried against every release
+                self._required[version, subject] = tuple(self._requires(version, subject))
+            yield from self._required[version, subject]
+
+    def _requires(self, version: str, subject: str) -> Iterator[Requirement]:
+        lines = self.items("requires", subject, version)
+        for line in () if isinstance(lines, Unknown) else lines:
+            with suppress(NotARequirement):
+                yield read_requirement(line)
 
     def neighbours(self, version: str) -> tuple[str | None, str | None]:
         """Return the releases next to a version, before and behind it, whose requirements were read: itself where it

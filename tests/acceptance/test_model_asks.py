@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
@@ -26,10 +25,9 @@ def test_the_line_of_the_chapter_is_what_check_says(run, option, file, model, li
 
 def said(run, tmp_path: Path, model: str, **packages: str) -> str:
     """The line of ``check`` for a model beside these packages and no others."""
-    facts = {f"pkg.{name}": version for name, version in packages.items()}
-    file = tmp_path / "facts.json"
-    file.write_text(json.dumps({"schema": "envdoctor.facts/1", "complete": ["pkg"], "facts": facts}))
-    result = run("check", "--facts", file, "--model", model, *LINUX, "--format", "json")
+    file = tmp_path / "requirements.txt"
+    file.write_text("".join(f"{name}=={version}\n" for name, version in packages.items()))
+    result = run("check", "--lock", file, "--model", model, *LINUX, "--format", "json")
     (line,) = (text for notice in result.json["notices"] if (text := notice["text"]).startswith(model))
     return line.removeprefix(f"{model} ")
 

@@ -21,11 +21,6 @@ class Dialect(NamedTuple):
     implied: Mapping[str, Any]
     write: Callable[[Run], dict[str, str]]
 
-    @property
-    def script(self) -> bool:
-        """Whether Python is written."""
-        return self.write.__module__ == scripts.__name__
-
 
 _FULL = {"recipe.method": "full"}
 _SFT = {"recipe.method": "full", "recipe.stage": "sft"}

@@ -6,6 +6,7 @@ The shape of a model whose files are not here is told by its name: the table mod
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import ABSENT, Unknown, Value
@@ -44,6 +45,7 @@ class Shape(NamedTuple):
     bits: int = 0
 
 
+@lru_cache(maxsize=2048)  # each name of the table, for each name that a recipe may mean
 def words_of(name: str) -> tuple[str, ...]:
     """Return the words of a name without its organisation: ``Qwen2.5-7B``, ``qwen-2_5-7b`` are qwen, 2, 5, 7b."""
     last = name.lower().rpartition("/")[2].removeprefix("meta-")

@@ -85,7 +85,8 @@ class Format(NamedTuple):
     def named(self, program: str) -> Mapping[str, str] | None:
         """Return what the name of a program or call says, by its end; None for another one."""
         for name, said in self.names.items():
-            if any(fnmatchcase(program, f"{before}{name}") for before in ("", "*.", "*/")):
+            plain = program == name or program.endswith((f".{name}", f"/{name}"))
+            if plain or ("*" in name and any(fnmatchcase(program, f"{before}{name}") for before in ("", "*.", "*/"))):
                 return said
         return None
 
