@@ -58,9 +58,10 @@ class Loaded(NamedTuple):
 
 
 class ScriptObject(dict[str, Item]):
-    """The attributes of a namespace or of an instance of a class of the script."""
+    """The attributes of a namespace or of an instance of a class of the script; ``open`` if there may be more."""
 
     kind: ast.ClassDef | None = None
+    open = False
 
 
 class Returned(Exception):
@@ -162,7 +163,7 @@ class Calls(ABC):
             case _, "Namespace" | "SimpleNamespace", _:
                 return self._new(ScriptObject(named))
             case _, "vars" | "asdict", [dict(), *_]:
-                return dict(first)
+                return OPEN if getattr(first, "open", False) else dict(first)
             case _, "deepcopy" | "to_container" | "to_object", [dict(), *_]:
                 return first
             case "int" | "float" | "str" | "bool", _, [str() | int() | float()]:
@@ -218,6 +219,7 @@ class Calls(ABC):
             case Parser(), "parse_args" | "parse_known_args", _:
                 parsed = {key: Item(*item) for key, *item in base.parsed(self.words, OPEN)}
                 space = self._new(ScriptObject(parsed))
+                space.open = base.open
                 return space if name == "parse_args" else [space, OPEN]
             case Parser(), _, _ if name.startswith("add_") and name.endswith("group"):
                 return base

@@ -31,9 +31,10 @@ class _Argument(NamedTuple):
 
 
 class Parser:
-    """An ``argparse.ArgumentParser``, and its groups."""
+    """An ``argparse.ArgumentParser``, and its groups; ``open`` if it has options whose names are computed."""
 
     def __init__(self) -> None:
+        self.open = False
         self.arguments: list[_Argument] = []
         self.defaults: dict[str, Any] = {}
 
@@ -41,6 +42,7 @@ class Parser:
         """Take an ``add_argument``: the values that it is called with, and the call."""
         names = tuple(one for one in given if isinstance(one, str))
         if not names:
+            self.open = True
             return
 
         def said(key: str, otherwise: Any = None) -> Any:

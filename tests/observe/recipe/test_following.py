@@ -714,3 +714,23 @@ Trainer(model, TrainingArguments("out", seed=int(os.environ.get("SEED", 7)))).tr
 """
     found = read(tmp_path, "run.sh", {"run.sh": "torchrun --nproc_per_node=2 t.py\n", "t.py": script})
     assert isinstance(found["device_map"], Unknown) and found["world_size"] == 2
+
+
+def test_options_of_a_parser_that_are_made_in_a_loop_leave_the_fields_open(tmp_path):
+    """They were the class's defaults, and a model of 32B fitted as one of 1.5B."""
+    script = """import argparse
+from dataclasses import dataclass, fields
+from trl import SFTConfig, SFTTrainer
+@dataclass
+class Config:
+    model: str = "a/small-1B"
+    batch: int = 1
+parser = argparse.ArgumentParser()
+for one in fields(Config):
+    parser.add_argument(f"--{one.name}", type=one.type, default=one.default)
+config = Config(**vars(parser.parse_args()))
+SFTTrainer(model=config.model, args=SFTConfig("out", max_length=2048, per_device_train_batch_size=config.batch)).train()
+"""
+    found = read(tmp_path, "run.sh", {"run.sh": "python t.py --model a/large-32B --batch 8\n", "t.py": script})
+    assert found["model"] is None or isinstance(found["model"], Unknown)
+    assert isinstance(found["train_batch_size"], Unknown) and found["max_length"] == 2048
