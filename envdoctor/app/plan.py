@@ -5,6 +5,7 @@ resolved is judged as ``check --lock`` judges it, what ends its errors becomes a
 """
 
 import os
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -55,6 +56,7 @@ class Planned(NamedTuple):
         return "".join(f"{clean(line, None)}\n" for line in (*(f"# {note}" for note in self.remarks), *self.lines))
 
 
+_INDEX = re.compile(r"--extra-index-url \S+")
 #: A release of torch and its build, and why a newer one was not taken (None: there is no newer one).
 _Torch: TypeAlias = tuple[str, Build, str | None]
 
@@ -103,7 +105,9 @@ def _changes(report: Report, sources: Sources, matrix: Matrix, page: Page) -> Pl
     gone += _settings({**found.set, **found.env}, page)
     installs = [page.say("install: {command}", command=line) for line in found.commands]
     again = again_words(found, page)
-    return Planned(found.constraints, (*ended, *gone, *installs, *again, *said), left)
+    # Without its index a list is of another build of torch than the command.
+    indexes = dict.fromkeys(index for line in found.commands for index in _INDEX.findall(line))
+    return Planned((*indexes, *found.constraints), (*ended, *gone, *installs, *again, *said), left)
 
 
 class _New:

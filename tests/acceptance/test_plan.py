@@ -170,6 +170,14 @@ Trainer(model=model, args=args).train()
 """
 
 
+def test_a_changed_list_names_the_index_of_its_build(run, tmp_path):
+    """It was in a comment alone, and the list was refused for the driver again."""
+    (tmp_path / "pins.txt").write_text("torch==2.14.1\n")
+    target = (*MACHINE, "--target-gpu", "A100-80G", "--target-driver", "550")
+    assert run("plan", "--lock", "pins.txt", *target, "--out", "new.txt").code == 0
+    assert "driver-too-old" not in run("check", "--lock", "new.txt", *target).out
+
+
 @pytest.mark.parametrize("option", ["--code", "--recipe"])
 def test_an_older_release_is_looked_for_where_the_code_needs_it(planned, tmp_path, option):
     (tmp_path / "train.py").write_text(SCRIPT.replace("7B", "0.5B"))

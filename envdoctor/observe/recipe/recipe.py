@@ -71,7 +71,8 @@ class Statements:
         beside = (form.row.get("beside"),) if part.line else ()
         self.calls.setdefault(form.name, set()).update(filter(None, (part.program, named.get("call"), *beside)))
         origin = Origin(file, *part.entries[0].place) if part.entries else file
-        for field, word in {**form.row.get("says", {}), **named}.items():
+        says = {**form.row.get("says", {}), **named}
+        for field, word in says.items():
             if part.perhaps and field in named and field != "call":
                 unknown = Unknown(Message("{} is called under a condition", part.program))
                 self.weak.setdefault(field, self.fact(field, unknown, origin))
@@ -96,7 +97,8 @@ class Statements:
                 self._key(entry, place, form, named.get("call", taker), here)
         for field, (fact, entry) in here.items():
             # In a script the one call may be handed what another one makes.
-            made = entry.computed and not part.line and part.program > "" and field in self.said
+            called = part.program > "" and not part.line and "launcher" not in says
+            made = entry.computed and called and field in self.said
             if (form.authority >= 0 and not made) or field not in self.said:
                 self.said[field] = joined(self.said.get(field), fact) if field == "kernels" else fact
 

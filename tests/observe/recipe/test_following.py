@@ -734,3 +734,9 @@ SFTTrainer(model=config.model, args=SFTConfig("out", max_length=2048, per_device
     found = read(tmp_path, "run.sh", {"run.sh": "python t.py --model a/large-32B --batch 8\n", "t.py": script})
     assert found["model"] is None or isinstance(found["model"], Unknown)
     assert isinstance(found["train_batch_size"], Unknown) and found["max_length"] == 2048
+
+
+def test_what_a_launcher_is_given_and_nobody_knows_is_not_what_its_file_says(tmp_path):
+    text = "accelerate launch --config_file a.yaml --num_processes $(nvidia-smi -L | wc -l) t.py\n"
+    files = {"run.sh": text, "t.py": TRL, "a.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\n"}
+    assert isinstance(read(tmp_path, "run.sh", files)["world_size"], Unknown)
