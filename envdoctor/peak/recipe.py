@@ -116,10 +116,17 @@ def stage_of(
     if models:
         text = "other models may be on the same GPU, each as large as this one at the most: {}"
         assumed.append(Message(text, ", ".join(models)))
-    own = (one.get("engine_key") for one in known["framework"] if one["name"] == given.get("framework"))
-    started = facts.get("recipe.colocate").source != "preset" or all(keys.get(key) == "true" for key in own if key)
-    beside = row.get("generates") and given.get("colocate") and started
-    engine, sure = _engine(facts, known, given, assumed) if beside else (0.0, True)
+    switches = [
+        one["engine_key"] for one in known["framework"] if one["name"] == given.get("framework") and "engine_key" in one
+    ]
+    on = all(keys.get(key, "false") != "false" for key in switches)
+    placed = facts.get("recipe.colocate")
+    perhaps = bool(switches) and facts.unknown("recipe.colocate") is not None
+    beside = given.get("colocate") and (on or placed.source != "preset")
+    engine, sure = 0.0, True
+    if row.get("generates") and (beside or (on and perhaps)):
+        engine, sure = _engine(facts, known, given, assumed)
+    sure = sure and not perhaps
     reference = row["like"] != "sft" and row.get("reference") != "none"
     spared = (*row.get("spared", ()), *models, *(() if sure else (GENERATING,)))
     answer, length = (given.get(name) if row.get("answers") else None for name in ("max_new_tokens", "max_length"))

@@ -259,7 +259,10 @@ def test_experts_are_packed_where_the_framework_is_told_to(run, facts_file):
     assert 50 < sizes[0] < 62 and 16 < sizes[1] < 20
 
 
-@pytest.mark.parametrize(("engine", "counted"), [("", False), ("use_vllm=False, ", False), ("use_vllm=True, ", True)])
+@pytest.mark.parametrize(
+    ("engine", "counted"),
+    [("", False), ("use_vllm=False, ", False), ("use_vllm=True, ", True), ("use_vllm=len(__file__) > 9, ", True)],
+)
 def test_an_engine_is_beside_the_training_where_it_is_switched_on(run, tmp_path, engine, counted):
     """TRL 1.0 places it on the same GPU by default, and starts none by default."""
     (tmp_path / "list.txt").write_text("trl==1.7.1\ntransformers==5.13.0\n")
@@ -271,7 +274,7 @@ GRPOTrainer(model="Qwen/Qwen2.5-1.5B-Instruct", args=args).train()
     )
     asked = ("--lock", "list.txt", "--recipe", "t.py", "--gpu", "A100-80G", "--set=recipe.max_length=512")
     result = run("memory", *asked, cwd=tmp_path)
-    assert ("engine that generates" in result.out) == counted and "Memory " in result.out
+    assert ("engine that generates takes" in result.out) == counted and "Memory " in result.out
 
 
 def test_a_step_of_grpo_may_have_shorter_answers(run, facts_file):

@@ -91,7 +91,8 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
             continue
         means = {suffix["means"] for suffix in meant.get(word, ())}
         other = at >= end > 0 and (re.fullmatch(past, word) or any(word == one[0] for one in known))
-        if "another model" in means or other:
+        merged = at < start and re.fullmatch(_OTHER, word)  # 4x7B-Mistral-7B
+        if "another model" in means or other or merged:
             return None
         if "quantized" in means:
             by = [suffix for suffix in meant[word] if vendor or organisation in suffix.get("by", (organisation,))]

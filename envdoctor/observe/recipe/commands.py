@@ -1,13 +1,14 @@
 """A script's commands as parts: what goes to the launcher, what to the program, and the variables that are set."""
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import pairwise
 
 from envdoctor.observe.recipe.document import MOST_ENTRIES, Part, RecipeEntry, RecipeError, scalar
 from envdoctor.observe.recipe.shell import LARGEST, OPTION, Other, Shell, Word, joined
 
-_MOST_PARTS = 100
+_MOST_PARTS = 400
 _SBATCH = re.compile(r"#SBATCH[ \t]+([^\n#]+)")
 _IN_FRONT = re.compile(r"[ \t]*--[A-Za-z](?![^\s()]*[ \t]*\))")
 _COMMENT = re.compile(r"(?:^|[ \t])#.*")
@@ -41,7 +42,7 @@ def parts_of_script(
     except RecursionError:
         raise RecipeError("is nested too deeply to be read") from None
     every = (part._replace(folder=folder) for words, folder in commands for part in _parts(words, kind_of, takes))
-    parts = list(islice(every, _MOST_PARTS))
+    parts = [*deque(every, _MOST_PARTS)]  # the last of them trains, as a rule
     # An option in the place of a command: a comment or an empty line ends the one above, or its backslash is missing.
     rows = text.split("\n")
     for (before, _), (words, _) in pairwise(commands):

@@ -191,6 +191,7 @@ _ROOT = (".git", "pyproject.toml", "setup.py")
 _MOST_MODULES = 100
 _IMPORTED = re.compile(r"(?m)^(?:from|import)[ \t]+\.*(\w[\w.]*)")
 _TAKES = {"boolean": "flag", "texts": "many"}
+_COMMENTS = re.compile(r"(?m)(?:^|[ \t])#.*")
 _LINE = re.compile(r":(\d{1,6})\Z")
 #: Words of scripts that train, and of others that run, merge or judge a model.
 _TRAINS = re.compile(r"\w*(?:Trainer|TrainingArguments)|backward")
@@ -380,12 +381,14 @@ def _trains(part: Part, formats: Formats, words: Collection[str]) -> bool | None
     called; None where they say nothing."""
     form = formats.of_part(part)
     named = form.named(part.program) if form is not None and form.framework else None
-    if not words:
-        return None if named is None or "chats" in named or named.get("method") in _NO_TRAINING else True
     asked = {entry.key for entry in part.entries if entry.value is not False}
+    judges = "do_train" not in asked and asked & {"do_eval", "do_predict"}
+    if not words:
+        other = named is None or "chats" in named or named.get("method") in _NO_TRAINING
+        return None if other or judges else True
     # By itself the option is off, unless the script declares it as it likes.
     needed = "do_train" in words and "do_train:" not in words
-    if needed and "do_train" not in asked and asked & {"do_eval", "do_predict"}:
+    if needed and judges:
         return False
     trains = named is not None or any(_TRAINS.fullmatch(word) for word in words)
     return True if trains else None if _RUNS.isdisjoint(words) else False
@@ -408,8 +411,8 @@ def _one_run(
     if line:
         runs.append(min(commands, key=lambda command: abs(command[-1].line - line)))
     run = runs[-1] if runs else []
-    lines = (run, *(command for truth, command in known if truth)) if runs else ()
-    return [*run, *shared], tuple(dict.fromkeys(command[-1].line for command in lines))
+    lines = (run, *(command for truth, command in known if truth and command is not run)) if runs else ()
+    return [*run, *shared], tuple(command[-1].line for command in lines)
 
 
 def named_files(parts: Iterable[tuple[Part, Format]], formats: Formats) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -478,6 +481,7 @@ def _names_in(script: str, cwd: str) -> set[str]:
             modules += more[: _MOST_MODULES - len(modules)]
             seen.update(more)
         left -= len(text)
+        text = _COMMENTS.sub("", text)
         found.update(word[0] for word in re.finditer(r"\w+", text))
         found.update(f"{field[1]}:" for field in re.finditer(r"(?m)^[ \t]{1,9}(\w{1,99})[ \t]{0,9}:", text))
     return found

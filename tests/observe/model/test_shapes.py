@@ -135,7 +135,7 @@ meta-llama/Llama-Guard-3-8B meta-llama/Llama-3.2-11B-Vision-Instruct nvidia/Llam
 llava-hf/llava-v1.6-vicuna-7b-hf THUDM/glm-4v-9b THUDM/glm-4-9b-chat-1m zai-org/GLM-4.5V
 microsoft/Phi-4-multimodal-instruct microsoft/Phi-3-vision-128k-instruct yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
 meta-llama/Meta-Llama-3-8B-Instruct-EAGLE wangrongsheng/MiniGPT-4-LLaMA-7B Llama-3.1-8B-Qwen-7B
-nobody/nothing 999B 0B ..B 1e9B
+somebody/odd-4x7B-Mistral-7B nobody/nothing 999B 0B ..B 1e9B
 """
 
 

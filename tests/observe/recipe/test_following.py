@@ -740,3 +740,32 @@ def test_what_a_launcher_is_given_and_nobody_knows_is_not_what_its_file_says(tmp
     text = "accelerate launch --config_file a.yaml --num_processes $(nvidia-smi -L | wc -l) t.py\n"
     files = {"run.sh": text, "t.py": TRL, "a.yaml": "distributed_type: MULTI_GPU\nnum_processes: 8\n"}
     assert isinstance(read(tmp_path, "run.sh", files)["world_size"], Unknown)
+
+
+RUN = "accelerate launch --num_processes 1 t.py --model_name_or_path a/{} --output_dir o"
+EVALUATION = (
+    "# scores what Trainer wrote\nfrom transformers import AutoModel\nAutoModel.from_pretrained('a/e').generate()\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "runs"),
+    [
+        (f"{RUN.format('one')} && {RUN.format('two')}\n", "a/two", (1, 1)),  # each is said
+        ("".join(f"{RUN.format(at)}\n" for at in range(1, 151)), "a/150", (150, *range(1, 150))),
+        (f"{RUN.format('one')}\npython e.py\n", "a/one", ()),  # a comment is no word of its script
+        ("torchrun m.py --do_train --model a/one\ntorchrun m.py --do_eval --model a/two\n", None, ()),
+    ],
+)
+def test_of_many_commands_the_last_that_trains_is_the_run_and_each_is_said(tmp_path, text, model, runs):
+    script = """from transformers import HfArgumentParser, TrainingArguments, Trainer, AutoModelForCausalLM
+from dataclasses import dataclass
+@dataclass
+class Args:
+    model_name_or_path: str = "a/none"
+args, training = HfArgumentParser((Args, TrainingArguments)).parse_args_into_dataclasses()
+Trainer(AutoModelForCausalLM.from_pretrained(args.model_name_or_path), training).train()
+"""
+    found = read(tmp_path, "run.sh", {"run.sh": text, "t.py": script, "e.py": EVALUATION})
+    assert found["model"] == model
+    assert dict(found["runs"]).get("run.sh", ()) == runs

@@ -310,13 +310,13 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
     own = normalise(str(project.get("name") or poetry.get("name") or ""))
     sources = {normalise(name): [*_sources(given, wish)] for name, given in _table(uv, "sources").items()}
     asked = {normalise(re.split(r"[^\w.-]", line.strip(), maxsplit=1)[0]) for line in lines}
-    indexes = {source.get("index") for name in asked for source in sources.get(name, ())}
+    indexes = {str(source.get("index")) for name in asked for source in sources.get(name, ())}
     replacing = Requirements(path, wish)
     for line in words(uv.get("override-dependencies")):
         replacing.line(line, path, _place(text, path, line))
     found = Requirements(path, wish)
     for index in (*items(uv.get("index")), *items(poetry.get("source"))):
-        if index.get("explicit") and index.get("name") not in indexes:  # serves only what names it
+        if index.get("explicit") and str(index.get("name")) not in indexes:  # serves only what names it
             continue
         found.line(f"--extra-index-url {index.get('url', '')}", path, _place(text, path, str(index.get("url", ""))))
     # Files from which setuptools takes the dependencies.

@@ -108,3 +108,8 @@ trl = {git = "https://github.com/huggingface/trl"}
 def test_what_is_no_list_is_said(read, text, said):
     with pytest.raises(LockError, match=said):
         read(text)
+
+
+def test_names_of_indexes_that_are_no_text_name_none(read):
+    more = '[tool.uv.sources]\ntorch = { index = ["a"] }\n[[tool.uv.index]]\nname = ["a"]\nexplicit = true\n'
+    assert read(PROJECT + more).version("torch") == "2.5.1"
