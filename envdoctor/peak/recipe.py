@@ -120,12 +120,10 @@ def stage_of(
         one["engine_key"] for one in known["framework"] if one["name"] == given.get("framework") and "engine_key" in one
     ]
     on = all(keys.get(key, "false") != "false" for key in switches)
-    placed = facts.get("recipe.colocate")
-    perhaps = bool(switches) and facts.unknown("recipe.colocate") is not None
-    beside = given.get("colocate") and (on or placed.source != "preset")
-    engine, sure = 0.0, True
-    if row.get("generates") and (beside or (on and perhaps)):
-        engine, sure = _engine(facts, known, given, assumed)
+    perhaps = bool(switches) and on and facts.unknown("recipe.colocate") is not None
+    beside = given.get("colocate") and (on or facts.get("recipe.colocate").source != "preset")
+    generates = row.get("generates") and (beside or perhaps)
+    engine, sure = _engine(facts, known, given, assumed) if generates else (0.0, True)
     sure = sure and not perhaps
     reference = row["like"] != "sft" and row.get("reference") != "none"
     spared = (*row.get("spared", ()), *models, *(() if sure else (GENERATING,)))

@@ -306,15 +306,17 @@ def _taken_apart(
             if there is None and script.endswith(".sh") and not os.path.isabs(script):
                 missing.append((script, Origin(name, line), Message("is not there")))
 
+    @cache  # a script is started many times: it is looked for once, and read once
     def there_is(one: str, folder: str) -> str | None:
         # A module, pkg.train, lies in pkg/train.py or pkg/train/__main__.py, also below src.
         ends = () if one.endswith((".py", *_DOCUMENTS)) else (".py", "/__main__.py")
         choices = (one, *(f"{top}{one.replace('.', '/')}{end}" for top in ("", "src/") for end in ends))
         return next(filter(None, (_look_for(choice, path, cwd, folder) for choice in choices)), None)
 
+    names_in = cache(lambda there: _names_in(there, cwd) if there else ())
+
     def trains(part: Part) -> bool | None:
-        there = there_is(part.program, part.folder) if _is_own(part) else None
-        return _trains(part, formats, _names_in(there, cwd) if there else ())
+        return _trains(part, formats, names_in(there_is(part.program, part.folder) if _is_own(part) else None))
 
     several = _parts(path, formats, words, other)
     taken, runs = _one_run(several, trains, line)
@@ -339,14 +341,14 @@ def _taken_apart(
         elif there is not None and there not in seen and len(seen) < _MOST_FILES:
             found.append((there, one, Origin(name, *place), behind))
 
-    every = (there_is(part.program, part.folder) for part in several if _is_own(part))
-    scripts = [*dict.fromkeys(_shown(one, cwd) for one in every if one is not None)][:_MOST_FILES]
+    own_code = filter(None, (there_is(part.program, part.folder) for part in several if _is_own(part)))
+    scripts = [*dict.fromkeys(_shown(one, cwd) for one in own_code)][:_MOST_FILES]
     later = list[RecipeFile]()
     for there, one, where, behind in found:
         shown = _shown(there, cwd)
         try:
             files = list(_taken_apart(there, shown, cwd, formats, seen=seen, words=behind))
-            parts, files = _told_once(parts, files, one, _names_in(there, cwd), formats)
+            parts, files = _told_once(parts, files, one, names_in(there), formats)
             later += files
         except RecipeError as error:
             # A helper, or training that no format knows, is code: it sets nothing of what a format says.

@@ -57,12 +57,12 @@ class Word(NamedTuple):
 
     @property
     def known(self) -> str:
-        """What is known of the text."""
+        """Return what is known of the text."""
         return self.text.replace(_UNKNOWN, "").replace(_OPEN, "")
 
     @property
     def undecided(self) -> bool:
-        """Whether the branch of an undecided test may have set some of it."""
+        """Return whether the branch of an undecided test may have set some of it."""
         return _OPEN in self.text
 
 

@@ -309,8 +309,8 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
         lines += _of_group(groups, normalise(name), set())
     own = normalise(str(project.get("name") or poetry.get("name") or ""))
     sources = {normalise(name): [*_sources(given, wish)] for name, given in _table(uv, "sources").items()}
-    asked = {normalise(re.split(r"[^\w.-]", line.strip(), maxsplit=1)[0]) for line in lines}
-    indexes = {str(source.get("index")) for name in asked for source in sources.get(name, ())}
+    asked = [(normalise(re.split(r"[^\w.-]", line.strip(), maxsplit=1)[0]), line) for line in lines]
+    indexes = {str(source.get("index")) for name, _ in asked for source in sources.get(name, ())}
     replacing = Requirements(path, wish)
     for line in words(uv.get("override-dependencies")):
         replacing.line(line, path, _place(text, path, line))
@@ -323,8 +323,7 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
     files = _table(_table(_table(tool, "setuptools"), "dynamic"), "dependencies").get("file")
     for file in [files] if isinstance(files, str) else words(files):
         found.line(f"-r {file}", path, _place(text, path, file))
-    for line in lines:
-        name = normalise(re.split(r"[^\w.-]", line.strip(), maxsplit=1)[0])
+    for name, line in asked:
         if name != own:
             found.line(_from_source(line, name, sources), path, _place(text, path, line))
     for line in words(uv.get("constraint-dependencies")):
@@ -371,9 +370,8 @@ def _sources(given: Any, wish: Wish) -> Iterator[dict[str, Any]]:
 
 def _from_source(line: str, name: str, sources: Mapping[str, list[dict[str, Any]]]) -> str:
     """Return the line as uv reads it: from a repository or a folder where its one source says so."""
-    for source in sources.get(name, ()) if len(sources.get(name, ())) == 1 else ():
-        taken = next((key for key in _ELSEWHERE if source.get(key)), None)
-        if taken is not None:
+    match sources.get(name):
+        case [source] if (taken := next((key for key in _ELSEWHERE if source.get(key)), None)) is not None:
             return f"{name} @ {source[taken] if taken == 'url' else f'git+https://host.invalid/{name}'}"
     return line
 
