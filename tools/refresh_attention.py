@@ -18,7 +18,7 @@ from zipfile import ZipFile
 
 from package_index import Index
 from packaging.version import Version
-from refresh_transformers import MAPPINGS, registered, releases, tree
+from refresh_transformers import MAPPINGS, registered, releases, tree, wrapped
 
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "default-attention.toml"
 #: Before, no release chose an attention by itself.
@@ -76,10 +76,10 @@ def _taken(text: str) -> str:
     return "open"
 
 
-def rows(found: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-    """Return by model type the releases with sdpa, and those whose class decides, as ranges."""
+def rows(found: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, list[str]]]:
+    """Return by releases, as ranges, the model types with sdpa, and those whose class decides."""
     versions = list(found)
-    result: dict[str, dict[str, str]] = {"sdpa": {}, "open": {}}
+    result: dict[str, dict[str, list[str]]] = {"sdpa": {}, "open": {}}
     for kind in sorted({kind for types in found.values() for kind in types}):
         for what, table in result.items():
             spans = []
@@ -87,10 +87,10 @@ def rows(found: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
                 span = [*group]
                 if holds:
                     behind = versions[versions.index(span[-1]) + 1 :]
-                    first = span[0] if span[0] != versions[0] else ""
-                    spans.append(",".join(filter(None, (first and f">={first}", behind and f"<{behind[0]}"))))
+                    first = span[0] if span[0] != versions[0] else FIRST
+                    spans.append(",".join((f">={first}", *(f"<{gone}" for gone in behind[:1]))))
             if spans:
-                table[kind] = " | ".join(spans)
+                table.setdefault(" | ".join(spans), []).append(kind)
     return result
 
 
@@ -116,8 +116,8 @@ def main() -> None:
     text = re.sub(r"(?m)^covers = .*$", f'covers = ">={FIRST},<{last.major}.{last.minor + 1}"', text)
     parts = [text.rstrip()]
     for what, kinds in rows(found).items():
-        lines = [f"{json.dumps(kind)} = {json.dumps(releases)}" for kind, releases in kinds.items()]
-        parts.append("\n".join([f"[{what}]", *lines]))
+        ordered = sorted(kinds, key=lambda spans: [int(number) for number in re.findall(r"\d+", spans)])
+        parts.append("\n".join([f"[{what}]", *(f"{json.dumps(spans)} = {wrapped(kinds[spans])}" for spans in ordered)]))
     asked.table.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
 
 

@@ -168,7 +168,7 @@ def main(path: Path) -> None:
     by_architecture = families_of(matrix, classes_by_type(index))
     body = "\n\n".join(table(framework, index, matrix, by_architecture) for framework in FRAMEWORKS)
     head = re.split(r"(?m)^\[vllm\]$", path.read_text(encoding="utf-8"))[0]
-    head = re.sub(r"(?m)^as_of = .*$", f"as_of = {date.today()}", head)
+    head = re.sub(r"as_of = [0-9-]+", f"as_of = {date.today()}", head, count=1)
     path.write_text(f"{head.rstrip()}\n\n{body}\n", encoding="utf-8")
 
 

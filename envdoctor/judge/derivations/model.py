@@ -406,7 +406,7 @@ def _taken(kind: str, release: tuple[int, ...], matrix: Matrix) -> str | None:
     if not kind:
         return "sdpa"
     for part, taken in (("open", None), ("sdpa", "sdpa")):
-        spans = matrix.part(_TABLE, part).get(kind)
+        spans = next((spans for spans, kinds in matrix.part(_TABLE, part).items() if kind in kinds), None)
         if spans is not None and contains(parse_ranges(spans), release):
             return taken
     return "eager"
