@@ -299,8 +299,9 @@ class _Prediction(NamedTuple):
         tokens = self.plan.tokens
         if "tokens" in saving.job or saving.job.keys() == {"batch"}:
             return after
-        for what, job in _doubts(self.plan, self.model, {**self.base, **saving.job}):
-            if what == "checkpointing" or (what == "attention" and "attention" not in saving.job):
+        plan = self.plan._replace(eager=self.plan.eager and "attention" not in saving.job)
+        for what, job in _doubts(plan, self.model, {**self.base, **saving.job}):
+            if what in ("checkpointing", "attention"):
                 form = self.form(traced({**job, "tokens": [tokens]}, self.tracer), saving)
                 most = form.at(saving.job.get("batch", self.batch), tokens)
                 after = after.up_to(self.needed(form, most, most))
@@ -308,12 +309,13 @@ class _Prediction(NamedTuple):
 
     def changes(self, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
         """Return changes that lower the peak, and whether the run then fits; the ones that make it fit come first."""
-        plan, doubt = self.plan, doubted.process[2] / self.need().process[2]
-        lengths = _lengths(plan.tokens)
+        plan, need = self.plan, self.need()
+        lengths, doubt = _lengths(plan.tokens), doubted.process[2] / need.process[2]
+        left = self._replace(plan=plan._replace(eager=False)).doubted(need)[0].process[2] / need.process[2]
 
         def after(saving: Saving, form: ClosedForm) -> MemorySaving:
             at = partial(form.at, saving.job.get("batch", self.batch), saving.job.get("tokens", plan.tokens))
-            need = self.around(form, at, doubt)
+            need = self.around(form, at, left if "attention" in saving.job else doubt)
             verdict = self.up_to_doubts(need, saving).verdict(gpu.free)
             return {"set": dict(saving.set), "gib": rounded(need.allocated[1]), "verdict": verdict}
 
@@ -325,7 +327,8 @@ class _Prediction(NamedTuple):
             forms = ((one, self.form(trace, one)) for one, trace in traces if isinstance(trace, Trace))
             return [(after(one, form), one) for one, form in forms]
 
-        tried = list(traced_changes(self.base, plan.adapted, divisible=plan.divisible))
+        worst = {**self.base, "attention": "eager"} if plan.eager else self.base
+        tried = list(traced_changes(worst, plan.adapted, divisible=plan.divisible))
         if self.model.heeds is False:
             tried = [saving for saving in tried if not saving.job.get("checkpointing")]
         if not self.model.sdpa:
@@ -333,7 +336,8 @@ class _Prediction(NamedTuple):
         if self.given.get("quantization"):  # as the model's files have it
             tried = [saving for saving in tried if "quantized" not in saving.job]
         known = each(tried, partial(self.ruled_out, gpu))
-        savings = [change for change, _ in known if change["gib"] < _WORTH * rounded(doubted.allocated[1])]
+        most = _WORTH * rounded(doubted.allocated[1])
+        savings = [change for change, _ in known if change["gib"] < most or change["verdict"] == "fits"]
         (trace,) = self.tracer.run([{**self.base, "tokens": lengths}])
         cut = False  # nobody asked for a small part of the length
         if isinstance(trace, Trace):

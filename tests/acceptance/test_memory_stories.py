@@ -93,6 +93,7 @@ def without_files(run: Any, facts_file: Any, tmp_path: Path) -> Predict:
 
 
 CHECKPOINTING, GLM = ["--set", "recipe.gradient_checkpointing=true"], "THUDM/glm-4-9b-chat"
+LONG = ["--set", "recipe.max_length=8192"]
 FLASH, LOWER = ["--set", "recipe.attn=flash_attention_2"], ["--set", "recipe.gpu_memory_utilization=0.8"]
 LORA, EAGER, DEAF = (
     ["--set", "recipe.method=lora"],
@@ -126,6 +127,14 @@ def test_a_story_by_name_alone(
     assert section is not None, out[-3000:]
     assert (found, section["verdict"]) == (code, verdict) and said in out
     assert any("by its name it has the shape of" in text for text in section["assumed"])
+
+
+def test_a_run_that_may_have_eager_attention_is_offered_another(without_files: Any) -> None:
+    """No release of OpenRLHF is known, and older ones take eager attention for models without code of their own too."""
+    recipe = STORIES / "3" / "train_dpo.sh"
+    _, section, out = without_files("--recipe", str(recipe), "--model", f"{GLM}-hf", "--gpu", "A100-80GB", *LONG)
+    assert section["verdict"] == "tight" and "some releases take eager attention" in out
+    assert section["changes"][0]["set"] == {"recipe.attn": "sdpa"} and section["changes"][0]["verdict"] == "fits"
 
 
 @pytest.mark.parametrize(

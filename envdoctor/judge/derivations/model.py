@@ -327,7 +327,7 @@ def default_attention(facts: View, matrix: Matrix) -> Answer:
         return None
     passed = _passed_on(facts, matrix)
     if passed is not None:
-        return passed
+        return passed if passed.source == "default" or facts.absent("recipe.attn") else None
     if facts.value("model.remote_code") is True or facts.value("model.run_by") in ("engine", "trainer"):
         return None
     known, family = facts.text("model.type"), facts.text("model.family")
@@ -361,7 +361,7 @@ def takes_sdpa(kind: str, installed: Value, matrix: Matrix) -> bool:
 
 
 def _passed_on(facts: View, matrix: Matrix) -> Derived | None:
-    """Return what a framework hands to transformers by itself; a guess if its releases differ and a recipe was read."""
+    """Return what a framework hands to transformers by itself; a guess if its releases differ."""
     guess = None
     for row in matrix.rows("recipe-formats", "format"):
         if row.get("framework") != facts.value("recipe.framework"):
@@ -379,7 +379,7 @@ def _passed_on(facts: View, matrix: Matrix) -> Derived | None:
             guess = guess or Derived(
                 one["value"], Message("default of {} {}", one["package"], one["releases"]), "assumed"
             )
-    return guess if facts.absent("recipe.attn") else None
+    return guess
 
 
 def _releases(installed: Value, kind: str, matrix: Matrix) -> Iterable[tuple[int, ...]]:
