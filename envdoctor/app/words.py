@@ -50,8 +50,10 @@ _BELOW = ("bin/python", "etc/os-release", "usr/lib")
 def meant(word: str, cwd: str, takes: Iterable[str]) -> Sequence[str]:
     """Return the keywords of the options that a word stands for, of those that a command ``takes``. An existing file or
     folder is what its name and its beginning say, ``KEY=VALUE`` and ``NAME==VERSION`` a fact, ``ORG/NAME`` and ``7B`` a
-    model, ``4090`` and ``2xA100`` GPUs. Raises :class:`~envdoctor.app.errors.UsageProblem` for a word that is none of
-    it, or nothing that the command takes."""
+    model, ``4090`` and ``2xA100`` GPUs, a command in quotes a recipe. Raises
+    :class:`~envdoctor.app.errors.UsageProblem` for a word that is none of it, or nothing that the command takes."""
+    from envdoctor.observe.recipe.files import is_command
+
     path, files = os.path.join(cwd, word) if word else "", Files()
     if os.path.isdir(path):
         below = [name for name in _BELOW if os.path.exists(os.path.join(path, name))]
@@ -59,6 +61,8 @@ def meant(word: str, cwd: str, takes: Iterable[str]) -> Sequence[str]:
         kinds = next((kinds for globs, kinds in _FOLDERS if _any_fits(names, globs)), "model")
     elif os.path.lexists(path):
         kinds = _of_file(path, files)
+    elif is_command(word):
+        kinds = "recipe"
     elif re.match(r"[a-z_]+\.[\w.]+=|[\w.-]+==", word):
         kinds = "assignments"
     elif "/" in word or re.search(r"(?i)\d{1,4}b(?![a-z])", word[:200]):

@@ -293,6 +293,13 @@ def test_a_line_without_a_command_is_refused(check, tmp_path, recipes, sentence)
         assert "run.sh:3 is the run that is judged" in " ".join(check("--recipe", f"run.sh:{line}").out.split())
 
 
+def test_a_command_may_stand_in_the_place_of_a_file(check, tmp_path):
+    command = "vllm serve Qwen/Qwen2.5-7B-Instruct \\\n  --gpu-memory-utilization 0.95 --host 0.0.0.0:8000"
+    (tmp_path / "serve.sh").write_text(command)
+    given, told = (check(word).out.partition("\nnote: ")[0] for word in ("serve.sh", command))
+    assert "gpu_memory_utilization 0.95" in given and given.replace("serve.sh", "command") == told
+
+
 def test_a_script_is_followed_for_the_model_that_the_recipe_names(check, tmp_path):
     """Qwen's finetune.py saves the embeddings of base models only, and asks for `chat` in the name."""
     code = "from transformers import AutoModelForCausalLM, TrainingArguments\nTrainingArguments('x')\n"

@@ -582,6 +582,14 @@ def test_facts_are_read_from_standard_input(script, facts_file):
     assert "torch-2-5-0-glm4-batch-nan" in [finding["id"] for finding in json.loads(done.stdout)["findings"]]
 
 
+def test_a_recipe_is_read_from_standard_input(script, facts_file, tmp_path):
+    (tmp_path / "command").write_text("vllm serve Qwen/Qwen2.5-7B-Instruct --gpu-memory-utilization 0.95\n")
+    command = [sys.executable, str(script), "facts", "--no-config", "--facts", facts_file({}), "--format", "json"]
+    with open(tmp_path / "command", "rb") as document:
+        facts = json.loads(started([*command, "--recipe", "-"], stdin=document).stdout)["facts"]
+    assert facts["recipe.gpu_memory_utilization"] == 0.95
+
+
 @pytest.mark.parametrize(
     "name",
     [one.name for one in sorted(LOCKS.iterdir()) if one.suffix not in (".md", ".out") and "pixi" not in one.name],

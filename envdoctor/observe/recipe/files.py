@@ -193,6 +193,8 @@ _IMPORTED = re.compile(r"(?m)^(?:from|import)[ \t]+\.*(\w[\w.]*)")
 _TAKES = {"boolean": "flag", "texts": "many"}
 _COMMENTS = re.compile(r"(?m)(?:^|[ \t])#.*")
 _LINE = re.compile(r":(\d{1,6})\Z")
+#: An option behind a word: no name of a file.
+_COMMAND = re.compile(r"\s--?[A-Za-z]")
 #: Words of scripts that train, and of others that run, merge or judge a model.
 _TRAINS = re.compile(r"\w*(?:Trainer|TrainingArguments)|backward")
 _RUNS = {"generate", "merge_and_unload", "evaluate"}
@@ -227,23 +229,31 @@ class RecipeFile(NamedTuple):
     runs: tuple[int, ...] = ()
 
 
+def is_command(typed: str) -> bool:
+    """Return whether this is a command and no name of a file."""
+    return _COMMAND.search(typed) is not None
+
+
 def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[RecipeFile]:
-    """Yield the files in their order, behind each those that it names. ``run.sh:4`` is the command in this line.
+    """Yield the files in their order, behind each those that it names. ``run.sh:4`` is the command in this line, ``-``
+    standard input; what has blanks and is no file is the command itself.
 
     Raises :class:`RecipeFileError` for a file that was given; one that a recipe names may be anything.
     """
     seen: set[str] = set()
-    chosen = dict[str, int | None]()
+    chosen = dict[str, int | str | None]()
     for typed in given:
-        end = _LINE.search(typed)
-        name = typed[: end.start()] if end is not None and not os.path.exists(os.path.join(cwd, typed)) else typed
+        there = os.path.lexists(os.path.join(cwd, typed))
+        command = typed if is_command(typed) and not there else None
+        end = None if there or command else _LINE.search(typed)
+        line = int(end[1]) if end else None
+        name = "command" if command else typed[: end.start()] if end else typed
         path = os.path.normpath(os.path.join(cwd, name))
-        line = int(end[1]) if end is not None and name != typed else None
-        if chosen.setdefault(path, line) != line:
+        if chosen.setdefault(path, command or line) != (command or line):
             raise RecipeFileError("--recipe {}: one run is judged at a time; name one line of {}", typed, name)
         if path not in seen:
             try:
-                yield from _taken_apart(path, name, cwd, formats, seen=seen, line=line)
+                yield from _taken_apart(path, name, cwd, formats, seen=seen, line=line, typed=command)
             except RecipeError as error:
                 problem = RecipeFileError("--recipe {}: {}", name, error)
                 if type(error) is NoRun:
@@ -300,9 +310,10 @@ def _taken_apart(
     seen: set[str],
     words: Sequence[str | None] = (),
     line: int | None = None,
+    typed: str | None = None,
 ) -> Iterator[RecipeFile]:
     """Yield a file and those that it names; ``words`` stand behind its name in the command that starts it, ``line`` is
-    one of the command that counts."""
+    one of the command that counts; ``typed`` is a command instead of a file."""
     seen.add(path)
     missing: list[tuple[str, Origin, str]] = []
 
@@ -328,7 +339,7 @@ def _taken_apart(
     def trains(part: Part) -> bool | None:
         return _trains(part, formats, names_in(there_is(part.program, part.folder) if _is_own(part) else None))
 
-    several = _parts(path, formats, words, other)
+    several = _parts(path, name, formats, words, other) if typed is None else command_parts(typed, formats, other)
     taken, runs = _one_run(several, trains, line)
     folder = next((part.folder for part in taken if part.line), "")
     parts = with_formats(taken, formats)
@@ -515,9 +526,9 @@ def _modules_of(package: str) -> list[str]:
 
 
 def _parts(
-    path: str, formats: Formats, words: Sequence[str | None], other: Callable[[str, int], str | None]
+    path: str, name: str, formats: Formats, words: Sequence[str | None], other: Callable[[str, int], str | None]
 ) -> list[Part]:
-    content = content_of(path, _LARGEST, "recipe", RecipeError)
+    content = content_of(path, _LARGEST, "recipe", RecipeError, name)
     if path.endswith((".py", ".ipynb")):
         folder = os.path.dirname(os.path.abspath(path))
         return python_calls(content, formats, path.endswith(".ipynb"), words, folder)
