@@ -266,6 +266,33 @@ def test_each_training_command_of_a_script_can_be_judged(check, tmp_path):
         assert said.format(*lines) in out and f"(transformers, {dtype}" in out.replace("full, ", "")
 
 
+@pytest.mark.parametrize(
+    ("recipes", "sentence"),
+    [
+        (["run.sh:999"], "run.sh: line 999 has no command that starts a program; lines with one: 3, 6"),
+        (["run.sh:0"], "run.sh: line 0 has no command that starts a program; lines with one: 3, 6"),
+        (["run.sh:1"], "run.sh: line 1 has no command that starts a program; lines with one: 3, 6"),
+        (["run.sh:5"], "run.sh: line 5 has no command that starts a program; lines with one: 3, 6"),
+        (["run.yaml:7"], "run.yaml: it has no commands; leave out :7"),
+        (["train.py:2"], "train.py: it has no commands; leave out :2"),
+        (["run.sh:3", "run.sh:6"], "run.sh:6: one run is judged at a time; name one line of run.sh"),
+        (["run.sh", "run.sh:6"], "run.sh:6: one run is judged at a time; name one line of run.sh"),
+    ],
+)
+def test_a_line_without_a_command_is_refused(check, tmp_path, recipes, sentence):
+    first, second = (
+        "torchrun \\\n train.py --max_steps 1 \\\n --fp16 True",
+        "python train.py --max_steps 1 --bf16 True",
+    )
+    (tmp_path / "run.sh").write_text(f"# of two\n{first}\necho done\n{second}\n")
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "run.yaml").write_text("stage: sft\nmodel_name_or_path: a/b\n")
+    result = check(*(word for recipe in recipes for word in ("--recipe", recipe)))
+    assert (result.code, result.err.strip()) == (2, f"envdoctor: --recipe {sentence}")
+    for line in (2, 3, 4):  # of a command that goes on below
+        assert "run.sh:3 is the run that is judged" in " ".join(check("--recipe", f"run.sh:{line}").out.split())
+
+
 def test_a_script_is_followed_for_the_model_that_the_recipe_names(check, tmp_path):
     """Qwen's finetune.py saves the embeddings of base models only, and asks for `chat` in the name."""
     code = "from transformers import AutoModelForCausalLM, TrainingArguments\nTrainingArguments('x')\n"

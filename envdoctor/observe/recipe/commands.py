@@ -37,15 +37,19 @@ def parts_of_script(
     if len(text) > LARGEST:
         raise RecipeError("is larger than {} kB, and no script of a run is", LARGEST >> 10)
     shell = Shell(text, {}, 1, other)
+    commands = list[list[Word]]()
+    last = deque[Part](maxlen=_MOST_PARTS)  # they train, as a rule
     try:
-        commands = [(words, shell.folder) for words in shell.commanded() if words]
+        for words in filter(None, shell.commanded()):
+            commands.append(words)
+            at, lines = shell.folder, shell.lines
+            last += (part._replace(folder=at, lines=lines) for part in _parts(words, kind_of, takes))
     except RecursionError:
         raise RecipeError("is nested too deeply to be read") from None
-    every = (part._replace(folder=folder) for words, folder in commands for part in _parts(words, kind_of, takes))
-    parts = [*deque(every, _MOST_PARTS)]  # the last of them trains, as a rule
+    parts = [*last]
     # An option in the place of a command: a comment or an empty line ends the one above, or its backslash is missing.
     rows = text.split("\n")
-    for (before, _), (words, _) in pairwise(commands):
+    for before, words in pairwise(commands):
         lower = words[0].text.startswith("--") and words[0].line > before[-1].line
         if lower and _cut_off(rows, words[0].line - 1) and any(part.line for part in _parts(before, kind_of, takes)):
             parts.append(Part("#cut", options_of(words[:1], takes)))

@@ -45,8 +45,8 @@ class Part(NamedTuple):
     """Settings that go to one program. ``program`` is the command's (``trl sft``), the called name
     (``AutoModelForCausalLM.from_pretrained``), ``#SBATCH`` or ``environment``; empty for a document. Of a
     command ``line`` is that of the program, ``words`` stand behind it, None for one that is computed; ``module``: it
-    is named as a module (``-m``), ``folder`` is where the script has gone (``cd``). A call is made under a condition
-    only with ``perhaps``."""
+    is named as a module (``-m``), ``folder`` is where the script has gone (``cd``), and ``lines`` are the first and the
+    last of the command. A call is made under a condition only with ``perhaps``."""
 
     program: str
     entries: tuple[RecipeEntry, ...]
@@ -55,6 +55,7 @@ class Part(NamedTuple):
     module: bool = False
     perhaps: bool = False
     folder: str = ""
+    lines: tuple[int, int] = (0, 0)
 
 
 #: PyYAML reads 100 kB a second; the largest recipes have 20 kB.

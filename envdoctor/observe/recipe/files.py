@@ -233,13 +233,16 @@ def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[Rec
     Raises :class:`RecipeFileError` for a file that was given; one that a recipe names may be anything.
     """
     seen: set[str] = set()
+    chosen = dict[str, int | None]()
     for typed in given:
         end = _LINE.search(typed)
         name = typed[: end.start()] if end is not None and not os.path.exists(os.path.join(cwd, typed)) else typed
         path = os.path.normpath(os.path.join(cwd, name))
+        line = int(end[1]) if end is not None and name != typed else None
+        if chosen.setdefault(path, line) != line:
+            raise RecipeFileError("--recipe {}: one run is judged at a time; name one line of {}", typed, name)
         if path not in seen:
             try:
-                line = int(end[1]) if end is not None and name != typed else 0
                 yield from _taken_apart(path, name, cwd, formats, seen=seen, line=line)
             except RecipeError as error:
                 problem = RecipeFileError("--recipe {}: {}", name, error)
@@ -289,10 +292,17 @@ def with_code(
 
 
 def _taken_apart(
-    path: str, name: str, cwd: str, formats: Formats, *, seen: set[str], words: Sequence[str | None] = (), line: int = 0
+    path: str,
+    name: str,
+    cwd: str,
+    formats: Formats,
+    *,
+    seen: set[str],
+    words: Sequence[str | None] = (),
+    line: int | None = None,
 ) -> Iterator[RecipeFile]:
     """Yield a file and those that it names; ``words`` stand behind its name in the command that starts it, ``line`` is
-    that of the command that counts."""
+    one of the command that counts."""
     seen.add(path)
     missing: list[tuple[str, Origin, str]] = []
 
@@ -397,23 +407,33 @@ def _trains(part: Part, formats: Formats, words: Collection[str]) -> bool | None
 
 
 def _one_run(
-    parts: Sequence[Part], trains: Callable[[Part], bool | None], line: int
+    parts: Sequence[Part], trains: Callable[[Part], bool | None], line: int | None
 ) -> tuple[list[Part], tuple[int, ...]]:
-    """Return the parts of one training command, that near a line or else the last, without those of other commands; and
-    the lines of all that train. Of commands that certainly do not train none is left."""
+    """Return the parts of one training command, the last one (in a ``line``, where it is given), without those of other
+    commands; and the lines of all that train. Of commands that certainly do not train none is left.
+
+    Raises :class:`RecipeError` where no command stands in the line."""
     shared, commands = list[Part](), [list[Part]()]
     for part in parts:
         (shared if part.program[:1] == "#" or part.program == "environment" else commands[-1]).append(part)
         commands += [[]] if part.line else []
-    if len(commands) == 1:
-        return [*parts], ()
     commands.pop()
+    here = commands
+    if line is not None:
+        spans = (({one[-1].line, *range(one[-1].lines[0], one[-1].lines[1] + 1)}, one) for one in commands)
+        here = [one for span, one in spans if line in span]
+    if line is not None and not here:
+        others = ", ".join(dict.fromkeys(str(one[-1].line) for one in commands[:40]))
+        text = "line {} has no command that starts a program; lines with one: {}"
+        raise RecipeError(text, line, others) if others else RecipeError("it has no commands; leave out :{}", line)
+    if not commands:
+        return [*parts], ()
     known = [(trains(command[-1]), command) for command in commands]
-    runs = [command for truth, command in known if truth] or [command for truth, command in known if truth is None]
-    if line:
-        runs.append(min(commands, key=lambda command: abs(command[-1].line - line)))
-    run = runs[-1] if runs else []
-    lines = (run, *(command for truth, command in known if truth and command is not run)) if runs else ()
+    trained = [command for truth, command in known if truth]
+    unknown = [command for truth, command in known if truth is None]
+    choices = ([one for one in several if one in here] for several in (trained, unknown))
+    run = next(filter(None, choices), here if line is not None else [[]])[-1]
+    lines = (run, *(command for command in trained if command is not run)) if run else ()
     return [*run, *shared], tuple(command[-1].line for command in lines)
 
 

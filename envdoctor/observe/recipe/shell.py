@@ -21,6 +21,7 @@ _UNKNOWN = "\ufffd"
 #: Stands for a value that the branch of an undecided test may have set.
 _OPEN = "\ufffc"
 _MOST_INNER = 3
+_LONGEST_PATH = 4096
 _DEEPEST = 30
 #: Commands that a script takes to succeed.
 _SUCCEED = re.compile(
@@ -81,7 +82,8 @@ class _Branches:
 
 class Shell:
     """A script as a shell reads it: its commands in their order, without those of branches that are not taken, the
-    ``variables`` at the end, and the ``folder`` in which the current command runs, from the one that is started in."""
+    ``variables`` at the end, and the ``folder`` in which the current command runs, from the one that is started in, and
+    its ``lines``."""
 
     def __init__(
         self, text: str, variables: MutableMapping[str, list[Word]], line: int, other: Other, inner: int = 0
@@ -90,6 +92,7 @@ class Shell:
         self._other, self._inner = other, inner
         self._text, self._at, self._line = text, 0, line
         self.folder = ""  # into which commands changed
+        self.lines = (line, line)  # of the current command, the first and the last
         self._here: tuple[str, list[Word]] | None = None  # the end of a here-document, and its words
         self._left = LARGEST * 4
         self._stop = ""
@@ -99,19 +102,23 @@ class Shell:
 
     def commanded(self) -> Iterator[list[Word]]:
         words: list[Word] = []
+        first = self._line
         while self._at < len(self._text):
+            first = first if words else self._line
             found = self._next(redirects="[[" not in (word.text for word in words[:3]))
             if found is None:
+                self.lines = first, self._line - (self._stop == "\n")
                 status, is_command = _status(words), bool(words)
                 inside = len(words) > 1 and words[0].text == "[[" and words[-1].text != "]]"
-                first = words[:1] if inside and self._stop in ("&&", "||") else []
+                test = words[:1] if inside and self._stop in ("&&", "||") else []
                 yield from self._ended(words)
                 self._chained(status, is_command)
-                words, self._here = first, None
+                words, self._here = test, None
                 if self._stop == ";;" and self._is("case"):
                     words = self._arm()
             elif words or len(found) != 1 or not self._keyword(found[0].text):
                 words += self._paid(found)
+        self.lines = first, self._line
         yield from self._ended(words)
         while self._branches:
             self._close()
@@ -226,7 +233,8 @@ class Shell:
         if names[:1] in (["cd"], ["pushd"]) and len(done) > 1:
             # "$(dirname "$0")/..": a folder that is not known, as a rule the script's own.
             to = done[-1].known.lstrip("/") if done[-1].computed else names[-1]
-            self.folder = os.path.normpath(os.path.join("" if done[-1].computed else self.folder, to))
+            folder = os.path.normpath(os.path.join("" if done[-1].computed else self.folder, to))
+            self.folder = folder if len(folder) < _LONGEST_PATH else self.folder  # as the system would refuse it
         at = next((at for at in range(1, len(done) - 1) if names[at] in ("-c", "-lc") and names[at - 1] in _RUN), 0)
         text = None
         if at and self._inner < _MOST_INNER:

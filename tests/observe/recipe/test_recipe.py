@@ -3,6 +3,7 @@
 import errno
 import os
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -390,3 +391,14 @@ def test_the_branches_of_a_hostile_script_are_read_in_their_time(row):
     began = time.process_time()
     parts_of_script(row * (100_000 // len(row)), lambda name: "", lambda key: "one")
     assert time.process_time() - began < 10
+
+
+def test_a_script_that_goes_ever_deeper_takes_memory_in_step_with_its_text():
+    text = "cd a\npython x.py\n" * 5_000
+    tracemalloc.start()
+    try:
+        parts = parts_of_script(text, lambda name: "", lambda key: "one")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert parts and peak < 100 * len(text)
