@@ -31,6 +31,12 @@ _LONGEST_ERROR = 160
 _NAMED = (*SOURCES, "assignments")
 #: Keys of versions: of packages, and of Python.
 _VERSION = re.compile(r"pkg\.|python\.(?:version|minor)\Z")
+#: A title that asks for a feature, or how an error may be foreseen, shows none.
+_REQUEST = re.compile(
+    r"(?i)(?P<wish>\A\W{0,9}(?:(?:new )?feature(?: request)?|feat|rfc|enhancement|proposal)\s?[\]:\uff1a\u3011]"
+    r"|\bfeature request\b|\u529f\u80fd\u8bf7\u6c42)|\A(?:never|no more|detect|handle|predict|estimate)\b"
+    r"|\b(?:possible|way|how|option|ability|like|want) to (?:detect|handle|predict|estimate)\b"
+)
 #: Characters by which a message is known again in a line.
 _SAME = 40
 
@@ -81,7 +87,9 @@ def _answer(text: str, reading: Reading, situation: Situation) -> Answer:
     first, lines = numbered(text)
     suspects = suspects_in(situation, lines, first)
     if not reading.error:  # no error is shown: what the title says is what is asked, and other lines are words
-        suspects = tuple(sorted(suspects, key=lambda one: one.line != first))
+        asked = _REQUEST.search(lines[0] if lines else "")
+        shown = (one for one in suspects if asked is None or not (asked["wish"] or one.line == first))
+        suspects = tuple(sorted(shown, key=lambda one: one.line != first))
     return answer_to(reading, situation)._replace(suspects=suspects)
 
 

@@ -319,6 +319,8 @@ def _left(
         return (), ""
     told = page.say("; ").join(_told(error, page) for error in errors)
     if any(_of_versions(error, matrix) for error in errors):
+        why = (page.sentence(fix.withheld) for one in errors for fix in one.fixes[:1] if fix.withheld)
+        told = page.say("; ").join(dict.fromkeys((told, *why)))
         return (), page.say("no set of versions without an error was found: {reason}", reason=told)
     said = [page.labelled(one.id, fix.summary.in_language(page.lang)) for one in errors for fix in one.fixes[:1]]
     if (section := report.memory) is not None and section["verdict"] == "does-not-fit":

@@ -246,6 +246,8 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
     packed = bool(given.get("packing") or given.get("padding_free"))
     optimizer, unsure = _optimizer(given, keys, known, trainer, assumed) if training else ("elsewhere", ())
+    # A default that changed, of an unknown release.
+    newest = facts.get("recipe.gradient_checkpointing").source == "preset" and trainer.get("checkpointing", False)
     job = {
         "training": training,
         "load_dtype": load,
@@ -256,7 +258,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         if method == "qlora" and given.get("quantization") in (None, "bnb-4bit", "torchao-4bit")
         else None,
         "lora": _lora(given) if method in ("lora", "qlora") else None,
-        "checkpointing": bool(training and given.get("gradient_checkpointing")),
+        "checkpointing": bool(training and given.get("gradient_checkpointing", newest)),
         "stage": stage.like,
         "reference": _reference(given, keys, "copy" if method == "full" else adapted) if stage.reference else "none",
         "batch": int(batch),
@@ -273,7 +275,8 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
             )
         )
     if training and "gradient_checkpointing" not in given:
-        assumed.append(Message("gradient checkpointing was not given: it was taken to be off"))
+        on = Message("gradient checkpointing was not given: it was taken to be on, as the newest {} has it", framework)
+        assumed.append(on if newest else Message("gradient checkpointing was not given: it was taken to be off"))
     own = {
         row["name"]
         for row in trainer.get("savers", ())

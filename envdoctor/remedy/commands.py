@@ -18,6 +18,7 @@ from envdoctor.judge.judging import Problem, errors_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.system.message import Message
+from envdoctor.versions.pep440 import satisfies
 
 _NAME = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
 _CLAUSE = r"(~=|==|!=|<=|>=|<|>)[0-9a-z.*]+"
@@ -212,8 +213,8 @@ class Before(NamedTuple):
 
 
 class After(NamedTuple):
-    """What a change would lead to. ``broken`` says which requirement of an installed package it would break, in words;
-    None when it breaks none that is known."""
+    """What a change would lead to. ``broken`` says which line of a list, or which requirement of an installed package,
+    it would break; None when it breaks none that is known."""
 
     facts: FactSet
     errors: Mapping[Problem, Text]
@@ -263,13 +264,23 @@ def try_remedy(remedy: Remedy, now: Before) -> After:
     text = "it would break a requirement: {} asks for another {}"
     if new and new[0][0] in remedy.removed:
         text = "it would break a requirement: {} asks for {}"
-    broken = Message(text, new[0][1], new[0][0]) if new else None
+    broken = against(remedy, now.facts) or (Message(text, new[0][1], new[0][0]) if new else None)
     errors = dict(errors_of(after, now.matrix)[0])
     for problem, said in now.errors.items():
         rule = now.matrix.find(problem.rule_id)
         if problem not in errors and rule is not None and is_lost(rule, now, after):
             errors[problem] = said
     return After(after, errors, broken)
+
+
+def against(remedy: Remedy, facts: FactSet) -> Message | None:
+    """Return which line of a list that asks for a range of releases does not allow a change."""
+    for line in facts.each("listed"):
+        pin, asks = remedy.pins.get(str(line.value("package")), ""), line.text("asks")
+        if pin.startswith("==") and asks is not None and not satisfies(pin.removeprefix("=="), asks):
+            text = "{} asks for {}{}: that line must change with it"
+            return Message(text, line.value("place"), line.value("package"), asks)
+    return None
 
 
 def is_lost(rule: Rule, now: Before, after: FactSet) -> bool:

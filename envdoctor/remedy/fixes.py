@@ -14,7 +14,6 @@ from envdoctor.remedy.candidates import Candidates, is_about_a_record
 from envdoctor.remedy.needs import lost_by_model
 from envdoctor.remedy.own_keys import own_keys
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import satisfies
 
 #: How many changes are judged before a fix is given up; how many records of one rule get fixes of their own.
 _TRIES, _RECORDS = 12, 20
@@ -75,7 +74,7 @@ class _Trial(NamedTuple):
                 continue
             first = first or candidate
             after = changes.try_remedy(candidate, self.now)
-            reason = self._against(candidate) or self._objection(after, rule, problem, fix)
+            reason = changes.against(candidate, self.now.facts) or self._objection(after, rule, problem, fix)
             if reason is None:
                 commands = candidate.commands(self.place, self.now.matrix.rows("packages", "package"))
                 if fix.get("cuda"):  # conda chooses the CUDA of a package by itself
@@ -92,16 +91,6 @@ class _Trial(NamedTuple):
         if objection is None and fix["kind"] not in ("set", "env"):  # "0.8 or lower" is for a person
             objection = Message("no release that satisfies it is known")
         return _offered(fix, first, withheld=objection)
-
-    def _against(self, change: changes.Remedy) -> Message | None:
-        """Return which line of the list does not allow a change."""
-        for line in self.now.facts.each("listed"):
-            pin, asks = change.pins.get(str(line.value("package"))), line.text("asks")
-            release = pin.removeprefix("==") if pin is not None and pin.startswith("==") else None
-            if release is not None and asks is not None and not satisfies(release, asks):
-                text = "{} asks for {}{}: that line must change with it"
-                return Message(text, line.value("place"), line.value("package"), asks)
-        return None
 
     def _staying(self, change: changes.Remedy, after: changes.After, problem: Problem) -> Message | None:
         """Return the error about a package that stays although another release of that package is installed."""

@@ -14,13 +14,14 @@ _DEEPEST = 4
 class _Key(NamedTuple):
     """A key of a format, below its ``section``, and what it says; ``place`` is where the recipe has such keys. An
     ``optional`` one is there where it is used: an option that scripts may have of their own; one that ``commands``
-    alone have is of no call in a script."""
+    alone have is of no call in a script. ``override``: a command has it as ``key=value`` (Hydra)."""
 
     section: str
     name: str
     meaning: Any
     optional: bool
     commands: bool
+    override: bool = False
     place: str = ""
 
     @property
@@ -80,7 +81,7 @@ def _keys(name: str, forms: Mapping[str, Any], facts: FactSet, section: str = ""
         package, specifier = row.get("releases", {}).get(key, ("", ""))
         version = facts.text(f"pkg.{package}")
         if version is None or satisfies(version, specifier):
-            yield _Key(section, key, meaning, key in of_scripts, "beside" in row)
+            yield _Key(section, key, meaning, key in of_scripts, "beside" in row, "overrides" in row)
     for inner, other in row.get("includes", {}).items() if depth < _DEEPEST else ():
         yield from _keys(other, forms, facts, f"{section}.{inner}".strip("."), depth + 1)
 
@@ -114,4 +115,6 @@ def _line_for(key: _Key, word: str) -> str:
         return f'{key.section}: "{key.name}": {quoted}'
     if _is_script(key.place):
         return f"{key.name}={word.capitalize() if bare else quoted}"
+    if key.override:
+        return f"{key.name}={word}"
     return f"--{key.name}" if word == "true" else f"--{key.name} {word}"

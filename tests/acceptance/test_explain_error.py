@@ -226,6 +226,31 @@ def test_a_title_says_no_more_than_the_text(answer, text, known):
     assert [one["id"] for one in answer(text)["suspects"]] == known
 
 
+REPORTED = "- `transformers` version: 4.48.0\n- Platform: Linux-5.15.0-91-generic-x86_64-with-glibc2.35\n"
+
+
+@pytest.mark.parametrize(
+    ("title", "is_answered"),
+    [
+        ("Feature request: detect when training hangs", False),
+        ("[Feature] Say earlier that CUDA is out of memory", False),
+        ("RFC: what to do when CUDA is out of memory", False),
+        ("[功能请求] CUDA out of memory 的提示", False),
+        ("never out of memory again", False),
+        ("Is it possible to detect CUDA out of memory before training?", False),
+        ("How to solve CUDA out of memory?", True),
+        ("training hangs and never ends", True),
+        ("Feature extraction: CUDA out of memory", True),
+        ("RFC: CUDA out of memory\n\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB", True),
+    ],
+)
+def test_a_title_that_asks_for_a_feature_is_no_error(run, answer, tmp_path, title, is_answered):
+    assert bool(answer(title)["suspects"]) == is_answered
+    (tmp_path / "issue.txt").write_text(f"{title}\n\n{REPORTED}", encoding="utf-8")
+    out = run("check", "--no-config", "--report", tmp_path / "issue.txt").out
+    assert (" why, and what to do: " in " ".join(out.split())) == is_answered
+
+
 def test_standard_input_is_read_within_bounds(script):
     command = [sys.executable, str(script), "explain", "--no-config", "--no-environment", "--error", "-"]
     text = b"\xff\x00\x1b[31mnoise\n" * 700_000 + b"ModuleNotFoundError: No module named 'torch._six'\n"

@@ -286,6 +286,26 @@ def test_a_step_of_grpo_may_have_shorter_answers(run, facts_file):
     assert result.code == 0 and "are free on H100 80GB: tight" in result.out
 
 
+@pytest.mark.parametrize(
+    ("release", "assumed", "change"),
+    [
+        ({}, "gradient checkpointing was not given: it was taken to be on, as the newest verl has it", "lora_rank=8"),
+        ({"pkg.verl": "0.1"}, None, "enable_gradient_checkpointing=true"),
+        ({"pkg.verl": "0.6.0"}, None, "lora_rank=8"),
+    ],
+)
+def test_verl_checkpoints_unless_it_is_an_old_release_and_changes_are_hydras(
+    run, facts_file, tmp_path, release, assumed, change
+):
+    options = {"model.path": "Qwen/Qwen2.5-7B", "actor.ppo_micro_batch_size_per_gpu": "4"}
+    words = " ".join(f"actor_rollout_ref.{key}={value}" for key, value in options.items())
+    (tmp_path / "run.sh").write_text(f"python -m verl.trainer.main_ppo {words} trainer.n_gpus_per_node=8\n")
+    asked = ("--facts", facts_file(release), "--recipe", "run.sh", "--gpu", "8xA100-80G")
+    out = run("memory", *asked, "--set", "recipe.stage=grpo", cwd=tmp_path).out
+    assert f"actor_rollout_ref.model.{change}" in out and "--actor" not in out
+    assert (assumed in out) if assumed else ("checkpointing was not given" not in out)
+
+
 def test_how_several_gpus_share_a_run_that_one_does_not_hold_is_asked_for(run, facts_file):
     """Layers over all of them, ZeRO-3 and FSDP stand in no file of many recipes: no verdict is false."""
     asked = ("memory", "--facts", facts_file({}), "--set", "recipe.max_length=512")

@@ -178,6 +178,21 @@ def test_a_changed_list_names_the_index_of_its_build(run, tmp_path):
     assert "driver-too-old" not in run("check", "--lock", "new.txt", *target).out
 
 
+@pytest.mark.parametrize(
+    ("pin", "asked", "said"),
+    [
+        ("torch==2.2.0", ">=5.0", "transformers==5.0.0"),
+        ("torch==2.2.0", ">=4.30", "transformers==4.57.6"),
+        ("torch<2.4", ">=5.10", "pins.txt:1 asks for torch<2.4: that line must change with it"),
+    ],
+)
+def test_a_plan_keeps_the_bounds_of_the_list_or_says_which_one_is_in_the_way(run, tmp_path, pin, asked, said):
+    (tmp_path / "pins.txt").write_text(f"{pin}\ntransformers{asked}\naccelerate\n")
+    result = run("plan", "--lock", "pins.txt", *MACHINE, "--target-gpu", "A100-80G")
+    assert said in (result.out if "==" in said else result.err)
+    assert (result.code, "\ntransformers==" in result.out) == ((0, True) if "==" in said else (1, False))
+
+
 @pytest.mark.parametrize("option", ["--code", "--recipe"])
 def test_an_older_release_is_looked_for_where_the_code_needs_it(planned, tmp_path, option):
     (tmp_path / "train.py").write_text(SCRIPT.replace("7B", "0.5B"))

@@ -338,3 +338,48 @@ def test_what_the_code_beside_a_list_needs_and_no_line_brings(
     (tmp_path / "train.py").write_text(code)
     report = check(Sources(lock="requirements.txt", cwd=tmp_path, assignments=_HERE, environ={}))
     assert ("accelerate-needed-and-not-installed" in {one.id for one in report.findings}) == needed
+
+
+_QLORA = """import datasets
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained(
+    "Qwen/Qwen2.5-7B",
+    attn_implementation="flash_attention_2",
+    quantization_config=BitsAndBytesConfig(load_in_4bit=True),
+)
+model = get_peft_model(model, LoraConfig())
+Trainer(model, args=TrainingArguments("out", deepspeed="ds.json", learning_rate=1)).train()
+"""
+_ALL = {"flash-attn", "bitsandbytes", "deepspeed", "peft", "datasets"}
+_STACK = "torch==2.6.0\ntransformers==4.51.3\naccelerate==1.6.0\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "beside", "told"),
+    [
+        (_STACK, {}, _ALL),
+        (f"{_STACK}trl\n", {}, _ALL - {"datasets"}),
+        (f"{_STACK}deepspeed==0.16.5\npeft==0.15.2\n", {}, {"flash-attn", "bitsandbytes", "datasets"}),
+        (_STACK, {"README.md": "pip install flash-attn --no-build-isolation"}, _ALL - {"flash-attn"}),
+        (_STACK, {"requirements-gpu.txt": "flash_attn==2.7.4\nbitsandbytes\n"}, {"deepspeed", "peft", "datasets"}),
+        (f"{_STACK}# deepspeed\n", {}, _ALL - {"deepspeed"}),
+        (f"{_STACK}some-package-of-nobody\n", {}, set()),
+        (f"{_STACK}some-package @ git+https://example.org/some-package\n", {}, set()),
+        (f"{_STACK}-e .\n", {}, set()),
+        ("torch==2.6.0\n", {}, set()),
+        ("unsloth\ntorch==2.6.0\n", {}, {"flash-attn", "deepspeed"}),
+    ],
+)
+def test_what_a_run_needs_and_a_list_does_not_bring_is_told(
+    tmp_path: Path, lines: str, beside: dict[str, str], told: set[str]
+) -> None:
+    files = {"requirements.txt": lines, "train.py": _QLORA, "ds.json": '{"zero_optimization": {"stage": 2}}', **beside}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    sources = Sources(lock="requirements.txt", cwd=tmp_path, assignments=_HERE, environ={}, recipe=("train.py",))
+    report = check(sources._replace(code=("train.py",)))
+    names = "flash-attn|bitsandbytes|deepspeed|peft|datasets"
+    texts = (str(one.message) for one in report.findings if re.search("not-in|-needed-|use-package", one.id))
+    assert {found[0] for text in texts if (found := re.search(names, text))} == told
+    assert all((one.severity == "warning") == ("not-in-the-list" in one.id) for one in report.findings)

@@ -26,6 +26,7 @@ from envdoctor.observe.documents.locks.lock import (
     with_python,
 )
 from envdoctor.observe.documents.locks.taking import Resolve, records, take
+from envdoctor.observe.documents.locks.unbrought import unbrought
 from envdoctor.observe.errors import ObservationError
 from envdoctor.system.files import Budget, Files, Spent
 from envdoctor.system.message import Message, listed
@@ -152,15 +153,19 @@ def _facts(
         facts.update(Fact(f"pkg.{name}", seed, path, "environment") for name in _SEEDS - set(chosen))
         own = Unknown(Message("the project beside the list has its code"))
         facts.update(Fact(f"pkg.{name}", own, path, "environment") for name in _own(path, wish) - set(chosen))
+    behind = {line for row in wish.rows("run-needs") if row.get("built") for line in row["asks"]}
+    unlisted = {*unbrought(lock, chosen, path, wish, ledger)} - _own(path, wish)
+    facts.update(Fact(f"pkg.{name}", ABSENT, path, "environment") for name in unlisted if name not in behind)
     known = taken.all_known and not lock.notes
     rows = [row for row in wish.rows("entry-statements") if row["name"] in chosen] if known else []
-    lacks = tuple({name: None for row in rows for name in row.get("runs_with", ()) if name not in chosen})
+    asked = (name for row in rows for name in row.get("runs_with", ()) if name not in chosen)
+    lacks = tuple(dict.fromkeys((*asked, *sorted(behind & unlisted))))
     facts.add(Fact("environment.lacks", lacks, path, "environment"))
     if isinstance(until, str) and until:
         facts.add(Fact("environment.day", until, "--as-of", "given"))
     facts.update(lock.facts)
-    asked = (one for command in lock.commands for one in (*command.lines, *command.limits) if not command.image)
-    ranges = (one for one in asked if one.specifiers and not one.pin and counts(one.marker, wish))
+    every = (one for command in lock.commands for one in (*command.lines, *command.limits) if not command.image)
+    ranges = (one for one in every if one.specifiers and not one.pin and counts(one.marker, wish))
     listed_lines = tuple({"package": one.name, "asks": one.specifiers, "place": one.by} for one in ranges)
     facts.add(Fact("listed", Records(listed_lines), path, "environment"))
     extensions = {row["name"] for row in wish.rows("torch-extensions", "package")}

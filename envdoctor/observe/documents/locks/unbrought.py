@@ -1,0 +1,90 @@
+"""What an open list certainly does not bring, of the packages that a run or code may need beside it."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from itertools import islice
+
+from envdoctor.matrix.ledger import Ledger
+from envdoctor.matrix.ledger_taking import AskedRequirement, allows
+from envdoctor.observe.documents.locks.lock import Lock, Locked, Wish, counts
+from envdoctor.system.files import Budget, Files, Spent
+from envdoctor.versions.marker import NotAMarker, holds
+from envdoctor.versions.requirement import Requirement, normalise, read_requirement
+
+#: Files beside a list that may say what else is installed.
+_TELLING = ("readme*", "install*", "setup*", "environment*", "pyproject*", "*.md", "*.rst", "*.txt", "*docker*")
+_WORDS = re.compile(r"[A-Za-z0-9][\w-]*")
+_LARGEST, _TOGETHER, _MOST_FILES = 1 << 20, 8 << 20, 60
+
+
+def unbrought(lock: Lock, chosen: Mapping[str, Locked], path: str, wish: Wish, ledger: Ledger) -> list[str]:
+    """Return which packages of the stack (stack-modules, and what run-needs and entry-statements ask for) an install of
+    an open list does not bring, whatever releases it takes: nothing in it requires them in any release that it allows,
+    and no file beside it names them (``pip install flash-attn`` in a README). None where a line may bring anything."""
+    commands = lock.commands
+    if not commands or lock.notes or any(one.before != () or one.image for one in commands):
+        return []
+    if any(one.conda for one in chosen.values()):
+        return []
+    lines = [line for one in commands for line in one.lines if counts(line.marker, wish) is not False]
+    brought, whole = _brought(lines, wish, ledger)
+    needing = {row["name"]: row["runs_with"] for row in wish.rows("entry-statements") if row.get("runs_with")}
+    if brought.isdisjoint(needing):
+        return []  # a list without them is not all that a run has
+    strange = [line.name for line in lines if ledger.package(line.name) is None]
+    # A list that names all that its packages require was written of an environment: what it leaves out is not there.
+    if strange and not (whole and all(line.pin for line in lines)):
+        return []
+    rows = [row for row in wish.rows("run-needs") if any(key.startswith("recipe.") for key in row.get("when", ()))]
+    asked = {read_requirement(line) for row in rows for line in row["asks"]}
+    names = {one.name for one in asked if not (one.specifiers or one.extras)}
+    names |= {name for several in needing.values() for name in several}
+    names |= {str(row["name"]) for row in wish.rows("stack-modules", "module")}
+    indexed = {row["name"] for row in wish.rows("packages", "package") if "wheel_index" in row}
+    lacking = names - brought - chosen.keys() - indexed
+    folders = dict.fromkeys((os.path.dirname(os.path.join(wish.cwd, path)), wish.cwd))
+    return sorted(lacking.difference(*map(_words_in, folders)))
+
+
+def _brought(lines: Sequence[AskedRequirement], wish: Wish, ledger: Ledger) -> tuple[set[str], bool]:
+    """Return the names of all that the lines may bring, and whether they name all that they certainly bring."""
+    asked = [Requirement(name=line.name, extras=line.extras, specifiers=line.specifiers, marker="") for line in lines]
+    named, seen = {line.name for line in lines}, set(asked)
+    whole = True
+    for one in asked:  # it grows
+        package = ledger.package(one.name)
+        if package is None:
+            continue
+        versions = [each.version for each in package.releases if allows(one.specifiers, each.version)]
+        read = {near for version in versions for near in package.neighbours(version) if near}
+        for wanted in {wanted for version in read for wanted in package.requires(version, one.extras)}:
+            there = _holds(wanted.marker, one.extras, wish)
+            whole = whole and (there is not True or wanted.name in named)
+            wanted = wanted._replace(marker="")
+            if there is not False and wanted not in seen:
+                seen.add(wanted)
+                asked.append(wanted)
+    return {one.name for one in asked}, whole
+
+
+def _holds(marker: str, extras: Sequence[str], wish: Wish) -> bool | None:
+    try:
+        answers = {holds(marker, {**wish.markers, "extra": extra}) for extra in ("", *extras)} if marker else {True}
+    except NotAMarker:
+        return None
+    return True if True in answers else None if None in answers else False
+
+
+def _words_in(folder: str) -> set[str]:
+    """Return the words of the files in a folder that may say what else is installed."""
+    files = Files(budget=Budget(seconds=1.0, size=_TOGETHER, steps=5_000))
+    words = set[str]()
+    with suppress(Spent):
+        names = (one for one in files.names_or_none(folder) if any(fnmatchcase(one.lower(), glob) for glob in _TELLING))
+        for name in islice(names, _MOST_FILES):
+            text = files.text_or_empty(os.path.join(folder, name), _LARGEST)
+            words.update(normalise(word) for word in _WORDS.findall(text))
+    return words
