@@ -236,8 +236,12 @@ class _Archive:
     """The file for the standard library's reader of archives; little of it is read. Raises :class:`_Unreadable`."""
 
     def __init__(self, snapshot: Snapshot, path: str, size: int, end: bytes) -> None:
-        self._snapshot, self._path, self.size, self._end = snapshot, path, size, end
+        self._snapshot, self._path, self.size = snapshot, path, size
+        self._parts = {size - len(end): end}
         self._position = 0
+
+    def seekable(self) -> bool:
+        return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
         self._position = max(0, offset + (0, self._position, self.size)[whence])
@@ -250,15 +254,20 @@ class _Archive:
         left = max(0, self.size - self._position)
         start, length = self._position, left if length < 0 else min(left, length)
         self._position += length
-        inside = start - (self.size - len(self._end))
-        if inside >= 0:
-            return self._end[inside : inside + length]
+        for begin, part in self._parts.items():
+            if begin <= start and start + length <= begin + len(part):
+                return part[start - begin : start - begin + length]
+        self.fetch(start, length)
+        return self._parts[start]
+
+    def fetch(self, start: int, length: int) -> None:
+        """Have a part at hand, in one request."""
         if length > _LARGEST_PICKLE:
             raise _Unreadable("a part of its archive has {} bytes, too many to read", f"{length:,}")
-        parts = self._snapshot.read_ranges(self._path, [(start, length)])
+        parts = self._snapshot.read_ranges(self._path, [(start, min(length, self.size - start))])
         if isinstance(parts, Unread):
             raise _Unreadable(parts.reason)
-        return parts[0]
+        self._parts[start] = parts[0]
 
 
 def read_checkpoint(snapshot: Snapshot, path: str, clock: Clock) -> Checkpoint | Unread:
@@ -288,41 +297,26 @@ def _pickle_in(archive: _Archive) -> tuple[str, bytes]:
     try:
         with zipfile.ZipFile(archive) as directory:
             members = directory.infolist()
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, StructError) as error:
+            pickles = [member for member in members if member.filename.rpartition("/")[2] == "data.pkl"]
+            if len(pickles) != 1:
+                raise _Unreadable("the archive has {} files named data.pkl instead of one", len(pickles))
+            (member,) = pickles
+            if max(member.file_size, member.compress_size) > _LARGEST_PICKLE:
+                raise _Unreadable("its data.pkl has {} bytes, too many to look at", f"{member.file_size:,}")
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                text = "its data.pkl is compressed in a way that torch does not use ({})"
+                raise _Unreadable(text, member.compress_type)
+            # The local header repeats the name and has padding of its own, which torch uses to align the data.
+            archive.fetch(member.header_offset, 30 + len(member.filename.encode()) + 256 + member.compress_size)
+            with directory.open(member) as file:
+                file._expected_crc = None  # type: ignore[attr-defined]  # torch does not check it either
+                content = file.read(member.file_size + 1)  # a number, or a bomb would be unpacked before it is cut
+    except (zipfile.BadZipFile, EOFError, RuntimeError, ValueError, OverflowError, StructError, zlib.error) as error:
         raise _Unreadable("its archive is damaged, or the file is cut ({})", str(error)[:80]) from None
-    pickles = [member for member in members if member.filename.rpartition("/")[2] == "data.pkl"]
-    if len(pickles) != 1:
-        raise _Unreadable("the archive has {} files named data.pkl instead of one", len(pickles))
-    script = any(member.filename.rpartition("/")[2] == "constants.pkl" for member in members)
-    return "torchscript" if script else "zip", _member(archive, pickles[0])
-
-
-def _member(archive: _Archive, member: zipfile.ZipInfo) -> bytes:
-    """Return the content of a file in the archive. Its checksum is not checked: torch does not check it either."""
-    largest = max(member.file_size, member.compress_size)
-    if largest > _LARGEST_PICKLE:
-        raise _Unreadable("its data.pkl has {} bytes, too many to look at", f"{largest:,}")
-    # The local header repeats the name and has padding of its own, which torch uses to align the data.
-    begin, length = member.header_offset, member.compress_size
-    archive.seek(begin)
-    raw = archive.read(30 + len(member.filename.encode()) + 256 + length) if 0 <= begin <= archive.size - 30 else b""
-    if raw[:4] != _LOCAL:
-        raise _Unreadable("its data.pkl is not where the directory of its archive says: the file is damaged or cut")
-    start = 30 + int.from_bytes(raw[26:28], "little") + int.from_bytes(raw[28:30], "little")
-    if begin + start + length > archive.size:
-        raise _Unreadable("its data.pkl lies beyond its end: the file is cut")
-    archive.seek(begin + start)
-    data = raw[start : start + length] if len(raw) >= start + length else archive.read(length)
-    if member.compress_type == zipfile.ZIP_DEFLATED:
-        try:
-            data = zlib.decompressobj(-15).decompress(data, _LARGEST_PICKLE + 1)
-        except zlib.error:
-            raise _Unreadable("its data.pkl cannot be decompressed") from None
-    elif member.compress_type != zipfile.ZIP_STORED:
-        raise _Unreadable("its data.pkl is compressed in a way that torch does not use ({})", member.compress_type)
-    if len(data) != member.file_size:
+    if len(content) != member.file_size:
         raise _Unreadable("its data.pkl does not have the size that the directory of its archive gives")
-    return data
+    script = any(member.filename.rpartition("/")[2] == "constants.pkl" for member in members)
+    return "torchscript" if script else "zip", content
 
 
 def _read_pickles(snapshot: Snapshot, path: str, size: int, clock: Clock) -> Checkpoint | Unread:
