@@ -94,6 +94,11 @@ class FileEntry(NamedTuple):
             return self.oid == other.oid
         return None
 
+    def holds(self, content: bytes) -> bool:
+        """Return whether this is the file's content, as far as size and oid tell."""
+        oid = self.oid and oid_of_content(self.oid.partition(":")[0], content)
+        return len(content) == self.size and oid == self.oid
+
 
 class Snapshot(ABC):
     """One state of a repository. Reading is lazy; what was read is kept for the snapshot's life time.
