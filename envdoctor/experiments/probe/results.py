@@ -67,7 +67,7 @@ def results_of(
     section = _section(session, cases, found, probes, suite=title, using=using, known=known)
     failed = None
     wanted = [probe for probe in probes.values() if not asked or {probe.name, *probe.settles} & set(asked)]
-    if session.unusable is not None and any("torch" in probe.needs for probe in wanted):
+    if session.unusable is not None and any("torch" in probe.usual.needs for probe in wanted):
         ending, detail = session.unusable.ending, session.unusable.detail
         what = detail if ending in UNUSABLE else Message("the import of torch ended with {}: {}", ending, detail)
         failed = Message("the experiments could not run: {}", what)
