@@ -340,9 +340,6 @@ def _float(value: object) -> float:
         return math.nan
 
 
-#: Lines of a script at most.
-LINES = 30
-
 _DTYPES = {"bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.float32"}
 _BACKENDS = {
     "math": "MATH",
@@ -407,14 +404,6 @@ _COMPARE = (
     'print("not finite in out, dq, dk, dv:", [int((~x.isfinite()).sum()) for x, y in pairs])',
     'print("relative errors:", [float((x - y).norm() / y.norm()) for x, y in pairs], torch.finfo(dtype).eps)',
 )
-
-
-def reproducer(
-    found: Iterable[tuple[Result, JudgedCase | None]], environment: Mapping[str, Mapping[str, Any]], seed: int | None
-) -> Sequence[str] | None:
-    """Return the script's lines for the worst failing case that one can be written for; None without such a case."""
-    worst = (case for result, case in found if case is not None and result.verdict == "fail")
-    return next((script for case in worst if (script := script_of(case, environment, seed))), None)
 
 
 def script_of(
