@@ -60,7 +60,7 @@ _STATE = re.compile(rf"(?:\}}|g\)R)(?:\((?:{_TENSOR}|s[sibn])+u|(?:{_TENSOR}|s[s
 _REBUILD = ("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3")
 
 
-class _PickledTensor(NamedTuple):
+class PickledTensor(NamedTuple):
     """A tensor of a pickle. ``dtype`` as in safetensors, or torch's name where the format has none (``qint8``). Tensors
     with one ``storage`` and shape are one tensor under several names (tied weights)."""
 
@@ -131,11 +131,11 @@ class _Scan:
         self.globals[name] = None
         return name
 
-    def tensors(self) -> dict[str, _PickledTensor] | None:
+    def tensors(self) -> dict[str, PickledTensor] | None:
         """Return tensors by name; None unless the pickle is one table of them, made as torch.save makes it."""
         letters = "".join(self.letters)
         state = _STATE.match(letters)
-        found: dict[str, _PickledTensor] = {}
+        found: dict[str, PickledTensor] = {}
         if "?" in letters or "Q" in letters[state.end() if state else 0 :]:
             return None
         for match in re.finditer(_TENSOR, letters):
@@ -149,7 +149,7 @@ class _Scan:
                 return None
             kind = (self.values[match.start(2)] if match[2] else kind).rpartition(".")[2]
             dtype = _DTYPES.get(kind, kind.removesuffix("Storage").lower())
-            found[name] = _PickledTensor(dtype, shape, f"{key}+{self.values[match.start(1) - 1]}")
+            found[name] = PickledTensor(dtype, shape, f"{key}+{self.values[match.start(1) - 1]}")
         return found
 
 
@@ -169,7 +169,7 @@ class Checkpoint(NamedTuple):
 
     globals: tuple[str, ...]
     all_globals: bool
-    tensors: dict[str, _PickledTensor] | None
+    tensors: dict[str, PickledTensor] | None
     problem: str | None
     cut: bool = False
 
@@ -196,7 +196,7 @@ def _read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
         clock.left -= max(0.0, time.monotonic() - began - _USUAL)
         if not isinstance(answer, ChildProblem):
             names, whole, rows, reason, cut = answer
-            found = {name: _PickledTensor(dtype, tuple(shape), key) for name, dtype, shape, key in rows or ()}
+            found = {name: PickledTensor(dtype, tuple(shape), key) for name, dtype, shape, key in rows or ()}
             return Checkpoint(tuple(names), whole, None if rows is None else found, unpacked(reason), cut)
         problem = TOO_LONG if answer.kind == "timeout" else Message("its pickle {}", answer.clause())
     return Checkpoint((), False, None, problem)
