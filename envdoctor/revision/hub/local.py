@@ -204,22 +204,19 @@ class LocalSnapshot(Snapshot):
 
     def _header(self, path: str, room: _Room) -> bytes | Unread:
         size = self.files[path].size if path in self.files else 0
-        first = self.read_ranges(path, [(0, min(size, 8))])
-        if isinstance(first, Unread):
-            return first
-        length = _announced(first[0], size)
+        first = self.read_range(path, 0, min(size, 8))
+        length = None if isinstance(first, Unread) else _announced(first, size)
         if length is None:
-            return first[0]
+            return first
         problem = room.take(length)
-        whole = Unread(path, problem) if problem else self.read_ranges(path, [(0, length)])
-        return whole if isinstance(whole, Unread) else whole[0]
+        return Unread(path, problem) if problem else self.read_range(path, 0, length)
 
-    def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Return ranges of a file of this machine."""
+    def part(self, entry: FileEntry, offset: int, length: int) -> bytes | Unread:
+        """Return a part of a file of this machine."""
         if entry.path not in self.places:
             return Unread(entry.path, self.absent)
         try:
-            return Files().ranges(self.places[entry.path], places)
+            return Files().ranges(self.places[entry.path], [(offset, length)])[0]
         except OSError as error:
             return Unread(entry.path, Message("it cannot be read: {}", because_of(error)))
 

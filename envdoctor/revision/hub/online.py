@@ -260,14 +260,14 @@ class HubSnapshot(Snapshot):
             self._read[path] = self._ask(path, lambda: self._hub.fetch(self._url(path), entry.size, take))
         return self._read[path] if kept is None else kept
 
-    def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Return ranges of a file, one request each; only the first goes through the Hub's redirect."""
+    def part(self, entry: FileEntry, offset: int, length: int) -> bytes | Unread:
+        """Return a part of a file by one request; only the first of a file goes through the Hub's redirect."""
         path = entry.path
-        kept = self._here(entry, lambda local: local.read_ranges(path, places))
+        kept = self._here(entry, lambda local: local.read_range(path, offset, length))
         if kept is not None:
             return kept
         remote = self._remote.setdefault(path, RemoteFile(self._hub, self._url(path), entry.size))
-        return self._ask(path, lambda: [remote.read(offset, length) for offset, length in places])
+        return self._ask(path, lambda: remote.read(offset, length))
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         """Return the headers of the files, asked for side by side."""

@@ -264,10 +264,10 @@ class _Archive:
         """Have a part at hand, in one request."""
         if length > _LARGEST_PICKLE:
             raise _Unreadable("a part of its archive has {} bytes, too many to read", f"{length:,}")
-        parts = self._snapshot.read_ranges(self._path, [(start, min(length, self.size - start))])
-        if isinstance(parts, Unread):
-            raise _Unreadable(parts.reason)
-        self._parts[start] = parts[0]
+        part = self._snapshot.read_range(self._path, start, min(length, self.size - start))
+        if isinstance(part, Unread):
+            raise _Unreadable(part.reason)
+        self._parts[start] = part
 
 
 def read_checkpoint(snapshot: Snapshot, path: str, clock: Clock) -> Checkpoint | Unread:
@@ -275,17 +275,18 @@ def read_checkpoint(snapshot: Snapshot, path: str, clock: Clock) -> Checkpoint |
     size = snapshot.files[path].size
     if size < 4:
         return Unread(path, Message("it has {} bytes, which is no checkpoint", size))
-    tail = min(size, _TAIL)
-    parts = snapshot.read_ranges(path, [(0, min(size, 512)), (size - tail, tail)])
-    if isinstance(parts, Unread):
-        return parts
-    head, end = parts
+    head = snapshot.read_range(path, 0, min(size, 512))
+    if isinstance(head, Unread):
+        return head
     if head.startswith(b"version https://git-lfs"):
         return Unread(path, Message("it is a Git LFS pointer, not the checkpoint itself"))
     if head[257:262] == b"ustar":
         return Unread(path, Message("it is a tar archive, torch's format before 0.1.10, which is not looked into"))
     if head[:4] not in (_LOCAL, _EMPTY):
         return _read_pickles(snapshot, path, size, clock)
+    end = snapshot.read_range(path, max(0, size - _TAIL), min(size, _TAIL))
+    if isinstance(end, Unread):
+        return end
     try:
         return _read_pickle(*_pickle_in(_Archive(snapshot, path, size, end)), clock)
     except _Unreadable as error:
@@ -323,10 +324,10 @@ def _read_pickles(snapshot: Snapshot, path: str, size: int, clock: Clock) -> Che
     """Read the older format and plain pickles: a prefix, made longer while the description goes on behind it."""
     length = min(size, _PREFIX)
     while True:
-        parts = snapshot.read_ranges(path, [(0, length)])
-        if isinstance(parts, Unread):
-            return parts
-        checkpoint = _read_pickle("prefix", parts[0], clock)
+        part = snapshot.read_range(path, 0, length)
+        if isinstance(part, Unread):
+            return part
+        checkpoint = _read_pickle("prefix", part, clock)
         if not checkpoint.cut or length >= min(size, _LARGEST_PREFIX):
             # where the file itself ends, an unpickler fails: nothing is behind it
             return checkpoint._replace(all_globals=checkpoint.all_globals or (checkpoint.cut and length >= size))
