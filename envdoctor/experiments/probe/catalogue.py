@@ -164,7 +164,6 @@ def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
 
 
 def _stem(name: str) -> str:
-    """Return the name of a probe's file, without its ending."""
     return name.replace("-", "_")
 
 

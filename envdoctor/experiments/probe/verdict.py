@@ -404,7 +404,6 @@ def _count(observation: Mapping[str, Any], key: str, required: bool = False) -> 
 
 
 def _whole(value: object, name: str) -> int:
-    """Return a whole number from 0 on."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise _UnreadableObservation(Message("{} is not a count", name))
     return value

@@ -10,15 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from envdoctor.experiments.watch.losses import StepLosses, describe
-from envdoctor.experiments.watch.rerun import (
-    Gradients,
-    bad_gradients,
-    examine,
-    is_sharded,
-    on_any,
-    oversized_weight,
-    processes,
-)
+from envdoctor.experiments.watch.rerun import Gradients, examine, is_sharded, on_any, oversized_weight, processes
 
 logger = logging.getLogger("envdoctor.watch")
 
@@ -71,9 +63,8 @@ class Teller:
             known = {**whose, **(details or {}), "problem": problem, "last_finite": dict(self.last_finite)}
             self.said = tell(facts, known, run.args, folder, logger)
         except Exception as error:
-            logger.warning(
-                "envdoctor.experiments.watch: the flight record could not be written: %s", type(error).__name__
-            )
+            kind = type(error).__name__
+            logger.warning("envdoctor.experiments.watch: the flight record could not be written: %s", kind)
 
 
 #: Steps in a row whose gradients are not finite beside a finite loss, before a loss scale is no excuse: the scaler
@@ -283,7 +274,7 @@ class Steps:
             details["rerun"] = "not with several processes or sharded weights"
         having = [parameter for parameter in model.parameters() if parameter.grad is not None]
         aside = [parameter.grad for parameter in having] if not self._stop else []
-        details["gradients_not_finite"] = bad = bad_gradients(model) if own else []
+        details["gradients_not_finite"] = bad = self._gradients.bad(model) if own else []
         if len(bad) == 1:
             facts["watch.parameter"] = bad[0]
         if self._rerun and own:

@@ -77,7 +77,6 @@ class _Cause(NamedTuple):
 
 
 def _causes(matrix: Matrix) -> list[_Cause]:
-    """Return the causes that the table knows, in its order."""
     rows = matrix.rows(_TABLE)
     parts = {"words": "", "where": "", "files": "", "instead": r"(?!)"}
     patterns = [[re.compile(row.get(part, default)) for part, default in parts.items()] for row in rows]
