@@ -79,6 +79,7 @@ _DIVERGED = 10
 _DEAD, _LEAST = 5, 1e-3
 #: Every so many steps a sample of half-precision weights is compared with itself.
 _EVERY, _SAMPLE = 100, 1024
+_HALF = (torch.bfloat16, torch.float16)
 
 
 class WatchedRun(NamedTuple):
@@ -149,11 +150,7 @@ class Steps:
     def _note_half(self, model: Any, step: int, *, warms: bool) -> None:
         """Keep a sample of the largest half-precision weight, every hundredth step; not during warm-up."""
         named = [] if step % _EVERY or warms else model.named_parameters()
-        half = [
-            (name, parameter)
-            for name, parameter in named
-            if parameter.grad is not None and parameter.dtype in (torch.bfloat16, torch.float16)
-        ]
+        half = [(name, one) for name, one in named if one.grad is not None and one.dtype in _HALF]
         name, parameter = max(half, key=lambda entry: int(entry[1].numel()), default=("", None))
         noted = None if parameter is None else (_sample(parameter).clone(), _sample(parameter.grad) != 0)
         self._noted = None if noted is None else (name, parameter, *noted)

@@ -92,11 +92,8 @@ def _point(live: Live, model: Any, optimizer: Any, job: dict[str, Any], tokens: 
 
 #: What the tensors hold that a phase makes first.
 _LABELS = {
-    "": "batch",
-    "forward": "embeddings and masks",
-    "backward": "logits and loss",
-    "clip": "temporary values of the optimizer",
-    "step": "temporary values of the optimizer",
+    **{"": "batch", "forward": "embeddings and masks", "backward": "logits and loss"},
+    **dict.fromkeys(("clip", "step"), "temporary values of the optimizer"),
 }
 
 

@@ -30,10 +30,7 @@ _ABOUT = re.compile(
 )
 
 #: How names of weights end, of any format.
-WEIGHTS = (
-    *(".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl"),
-    *(".gguf", ".onnx", ".h5", ".msgpack"),
-)
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".gguf", ".onnx", ".h5", ".msgpack")
 #: What the files of a repository are for, by how their names begin or end in small letters; the first that fits.
 _KINDS: tuple[tuple[Message, tuple[str, ...], tuple[str, ...]], ...] = (
     (Message("weights"), (), (*WEIGHTS, ".index.json")),
