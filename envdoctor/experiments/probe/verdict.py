@@ -228,19 +228,14 @@ def _exact(observation: Mapping[str, Any]) -> Verdict:
         if equal:
             return Verdict("pass")
         return _violation(observation, "differs", Message("two results that must be equal differ"))
-    found, limit = (_number(observation.get(key), key) for key in ("difference", "limit"))
+    return _within(observation, "difference", "differs", "difference {}, at most {} is right")
+
+
+def _within(observation: Mapping[str, Any], key: str, word: str, text: str) -> Verdict:
+    found, limit = (_number(observation.get(name), name) for name in (key, "limit"))
     if found <= limit:  # false for NaN
         return Verdict("pass")
-    why = Message("difference {}, at most {} is right", f"{found:.3g}", f"{limit:g}")
-    return _violation(observation, "differs", why)
-
-
-def _change(observation: Mapping[str, Any]) -> Verdict:
-    found, limit = (_number(observation.get(key), key) for key in ("relative", "limit"))
-    if found <= limit:
-        return Verdict("pass")
-    why = Message("relative difference {}, at most {} is right", f"{found:.3g}", f"{limit:g}")
-    return _violation(observation, "changed", why)
+    return _violation(observation, word, Message(text, f"{found:.3g}", f"{limit:g}"))
 
 
 def _violation(observation: Mapping[str, Any], default: str, why: Message) -> Verdict:
@@ -313,7 +308,7 @@ _JUDGES: Mapping[str, Callable[[Mapping[str, Any]], Verdict]] = {
     "rounding": partial(_by_ratio, default=()),
     "batch": _batch,
     "exact": _exact,
-    "change": _change,
+    "change": partial(_within, key="relative", word="changed", text="relative difference {}, at most {} is right"),
     "growth": _growth,
     "honesty": _honesty,
     "import": _import,

@@ -75,13 +75,13 @@ def _changed(*sides: HubSnapshot | TransportError | None) -> list[str] | Unread:
     return [path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path)]
 
 
-def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapshot:
+def _open_revision(repo: str, revision: str | None, access: Access) -> HubSnapshot:
     """Return the snapshot of a revision as a user writes it. None and the empty text mean ``main``; ``@2024-01-31`` (or
     with a time, ``@2024-01-31T08:00``, in UTC) the last commit on main at or before it, and so does the date without
     ``@`` unless a branch or a tag is called so; any other text may begin with ``@`` too. A beginning of a commit (4
     digits or more) that the Hub does not know is looked for in the history of main. Raises :class:`SnapshotError`."""
     text = (revision or "main").removeprefix("@")
-    when = date_of(text)
+    when = _date_of(text)
     if when is not None and ((revision or "").startswith("@") or ":" in text):
         return open_hub(repo, _commit_at(access.hub, repo, when, text), access)
     try:
@@ -113,8 +113,8 @@ def _written_otherwise(text: str) -> SnapshotError | None:
     return SnapshotError(problem, text, joined(right, " or "), kind="usage") if right else None
 
 
-def date_of(text: str) -> datetime | None:
-    """Return the last moment that a date means, in UTC, as :func:`open_revision` takes it; None for other texts."""
+def _date_of(text: str) -> datetime | None:
+    """Return the last moment that a date means, in UTC, as :func:`_open_revision` takes it; None for other texts."""
     when = moment(text) if _DATE.match(text) else None
     try:
         return when + timedelta(days=1, microseconds=-1) if when and len(text) == 10 else when
@@ -152,7 +152,7 @@ def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
     if named.revision and revision and named.revision != revision:
         raise SnapshotError("{} names a revision, and {} is another one", text, revision, kind="usage")
     wanted = revision or named.revision
-    return _open_offline(named.repo, wanted, access) if access.offline else open_revision(named.repo, wanted, access)
+    return _open_offline(named.repo, wanted, access) if access.offline else _open_revision(named.repo, wanted, access)
 
 
 def name_of(text: str, access: Access) -> NamedModel:
@@ -182,7 +182,7 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
     if not cached:
         text = "{} is not in the local cache, and offline mode is on: give local folders, or leave offline mode"
         raise SnapshotError(text, repo, kind="offline")
-    if date_of(wanted) is not None:
+    if _date_of(wanted) is not None:
         text = "{} is a date, and the local cache does not hold the dates of commits: name one of {}"
         raise SnapshotError(text, wanted, ", ".join(item.commit[:10] for item in cached[:5]), kind="offline")
     held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
