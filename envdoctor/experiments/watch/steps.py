@@ -39,12 +39,7 @@ class Teller:
             self.busy = False
 
     def record(
-        self,
-        run: "WatchedRun",
-        event: str,
-        step: int,
-        about: Mapping[str, Any],
-        details: Mapping[str, Any] | None = None,
+        self, run: "WatchedRun", event: str, step: int, about: Mapping[str, Any], details: Mapping[str, Any] = {}
     ) -> None:
         """Judge and tell once for each kind of event; nothing in here may end the run. A ``problem`` among the facts
         ``about`` it, a text about the second run, is a detail."""
@@ -60,7 +55,7 @@ class Teller:
 
             folder = Path(self._folder or getattr(run.args, "output_dir", None) or ".")
             whose = {"rank": int(torch.distributed.get_rank()), "processes": processes()} if processes() > 1 else {}
-            known = {**whose, **(details or {}), "problem": problem, "last_finite": dict(self.last_finite)}
+            known = {**whose, **details, "problem": problem, "last_finite": dict(self.last_finite)}
             self.said = tell(facts, known, run.args, folder, logger)
         except Exception as error:
             kind = type(error).__name__

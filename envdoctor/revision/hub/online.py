@@ -68,14 +68,9 @@ class Access:
         return Hasher(self.hash, self.notice)
 
     @property
-    def requests(self) -> int:
-        """Return the number of requests so far, every hop of a redirect counted."""
-        return self.transport.requests if self.transport else 0
-
-    @property
-    def received(self) -> int:
-        """Return the number of body bytes so far."""
-        return self.transport.received if self.transport else 0
+    def cost(self) -> tuple[int, int]:
+        """Return the number of requests so far, every hop of a redirect counted, and of the bytes of their bodies."""
+        return (self.transport.requests, self.transport.received) if self.transport else (0, 0)
 
     def cached(self, repo: str, moved: str | None = None) -> list[CachedCommit]:
         """Return the commits of a repository in the cache under all its names: main, other references, last used."""
