@@ -99,7 +99,7 @@ def diff_revision(
     back = _way_back(pair, comparison, facts, judgement, rules)
     findings = [*judgement.findings, *back]
     commits = _history(pair, findings, comparison, matrix, tell) if request.history else {}
-    cost = revision_section.Cost(access.requests, access.received, request.values)
+    cost = revision_section.Cost(*access.cost, request.values)
     notices = [*gathered.notices, *run.of_rules(judgement), *(Notice("note", text) for text in pair.notes)]
     return run.report(
         "diff-revision",

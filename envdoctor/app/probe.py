@@ -203,7 +203,7 @@ def _wishes(
     except experiments.CatalogueError as error:
         raise UsageProblem("--only: {}", error) from None
     if request.suite == experiments.CARD:
-        chosen = [replace(one, speeds=matrix.rows("gpu-speeds")) for one in chosen]
+        chosen = [replace(one, usual=replace(one.usual, speeds=matrix.rows("gpu-speeds"))) for one in chosen]
     if request.here is not None:
         from envdoctor.app.probe_ranks import for_ranks
 

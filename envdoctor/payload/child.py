@@ -150,9 +150,10 @@ def _work(task: dict[str, Any], channel: Channel) -> tuple[str, str]:
     if missing:
         channel.emit({"case": "needs", **missing[0]})
         return "ok", ""
-    if job["device"] == "cuda":
-        _cap_gpu_memory(task.get("gpu_memory_mib"))
     if "torch" in needs:
+        if job["device"] == "cuda" and task.get("gpu_memory_mib"):  # a belt, whatever the script does
+            share = task["gpu_memory_mib"] * 1048576.0 / torch.cuda.get_device_properties(0).total_memory
+            torch.cuda.set_per_process_memory_fraction(min(1.0, share), 0)
         torch.set_default_dtype(torch.float32)  # as the scripts expect, whatever the environment sets
     path, _, function = task["script"].partition(":")
     script = import_module(PACKAGE + "." + os.path.splitext(path)[0].replace("/", "."))
@@ -219,16 +220,6 @@ def _missing(name: str) -> dict[str, Any] | None:
     return None
 
 
-def _cap_gpu_memory(mib: float | None) -> None:
-    """A belt: the script never takes more of the device than this, whatever it does."""
-    if not mib:
-        return
-    import torch
-
-    total = torch.cuda.get_device_properties(0).total_memory
-    torch.cuda.set_per_process_memory_fraction(min(1.0, mib * 1048576.0 / total), 0)
-
-
 def _named(error: BaseException) -> tuple[str, str]:
     """The ending that an exception stands for."""
     import traceback
@@ -245,13 +236,9 @@ def _named(error: BaseException) -> tuple[str, str]:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether memory, of the machine or of the device, was not enough."""
-    text = str(error)
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or "out of memory" in text
-        or "can't allocate memory" in text
-    )
+    text, named = str(error), type(error).__name__ == "OutOfMemoryError"
+    said = "out of memory" in text or "can't allocate memory" in text
+    return isinstance(error, MemoryError) or named or said
 
 
 def is_sticky(error: BaseException) -> bool:

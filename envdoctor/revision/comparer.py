@@ -203,7 +203,7 @@ _BEFORE, _AFTER = 34, 40
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 _OTHER_VALUE = re.compile(r"(?:-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|true|false|null)\Z")
 #: Lines of one diff, characters of a line, lines of each text that are compared, equal lines around a change.
-MOST_LINES, WIDEST, _COMPARED, _AROUND = 400, 240, 2_000, 2
+_MOST_LINES, WIDEST, _COMPARED, _AROUND = 400, 240, 2_000, 2
 #: Templates are often one line: they are shown statement by statement.
 _STATEMENTS = re.compile(r"(?<=%\})(?=.)|\r?\n")
 
@@ -250,7 +250,8 @@ def _window(text: str, start: int, stop: int) -> str:
 
 def hunk(before: Sequence[str], after: Sequence[str], *, starts: Sequence[int] = (0, 0)) -> Iterator[str]:
     """Yield the lines of a unified diff; ``starts`` are the numbers of the lines before the first ones."""
-    for line in islice(unified_diff(before, after, n=_AROUND, lineterm=""), 2, MOST_LINES + 2):
+    lines = unified_diff(before[:_COMPARED], after[:_COMPARED], n=_AROUND, lineterm="")
+    for line in islice(lines, 2, _MOST_LINES + 2):
         if line.startswith("@@"):
             line = re.sub(r"([-+])(\d+)", lambda at: f"{at[1]}{int(at[2]) + starts[at[1] == '+']}", line)
         yield line[0] + visible(line[1:].expandtabs(4))
@@ -258,7 +259,7 @@ def hunk(before: Sequence[str], after: Sequence[str], *, starts: Sequence[int] =
 
 def template_hunk(before: str, after: str) -> tuple[str, ...]:
     """Return the lines of a diff of two templates; a blank at the end of a changed line is shown as ``\u00b7``."""
-    old, new = (_STATEMENTS.split(text, _COMPARED)[:_COMPARED] for text in (before, after))
+    old, new = (_STATEMENTS.split(text, _COMPARED) for text in (before, after))
     lines = []
     for line in hunk(old, new):
         bare = line[0] + line[1:].rstrip(" ")

@@ -9,8 +9,8 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.revision.code import remote_code
 from envdoctor.revision.comparer import Change, Compared, Comparer, Revisions
 from envdoctor.revision.files import other_files
-from envdoctor.revision.hub.online import HubSnapshot, open_hub
-from envdoctor.revision.hub.opening import Commit, commits_between
+from envdoctor.revision.hub.online import Commit, HubSnapshot, open_hub
+from envdoctor.revision.hub.opening import commits_between
 from envdoctor.revision.hub.pickle_reading import Clock
 from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError, Unread, limited_to
 from envdoctor.revision.settings import settings_files

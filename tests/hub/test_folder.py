@@ -30,8 +30,10 @@ def test_large_files_are_not_hashed_and_their_headers_are_read(tmp_path):
     snapshot = open_folder(str(tmp_path))
     assert snapshot.files["m.safetensors"] == ("m.safetensors", 80 << 20, None)
     assert snapshot.headers(["m.safetensors"])["m.safetensors"] == header()
-    assert snapshot.read_ranges("m.safetensors", [(0, 8), (-3, 3), (4, 0)]) == [header()[:8], bytes(3), b""]
-    assert all(why(snapshot.read_ranges("m.safetensors", [(start, 2)])) for start in ((80 << 20) - 1, -(81 << 20)))
+    size = 80 << 20
+    parts = [snapshot.read_range("m.safetensors", *part) for part in ((0, 8), (size - 3, 3), (4, 0))]
+    assert parts == [header()[:8], bytes(3), b""]
+    assert all(why(snapshot.read_range("m.safetensors", start, 2)) for start in (size - 1, -1))
     # the note of a download proves nothing
     note = tmp_path / ".cache" / "huggingface" / "download" / "m.safetensors.metadata"
     note.parent.mkdir(parents=True)

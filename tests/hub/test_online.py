@@ -26,7 +26,7 @@ def test_two_revisions_are_two_requests_and_a_changed_text_is_one_more_each(hub,
     changed = [path for path in new.files if old.files[path].oid != new.files[path].oid]
     assert changed == ["modeling.py"]
     assert (old.read("modeling.py", 100), new.read("modeling.py", 100)) == (b"a = 1\n", b"a = 2\n")
-    assert len(hub.log) == way.requests == 4
+    assert len(hub.log) == way.cost[0] == 4
     assert hub.bytes_of(".safetensors") == 0
 
 

@@ -98,10 +98,10 @@ def test_access_counts_requests_and_leaves_the_host_process_as_it_is(hub, repo, 
     environ = {"HOME": str(tmp_path), "HF_HUB_CACHE": str(tmp_path / "hub")}
     asked = Access(str(tmp_path), environ, {"THUDM": "zai-org"})
     pair = open_pair("THUDM/tiny", repo.commits[2].id, "main", asked)
-    assert (pair.moved, asked.requests) == ("zai-org/tiny", 3)
-    assert asked.received > 0
+    assert (pair.moved, asked.cost[0]) == ("zai-org/tiny", 3)
+    assert asked.cost[1] > 0
     pair.new.headers(["m.safetensors"])
-    assert asked.requests == 5
+    assert asked.cost[0] == 5
     assert dict(os.environ) == before
     assert not [entry for entry in hub.log if "agent-harnesses" in entry.path]
     assert {entry.agent.split("/")[0] for entry in hub.log} == {"envdoctor"}

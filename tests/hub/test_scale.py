@@ -56,7 +56,7 @@ def test_bytes_and_requests(large):
     whole = sum(len(commit.files[path].prefix) for commit in repo.commits for path in changed)
     assert sum(entry.sent for entry in log) <= min(12_000_000, 1.02 * whole + 200_000)
     # the lists, redirect and range of each changed shard, and the rests of the three samples
-    assert len(log) == way.requests <= 2 + 2 * 2 * CHANGED + 3
+    assert len(log) == way.cost[0] <= 2 + 2 * 2 * CHANGED + 3
     assert large.bytes_of(f"-{CHANGED + 1:05d}-") == 0
 
 

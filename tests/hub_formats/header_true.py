@@ -161,16 +161,12 @@ class Repository:
         content = self.prefixes[path]
         return content if len(content) <= limit else Unread(path, f"it has {len(content)} bytes")
 
-    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
+    def read_range(self, path: str, offset: int, length: int) -> bytes | Unread:
         if path in self.broken:
             return Unread(path, self.broken[path])
-        parts = []
-        for offset, length in ranges:
-            start = offset if offset >= 0 else self.files[path].size + offset
-            assert start >= 0 and start + length <= self.files[path].size, "a range outside of the file"
-            self.ranges.append((path, start, length))
-            parts.append(self.prefixes[path][start : start + length])
-        return parts
+        assert offset >= 0 and offset + length <= self.files[path].size, "a range outside of the file"
+        self.ranges.append((path, offset, length))
+        return self.prefixes[path][offset : offset + length]
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         self.read_paths += paths

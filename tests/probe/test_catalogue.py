@@ -8,20 +8,21 @@ from pathlib import Path
 import pytest
 from fakes import payload, write_probe
 
-from envdoctor.experiments import CatalogueError, choose, find_probes, has_probe
+from envdoctor.experiments import PAYLOAD, CatalogueError, choose, find_probes, has_probe
 
 
 def test_every_shipped_probe_can_be_read_and_context_comes_first() -> None:
     probes = find_probes()
     assert next(iter(probes)) == "context"
     assert "attention" in probes
-    assert "accelerate" in probes["grad-accumulation"].needs, "the Trainer needs it"
+    assert "accelerate" in probes["grad-accumulation"].usual.needs, "the Trainer needs it"
     for probe in probes.values():
         assert probe.title
         assert any(probe.suites.values())
-        tree = ast.parse(probe.path.read_text("utf-8"))
+        path, _, function = probe.usual.script.partition(":")
+        tree = ast.parse((PAYLOAD / path).read_text("utf-8"))
         places = {getattr(node, "name", ""): node for node in tree.body} | {"run": tree}
-        told = ast.get_docstring(places[probe.script.partition(":")[2]])
+        told = ast.get_docstring(places[function])
         assert "https://" in (told or ""), f"the docstring cites what {probe.name} exists for"
 
 
@@ -37,7 +38,7 @@ def test_one_file_may_declare_several_probes_each_with_its_function(tmp_path: Pa
     text = '"Two."\nPROBES = {\n    "one-a": {"title": "a"},\n    "one-b": {"title": "b"},\n}\n'
     (home / "probes" / "two.py").write_text(text)
     probes = find_probes(home)
-    assert [probe.script for probe in probes.values()][1:] == ["probes/two.py:one_a", "probes/two.py:one_b"]
+    assert [probe.usual.script for probe in probes.values()][1:] == ["probes/two.py:one_a", "probes/two.py:one_b"]
     assert [has_probe(name, home) for name in ("one-a", "one-b", "two", "one")] == [True, True, False, False]
 
 

@@ -1,7 +1,7 @@
 """The experiments there are: found by their files in ``payload/probes``, read as text, never imported here."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
@@ -20,6 +20,7 @@ CARD = "card"
 FIRST = "context"
 
 _RESERVED = ("dtype", "backend", "devices", "seconds", "options")
+_OF_JOBS = ("needs", "alone", "memory_mib", "gpu_memory_mib")
 _SECONDS = {"cpu": 60.0, "cuda": 120.0}
 #: A probe that is done in this time shares a process with others; it does so on a limit of its own only.
 _QUICK_SECONDS = 60.0
@@ -38,11 +39,13 @@ class CatalogueError(MessageError, ValueError):
 class Job:
     """A probe on one device, in one dtype, with one backend.
 
-    ``seconds`` is its time limit; ``memory_mib`` what it may take beside mapped files, ``gpu_memory_mib`` of the device
-    (None: no limit). ``recipe`` holds the facts of the recipe without their prefix (``{"dtype": "bf16"}``), ``entries``
-    the import statements of a probe that runs these. Inputs are drawn from ``seed`` (None: not told, as in recordings
-    of before; the child then takes 0). Jobs with the same ``needs`` share a process, so that torch is
-    imported once, but for those that stand ``alone``. ``speeds`` is what is published of cards (table ``gpu-speeds``).
+    ``script`` is the file in the payload, with the name of the function where that is not ``run``. ``seconds`` is its
+    time limit; ``memory_mib`` what it may take beside mapped files, ``gpu_memory_mib`` of the device (None: no limit).
+    ``recipe`` holds the facts of the recipe without their prefix (``{"dtype": "bf16"}``), ``entries`` the import
+    statements of a probe that runs these. Inputs are drawn from ``seed`` (None: not told, as in recordings of before;
+    the child then takes 0). Jobs that import the same modules (``needs``) share a process, so that torch is imported
+    once, but for those that stand ``alone``, because they measure the process itself or may bring it down. ``speeds``
+    is what is published of cards (table ``gpu-speeds``).
     One that is ``begun`` first runs to its first observation, untold: what it calls, it then calls at other times.
     """
 
@@ -85,43 +88,26 @@ class Job:
 class Probe:
     """One experiment, as its file declares it in a literal ``PROBE``, or in one of the dictionary ``PROBES`` by name.
 
-    ``script`` is the file in the payload, with the name of the function where that is not ``run``. ``settles`` are the
-    names by which rules ask for it (its own name by itself), ``attention`` the implementation of attention that it runs
-    (sdpa, flash-attn, xformers; "backend" when that names it). ``needs`` are the modules that it imports, ``suites``
-    its jobs by suite; ``seconds`` the limit of one job by device, ``memory_mib`` that of its memory, where that differs
-    on a GPU ``cuda_memory_mib``, ``gpu_memory_mib`` what it may take of the device. ``alone``: never in one process
-    with others, because it measures the process itself or may bring it down. ``entries``: it runs import statements of
-    what is installed. ``speeds`` is what its jobs are told of cards.
+    ``settles`` are the names by which rules ask for it (its own name by itself), ``attention`` the implementation of
+    attention that it runs (sdpa, flash-attn, xformers; "backend" when that names it), ``suites`` its jobs by suite,
+    each as it differs from ``usual``; ``seconds`` the limit of one job by device, ``cuda_memory_mib`` that of its
+    memory where it differs on a GPU. ``entries``: it runs import statements of what is installed.
     """
 
     name: str
-    path: Path
-    script: str
     title: str
     settles: tuple[str, ...]
     suites: Mapping[str, Sequence[Mapping[str, Any]]]
     seconds: Mapping[str, float]
-    alone: bool
+    usual: Job
     attention: str | None = None
-    needs: tuple[str, ...] = ("torch",)
-    memory_mib: int = _MEMORY_MIB
     cuda_memory_mib: int | None = None
-    gpu_memory_mib: int | None = _GPU_MEMORY_MIB
-    speeds: Sequence[Mapping[str, Any]] = ()
     entries: bool = False
 
     def jobs(
-        self,
-        suite: str,
-        device: str,
-        *,
-        asked: bool = False,
-        model: str | None = None,
-        recipe: Mapping[str, Any] | None = None,
-        entries: Sequence[str] = (),
-        seed: int | None = None,
+        self, suite: str, device: str, *, asked: bool = False, entries: Sequence[str] = (), **given: Any
     ) -> list[Job]:
-        """Return the jobs of a suite on a device.
+        """Return the jobs of a suite on a device, with what they are ``given``: ``model``, ``recipe`` and ``seed``.
 
         A probe without a list for a longer suite runs that of the next shorter one; one that was ``asked`` for by name
         runs its shortest when it is in no suite up to this one. The suite ``card`` has only what names it.
@@ -130,26 +116,20 @@ class Probe:
         names = [*reversed(upto), *(SUITES[len(upto) * (suite != CARD) :] if asked else ())]
         chosen = next((self.suites[name] for name in names if self.suites.get(name)), ())
         limit = self.seconds["cpu" if device == "cpu" else "cuda"]
-        first_import = _IMPORT_SECONDS if "torch" in self.needs else 0.0
+        first_import = _IMPORT_SECONDS if "torch" in self.usual.needs else 0.0
+        if device == "cuda" and self.cuda_memory_mib:
+            given["memory_mib"] = self.cuda_memory_mib
         return [
-            Job(
-                probe=self.name,
+            replace(
+                self.usual,
                 device=device,
                 suite=suite,
                 dtype=entry.get("dtype"),
                 backend=entry.get("backend"),
                 options={**entry.get("options", {}), **{key: entry[key] for key in entry if key not in _RESERVED}},
-                model=model,
-                recipe=recipe or {},
-                needs=self.needs,
                 seconds=float(entry.get("seconds", limit)) + first_import,
-                memory_mib=(self.cuda_memory_mib if device == "cuda" else None) or self.memory_mib,
-                gpu_memory_mib=self.gpu_memory_mib,
-                alone=self.alone,
-                speeds=self.speeds,
-                script=self.script,
                 entries=tuple(entries) if self.entries else (),
-                seed=seed,
+                **given,
             )
             for entry in chosen
             if device == "auto" or device in entry.get("devices", (device,))
@@ -184,7 +164,6 @@ def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
 
 
 def _stem(name: str) -> str:
-    """Return the name of a probe's file, without its ending."""
     return name.replace("-", "_")
 
 
@@ -219,12 +198,13 @@ def _probe(name: str, path: Path, function: str, declared: Mapping[str, Any]) ->
     if "quick" in suites:
         suites = {"full": suites["quick"], **suites}
     seconds = {**_SECONDS, **declared.get("seconds", {})}
+    usual: dict[str, Any] = {"alone": seconds["cpu"] > _QUICK_SECONDS}
+    usual |= {key: declared[key] for key in _OF_JOBS if key in declared}
+    usual["needs"] = tuple(declared.get("needs", ("torch",)))
     settled: dict[str, Any] = {
-        "alone": seconds["cpu"] > _QUICK_SECONDS,
-        **declared,
+        **{key: declared[key] for key in declared if key not in _OF_JOBS},
         "settles": tuple(declared.get("settles", (name,))),
-        "needs": tuple(declared.get("needs", ("torch",))),
         "suites": {suite: suites[suite] for suite in (*SUITES, CARD) if suite in suites},
         "seconds": seconds,
     }
-    return Probe(name, path, f"probes/{path.name}:{function}", **settled)
+    return Probe(name, usual=Job(name, "cpu", SUITES[0], script=f"probes/{path.name}:{function}", **usual), **settled)

@@ -45,8 +45,7 @@ class Recording(NamedTuple):
 
 def write_head(file: IO[str], facts: Mapping[str, Any], **head: object) -> None:
     """Begin a recording."""
-    file.write(_line({"schema": SCHEMA, **head, "facts": facts}))
-    file.flush()
+    _write(file, {"schema": SCHEMA, **head, "facts": facts})
 
 
 def write_outcome(file: IO[str], outcome: Outcome, folders: Mapping[str, str] | None = None) -> None:
@@ -59,8 +58,7 @@ def write_outcome(file: IO[str], outcome: Outcome, folders: Mapping[str, str] | 
     hidden = {**(folders or {}), **({os.path.normpath(model): name} if model and name else {})}
     hidden.update({os.path.realpath(folder): word for folder, word in list(hidden.items())})
     data = {**outcome._asdict(), "job": {**asdict(outcome.job), "model": name}}
-    file.write(_line(_without(data, sorted(hidden.items(), key=lambda pair: -len(pair[0])))))
-    file.flush()
+    _write(file, _without(data, sorted(hidden.items(), key=lambda pair: -len(pair[0]))))
 
 
 def _without(value: Any, folders: Sequence[tuple[str, str]]) -> Any:
@@ -175,5 +173,6 @@ def _object(path: Path, number: int, line: str) -> dict[str, Any]:
     return data
 
 
-def _line(data: Mapping[str, Any]) -> str:
-    return json.dumps(data, ensure_ascii=True) + "\n"
+def _write(file: IO[str], data: Mapping[str, Any]) -> None:
+    file.write(json.dumps(data, ensure_ascii=True) + "\n")
+    file.flush()

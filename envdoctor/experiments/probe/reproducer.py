@@ -27,16 +27,10 @@ _APART = 0.1
 _MEASURED = ("o", "dq", "dk", "dv", "d0", "d1", "d2", "dx", "dw", "relative", "difference", "e1", "eN")
 #: How an ending is called in a record: its verdict and its signature.
 _ENDED = {
-    "timeout": ("timeout", "timeout"),
-    "killed": ("killed", "killed"),
-    "crash": ("crash", "crash"),
-    "oom": ("oom", "out-of-memory"),
-    "sticky": ("error", "sticky-error"),
-    "garbage": ("garbage", "garbage"),
+    **{name: (name, name) for name in ("timeout", "killed", "crash", "garbage")},
+    **{name: ("error", name) for name in ("failed", "lost", *UNUSABLE)},
+    **{"oom": ("oom", "out-of-memory"), "sticky": ("error", "sticky-error")},
     "output-limit": ("garbage", "output-limit"),
-    "failed": ("error", "failed"),
-    "lost": ("error", "lost"),
-    **{name: ("error", name) for name in UNUSABLE},
 }
 #: How it is called when a job that was done alone had ended so beside others; "died-once" otherwise.
 _ONCE = {"crash": "crashed-once", "timeout": "hung-once"}
@@ -109,12 +103,12 @@ def cases_of(outcomes: Iterable[Outcome]) -> list[JudgedCase]:
     once = [outcome for outcome in outcomes if not outcome.again]
     repeated: dict[_Same, list[JudgedCase]] = {}
     for outcome in outcomes:
-        for same, case in _named(outcome, _judged([outcome])) if outcome.again else ():
+        for same, case in _named(outcome) if outcome.again else ():
             repeated.setdefault(same, []).append(case)
-    cases = _judged(once)
+    cases = _judged([seen for outcome in once for seen in outcome.observations])
     if not repeated and not any("again" in case.observation for case in cases):
         return cases
-    names = [same for outcome in once for same, _ in _named(outcome, _judged([outcome]))]
+    names = [same for outcome in once for same, _ in _named(outcome)]
     doubted = [
         _doubted(case, [*_within(case), *repeated.get(same, ())]) for same, case in zip(names, cases, strict=True)
     ]
@@ -125,22 +119,18 @@ def cases_of(outcomes: Iterable[Outcome]) -> list[JudgedCase]:
 _Same = tuple[str, str, str, int]
 
 
-def _judged(outcomes: Iterable[Outcome]) -> list[JudgedCase]:
-    return _judged_observations([observation for outcome in outcomes for observation in outcome.observations])
-
-
-def _judged_observations(observations: Sequence[Mapping[str, Any]]) -> list[JudgedCase]:
+def _judged(observations: Sequence[Mapping[str, Any]]) -> list[JudgedCase]:
     verdicts = judge_all(observations)
     return [
         JudgedCase(seen, verdict) for seen, verdict in zip(observations, verdicts, strict=True) if verdict is not None
     ]
 
 
-def _named(outcome: Outcome, cases: Iterable[JudgedCase]) -> list[tuple[_Same, JudgedCase]]:
+def _named(outcome: Outcome) -> list[tuple[_Same, JudgedCase]]:
     """Return the cases of a job, each with what names it in every run of that job."""
     count: Counter[tuple[str, str, str]] = Counter()
     named = []
-    for case in cases:
+    for case in _judged(outcome.observations):
         name = (outcome.job.label, case.title, str(case.observation.get("dtype")))
         count[name] += 1
         named.append(((*name, count[name]), case))
@@ -151,7 +141,7 @@ def _within(case: JudgedCase) -> list[JudgedCase]:
     """Return the case with the other answer that its operation gave when it was called once more, if it gave one."""
     match case.observation.get("again"):
         case {**again}:
-            return _judged_observations([{**case.observation, **{str(key): value for key, value in again.items()}}])
+            return _judged([{**case.observation, **{str(key): value for key, value in again.items()}}])
     return []
 
 
@@ -340,9 +330,6 @@ def _float(value: object) -> float:
         return math.nan
 
 
-#: Lines of a script at most.
-LINES = 30
-
 _DTYPES = {"bf16": "torch.bfloat16", "fp16": "torch.float16", "fp32": "torch.float32"}
 _BACKENDS = {
     "math": "MATH",
@@ -373,11 +360,10 @@ _STRESSES["shift+"] = [
 _KEEP = "keep = torch.ones(B, 1, L, S, dtype=torch.bool)"
 _HOW = ("bool", "inf", "min", "f32", "bias")
 _HIDDEN = {
-    "left": ["keep[1:, ..., : max(1, S // 3)] = False"],
-    "left_dead": ["keep[1:, ..., : max(1, S // 3)] = keep[-1] = False"],
-    "right": ["keep[1:, ..., S - max(1, S // 3) :] = False"],
-    "key": ["keep[1:, ..., S - max(1, S // 3) :] = False"],
-    "band": ["keep = keep.triu(S - L - 31)"],
+    "left": "keep[1:, ..., : max(1, S // 3)] = False",
+    "left_dead": "keep[1:, ..., : max(1, S // 3)] = keep[-1] = False",
+    **dict.fromkeys(("right", "key"), "keep[1:, ..., S - max(1, S // 3) :] = False"),
+    "band": "keep = keep.triu(S - L - 31)",
 }
 #: In each the numbers are those of the probe, and q, k and v are leaves.
 _LAYOUTS = {
@@ -407,14 +393,6 @@ _COMPARE = (
     'print("not finite in out, dq, dk, dv:", [int((~x.isfinite()).sum()) for x, y in pairs])',
     'print("relative errors:", [float((x - y).norm() / y.norm()) for x, y in pairs], torch.finfo(dtype).eps)',
 )
-
-
-def reproducer(
-    found: Iterable[tuple[Result, JudgedCase | None]], environment: Mapping[str, Mapping[str, Any]], seed: int | None
-) -> Sequence[str] | None:
-    """Return the script's lines for the worst failing case that one can be written for; None without such a case."""
-    worst = (case for result, case in found if case is not None and result.verdict == "fail")
-    return next((script for case in worst if (script := script_of(case, environment, seed))), None)
 
 
 def script_of(
@@ -473,7 +451,7 @@ def _mask_lines(mask: str, how: str, what: str) -> list[str]:
     if mask == "alltrue":
         return [_KEEP, "mask = keep.to(device)"]
     keep = _KEEP if what == "key" else f"{_KEEP}.tril(S - L)"
-    lines = [keep, *_HIDDEN[what]]
+    lines = [keep, _HIDDEN[what]]
     if how == "bool":
         view = "keep[:, :, :1].contiguous().to(device).expand(keep.shape)" if what == "key" else "keep.to(device)"
         return [*lines, f"mask = {view}"]

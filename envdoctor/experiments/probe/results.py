@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.experiments.probe.catalogue import FIRST, Probe
 from envdoctor.experiments.probe.released import ALL_RUN, ReleasedResults
-from envdoctor.experiments.probe.reproducer import JudgedCase, Result, cases_of, grouped, is_length, reproducer, text_of
+from envdoctor.experiments.probe.reproducer import JudgedCase, Result, cases_of, grouped, is_length, script_of, text_of
 from envdoctor.experiments.probe.running import UNUSABLE, Outcome
 from envdoctor.experiments.probe.session import Session
 from envdoctor.experiments.probe.verdict import cause_of, failure_of, text_in
@@ -67,7 +67,7 @@ def results_of(
     section = _section(session, cases, found, probes, suite=title, using=using, known=known)
     failed = None
     wanted = [probe for probe in probes.values() if not asked or {probe.name, *probe.settles} & set(asked)]
-    if session.unusable is not None and any("torch" in probe.needs for probe in wanted):
+    if session.unusable is not None and any("torch" in probe.usual.needs for probe in wanted):
         ending, detail = session.unusable.ending, session.unusable.detail
         what = detail if ending in UNUSABLE else Message("the import of torch ended with {}: {}", ending, detail)
         failed = Message("the experiments could not run: {}", what)
@@ -172,6 +172,7 @@ def _section(
         for case, seen in session.environment.items()
     }
     wrong = [case for case in cases if case.verdict.wrong]
+    failing = (case for result, case in found if case is not None and result.verdict == "fail")
     info = [seen for outcome in session.outcomes for seen in outcome.observations if seen.get("kind") == "info"]
     return {
         "suite": suite,
@@ -193,7 +194,7 @@ def _section(
         "wrong_cases": [_case(case) for case in wrong[:_MOST_CASES]],
         "errors": _errors_by_length(cases),
         "info": [dict(seen) for seen in info[:_MOST_INFO]],
-        "reproducer": reproducer(found, session.environment, seed),
+        "reproducer": next(filter(None, (script_of(case, session.environment, seed) for case in failing)), None),
     }
 
 
@@ -205,16 +206,11 @@ def _probes(session: Session, cases: Sequence[JudgedCase], probes: Mapping[str, 
     for outcome in session.outcomes:
         job, probe = outcome.job, probes.get(outcome.job.probe)
         counts = Counter(verdicts[id(seen)] for seen in outcome.observations if id(seen) in verdicts)
-        about: dict[str, Any] = {
-            "name": job.probe,
-            "title": probe.title if probe else job.probe,
-            "device": outcome.device,
-        }
-        about |= {"dtype": job.dtype, "backend": job.backend, "options": dict(job.options)}
+        about = {"name": job.probe, "title": probe.title if probe else job.probe, "device": outcome.device}
+        asked = {"dtype": job.dtype, "backend": job.backend, "options": dict(job.options)}
         ended = {name: getattr(outcome, name) for name in ("ending", "detail", "seconds", "cpu_seconds", "peak_mib")}
-        entries.append(
-            {**about, "counts": dict(sorted(counts.items())), **ended, "import_s": outcome.begin.get("import_s")}
-        )
+        entry = {**about, **asked, "counts": dict(sorted(counts.items())), **ended}
+        entries.append({**entry, "import_s": outcome.begin.get("import_s")})
     return entries
 
 
@@ -273,11 +269,8 @@ def _not_measured(section: dict[str, Any], probes: Mapping[str, Probe], asked: S
         reasons = [entry["why"] for entry in section["skipped"] if entry["name"] == probe.name]
         if not children:
             reasons = [Message("it has nothing to run on the device {}", section["device"])]
-        yield Message(
-            "{} measured nothing: {}",
-            probe.name,
-            joined(reasons[:3]) if reasons else Message("it saw no case that can be judged"),
-        )
+        why = joined(reasons[:3]) if reasons else Message("it saw no case that can be judged")
+        yield Message("{} measured nothing: {}", probe.name, why)
 
 
 def _model_not_measured(session: Session, cases: Sequence[JudgedCase]) -> Iterator[Message]:

@@ -151,13 +151,6 @@ def outcome_of(job: Job, answer: ChildAnswer) -> Outcome:
     """Return the outcome of a job from its task's answer, with the observations stamped."""
     stamp = {"probe": job.probe, "device": answer.begin.get("device", job.device)}
     stamp.update({name: value for name, value in (("dtype", job.dtype), ("backend", job.backend)) if value is not None})
-    return Outcome(
-        job,
-        tuple({**stamp, **record} for record in answer.records),
-        answer.ending,
-        answer.detail,
-        answer.seconds,
-        answer.peak_mib,
-        answer.begin,
-        answer.cpu_seconds,
-    )
+    observations = tuple({**stamp, **record} for record in answer.records)
+    ended = answer.ending, answer.detail, answer.seconds, answer.peak_mib, answer.begin, answer.cpu_seconds
+    return Outcome(job, observations, *ended)

@@ -165,12 +165,8 @@ def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdi
     wrong = _ordered(name for name, value in counted.items() if value > passes)
     if wrong:
         name = max(counted, key=counted.__getitem__)
-        why = Message(
-            "error of {} is {} times that of unavoidable rounding; up to {} is right",
-            name,
-            f"{worst:.3g}",
-            f"{passes:g}",
-        )
+        text = "error of {} is {} times that of unavoidable rounding; up to {} is right"
+        why = Message(text, name, f"{worst:.3g}", f"{passes:g}")
         verdict = "fail" if counted[name] > warns else "warn"
         return Verdict(verdict, "inaccurate", wrong, worst, why)
     if dead:
@@ -209,20 +205,13 @@ def _batch(observation: Mapping[str, Any]) -> Verdict:
     ratio = together / max(alone, _TINY)
     passes, warns = _limits(observation) if observation.get("limits") is not None else _BATCH
     if ratio > passes:
-        why = Message(
-            "gradient of the batch is {} times as wrong as one by one ({} against {})",
-            f"{ratio:.3g}",
-            f"{together:.3g}",
-            f"{alone:.3g}",
-        )
+        text = "gradient of the batch is {} times as wrong as one by one ({} against {})"
+        why = Message(text, f"{ratio:.3g}", f"{together:.3g}", f"{alone:.3g}")
         return Verdict("fail" if ratio > warns else "warn", "batch-differs", ("gradients",), ratio, why)
     most = observation.get("most")
     if most is not None and not alone <= (most := _number(most, "most")):
-        why = Message(
-            "gradients of single samples are off by {}, those of the batch as well; up to {} is right",
-            f"{alone:.2g}",
-            f"{most:g}",
-        )
+        text = "gradients of single samples are off by {}, those of the batch as well; up to {} is right"
+        why = Message(text, f"{alone:.2g}", f"{most:g}")
         return Verdict("fail", "samples-differ", ("gradients",), ratio, why)
     padding = _count(observation, "pad_nonfinite")
     if padding:
@@ -239,19 +228,14 @@ def _exact(observation: Mapping[str, Any]) -> Verdict:
         if equal:
             return Verdict("pass")
         return _violation(observation, "differs", Message("two results that must be equal differ"))
-    found, limit = (_number(observation.get(key), key) for key in ("difference", "limit"))
+    return _within(observation, "difference", "differs", "difference {}, at most {} is right")
+
+
+def _within(observation: Mapping[str, Any], key: str, word: str, text: str) -> Verdict:
+    found, limit = (_number(observation.get(name), name) for name in (key, "limit"))
     if found <= limit:  # false for NaN
         return Verdict("pass")
-    why = Message("difference {}, at most {} is right", f"{found:.3g}", f"{limit:g}")
-    return _violation(observation, "differs", why)
-
-
-def _change(observation: Mapping[str, Any]) -> Verdict:
-    found, limit = (_number(observation.get(key), key) for key in ("relative", "limit"))
-    if found <= limit:
-        return Verdict("pass")
-    why = Message("relative difference {}, at most {} is right", f"{found:.3g}", f"{limit:g}")
-    return _violation(observation, "changed", why)
+    return _violation(observation, word, Message(text, f"{found:.3g}", f"{limit:g}"))
 
 
 def _violation(observation: Mapping[str, Any], default: str, why: Message) -> Verdict:
@@ -267,16 +251,13 @@ def _growth(observation: Mapping[str, Any]) -> Verdict:
         raise _UnreadableObservation(Message("growth needs at least three cycles"))
     grown = kib[-1] - kib[1]
     if not grown <= 0:
-        why = Message(
-            "{} KiB more after {} cycles, {} a cycle", f"{grown:g}", len(kib), f"{grown / (len(kib) - 2):.3g}"
-        )
+        each = f"{grown / (len(kib) - 2):.3g}"
+        why = Message("{} KiB more after {} cycles, {} a cycle", f"{grown:g}", len(kib), each)
         return Verdict("fail", "grows", ("memory",), None, why)
     reserved = _numbers(observation, "reserved_kib") if observation.get("reserved_kib") is not None else []
     if len(reserved) >= 3 and not reserved[-1] - reserved[1] <= _RESERVED:
-        more = reserved[-1] - reserved[1]
-        why = Message(
-            "the driver holds {} KiB more after {} cycles, allocated memory is constant", f"{more:g}", len(reserved)
-        )
+        text = "the driver holds {} KiB more after {} cycles, allocated memory is constant"
+        why = Message(text, f"{reserved[-1] - reserved[1]:g}", len(reserved))
         return Verdict("warn", "reserved-grows", ("memory",), None, why)
     return Verdict("pass")
 
@@ -287,9 +268,8 @@ def _honesty(observation: Mapping[str, Any]) -> Verdict:
     if expected < 1:
         raise _UnreadableObservation(Message("nothing was poisoned"))
     if found < expected:
-        why = Message(
-            "a NaN in the input comes out as {} NaN of {}: the rest are numbers that look right", found, expected
-        )
+        text = "a NaN in the input comes out as {} NaN of {}: the rest are numbers that look right"
+        why = Message(text, found, expected)
         return Verdict("warn" if observation.get("soft") is True else "fail", "nan-hidden", ("o",), None, why)
     if elsewhere:
         why = Message("a NaN in one row comes out in {} values of other rows", elsewhere)
@@ -328,7 +308,7 @@ _JUDGES: Mapping[str, Callable[[Mapping[str, Any]], Verdict]] = {
     "rounding": partial(_by_ratio, default=()),
     "batch": _batch,
     "exact": _exact,
-    "change": _change,
+    "change": partial(_within, key="relative", word="changed", text="relative difference {}, at most {} is right"),
     "growth": _growth,
     "honesty": _honesty,
     "import": _import,
@@ -419,7 +399,6 @@ def _count(observation: Mapping[str, Any], key: str, required: bool = False) -> 
 
 
 def _whole(value: object, name: str) -> int:
-    """Return a whole number from 0 on."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise _UnreadableObservation(Message("{} is not a count", name))
     return value

@@ -40,7 +40,6 @@ def judged(facts: Mapping[str, Any]) -> tuple[Finding, ...]:
 
 @lru_cache(maxsize=1)
 def _rules() -> Matrix:
-    """Return the shipped rules about watched runs."""
     return load_matrix(()).of_scopes("watch")
 
 

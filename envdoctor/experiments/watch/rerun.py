@@ -75,6 +75,13 @@ class Gradients:
         own = not all(map(_finite, model.parameters() if applied else (one.grad for one in by_size)))
         return on_any(model, own), own, not on_any(model, better is not None or applied or not by_size)
 
+    @staticmethod
+    def bad(model: Any) -> list[str]:
+        """Return the first weights whose gradients are not finite; none if all are not, as after a norm that is NaN."""
+        having = _having(model)
+        bad = [name for name, one in having.items() if not _finite(one.grad)]
+        return bad[:_NAMED] if len(bad) < len(having) else []
+
     def _few(self, model: Any, args: Any, step: int) -> list[Any]:
         """Return one small gradient if the run clips, else a share of all gradients, in turn."""
         clips = bool(args.max_grad_norm and args.max_grad_norm > 0)
@@ -92,13 +99,6 @@ class Gradients:
 def is_sharded(model: Any) -> bool:
     """Return whether a single call of the model makes processes talk: FSDP's tensors or DeepSpeed's ZeRO."""
     return any(hasattr(parameter, "to_local") or hasattr(parameter, "ds_id") for parameter in model.parameters())
-
-
-def bad_gradients(model: Any) -> list[str]:
-    """Return the first weights whose gradients are not finite; none if all are not, as after a norm that is NaN."""
-    having = _having(model)
-    bad = [name for name, one in having.items() if not _finite(one.grad)]
-    return bad[:_NAMED] if len(bad) < len(having) else []
 
 
 def oversized_weight(model: Any) -> str | None:

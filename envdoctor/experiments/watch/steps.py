@@ -10,15 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from envdoctor.experiments.watch.losses import StepLosses, describe
-from envdoctor.experiments.watch.rerun import (
-    Gradients,
-    bad_gradients,
-    examine,
-    is_sharded,
-    on_any,
-    oversized_weight,
-    processes,
-)
+from envdoctor.experiments.watch.rerun import Gradients, examine, is_sharded, on_any, oversized_weight, processes
 
 logger = logging.getLogger("envdoctor.watch")
 
@@ -47,12 +39,7 @@ class Teller:
             self.busy = False
 
     def record(
-        self,
-        run: "WatchedRun",
-        event: str,
-        step: int,
-        about: Mapping[str, Any],
-        details: Mapping[str, Any] | None = None,
+        self, run: "WatchedRun", event: str, step: int, about: Mapping[str, Any], details: Mapping[str, Any] = {}
     ) -> None:
         """Judge and tell once for each kind of event; nothing in here may end the run. A ``problem`` among the facts
         ``about`` it, a text about the second run, is a detail."""
@@ -68,12 +55,11 @@ class Teller:
 
             folder = Path(self._folder or getattr(run.args, "output_dir", None) or ".")
             whose = {"rank": int(torch.distributed.get_rank()), "processes": processes()} if processes() > 1 else {}
-            known = {**whose, **(details or {}), "problem": problem, "last_finite": dict(self.last_finite)}
+            known = {**whose, **details, "problem": problem, "last_finite": dict(self.last_finite)}
             self.said = tell(facts, known, run.args, folder, logger)
         except Exception as error:
-            logger.warning(
-                "envdoctor.experiments.watch: the flight record could not be written: %s", type(error).__name__
-            )
+            kind = type(error).__name__
+            logger.warning("envdoctor.experiments.watch: the flight record could not be written: %s", kind)
 
 
 #: Steps in a row whose gradients are not finite beside a finite loss, before a loss scale is no excuse: the scaler
@@ -88,6 +74,7 @@ _DIVERGED = 10
 _DEAD, _LEAST = 5, 1e-3
 #: Every so many steps a sample of half-precision weights is compared with itself.
 _EVERY, _SAMPLE = 100, 1024
+_HALF = (torch.bfloat16, torch.float16)
 
 
 class WatchedRun(NamedTuple):
@@ -158,11 +145,7 @@ class Steps:
     def _note_half(self, model: Any, step: int, *, warms: bool) -> None:
         """Keep a sample of the largest half-precision weight, every hundredth step; not during warm-up."""
         named = [] if step % _EVERY or warms else model.named_parameters()
-        half = [
-            (name, parameter)
-            for name, parameter in named
-            if parameter.grad is not None and parameter.dtype in (torch.bfloat16, torch.float16)
-        ]
+        half = [(name, one) for name, one in named if one.grad is not None and one.dtype in _HALF]
         name, parameter = max(half, key=lambda entry: int(entry[1].numel()), default=("", None))
         noted = None if parameter is None else (_sample(parameter).clone(), _sample(parameter.grad) != 0)
         self._noted = None if noted is None else (name, parameter, *noted)
@@ -283,7 +266,7 @@ class Steps:
             details["rerun"] = "not with several processes or sharded weights"
         having = [parameter for parameter in model.parameters() if parameter.grad is not None]
         aside = [parameter.grad for parameter in having] if not self._stop else []
-        details["gradients_not_finite"] = bad = bad_gradients(model) if own else []
+        details["gradients_not_finite"] = bad = self._gradients.bad(model) if own else []
         if len(bad) == 1:
             facts["watch.parameter"] = bad[0]
         if self._rerun and own:

@@ -14,13 +14,8 @@ import torch
 #: Names of the number of layers in configurations of transformers. Which one counts the decoder's layers, the model
 #: shows: in a half of an encoder and decoder, or where a layer counts twice, it is not the first.
 _DEPTHS = (
-    "num_hidden_layers",
-    "num_layers",
-    "n_layer",
-    "decoder_layers",
-    "num_decoder_layers",
-    "num_layers_per_stack",
-    "num_blocks",
+    *("num_hidden_layers", "num_layers", "n_layer", "decoder_layers", "num_decoder_layers"),
+    *("num_layers_per_stack", "num_blocks"),
 )
 
 
@@ -59,7 +54,7 @@ def cut_config(config: Any, depth: int, layers: int) -> Any:
 
 
 @functools.lru_cache(maxsize=1)
-def one_sample_a_row() -> None:
+def _one_sample_a_row() -> None:
     """Have transformers take each row of a batch for one sample, and a mask for one that hides something. It reads
     positions and masks to find out, which have no values here; by positions it would build a mask that no such run
     has."""
@@ -83,6 +78,7 @@ def build(config: Any, job: dict[str, Any]) -> Any:
     """The model on meta, in the dtype and with the attention of the job."""
     from transformers import AutoModelForCausalLM
 
+    _one_sample_a_row()
     config = copy.deepcopy(config)
     dtype = getattr(torch, job["load_dtype"])
     usual = torch.get_default_dtype()
@@ -110,12 +106,8 @@ def layers_of(model: Any, config: Any) -> list[Any]:
     return list(largest)
 
 
-def signatures(layers: list[Any]) -> list[str]:
-    """What each layer is made of: classes, shapes, and the settings of its modules without its own number."""
-    return [repr([_module(name, module) for name, module in layer.named_modules()]) for layer in layers]
-
-
 def _module(name: str, module: Any) -> tuple[Any, ...]:
+    """What a module of a layer is made of: class, shapes, and its settings without the layer's own number."""
     settings = {
         key: value
         for key, value in vars(module).items()
@@ -165,9 +157,10 @@ def faked(model: Any) -> None:
                 held[name] = made[id(tensor)]
 
 
-def lattice(names: list[str]) -> tuple[int, int] | None:
+def lattice(layers: list[Any]) -> tuple[int, int] | None:
     """Two depths on the line to the full one: after some leading layers the kinds repeat with a period, and both leave
     the same remainder of it as the full depth. None when they never repeat, or there are too few layers."""
+    names = [repr([_module(name, module) for name, module in layer.named_modules()]) for layer in layers]
     depth = len(names)
     for period in range(1, depth // 2 + 1):
         leading = depth - period

@@ -15,18 +15,7 @@ from typing import Any
 import torch
 
 from .live import Faking, Live
-from .model import (
-    Refused,
-    build,
-    cut_config,
-    faked,
-    lattice,
-    layers_of,
-    one_sample_a_row,
-    parse_config,
-    signatures,
-    with_adapters,
-)
+from .model import Refused, build, cut_config, faked, lattice, layers_of, parse_config, with_adapters
 from .step import make_optimizer, prompt, training_step
 
 
@@ -36,13 +25,12 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     ``padded``, ``accumulation``, ``keep_outputs``, ``optimizer``, ``reference``. ``full`` traces at full depth in any
     case."""
     gc.disable()  # a cycle that is collected in the middle of a step would be memory that a run still has
-    one_sample_a_row()
     try:
         config = parse_config(job["config"])
         model = build(config, job)
         layers = layers_of(model, config)
         depth = len(layers)
-        depths = None if job.get("full") else lattice(signatures(layers))
+        depths = None if job.get("full") else lattice(layers)
         emit({"case": "model", **_described(model, layers), "depth": depth, "depths": depths or [depth]})
         del model, layers
         for count in depths or (depth,):
@@ -104,11 +92,8 @@ def _point(live: Live, model: Any, optimizer: Any, job: dict[str, Any], tokens: 
 
 #: What the tensors hold that a phase makes first.
 _LABELS = {
-    "": "batch",
-    "forward": "embeddings and masks",
-    "backward": "logits and loss",
-    "clip": "temporary values of the optimizer",
-    "step": "temporary values of the optimizer",
+    **{"": "batch", "forward": "embeddings and masks", "backward": "logits and loss"},
+    **dict.fromkeys(("clip", "step"), "temporary values of the optimizer"),
 }
 
 

@@ -204,22 +204,19 @@ class LocalSnapshot(Snapshot):
 
     def _header(self, path: str, room: _Room) -> bytes | Unread:
         size = self.files[path].size if path in self.files else 0
-        first = self.read_ranges(path, [(0, min(size, 8))])
-        if isinstance(first, Unread):
-            return first
-        length = _announced(first[0], size)
+        first = self.read_range(path, 0, min(size, 8))
+        length = None if isinstance(first, Unread) else _announced(first, size)
         if length is None:
-            return first[0]
+            return first
         problem = room.take(length)
-        whole = Unread(path, problem) if problem else self.read_ranges(path, [(0, length)])
-        return whole if isinstance(whole, Unread) else whole[0]
+        return Unread(path, problem) if problem else self.read_range(path, 0, length)
 
-    def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Return ranges of a file of this machine."""
+    def part(self, entry: FileEntry, offset: int, length: int) -> bytes | Unread:
+        """Return a part of a file of this machine."""
         if entry.path not in self.places:
             return Unread(entry.path, self.absent)
         try:
-            return Files().ranges(self.places[entry.path], places)
+            return Files().ranges(self.places[entry.path], [(offset, length)])[0]
         except OSError as error:
             return Unread(entry.path, Message("it cannot be read: {}", because_of(error)))
 
@@ -244,11 +241,7 @@ def open_folder(
     files: dict[str, FileEntry] = {}
     places: dict[str, str] = {}
     refused: list[Unread] = []
-    for found in _walk(root, root, Message("the folder"), _ASIDE):
-        if isinstance(found, Unread):
-            refused.append(found)
-            continue
-        path, place, size = found
+    for path, place, size in _walk(root, root, Message("the folder"), refused, _ASIDE):
         if size is None:
             refused.append(Unread(path, Message("it is a link to nothing")))
         elif pointer := pointer_in(place, size):
@@ -261,8 +254,8 @@ def open_folder(
     return LocalSnapshot(label, label, files, places, tuple(refused), largest_header, absent)
 
 
-def _walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> Iterator[_Found | Unread]:
-    """Yield the regular files below a folder; what is none, has a bad name or leads out of ``within`` is unread.
+def _walk(folder: str, within: str, called: str, refused: list[Unread], aside: Container[str] = ()) -> Iterator[_Found]:
+    """Yield the regular files below a folder; what is none, has a bad name or leads out of ``within`` is ``refused``.
     ``within`` is a path without links, ``called`` its name for people. Folders of a name in ``aside`` are left out."""
     closed: list[OSError] = []
     for base, folders, names in os.walk(folder, onerror=closed.append):
@@ -275,31 +268,36 @@ def _walk(folder: str, within: str, called: str, aside: Container[str] = ()) -> 
                 problem = Message("it lies more than {} folders deep", _DEEPEST)
             if problem:
                 folders.remove(name)
-                yield Unread(printable(below + name), problem)
+                refused.append(Unread(printable(below + name), problem))
         for name in sorted([*names, *linked]):
-            problem = refusal_of_name(below + name)
-            place = os.path.realpath(os.path.join(base, name))
-            yield Unread(printable(below + name), problem) if problem else _file(place, below + name, within, called)
+            path, place = below + name, os.path.realpath(os.path.join(base, name))
+            problem = refusal_of_name(path)
+            found = problem or _size(place, within, called)
+            if isinstance(found, Message):
+                refused.append(Unread(printable(path) if problem else path, found))
+            else:
+                yield path, place, found
     for error in closed:
         path = os.path.relpath(error.filename, folder).replace(os.sep, "/")
-        yield Unread(printable(path), Message("the folder cannot be read: {}", because_of(error)))
+        refused.append(Unread(printable(path), Message("the folder cannot be read: {}", because_of(error))))
 
 
-def _file(place: str, path: str, within: str, called: str) -> _Found | Unread:
+def _size(place: str, within: str, called: str) -> int | Message | None:
+    """Return a file's size in bytes, None where nothing is, or why it is refused."""
     try:
         inside = os.path.commonpath([within, place]) == within
     except ValueError:  # another drive
         inside = False
     if not inside:
-        return Unread(path, Message("it is a link that leads out of {}", called))
+        return Message("it is a link that leads out of {}", called)
     try:
         status = os.stat(place)
     except OSError:
-        return path, place, None
+        return None
     if not stat.S_ISREG(status.st_mode):
         what = Message("a link to a folder") if stat.S_ISDIR(status.st_mode) else Message("no regular file")
-        return Unread(path, Message("it is {}", what))
-    return path, place, status.st_size
+        return Message("it is {}", what)
+    return status.st_size
 
 
 def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: Hasher, own: bool) -> LocalSnapshot:
@@ -308,15 +306,12 @@ def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: H
     content is not what their name says; of those that ``hasher`` leaves alone the name counts where the cache is the
     user's ``own``. A folder that only looks like a cache proves nothing by its names."""
     repo = os.path.dirname(os.path.dirname(cached.folder))
+    cache = os.path.realpath(os.path.dirname(repo))
     listed = _listed(os.path.join(repo, "trees", cached.commit + ".json")) if own else None
     files = dict(listed or {})
     places: dict[str, str] = {}
     refused: list[Unread] = []
-    for found in _walk(cached.folder, os.path.realpath(os.path.dirname(repo)), Message("the cache")):
-        if isinstance(found, Unread):
-            refused.append(found)
-            continue
-        path, place, size = found
+    for path, place, size in _walk(cached.folder, cache, Message("the cache"), refused):
         known = files.get(path)
         if size is None:
             # A link to a blob that was deleted, or that is still on its way.

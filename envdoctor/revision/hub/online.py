@@ -1,29 +1,23 @@
-"""A snapshot on a Hub: one request for the list, and then only what is asked for; and what one command may ask for.
+"""A snapshot on a Hub: one request for the list, and then only what is asked for; the commits of a repository, newest
+first; and what one command may ask for.
 
 Its files are checked item by item. What a person reads when a repository, a revision or a file cannot be had says what
 happened, and what to do.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from envdoctor.observe.model.names import is_repo_name, is_revision, printable, spellings
 from envdoctor.observe.model.source import CachedCommit, cache_folder, cached_repos
 from envdoctor.revision.hub.local import MOST_FILES, RemoteFile, read_headers
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
-from envdoctor.revision.hub.snapshot import (
-    FileEntry,
-    Hasher,
-    Snapshot,
-    SnapshotError,
-    Unread,
-    check_items,
-    oid_of_content,
-)
+from envdoctor.revision.hub.snapshot import FileEntry, Hasher, Snapshot, SnapshotError, Unread, check_items
 from envdoctor.revision.hub.transport import Again, Transport, TransportError, is_web_page
 from envdoctor.system.message import Message, said_by
 
@@ -31,7 +25,7 @@ _LOGIN = Message("log in (hf auth login) or set HF_TOKEN")
 _LISTING_LIMIT = 48 << 20
 _PAGE_LIMIT = 8 << 20
 _NEXT = re.compile(r'<([^<>]*)>\s*;\s*rel="?next"?')
-COMMIT = re.compile(r"[0-9a-f]{40}\Z")
+_COMMIT = re.compile(r"[0-9a-f]{40}\Z")
 _NAME = re.compile(r"[\w.-]{1,96}(?:/[\w.-]{1,96})?\Z", re.ASCII)
 Result = TypeVar("Result")
 
@@ -74,14 +68,9 @@ class Access:
         return Hasher(self.hash, self.notice)
 
     @property
-    def requests(self) -> int:
-        """Return the number of requests so far, every hop of a redirect counted."""
-        return self.transport.requests if self.transport else 0
-
-    @property
-    def received(self) -> int:
-        """Return the number of body bytes so far."""
-        return self.transport.received if self.transport else 0
+    def cost(self) -> tuple[int, int]:
+        """Return the number of requests so far, every hop of a redirect counted, and of the bytes of their bodies."""
+        return (self.transport.requests, self.transport.received) if self.transport else (0, 0)
 
     def cached(self, repo: str, moved: str | None = None) -> list[CachedCommit]:
         """Return the commits of a repository in the cache under all its names: main, other references, last used."""
@@ -91,7 +80,7 @@ class Access:
         return sorted(commits, key=lambda item: ("main" not in item.refs, not item.refs, -item.used))
 
 
-def listing_refused(error: TransportError, repo: str, revision: str, transport: Transport) -> SnapshotError:
+def _listing_refused(error: TransportError, repo: str, revision: str, transport: Transport) -> SnapshotError:
     """Return the error for a repository or revision as a whole."""
     host, token, said = transport.host, transport.has_token, error.said.lower()
     match error.kind:
@@ -147,16 +136,16 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
     if present != repo:
         transport.moved[repo] = present
     commit = data.get("sha")
-    if not isinstance(commit, str) or not COMMIT.match(commit):
+    if not isinstance(commit, str) or not _COMMIT.match(commit):
         commit = revision
-    if not COMMIT.match(commit):
+    if not _COMMIT.match(commit):
         raise _odd(transport, Message("a commit"))
     siblings = data.get("siblings")
     if not isinstance(siblings, list):
         raise _odd(transport, Message("a list of files"))
     if siblings and not any(isinstance(s, dict) and (s.get("blobId") or s.get("lfs")) for s in siblings):
         url = f"{transport.endpoint}/api/models/{present}/tree/{commit}?recursive=true"
-        items = (item for page in pages(transport, url, most=MOST_FILES) for item in page if isinstance(item, dict))
+        items = (item for page in _pages(transport, url, most=MOST_FILES) for item in page if isinstance(item, dict))
         files = (item for item in items if item.get("type") == "file")
         siblings = [{"rfilename": item.get("path"), "blobId": item.get("oid"), **item} for item in files]
     if len(siblings) > MOST_FILES:
@@ -172,7 +161,7 @@ def _odd(transport: Transport, what: Message) -> TransportError:
     return TransportError(text, transport.host, what, kind="protocol")
 
 
-def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
+def _pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
     """Yield the pages of a list, up to the one that passes ``most`` items. Raises :class:`TransportError`."""
     seen = 0
     asked: set[str] = set()
@@ -187,6 +176,46 @@ def pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
         seen += len(page)
         following = _NEXT.search(headers.get("link", ""))
         url = following[1] if following else ""
+
+
+class Commit(NamedTuple):
+    """One commit. ``date`` is None where the server's is not one; ``title`` is the author's text, not cleaned."""
+
+    id: str
+    title: str
+    date: datetime | None
+
+
+def commits(transport: Transport, repo: str, revision: str, most: int) -> Iterator[Commit]:
+    """Yield the commits from ``revision`` back. Raises :class:`SnapshotError`."""
+    known = transport.moved.get(repo, repo)
+    url = f"{transport.endpoint}/api/models/{known}/commits/{quote(revision, safe='')}"
+    following = iter(_pages(transport, url, most=most))
+    given = 0
+    while given < most:
+        try:
+            page = transport.in_time(lambda: next(following, None))
+        except TransportError as error:
+            raise _listing_refused(error, repo, revision, transport) from None
+        if page is None:
+            return
+        for item in page[: most - given]:
+            match item:
+                case {"id": str(name)} if _COMMIT.match(name):
+                    title, date = (text if isinstance(text := item.get(key), str) else "" for key in ("title", "date"))
+                    yield Commit(name, title[:500], moment(date) if len(date) <= 40 else None)
+                case _:
+                    raise SnapshotError("{} sent a history of {} that is none", transport.host, repo, kind="protocol")
+        given += len(page)
+
+
+def moment(text: str) -> datetime | None:
+    """Return a date, with or without a time, in UTC unless it says otherwise; None for an invalid date."""
+    try:
+        when = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None
+    return when if when.tzinfo else when.replace(tzinfo=timezone.utc)
 
 
 @dataclass
@@ -215,8 +244,7 @@ class HubSnapshot(Snapshot):
         path = entry.path
 
         def take(headers: Mapping[str, str], body: bytes, host: str) -> bytes:
-            oid = entry.oid and oid_of_content(entry.oid.partition(":")[0], body)
-            if len(body) != entry.size or oid != entry.oid:
+            if not entry.holds(body):
                 page = is_web_page(headers, body)
                 what = Message("a web page") if page else Message("other bytes than its list names")
                 raise Again("the server sent {} in its place", what)
@@ -227,14 +255,14 @@ class HubSnapshot(Snapshot):
             self._read[path] = self._ask(path, lambda: self._hub.fetch(self._url(path), entry.size, take))
         return self._read[path] if kept is None else kept
 
-    def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Return ranges of a file, one request each; only the first goes through the Hub's redirect."""
+    def part(self, entry: FileEntry, offset: int, length: int) -> bytes | Unread:
+        """Return a part of a file by one request; only the first of a file goes through the Hub's redirect."""
         path = entry.path
-        kept = self._here(entry, lambda local: local.read_ranges(path, places))
+        kept = self._here(entry, lambda local: local.read_range(path, offset, length))
         if kept is not None:
             return kept
         remote = self._remote.setdefault(path, RemoteFile(self._hub, self._url(path), entry.size))
-        return self._ask(path, lambda: [remote.read(offset, length) for offset, length in places])
+        return self._ask(path, lambda: remote.read(offset, length))
 
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         """Return the headers of the files, asked for side by side."""
@@ -292,4 +320,4 @@ def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
     try:
         return hub.in_time(lambda: ask_for_snapshot(access, repo, wanted))
     except TransportError as error:
-        raise listing_refused(error, repo, wanted, hub) from None
+        raise _listing_refused(error, repo, wanted, hub) from None

@@ -1,30 +1,20 @@
 """From a name to a snapshot: a folder, a commit of the local cache, or a revision on the Hub by branch, tag, commit or
-date; its commits, newest first; and which two are compared when the user names fewer than two.
+date; what its commits changed; and which two are compared when the user names fewer than two.
 
 A further source (ModelScope) is a module beside the others and a branch in ``open_snapshot``.
 """
 
 import os
 import re
-from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
-from urllib.parse import quote
 
 from envdoctor.observe.model.names import NamedModel, NameProblem, is_address, parse_name, written_as_path
 from envdoctor.observe.model.source import CachedCommit, cache_folder, commit_of_path, matching
 from envdoctor.revision.hub.local import LocalSnapshot, open_cached, open_folder
-from envdoctor.revision.hub.online import (
-    COMMIT,
-    Access,
-    HubSnapshot,
-    ask_for_snapshot,
-    listing_refused,
-    open_hub,
-    pages,
-)
+from envdoctor.revision.hub.online import Access, Commit, HubSnapshot, ask_for_snapshot, commits, moment, open_hub
 from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, limited_to
 from envdoctor.revision.hub.transport import Transport, TransportError
 from envdoctor.system.message import Message, joined, listed, said_by
@@ -39,37 +29,6 @@ _OTHER_DATES = (
     r"(\d{4})[./-](\d{1,2})[./-](\d{1,2})\Z",
     r"(\d{4})(\d\d)(\d\d)\Z",
 )
-
-
-class Commit(NamedTuple):
-    """One commit. ``date`` is None where the server's is not one; ``title`` is the author's text, not cleaned."""
-
-    id: str
-    title: str
-    date: datetime | None
-
-
-def commits(transport: Transport, repo: str, revision: str, most: int = MOST_COMMITS) -> Iterator[Commit]:
-    """Yield the commits from ``revision`` back. Raises :class:`SnapshotError`."""
-    known = transport.moved.get(repo, repo)
-    url = f"{transport.endpoint}/api/models/{known}/commits/{quote(revision, safe='')}"
-    following = iter(pages(transport, url, most=most))
-    given = 0
-    while given < most:
-        try:
-            page = transport.in_time(lambda: next(following, None))
-        except TransportError as error:
-            raise listing_refused(error, repo, revision, transport) from None
-        if page is None:
-            return
-        for item in page[: most - given]:
-            match item:
-                case {"id": str(name)} if COMMIT.match(name):
-                    title, date = (text if isinstance(text := item.get(key), str) else "" for key in ("title", "date"))
-                    yield Commit(name, title[:500], _moment(date) if len(date) <= 40 else None)
-                case _:
-                    raise SnapshotError("{} sent a history of {} that is none", transport.host, repo, kind="protocol")
-        given += len(page)
 
 
 def commits_between(
@@ -116,22 +75,13 @@ def _changed(*sides: HubSnapshot | TransportError | None) -> list[str] | Unread:
     return [path for path in sorted(old.keys() | new.keys()) if old.get(path) != new.get(path)]
 
 
-def _moment(text: str) -> datetime | None:
-    """Return a date, with or without a time, in UTC unless it says otherwise; None for an invalid date."""
-    try:
-        when = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
-        return None
-    return when if when.tzinfo else when.replace(tzinfo=timezone.utc)
-
-
-def open_revision(repo: str, revision: str | None, access: Access) -> HubSnapshot:
+def _open_revision(repo: str, revision: str | None, access: Access) -> HubSnapshot:
     """Return the snapshot of a revision as a user writes it. None and the empty text mean ``main``; ``@2024-01-31`` (or
     with a time, ``@2024-01-31T08:00``, in UTC) the last commit on main at or before it, and so does the date without
     ``@`` unless a branch or a tag is called so; any other text may begin with ``@`` too. A beginning of a commit (4
     digits or more) that the Hub does not know is looked for in the history of main. Raises :class:`SnapshotError`."""
     text = (revision or "main").removeprefix("@")
-    when = date_of(text)
+    when = _date_of(text)
     if when is not None and ((revision or "").startswith("@") or ":" in text):
         return open_hub(repo, _commit_at(access.hub, repo, when, text), access)
     try:
@@ -158,14 +108,14 @@ def _written_otherwise(text: str) -> SnapshotError | None:
     one, two, three = map(int, match.groups()) if match else (0, 0, 0)
     orders = [(one, two, three)] if match and len(match[1]) == 4 else [(three, two, one), (three, one, two)]
     days = [f"{year:04}-{month:02}-{day:02}" for year, month, day in orders]
-    right = [day for day in dict.fromkeys(days) if _moment(day)]
+    right = [day for day in dict.fromkeys(days) if moment(day)]
     problem = "{} is no revision that is known; for a date write {}"
     return SnapshotError(problem, text, joined(right, " or "), kind="usage") if right else None
 
 
-def date_of(text: str) -> datetime | None:
-    """Return the last moment that a date means, in UTC, as :func:`open_revision` takes it; None for other texts."""
-    when = _moment(text) if _DATE.match(text) else None
+def _date_of(text: str) -> datetime | None:
+    """Return the last moment that a date means, in UTC, as :func:`_open_revision` takes it; None for other texts."""
+    when = moment(text) if _DATE.match(text) else None
     try:
         return when + timedelta(days=1, microseconds=-1) if when and len(text) == 10 else when
     except OverflowError:
@@ -202,7 +152,7 @@ def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
     if named.revision and revision and named.revision != revision:
         raise SnapshotError("{} names a revision, and {} is another one", text, revision, kind="usage")
     wanted = revision or named.revision
-    return _open_offline(named.repo, wanted, access) if access.offline else open_revision(named.repo, wanted, access)
+    return _open_offline(named.repo, wanted, access) if access.offline else _open_revision(named.repo, wanted, access)
 
 
 def name_of(text: str, access: Access) -> NamedModel:
@@ -232,7 +182,7 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
     if not cached:
         text = "{} is not in the local cache, and offline mode is on: give local folders, or leave offline mode"
         raise SnapshotError(text, repo, kind="offline")
-    if date_of(wanted) is not None:
+    if _date_of(wanted) is not None:
         text = "{} is a date, and the local cache does not hold the dates of commits: name one of {}"
         raise SnapshotError(text, wanted, ", ".join(item.commit[:10] for item in cached[:5]), kind="offline")
     held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])

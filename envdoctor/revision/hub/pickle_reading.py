@@ -60,7 +60,7 @@ _STATE = re.compile(rf"(?:\}}|g\)R)(?:\((?:{_TENSOR}|s[sibn])+u|(?:{_TENSOR}|s[s
 _REBUILD = ("torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2", "torch._utils._rebuild_tensor_v3")
 
 
-class _PickledTensor(NamedTuple):
+class PickledTensor(NamedTuple):
     """A tensor of a pickle. ``dtype`` as in safetensors, or torch's name where the format has none (``qint8``). Tensors
     with one ``storage`` and shape are one tensor under several names (tied weights)."""
 
@@ -131,11 +131,11 @@ class _Scan:
         self.globals[name] = None
         return name
 
-    def tensors(self) -> dict[str, _PickledTensor] | None:
+    def tensors(self) -> dict[str, PickledTensor] | None:
         """Return tensors by name; None unless the pickle is one table of them, made as torch.save makes it."""
         letters = "".join(self.letters)
         state = _STATE.match(letters)
-        found: dict[str, _PickledTensor] = {}
+        found: dict[str, PickledTensor] = {}
         if "?" in letters or "Q" in letters[state.end() if state else 0 :]:
             return None
         for match in re.finditer(_TENSOR, letters):
@@ -149,7 +149,7 @@ class _Scan:
                 return None
             kind = (self.values[match.start(2)] if match[2] else kind).rpartition(".")[2]
             dtype = _DTYPES.get(kind, kind.removesuffix("Storage").lower())
-            found[name] = _PickledTensor(dtype, shape, f"{key}+{self.values[match.start(1) - 1]}")
+            found[name] = PickledTensor(dtype, shape, f"{key}+{self.values[match.start(1) - 1]}")
         return found
 
 
@@ -169,7 +169,7 @@ class Checkpoint(NamedTuple):
 
     globals: tuple[str, ...]
     all_globals: bool
-    tensors: dict[str, _PickledTensor] | None
+    tensors: dict[str, PickledTensor] | None
     problem: str | None
     cut: bool = False
 
@@ -196,7 +196,7 @@ def _read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
         clock.left -= max(0.0, time.monotonic() - began - _USUAL)
         if not isinstance(answer, ChildProblem):
             names, whole, rows, reason, cut = answer
-            found = {name: _PickledTensor(dtype, tuple(shape), key) for name, dtype, shape, key in rows or ()}
+            found = {name: PickledTensor(dtype, tuple(shape), key) for name, dtype, shape, key in rows or ()}
             return Checkpoint(tuple(names), whole, None if rows is None else found, unpacked(reason), cut)
         problem = TOO_LONG if answer.kind == "timeout" else Message("its pickle {}", answer.clause())
     return Checkpoint((), False, None, problem)
@@ -236,8 +236,12 @@ class _Archive:
     """The file for the standard library's reader of archives; little of it is read. Raises :class:`_Unreadable`."""
 
     def __init__(self, snapshot: Snapshot, path: str, size: int, end: bytes) -> None:
-        self._snapshot, self._path, self.size, self._end = snapshot, path, size, end
+        self._snapshot, self._path, self.size = snapshot, path, size
+        self._parts = {size - len(end): end}
         self._position = 0
+
+    def seekable(self) -> bool:
+        return True
 
     def seek(self, offset: int, whence: int = 0) -> int:
         self._position = max(0, offset + (0, self._position, self.size)[whence])
@@ -250,15 +254,20 @@ class _Archive:
         left = max(0, self.size - self._position)
         start, length = self._position, left if length < 0 else min(left, length)
         self._position += length
-        inside = start - (self.size - len(self._end))
-        if inside >= 0:
-            return self._end[inside : inside + length]
+        for begin, part in self._parts.items():
+            if begin <= start and start + length <= begin + len(part):
+                return part[start - begin : start - begin + length]
+        self.fetch(start, length)
+        return self._parts[start]
+
+    def fetch(self, start: int, length: int) -> None:
+        """Have a part at hand, in one request."""
         if length > _LARGEST_PICKLE:
             raise _Unreadable("a part of its archive has {} bytes, too many to read", f"{length:,}")
-        parts = self._snapshot.read_ranges(self._path, [(start, length)])
-        if isinstance(parts, Unread):
-            raise _Unreadable(parts.reason)
-        return parts[0]
+        part = self._snapshot.read_range(self._path, start, min(length, self.size - start))
+        if isinstance(part, Unread):
+            raise _Unreadable(part.reason)
+        self._parts[start] = part
 
 
 def read_checkpoint(snapshot: Snapshot, path: str, clock: Clock) -> Checkpoint | Unread:
@@ -266,17 +275,18 @@ def read_checkpoint(snapshot: Snapshot, path: str, clock: Clock) -> Checkpoint |
     size = snapshot.files[path].size
     if size < 4:
         return Unread(path, Message("it has {} bytes, which is no checkpoint", size))
-    tail = min(size, _TAIL)
-    parts = snapshot.read_ranges(path, [(0, min(size, 512)), (size - tail, tail)])
-    if isinstance(parts, Unread):
-        return parts
-    head, end = parts
+    head = snapshot.read_range(path, 0, min(size, 512))
+    if isinstance(head, Unread):
+        return head
     if head.startswith(b"version https://git-lfs"):
         return Unread(path, Message("it is a Git LFS pointer, not the checkpoint itself"))
     if head[257:262] == b"ustar":
         return Unread(path, Message("it is a tar archive, torch's format before 0.1.10, which is not looked into"))
     if head[:4] not in (_LOCAL, _EMPTY):
         return _read_pickles(snapshot, path, size, clock)
+    end = snapshot.read_range(path, max(0, size - _TAIL), min(size, _TAIL))
+    if isinstance(end, Unread):
+        return end
     try:
         return _read_pickle(*_pickle_in(_Archive(snapshot, path, size, end)), clock)
     except _Unreadable as error:
@@ -288,51 +298,36 @@ def _pickle_in(archive: _Archive) -> tuple[str, bytes]:
     try:
         with zipfile.ZipFile(archive) as directory:
             members = directory.infolist()
-    except (zipfile.BadZipFile, NotImplementedError, ValueError, OverflowError, StructError) as error:
+            pickles = [member for member in members if member.filename.rpartition("/")[2] == "data.pkl"]
+            if len(pickles) != 1:
+                raise _Unreadable("the archive has {} files named data.pkl instead of one", len(pickles))
+            (member,) = pickles
+            if max(member.file_size, member.compress_size) > _LARGEST_PICKLE:
+                raise _Unreadable("its data.pkl has {} bytes, too many to look at", f"{member.file_size:,}")
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                text = "its data.pkl is compressed in a way that torch does not use ({})"
+                raise _Unreadable(text, member.compress_type)
+            # The local header repeats the name and has padding of its own, which torch uses to align the data.
+            archive.fetch(member.header_offset, 30 + len(member.filename.encode()) + 256 + member.compress_size)
+            with directory.open(member) as file:
+                file._expected_crc = None  # type: ignore[attr-defined]  # torch does not check it either
+                content = file.read(member.file_size + 1)  # a number, or a bomb would be unpacked before it is cut
+    except (zipfile.BadZipFile, EOFError, RuntimeError, ValueError, OverflowError, StructError, zlib.error) as error:
         raise _Unreadable("its archive is damaged, or the file is cut ({})", str(error)[:80]) from None
-    pickles = [member for member in members if member.filename.rpartition("/")[2] == "data.pkl"]
-    if len(pickles) != 1:
-        raise _Unreadable("the archive has {} files named data.pkl instead of one", len(pickles))
-    script = any(member.filename.rpartition("/")[2] == "constants.pkl" for member in members)
-    return "torchscript" if script else "zip", _member(archive, pickles[0])
-
-
-def _member(archive: _Archive, member: zipfile.ZipInfo) -> bytes:
-    """Return the content of a file in the archive. Its checksum is not checked: torch does not check it either."""
-    largest = max(member.file_size, member.compress_size)
-    if largest > _LARGEST_PICKLE:
-        raise _Unreadable("its data.pkl has {} bytes, too many to look at", f"{largest:,}")
-    # The local header repeats the name and has padding of its own, which torch uses to align the data.
-    begin, length = member.header_offset, member.compress_size
-    archive.seek(begin)
-    raw = archive.read(30 + len(member.filename.encode()) + 256 + length) if 0 <= begin <= archive.size - 30 else b""
-    if raw[:4] != _LOCAL:
-        raise _Unreadable("its data.pkl is not where the directory of its archive says: the file is damaged or cut")
-    start = 30 + int.from_bytes(raw[26:28], "little") + int.from_bytes(raw[28:30], "little")
-    if begin + start + length > archive.size:
-        raise _Unreadable("its data.pkl lies beyond its end: the file is cut")
-    archive.seek(begin + start)
-    data = raw[start : start + length] if len(raw) >= start + length else archive.read(length)
-    if member.compress_type == zipfile.ZIP_DEFLATED:
-        try:
-            data = zlib.decompressobj(-15).decompress(data, _LARGEST_PICKLE + 1)
-        except zlib.error:
-            raise _Unreadable("its data.pkl cannot be decompressed") from None
-    elif member.compress_type != zipfile.ZIP_STORED:
-        raise _Unreadable("its data.pkl is compressed in a way that torch does not use ({})", member.compress_type)
-    if len(data) != member.file_size:
+    if len(content) != member.file_size:
         raise _Unreadable("its data.pkl does not have the size that the directory of its archive gives")
-    return data
+    script = any(member.filename.rpartition("/")[2] == "constants.pkl" for member in members)
+    return "torchscript" if script else "zip", content
 
 
 def _read_pickles(snapshot: Snapshot, path: str, size: int, clock: Clock) -> Checkpoint | Unread:
     """Read the older format and plain pickles: a prefix, made longer while the description goes on behind it."""
     length = min(size, _PREFIX)
     while True:
-        parts = snapshot.read_ranges(path, [(0, length)])
-        if isinstance(parts, Unread):
-            return parts
-        checkpoint = _read_pickle("prefix", parts[0], clock)
+        part = snapshot.read_range(path, 0, length)
+        if isinstance(part, Unread):
+            return part
+        checkpoint = _read_pickle("prefix", part, clock)
         if not checkpoint.cut or length >= min(size, _LARGEST_PREFIX):
             # where the file itself ends, an unpickler fails: nothing is behind it
             return checkpoint._replace(all_globals=checkpoint.all_globals or (checkpoint.cut and length >= size))

@@ -79,20 +79,20 @@ class HeaderError(Exception):
         self.reason = reason
 
 
-class Object(list[tuple[str, Any]]):
+class _Object(list[tuple[str, Any]]):
     """A JSON object with every one of its pairs, also where keys repeat."""
 
     __slots__ = ()
 
 
-def decode(raw: bytes, remarks: set[str]) -> Object:
+def _decode(raw: bytes, remarks: set[str]) -> _Object:
     """Return the header's JSON as serde_json would take it: no NaN, no lone surrogate, no number that overflows."""
     if sum(map(raw.count, (b"[", b"{", b","))) > _MOST_PARTS:
         raise HeaderError("too-complex")
     number = _number if b"-0" in raw or _LONG_NUMBER.search(raw) else None
     try:
         text = raw.decode()
-        top = json.loads(text, object_pairs_hook=Object, parse_float=_number, parse_int=number, parse_constant=_number)
+        top = json.loads(text, object_pairs_hook=_Object, parse_float=_number, parse_int=number, parse_constant=_number)
     except UnicodeDecodeError as error:
         raise HeaderError("not-utf-8", Message("byte {}", error.start)) from None
     except RecursionError:
@@ -101,9 +101,9 @@ def decode(raw: bytes, remarks: set[str]) -> Object:
         raise HeaderError("not-json", str(error)) from None
     if text[:1] in (" ", "\n", "\r", "\t"):
         remarks.add("leading-blanks")
-    if type(top) is not Object:
+    if type(top) is not _Object:
         raise HeaderError("not-an-object")
-    if b"\\u" in raw or any(type(entry) is Object and len(entry) != 3 for name, entry in top if name != _METADATA):
+    if b"\\u" in raw or any(type(entry) is _Object and len(entry) != 3 for name, entry in top if name != _METADATA):
         _check_strings_and_depth(top)
     return top
 
@@ -116,7 +116,7 @@ def _number(text: str) -> int | float:
     return int(text) if text != "-0" and text.removeprefix("-").isdecimal() else number
 
 
-def _check_strings_and_depth(top: Object) -> None:
+def _check_strings_and_depth(top: _Object) -> None:
     waiting: list[tuple[Any, int]] = [(top, 1)]
     while waiting:
         item, depth = waiting.pop()
@@ -125,10 +125,10 @@ def _check_strings_and_depth(top: Object) -> None:
                 item.encode()
             except UnicodeEncodeError:
                 raise HeaderError("not-json", Message("half of a surrogate pair")) from None
-        elif type(item) is Object or type(item) is list:
+        elif type(item) is _Object or type(item) is list:
             if depth > _DEEPEST:
                 raise HeaderError("nested-too-deeply")
-            pairs = item if type(item) is Object else [("", value) for value in item]
+            pairs = item if type(item) is _Object else [("", value) for value in item]
             waiting += [one for key, value in pairs for one in ((key, depth), (value, depth + 1))]
 
 
@@ -160,7 +160,7 @@ def parse_header(data: bytes, file_size: int) -> Header:
     length = _length(data, file_size)
     raw = bytes(data[8 : 8 + length])
     remarks: set[str] = set()
-    top = decode(raw, remarks)
+    top = _decode(raw, remarks)
     tensors = _entries(top, remarks)
     data_bytes = _check_layout(tensors)
     if file_size != 8 + length + data_bytes:
@@ -189,7 +189,7 @@ def _length(data: bytes, file_size: int) -> int:
     return length
 
 
-def _entries(top: Object, remarks: set[str]) -> dict[str, Tensor]:
+def _entries(top: _Object, remarks: set[str]) -> dict[str, Tensor]:
     seen_metadata = False
     tensors: dict[str, Tensor] = {}
     sizes: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -200,7 +200,7 @@ def _entries(top: Object, remarks: set[str]) -> dict[str, Tensor]:
             seen_metadata = True
             if entry is None:
                 remarks.add("null-metadata")
-            elif type(entry) is not Object or not all(isinstance(value, str) for _, value in entry):
+            elif type(entry) is not _Object or not all(isinstance(value, str) for _, value in entry):
                 raise HeaderError("bad-metadata")
             elif len(dict(entry)) != len(entry):
                 remarks.add("duplicate-metadata-key")
@@ -224,7 +224,7 @@ def _tensor(name: str, entry: Any, remarks: set[str]) -> Tensor:
     if type(entry) is list and len(entry) == 3:  # serde takes a struct from a sequence as well
         remarks.add("entry-is-a-list")
         dtype, shape, offsets = entry
-    elif type(entry) is Object:
+    elif type(entry) is _Object:
         fields = dict(entry)
         if len(entry) != 3 or fields.keys() != _NAMES:  # one is missing or named twice; others than these are ignored
             known = [key for key, _ in entry if key in _FIELDS]
@@ -236,7 +236,7 @@ def _tensor(name: str, entry: Any, remarks: set[str]) -> Tensor:
         dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
     else:
         raise HeaderError("bad-entry", name)
-    if type(dtype) is Object and len(dtype) == 1 and dtype[0][1] is None:
+    if type(dtype) is _Object and len(dtype) == 1 and dtype[0][1] is None:
         # {"F32": null} is how serde spells the variant of an enumeration in full.
         remarks.add("dtype-is-a-map")
         dtype = dtype[0][0]

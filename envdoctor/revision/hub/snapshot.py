@@ -30,10 +30,7 @@ _ABOUT = re.compile(
 )
 
 #: How names of weights end, of any format.
-WEIGHTS = (
-    *(".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl"),
-    *(".gguf", ".onnx", ".h5", ".msgpack"),
-)
+WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".pkl", ".gguf", ".onnx", ".h5", ".msgpack")
 #: What the files of a repository are for, by how their names begin or end in small letters; the first that fits.
 _KINDS: tuple[tuple[Message, tuple[str, ...], tuple[str, ...]], ...] = (
     (Message("weights"), (), (*WEIGHTS, ".index.json")),
@@ -94,6 +91,11 @@ class FileEntry(NamedTuple):
             return self.oid == other.oid
         return None
 
+    def holds(self, content: bytes) -> bool:
+        """Return whether this is the file's content, as far as size and oid tell."""
+        oid = self.oid and oid_of_content(self.oid.partition(":")[0], content)
+        return len(content) == self.size and oid == self.oid
+
 
 class Snapshot(ABC):
     """One state of a repository. Reading is lazy; what was read is kept for the snapshot's life time.
@@ -130,30 +132,28 @@ class Snapshot(ABC):
         entry = self.entry(path, limit)
         return entry if isinstance(entry, Unread) else self.whole(entry)
 
-    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Return exactly these ranges ``(offset, length)`` of a file; a negative offset counts from its end."""
+    def read_range(self, path: str, offset: int, length: int) -> bytes | Unread:
+        """Return exactly these bytes of a file."""
         entry = self.entry(path)
         if isinstance(entry, Unread):
             return entry
-        places = [(offset + entry.size if offset < 0 else offset, length) for offset, length in ranges]
-        if any(offset < 0 or length < 0 or offset + length > entry.size for offset, length in places):
+        if offset < 0 or length < 0 or offset + length > entry.size:
             return Unread(path, Message("it has {} bytes, fewer than its contents say", f"{entry.size:,}"))
-        if sum(length for _, length in places) > _LARGEST_RANGE:
+        if length > _LARGEST_RANGE:
             return Unread(path, Message("more than {} MiB of it would have to be read", _LARGEST_RANGE >> 20))
-        return self.ranges(entry, places)
+        return self.part(entry, offset, length)
 
     @abstractmethod
     def headers(self, paths: Sequence[str]) -> Mapping[str, bytes | Unread]:
         """Return the safetensors headers of many files at once (the 8 length bytes and the JSON)."""
 
     @abstractmethod
-    def ranges(self, entry: FileEntry, places: Sequence[tuple[int, int]]) -> list[bytes] | Unread:
-        """Return ranges that lie in one of the files and are not too much to read."""
+    def part(self, entry: FileEntry, offset: int, length: int) -> bytes | Unread:
+        """Return a range that lies in one of the files and is not too much to read."""
 
     def whole(self, entry: FileEntry) -> bytes | Unread:
         """Return all of one of the files."""
-        parts = self.ranges(entry, [(0, entry.size)])
-        return parts if isinstance(parts, Unread) else parts[0]
+        return self.part(entry, 0, entry.size)
 
 
 AnySnapshot = TypeVar("AnySnapshot", bound=Snapshot)

@@ -68,7 +68,7 @@ class Again(TransportError):
     """What went wrong may go right the next time: only the attempts of one request see it."""
 
 
-def asked_wait(headers: Mapping[str, str]) -> float | None:
+def _asked_wait(headers: Mapping[str, str]) -> float | None:
     """Return the seconds to wait by Retry-After (seconds or a date) or by ``RateLimit: "api";r=0;t=55``."""
     after = headers.get("retry-after", "").strip()
     if re.fullmatch(r"\d{1,9}", after):
@@ -421,7 +421,7 @@ class Transport:
         host, status = _host(reply.place), reply.status
         if status in _BUSY:
             words = Message("limits requests") if status == 429 else Message("has trouble")
-            wait = asked_wait(reply.headers)
+            wait = _asked_wait(reply.headers)
             self._not_before = max(self._not_before, time.monotonic() + (wait or 0.0))
             raise Again("{} {} (HTTP {})", host, words, status, kind="network", wait=wait, status=status)
         code, said = (printable(reply.headers.get(f"x-error-{name}", "")) for name in ("code", "message"))

@@ -54,29 +54,29 @@ _READ_BY_MODEL = (
 _MISSING = object()
 
 
-class Setting(NamedTuple):
+class _Setting(NamedTuple):
     """A value and the dotted name under which the file gives it."""
 
     value: Any
     said: str
 
 
-_Flat = Mapping[str, Setting]
+_Flat = Mapping[str, _Setting]
 
 
-def flatten(config: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, Setting]:
+def flatten(config: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, _Setting]:
     """Return the settings of a configuration by their canonical dotted names. ``aliases`` maps the last part of a name
     to its canonical spelling. Rotary embeddings come out as ``rope_theta`` and ``rope_scaling.*`` whichever of the four
     layouts the file uses; a value of null is kept (it can differ from the class's default), but a rope_scaling of null,
     or of type ``default`` and nothing else, is none."""
-    flat: dict[str, Setting] = {}
-    late: list[tuple[str, Setting]] = []
+    flat: dict[str, _Setting] = {}
+    late: list[tuple[str, _Setting]] = []
     for name, said, value in _walk(config, "", ""):
         prefix, dot, leaf = name.rpartition(".")
         if leaf in aliases:
-            late.append((prefix + dot + aliases[leaf], Setting(_plain(aliases[leaf], value), said)))
+            late.append((prefix + dot + aliases[leaf], _Setting(_plain(aliases[leaf], value), said)))
         else:
-            flat[name] = Setting(_plain(leaf, value), said)
+            flat[name] = _Setting(_plain(leaf, value), said)
     for name, setting in late:
         # A file may give both spellings. Where they agree one is enough; where not, both are kept apart.
         if name not in flat:

@@ -434,7 +434,6 @@ def _compare_vocabularies(path: str, symbol: str, one: Mapping[str, Any], two: M
 
 
 def _compare_merges(path: str, symbol: str, one: Sequence[object], two: Sequence[object]) -> Iterator[Change]:
-    """Yield the change of the merges, of number, order or content."""
     if one != two:
         yield _change("merges-changed", path, symbol, f"{len(one):,} merges", f"{len(two):,} merges")
 

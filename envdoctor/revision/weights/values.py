@@ -138,10 +138,10 @@ def _compare_window(revisions: Revisions, window: list[_Piece], found: dict[str,
     contents: list[bytes] = []
     for side, snapshot in enumerate((revisions.old, revisions.new)):
         path, offset, _ = window[0].places[side]
-        parts = snapshot.read_ranges(path, [(offset, sum(piece.places[side][2] for piece in window))])
-        if isinstance(parts, Unread):
-            return parts
-        contents += parts
+        content = snapshot.read_range(path, offset, sum(piece.places[side][2] for piece in window))
+        if isinstance(content, Unread):
+            return content
+        contents.append(content)
     ends = [0, 0]
     for piece in window:
         starts, ends = ends, [end + place[2] for end, place in zip(ends, piece.places, strict=True)]

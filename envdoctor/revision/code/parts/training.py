@@ -14,17 +14,7 @@ from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
 from envdoctor.revision.code.parts.loaded import CodeSide
 from envdoctor.revision.code.parts.tree import Definition, FileCode
-from envdoctor.revision.comparer import (
-    LONGEST,
-    MOST_LINES,
-    UNNAMED,
-    WIDEST,
-    Change,
-    Revisions,
-    hunk,
-    read_json,
-    visible,
-)
+from envdoctor.revision.comparer import LONGEST, UNNAMED, WIDEST, Change, Revisions, hunk, read_json, visible
 from envdoctor.system.message import Message
 
 #: Lines of definitions that are compared line by line in all.
@@ -87,7 +77,6 @@ class _Cause(NamedTuple):
 
 
 def _causes(matrix: Matrix) -> list[_Cause]:
-    """Return the causes that the table knows, in its order."""
     rows = matrix.rows(_TABLE)
     parts = {"words": "", "where": "", "files": "", "instead": r"(?!)"}
     patterns = [[re.compile(row.get(part, default)) for part, default in parts.items()] for row in rows]
@@ -177,7 +166,7 @@ def told(
         budget -= sum(each.last - each.first + 1 for each in (old, new) if each)
         if budget > 0:
             shown = [
-                side.texts.get(where or "", [])[each.first - 1 : each.last][: MOST_LINES * 4] if each else ()
+                side.texts.get(where or "", [])[each.first - 1 : each.last] if each else ()
                 for each, where, side in zip((old, new), paths[change.path], two, strict=True)
             ]
             lines = hunk(*shown, starts=[each.first - 1 if each else 0 for each in (old, new)])

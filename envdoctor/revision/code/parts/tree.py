@@ -10,15 +10,7 @@ from typing import Any, NamedTuple, get_args, get_origin
 from envdoctor.revision.code.parts import canonical
 from envdoctor.revision.code.parts.canonical import Digest, digest, exact, head_of, mentioned, short
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL, Site, sites_of
-from envdoctor.source.definitions import (
-    FunctionNode,
-    all_nodes,
-    blocks,
-    dotted,
-    elements,
-    names_in,
-    parameter_words,
-)
+from envdoctor.source.definitions import FunctionNode, all_nodes, blocks, dotted, names_in, parameter_words
 from envdoctor.source.notebook import parse_code
 from envdoctor.source.scopes import Scope, scopes_of
 from envdoctor.source.uses import TooMuch, Use, uses_of
@@ -257,8 +249,9 @@ def _imports(tree: ast.Module) -> list[Import]:
             case ast.ImportFrom(module=module, names=taken, level=level):  # `from . import modeling` names a file
                 names = ["." * level + (f"{module}." if module else "") + alias.name for alias in taken]
             case ast.Try(handlers=handlers):
-                kinds = [kind for handler in handlers for kind in elements(handler.type)]
-                survives = None in kinds or not _FAILED_IMPORT.isdisjoint(names_in(kinds))
+                kinds = [kind for handler in handlers if handler.type for kind in all_nodes(handler.type)]
+                catches_all = any(handler.type is None for handler in handlers)
+                survives = catches_all or not _FAILED_IMPORT.isdisjoint(names_in(kinds))
                 always, demanded = ("finalbody",) if survives else ("body", "finalbody"), False
             case ast.If(test=test):
                 called = names_in(inner.func for inner in all_nodes(test) if isinstance(inner, ast.Call))

@@ -10,13 +10,12 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from time import process_time
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from envdoctor.revision.comparer import Change, parted, read_json
-from envdoctor.revision.hub.pickle_reading import TOO_LONG, Clock, read_checkpoint
-from envdoctor.revision.hub.safetensors_header import DTYPE_BITS, Header, HeaderError, parse_header
+from envdoctor.revision.hub.pickle_reading import TOO_LONG, Clock, PickledTensor, read_checkpoint
+from envdoctor.revision.hub.safetensors_header import DTYPE_BITS, Header, HeaderError, Tensor, parse_header
 from envdoctor.revision.hub.snapshot import FileEntry, Snapshot, Unread
 from envdoctor.system.message import Message, listed, said_by
 
@@ -40,21 +39,14 @@ _PREFERRED = (
 )
 
 
-class Spec(NamedTuple):
-    """What a tensor is: dtype as safetensors spells it, and shape."""
-
-    dtype: str
-    shape: tuple[int, ...]
-
-
-#: Equal dtypes and shapes are one object: DeepSeek-V3 has 91,991 tensors.
-_spec = lru_cache(maxsize=1 << 16)(Spec)
+#: A tensor: its dtype as safetensors spells it, and its shape.
+Spec: TypeAlias = Tensor | PickledTensor
 
 
 @dataclass
 class WeightLayout:
     """Tensors of some files, ``files`` being those that were read and ``unread`` those that could not be. ``tensors``
-    maps names to their :class:`Spec`, ``where`` to their file. ``twins`` are names that share their data with an
+    maps names to what they are, ``where`` to their file. ``twins`` are names that share their data with an
     earlier name (tied weights in a pickle). ``twice`` are names that two files hold. ``headers`` are those of
     safetensors files, ``raw`` their own bytes, to tell "the same header" from "the same tensors". ``opaque`` are files
     of a pickle's name that are none."""
@@ -69,14 +61,12 @@ class WeightLayout:
     opaque: list[str] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
 
-    def add(self, path: str, tensors: Iterable[tuple[str, str, tuple[int, ...]]]) -> None:
+    def add(self, path: str, tensors: Mapping[str, Spec]) -> None:
         """Add one file's tensors."""
         self.files.add(path)
-        for name, dtype, shape in tensors:
-            if name in self.tensors:
-                self.twice.append(name)
-            self.tensors[name] = _spec(dtype, shape)
-            self.where[name] = path
+        self.twice += [name for name in tensors if name in self.tensors]
+        self.tensors.update(tensors)
+        self.where.update(dict.fromkeys(tensors, path))
 
 
 def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> WeightLayout:
@@ -94,7 +84,7 @@ def read_safetensors(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> 
             continue
         finally:
             clock.left -= process_time() - began
-        layout.add(path, ((name, tensor.dtype, tensor.shape) for name, tensor in header.tensors.items()))
+        layout.add(path, header.tensors)
         layout.raw[path] = hash(raw[: header.header_bytes])
         layout.headers[path] = header
     return layout
@@ -113,7 +103,7 @@ def read_pickled(snapshot: Snapshot, paths: Iterable[str], clock: Clock) -> Weig
             reason = checkpoint.problem or Message("it is no table of tensors as torch.save writes one")
             layout.unread.append(Unread(path, Message("its tensors' names could not be read: {}", reason)))
         else:
-            layout.add(path, ((name, one.dtype, one.shape) for name, one in checkpoint.tensors.items()))
+            layout.add(path, checkpoint.tensors)
             first: dict[tuple[str, tuple[int, ...]], str] = {}
             for name, tensor in checkpoint.tensors.items():
                 owner = first.setdefault((tensor.storage, tensor.shape), name)
@@ -190,9 +180,8 @@ Amount = tuple[int, int, int]
 def amounts_of(tensors: Mapping[str, Spec]) -> dict[str, dict[str, Amount]]:
     """Return tensors, parameters and bytes by dtype and by module (up to behind the first {i}), largest first."""
     counted: dict[str, dict[str, Amount]] = {"dtype": {}, "module": {}}
-    sizes = {spec: size_of(spec) for spec in set(tensors.values())}
     for name, spec in tensors.items():
-        elements, size = sizes[spec]
+        elements, size = size_of(spec)
         parts = pattern_of(name)[0].split(".")
         end = parts.index("{i}") + 2 if "{i}" in parts else len(parts)
         for by, key in (("dtype", spec.dtype), ("module", ".".join(parts[: min(end, len(parts) - 1)] or parts))):
