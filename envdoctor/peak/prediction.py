@@ -75,7 +75,7 @@ def predict(
     """Return the section of the report. ``known`` is the table memory-frameworks, ``usual`` the length if none was
     given: then there is no verdict on it. Raises :class:`MemoryProblem` if there is no number."""
     plan, given = plan_of(facts, known, usual), settings_of(facts, model.config.get("hidden_size"), known["zero"])
-    tracer = staged(OnCuda(tracer), plan.stage)
+    tracer = staged(OnCuda(tracer).run, plan.stage)
     gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
     base = {**model.job(plan.job), "config": model.config}
     base |= {"trainer": model.trainer} if model.trainer else {}
@@ -277,7 +277,7 @@ class _Prediction(NamedTuple):
 
     def untraced(self, job: Mapping[str, Any], change: Saving = NO_CHANGE) -> tuple[float, Need] | None:
         """Return the weights and the need of another run by shipped coefficients, if they tell it."""
-        (trace,) = self.tracer.run([{**job, "untraced": True}])
+        (trace,) = self.tracer([{**job, "untraced": True}])
         if not isinstance(trace, Trace):
             return None
         run, tokens = self._replace(trace=trace._replace(residuals=self.trace.residuals)), job["tokens"][0]
@@ -289,7 +289,7 @@ class _Prediction(NamedTuple):
         """Return whether the run surely does not fit after a change, by coefficients of this very form: then it need
         not be traced."""
         job = {**self.base, **saving.job, "tokens": [self.plan.tokens], "untraced": True}
-        (trace,) = self.tracer.run([job])
+        (trace,) = self.tracer([job])
         known = None if isinstance(trace, str) or trace.near else self.untraced(job, saving)
         return known is not None and known[1].verdict(_SURELY * gpu.free) == "does-not-fit"
 
@@ -321,7 +321,7 @@ class _Prediction(NamedTuple):
             here = bool(self.base.get("untraced"))
             made = [Saving(one.set, {**one.job, "untraced": here or untraced(one)}) for one in savings]
             jobs = [{**self.base, "tokens": [plan.tokens], **saving.job} for saving in made]
-            traces = zip(made, self.tracer.run(jobs), strict=True)
+            traces = zip(made, self.tracer(jobs), strict=True)
             forms = ((one, self.form(trace, one)) for one, trace in traces if isinstance(trace, Trace))
             return [(after(one, form), one) for one, form in forms]
 
@@ -334,7 +334,7 @@ class _Prediction(NamedTuple):
             tried = [saving for saving in tried if "quantized" not in saving.job]
         known = each(tried, partial(self.ruled_out, gpu))
         savings = [change for change, _ in known if change["gib"] < _WORTH * rounded(doubted.allocated[1])]
-        (trace,) = self.tracer.run([{**self.base, "tokens": lengths}])
+        (trace,) = self.tracer([{**self.base, "tokens": lengths}])
         cut = False  # nobody asked for a small part of the length
         if isinstance(trace, Trace):
             form = self.form(trace)
@@ -372,12 +372,12 @@ class _Prediction(NamedTuple):
         longest = self.base["config"].get("max_position_embeddings")
         most = min(longest, _LONGEST << 7) if isinstance(longest, int) else _LONGEST
         lengths = {"tokens": _lengths(USUAL)}
-        (trace,) = self.tracer.run([{**self.base, **lengths}])
+        (trace,) = self.tracer([{**self.base, **lengths}])
         if not isinstance(trace, Trace):
             return []
         forms, reach = [self.form(trace)], list[MemoryReach]()
         for _, job in _doubts(self.plan, self.model, self.base):
-            (other,) = self.tracer.run([{**job, **lengths}])
+            (other,) = self.tracer([{**job, **lengths}])
             forms += [self.form(other)] if isinstance(other, Trace) else []
         for batch in _BATCHES:
 
@@ -392,7 +392,7 @@ class _Prediction(NamedTuple):
 
 def traced(job: Mapping[str, Any], tracer: TraceSource) -> Trace:
     """Return the trace of one job. Raises :class:`MemoryProblem`."""
-    (trace,) = tracer.run([job])
+    (trace,) = tracer([job])
     if isinstance(trace, str):
         raise MemoryProblem(as_message(trace))
     return trace

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 from envdoctor.peak.section import MemoryProblem
 from envdoctor.system.cache import CacheFolder
@@ -42,23 +42,18 @@ class Trace(NamedTuple):
     halfway: float = 0.0
 
 
-class TraceSource(Protocol):
-    """Where traces come from."""
-
-    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """Return a trace for each job, or a sentence that says why it has no trace."""
+#: Where traces come from: it returns a trace for each job, or a sentence that says why it has no trace.
+TraceSource: TypeAlias = Callable[[Sequence[Job]], list[Trace | str]]
 
 
-class Changed(NamedTuple):
-    """Traces of ``source`` after a ``change``, and its sentences as they are."""
+def changed(source: TraceSource, change: Callable[[Trace, Job], Trace]) -> TraceSource:
+    """Return the traces of ``source`` after a ``change``, and its sentences as they are."""
 
-    source: TraceSource
-    change: Callable[[Trace, Job], Trace]
+    def run(jobs: Sequence[Job]) -> list[Trace | str]:
+        traces = zip(jobs, source(jobs), strict=True)
+        return [one if isinstance(one, str) else change(one, job) for job, one in traces]
 
-    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """Return a trace for each job, or a sentence that says why it has no trace."""
-        traces = zip(jobs, self.source.run(jobs), strict=True)
-        return [one if isinstance(one, str) else self.change(one, job) for job, one in traces]
+    return run
 
 
 def with_terms(trace: Trace, change: Callable[[Mapping[str, float]], Mapping[str, float]]) -> Trace:
@@ -76,19 +71,17 @@ def with_terms(trace: Trace, change: Callable[[Mapping[str, float]], Mapping[str
     return trace._replace(points=tuple(points))
 
 
-class FirstOf(NamedTuple):
-    """Asks ``second`` for what ``first`` has not."""
+def first_of(first: TraceSource, second: TraceSource) -> TraceSource:
+    """Return the first source's trace for each job, else the second's, else why the first has no trace."""
 
-    first: TraceSource
-    second: TraceSource
-
-    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """Return the first source's trace for each job, else the second's, else why the first has no trace."""
-        found = self.first.run(jobs)
+    def run(jobs: Sequence[Job]) -> list[Trace | str]:
+        found = first(jobs)
         left = [place for place, one in enumerate(found) if isinstance(one, str)]
-        for place, one in zip(left, self.second.run([jobs[place] for place in left]), strict=True):
+        for place, one in zip(left, second([jobs[place] for place in left]), strict=True):
             found[place] = one if isinstance(one, Trace) else found[place] or one
         return found
+
+    return run
 
 
 def rehearsed(shipped: TraceSource, predict: Callable[[TraceSource], object]) -> list[Job]:
@@ -100,7 +93,7 @@ def rehearsed(shipped: TraceSource, predict: Callable[[TraceSource], object]) ->
         return trace if job.get("untraced") else Trace(trace.model, trace.points)
 
     with suppress(MemoryProblem):
-        predict(Changed(shipped, as_traced))
+        predict(changed(shipped, as_traced))
     return jobs
 
 
