@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from envdoctor.cli.output import ended_by, failed
+from envdoctor.cli.output import failed, lang_of, sentence_of
 
 
 def run() -> NoReturn:
@@ -52,7 +52,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return failed("interrupted", 3)
     except Exception as error:
-        return ended_by(error, words)
+        text, code = sentence_of(error)
+        return failed(text, code, lang=lang_of(words, sys.stderr.encoding))
     finally:
         if collecting:
             gc.enable()

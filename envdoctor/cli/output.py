@@ -78,12 +78,6 @@ def say_notices(notices: Iterable[tuple[str, str]], lang: str) -> None:
         print(say(lang, "{name}: {value}", name=say(lang, level), value=sentence(lang, text)), file=sys.stderr)
 
 
-def ended_by(error: Exception, arguments: Sequence[str]) -> int:
-    """Say what an exception means, in the language of the command line, and return the exit code."""
-    text, code = sentence_of(error)
-    return failed(text, code, lang=lang_of(arguments, sys.stderr.encoding))
-
-
 def lang_of(arguments: Sequence[str], encoding: str | None) -> str:
     """Return the language of a command line that nobody has read yet, for a stream of this encoding."""
     from envdoctor.report.color import choose_lang

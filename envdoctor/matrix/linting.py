@@ -295,7 +295,7 @@ class Schemas:
             yield "no schema says what is in it"
             return
         validator = self._class(self._documents[name], registry=self._registry, format_checker=_format_checker())
-        found = validator.iter_errors(_as_json(document))
+        found = validator.iter_errors(json.loads(json.dumps(document, default=str)))
         for error in sorted(found, key=lambda error: [str(part) for part in error.absolute_path]):
             # A part of a schema may say in words of its own what is wrong with a value.
             said = error.schema.get("x-says", "").format(given=repr(error.instance)) or error.message
@@ -358,14 +358,3 @@ def _is_bounded(pattern: str) -> bool:
     """Return whether a regular expression has the group ``value`` and nothing in it repeats without end."""
     plain = re.sub(r"\[[^\]]*\]?", "x", re.sub(r"\\.", "x", pattern))
     return "value" in re.compile(pattern).groupindex and not re.search(r"[*+]|,\}", plain)
-
-
-def _as_json(value: Any) -> Any:
-    match value:
-        case Mapping():
-            return {key: _as_json(item) for key, item in value.items()}
-        case list():
-            return [_as_json(item) for item in value]
-        case date():
-            return value.isoformat()
-    return value

@@ -136,9 +136,8 @@ FIX_KINDS = {"constraints": "constraint", "uninstall": "uninstall", "set": "set"
 PROOFS = ("issue", "release-notes", "source", "artefact", "docs", "reproduced", "article")
 #: What a test of a rule expects.
 ANSWERS = ("match", "no", "unknown")
-
-
-_PLACEHOLDER = r"\{([a-z_][\w.-]*)\}"
+#: Where a message has the value of a fact.
+PLACEHOLDER = r"\{([a-z_][\w.-]*)\}"
 
 
 class Rule(NamedTuple):
@@ -192,7 +191,7 @@ def digest(text: str) -> str:
 
 def placeholders(text: str) -> set[str]:
     """Return the fact keys in braces of a message."""
-    return set(re.findall(_PLACEHOLDER, text))
+    return set(re.findall(PLACEHOLDER, text))
 
 
 def with_conditions(rule: Rule) -> Rule:

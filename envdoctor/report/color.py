@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 #: Columns of text on a terminal; a narrower terminal or COLUMNS narrows it.
@@ -56,11 +56,6 @@ def choose_lang(option: str, environ: Mapping[str, str], encoding: str | None = 
     except (UnicodeEncodeError, LookupError):
         return "en"
     return "zh"
-
-
-def in_notebook(modules: Container[str]) -> bool:
-    """Return whether a Jupyter kernel runs this process; ``modules`` is ``sys.modules``."""
-    return "ipykernel" in modules
 
 
 def harden_stdout(*streams: Any) -> None:
