@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
 from envdoctor.cli.output import failed, lang_of, sentence_of
@@ -21,10 +21,8 @@ def run() -> NoReturn:
     code = main()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(OSError, ValueError):  # the reader went away, or somebody closed it
             stream.flush()
-        except (OSError, ValueError):  # the reader went away, or somebody closed it
-            pass
     os._exit(code)
 
 

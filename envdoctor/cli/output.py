@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 
 _WIDTH = 78
@@ -106,8 +106,6 @@ def failed(message: str, code: int, *, usage: str = "", lang: str = "en") -> int
     from envdoctor.system.language import sentence
 
     lines = [f"envdoctor: {clean(sentence(lang, message))}", *([clean(usage)] if usage else [])]
-    try:
+    with suppress(OSError, ValueError):  # a full disk, or closed: the exit code still answers
         print("\n".join(lines), file=sys.stderr)
-    except (OSError, ValueError):  # a full disk, or closed: the exit code still answers
-        pass
     return code

@@ -13,7 +13,7 @@ from envdoctor.facts.registry import unlisted
 from envdoctor.facts.values import ABSENT
 from envdoctor.matrix.entry_statements import parse_statement
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.rules import Condition, ConditionError, Rule, bounds, digest, parse_condition, placeholders
+from envdoctor.matrix.rules import Condition, ConditionError, Rule, digest, parse_condition, placeholders
 from envdoctor.matrix.symptoms import faults_of
 from envdoctor.matrix.toml_files import TomlError, load_toml
 from envdoctor.versions.pep440 import is_version, order, satisfies
@@ -173,7 +173,8 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
     compared: dict[str, set[tuple[str, str]]] = {}
     for clause in rule.affects:
         for condition in clause:
-            compared.setdefault(condition.key, set()).update(bounds(condition))
+            bounds = [tuple(pair) for one in condition.alternatives if isinstance(one, list) for pair in one]
+            compared.setdefault(condition.key, set()).update(bounds)
     ((name, versions),) = bound.items()
     for key, version in versions.items() if name != "open_ended" else ():
         operators = compared.get(key, set())

@@ -118,13 +118,6 @@ def spelled(alternative: object) -> str:
     return str(alternative).lower() if isinstance(alternative, bool) else str(alternative)
 
 
-def bounds(condition: Condition) -> list[tuple[str, str]]:
-    """Return the ``(operator, operand)`` pairs of a version, dotted or number condition: the lint wants tests of
-    them."""
-    lists = (alternative for alternative in condition.alternatives if isinstance(alternative, list))
-    return [(operator, operand) for alternative in lists for operator, operand in alternative]
-
-
 #: In rising order: the gate compares positions.
 SEVERITIES = ("note", "warning", "error")
 CONFIDENCES = ("inferred", "reported", "upstream", "reproduced")

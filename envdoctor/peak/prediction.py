@@ -17,10 +17,9 @@ from envdoctor.peak.closed_form import (
     Need,
     Peak,
     Residual,
+    at_full_depth,
     gpu_of,
-    kept_bytes,
     need_of,
-    trained_parameters,
 )
 from envdoctor.peak.model import Model
 from envdoctor.peak.recipe import LESS, RunPlan, plan_of, settings_of, staged
@@ -125,7 +124,7 @@ def predict(
         "model": model.named,
         "layers": int(trace.model["depth"]),
         "parameters": int(trace.model["parameters"]),
-        "trained_parameters": round(trained_parameters(trace)),
+        "trained_parameters": round(at_full_depth(trace, "trained")),
         "batch": run.batch,
         "tokens": plan.tokens,
         "processes": int(given.get("world_size") or 1),
@@ -191,7 +190,7 @@ class _Prediction(NamedTuple):
     def form(self, trace: Trace, change: Saving = NO_CHANGE) -> ClosedForm:
         """Return what one process of the run holds, by a trace of it or of another job, maybe after a change."""
         given = {**self.given, **{key.removeprefix("recipe."): value for key, value in change.set.items()}}
-        shared = sharing(given, trace.model, trained_parameters(trace))
+        shared = sharing(given, trace.model, at_full_depth(trace, "trained"))
         return ClosedForm(trace, change.job.get("batch", self.batch), shared)
 
     def peak(self, without: Sequence[str] = ()) -> Peak:
@@ -201,7 +200,10 @@ class _Prediction(NamedTuple):
             return peak
         longest = max(int(point["tokens"]) for point in self.trace.points)
         tokens = self.plan.tokens + int(self.given.get("max_new_tokens") or 0)
-        weights, cache = float(self.trace.model["weight_bytes"]), kept_bytes(self.trace) / longest * tokens
+        weights, cache = (
+            float(self.trace.model["weight_bytes"]),
+            at_full_depth(self.trace, "cache_bytes") / longest * tokens,
+        )
         answer = Peak("decode", "torch.cat", {"weights": weights, "KV cache": cache})
         return max(peak, answer, key=lambda one: one.size)
 

@@ -67,12 +67,12 @@ def stored_parameters(folder: str) -> int | None:
         return None
     shapes = {}
     snapshot = LocalSnapshot(folder, folder, files, places, (), LARGEST_HEADER, Message("it is not there"))
-    for name, data in snapshot.headers(list(files)).items():
-        try:
-            header = parse_header(data, files[name].size) if isinstance(data, bytes) else None
-        except HeaderError:
-            return None
-        if header is None:
-            return None
-        shapes.update({tensor: one.shape for tensor, one in header.tensors.items()})
+    try:
+        for name, data in snapshot.headers(list(files)).items():
+            if not isinstance(data, bytes):
+                return None
+            tensors = parse_header(data, files[name].size).tensors
+            shapes.update({tensor: one.shape for tensor, one in tensors.items()})
+    except HeaderError:
+        return None
     return sum(map(math.prod, shapes.values()))

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 #: Columns of text on a terminal; a narrower terminal or COLUMNS narrows it.
@@ -62,11 +63,9 @@ def harden_stdout(*streams: Any) -> None:
     """Let characters that a stream's encoding lacks (GBK consoles, ASCII pipes) come out as ``\\uXXXX``. Without
     arguments for standard output and error. Streams that cannot be reconfigured (a notebook's) are left alone."""
     for stream in streams or (sys.stdout, sys.stderr):
-        try:
+        with suppress(OSError, ValueError):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
-        except (OSError, ValueError):
-            continue
 
 
 def paint(text: str, style: str, color: bool) -> str:

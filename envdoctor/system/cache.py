@@ -9,6 +9,7 @@ import stat
 import time
 from array import array
 from collections.abc import Mapping
+from contextlib import suppress
 from time import time_ns
 
 from envdoctor.system.files import NEVER_WAIT, Files, Looks, digest, read_regular
@@ -188,7 +189,5 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def _remove(path: str) -> None:
-    try:
+    with suppress(OSError):
         os.unlink(path)
-    except OSError:
-        pass

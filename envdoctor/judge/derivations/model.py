@@ -98,10 +98,8 @@ def framework_model(facts: View, matrix: Matrix) -> Answer:
     """Tell whether the serving engine or the trainer of the recipe has something of its own for the model's family;
     nothing where the framework, its release or the family is not known."""
     framework, family = facts.text("recipe.framework"), facts.text("model.family")
-    if family is None or framework is None or not matrix.part("framework-models", framework):
-        return None
     installed = facts.text(f"pkg.{framework}")
-    if installed is None:
+    if family is None or framework is None or installed is None or not matrix.part("framework-models", framework):
         return None
     return Derived(knows(matrix, framework, family, installed), Message("table framework-models"))
 
