@@ -147,8 +147,8 @@ class Tracer:
         """Return what this process or the cache knows of the job at one length."""
         key = self._key(job, tokens)
         kept = None if key in self._told else self._cache.read(key, _LARGEST)
-        if kept is not None and isinstance(trace := _trace(_records(kept)), Trace):
-            self._told[key] = trace
+        if kept is not None:
+            self._told[key] = _trace(json.loads(bytes(kept)))
         return self._told.get(key)
 
     def _trace(self, jobs: Sequence[Job], place: Place) -> None:
@@ -165,7 +165,7 @@ class Tracer:
                 else:
                     trace = Message("the model could not be traced: {}: {}", answer.ending, answer.detail)
                 if isinstance(trace, Trace):
-                    self._cache.write(self._key(job, tokens), "\n".join(map(json.dumps, records)).encode())
+                    self._cache.write(self._key(job, tokens), json.dumps(records).encode())
                 if answer.ending != "unreached":
                     self._told[self._key(job, tokens)] = trace
 
@@ -173,16 +173,7 @@ class Tracer:
         """Return the key of the job at one length, the code that it runs, and the code of the trace."""
         own = {name: value for name, value in job.items() if name not in ("tokens", "untraced")}
         asked = json.dumps([own, tokens, self._versions], sort_keys=True).encode()
-        return hashlib.sha256(asked + self._code).hexdigest() + ".jsonl"
-
-
-def _records(kept: memoryview) -> list[Mapping[str, Any]]:
-    """Return the records of an entry; none if anything else stands in it."""
-    try:
-        records = [json.loads(line) for line in bytes(kept).splitlines()]
-    except (ValueError, RecursionError):
-        return []
-    return records if all(isinstance(record, dict) for record in records) else []
+        return hashlib.sha256(asked + self._code).hexdigest() + ".json"
 
 
 def _trace(records: Sequence[Mapping[str, Any]]) -> Trace | str:
