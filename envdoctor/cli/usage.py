@@ -59,7 +59,6 @@ class HelpCommand(click.Command):
         return parser
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help."""
         formatter.write("\n".join(_lines(self, ctx, everything=False)))
 
 
@@ -110,7 +109,6 @@ class _Choice(click.Choice):  # type: ignore[type-arg,unused-ignore]
 
 
 def _shown(row: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the decorator of click's for an option."""
     if row.kind == "words":
         return click.argument(row.flag, metavar=row.metavar, nargs=-1)
     flags = [*row.flag.split(", "), *([row.name] if row.name else [])]

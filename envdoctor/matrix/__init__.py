@@ -11,8 +11,7 @@ __all__, __getattr__ = door(
     {
         "compiling": "compile_matrix",
         "entry_statements": "EntryStatement entries",
-        "gpu_code": "arch_lists capability compiler_range gpu_named is_nightly is_one_of kernels known_gpus "
-        "other_accelerator",
+        "gpu_code": "arch_lists capability compiler_range gpu_named is_nightly is_one_of kernels other_accelerator",
         "ledger": "Ledger PACKED Released",
         "linting": "Schemas lint_documents lint_rule",
         "literals": "strange_words",

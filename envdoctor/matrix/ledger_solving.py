@@ -189,7 +189,6 @@ class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: i
         return self._meets(candidate.name, candidate.version, [requirement])
 
     def solution(self, result: Any) -> Solution:
-        """Return the solution that the resolver found."""
         taken = {candidate: key for key, candidate in result.mapping.items()}
         clauses: dict[str, frozenset[str]] = {}
         for candidate, key in taken.items():

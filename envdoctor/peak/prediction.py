@@ -208,11 +208,9 @@ class _Prediction(NamedTuple):
         return max(peak, answer, key=lambda one: one.size)
 
     def need(self) -> Need:
-        """Return the need of the run, if it is as the plan has it."""
         return self.around(self.form(self.trace), self.peak)
 
     def shortest(self) -> Need:
-        """Return the need of the run with the shortest samples."""
         form = self.form(traced({**self.base, "tokens": _lengths(self.plan.tokens)}, self.tracer))
         return self.around(form, partial(form.at, self.batch, _SHORTEST))
 

@@ -229,7 +229,6 @@ class _Conflicts:
             self._causes.setdefault((name, "python"), cause).asked.append(("Python", _as_named(wanted)))
 
     def records(self) -> Records:
-        """Return one record a cause."""
         told = sorted(self._causes)[:_MOST_RECORDS]
         causes = [self._causes[key] for key in told]
         items = tuple(one.record(self._specifiers.get(one.package, ()), self._instead(one)) for one in causes)
