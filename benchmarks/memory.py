@@ -29,7 +29,7 @@ import tomllib
 from memory_formulas import FORMULAS
 
 from envdoctor.peak import ClosedForm, Trace, Tracer
-from envdoctor.peak.closed_form import GIB, Peak, kept_bytes, need_of, trained_parameters
+from envdoctor.peak.closed_form import GIB, Peak, at_full_depth, need_of
 from envdoctor.peak.model import MARGIN
 from envdoctor.system import Place
 
@@ -80,7 +80,7 @@ def main() -> int:
             more = f"  {low:.1f} to {high:.1f}: {'inside' if low <= seen <= high else 'outside'}"
         found = apart if reading.get("alike") else errors
         found["envdoctor"].append(error)
-        run = {**job(reading, data["model"]), "tokens": reading["tokens"], "trained": trained_parameters(trace)}
+        run = {**job(reading, data["model"]), "tokens": reading["tokens"], "trained": at_full_depth(trace, "trained")}
         run["parameters"] = float(trace.model["parameters"])
         for name, formula in FORMULAS.items():
             if not run["quantized"] and (told := formula(run)) is not None:
@@ -128,7 +128,7 @@ def peak_of(reading: dict[str, Any], trace: Trace) -> Peak:
 def predicted(reading: dict[str, Any], trace: Trace) -> float:
     """Bytes: the peak of the step or the prompt, or the weights with all keys and values at the end of the answer."""
     peak, tokens = peak_of(reading, trace).size, reading["tokens"]
-    cache = kept_bytes(trace) / tokens * (tokens + reading.get("new_tokens", 0))
+    cache = at_full_depth(trace, "cache_bytes") / tokens * (tokens + reading.get("new_tokens", 0))
     return peak if "lora" in reading else max(peak, float(trace.model["weight_bytes"]) + cache)
 
 

@@ -190,9 +190,9 @@ def rule_named(rule_id: str, matrix: Matrix) -> _NamedRule:
     if rule is not None:
         return _NamedRule(rule, matrix.texts(rule))
     if retired is not None:
-        if (successor := matrix.find(retired.now or "")) is not None:
+        if (successor := matrix.find(retired.get("now", ""))) is not None:
             return _NamedRule(successor, matrix.texts(successor), rule_id)
-        raise UsageProblem("{} was withdrawn on {}: {}", rule_id, retired.date, retired.because)
+        raise UsageProblem("{} was withdrawn on {}: {}", rule_id, retired["date"], retired["because"])
     hint = did_you_mean(rule_id, matrix.origins(), Message("`envdoctor matrix list` names them"))
     raise UsageProblem("there is no rule {}; {}", rule_id, hint)
 

@@ -425,7 +425,7 @@ def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
 def _understood(fact: Fact, matrix: Matrix) -> Fact:
     """Return the GPUs that were typed by the tables' names. Raises :class:`UsageProblem` for an unknown name, unless
     the compute capability was given too."""
-    from envdoctor.matrix.gpu_code import counted, gpu_named, known_gpus, other_accelerator
+    from envdoctor.matrix.gpu_code import counted, gpu_named, other_accelerator
     from envdoctor.system.message import did_you_mean
 
     items: list[Mapping[str, Value]] = []
@@ -444,7 +444,7 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
                 text = "{} {}: only GPUs of NVIDIA are known by their names; give --set machine.accelerators={}"
                 raise UsageProblem(Message(text, typed, name, kind))
             cc = Message("give its compute capability too, e.g. --set gpu.cc=8.9")
-            hint = did_you_mean(name, known_gpus(matrix), cc)
+            hint = did_you_mean(name, (row["key"] for row in matrix.rows("gpus")), cc)
             raise UsageProblem("{} {}: no GPU of that name is known; {}", typed, name, hint)
         items += [{**item, "name": known.name} if known is not None else item] * max(count, 1)
     return fact._replace(value=Records(tuple(items)), origin=origin) if isinstance(fact.value, Records) else fact

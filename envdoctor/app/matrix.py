@@ -9,7 +9,7 @@ from envdoctor.app.errors import UsageProblem
 from envdoctor.judge.judging import problems_of
 from envdoctor.judge.selftest import RuleCase, check_coverage, check_mutations, try_tests
 from envdoctor.matrix.linting import Schemas, lint_documents, lint_rule
-from envdoctor.matrix.literals import Literals
+from envdoctor.matrix.literals import strange_words
 from envdoctor.matrix.matrix import Matrix, add_file
 from envdoctor.matrix.rules import Rule, placeholders, with_conditions
 from envdoctor.remedy.checking import check_first_fix, check_fixes
@@ -42,12 +42,11 @@ def lint(matrix: Matrix, files: Sequence[Path] = (), *, today: date) -> Iterator
     yield from (Complaint(origin, text) for origin, text in faults)
     if faults:
         yield Complaint(faults[0][0], "until this is mended, the tests of rules are not run: they need the tables")
-    literals = Literals(matrix)
     for rule in map(with_conditions, matrix.rules):
         if rule.id in (matrix.files if asked is None else asked):
             yield from (Complaint(rule.origin, text) for text in lint_rule(rule, matrix, schemas, today=today))
             if not faults:
-                yield from (Complaint(rule.origin, text) for text in _tried(rule, matrix, literals))
+                yield from (Complaint(rule.origin, text) for text in _tried(rule, matrix))
 
 
 def _asked(matrix: Matrix, files: Sequence[Path]) -> tuple[set[str], list[Path]]:
@@ -68,8 +67,8 @@ def _asked(matrix: Matrix, files: Sequence[Path]) -> tuple[set[str], list[Path]]
     return rules, documents
 
 
-def _tried(rule: Rule, matrix: Matrix, literals: Literals) -> Iterator[str]:
-    yield from literals.complaints(rule, matrix.texts(rule))
+def _tried(rule: Rule, matrix: Matrix) -> Iterator[str]:
+    yield from strange_words(rule, matrix)
     cases = try_tests(rule, matrix)
     failed = [case for case in cases if not case.passed]
     yield from map(str, failed)

@@ -25,9 +25,9 @@ from envdoctor.peak.recipe import batch_of, engine_of, settings_of
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.peak.serving import predict_serving
 from envdoctor.peak.shipped import Shipped
-from envdoctor.peak.stored import Counted, Packed, stored_parameters
+from envdoctor.peak.stored import counted, packed_weights, stored_parameters
 from envdoctor.peak.summary import DataError, DataSection, fed_length, measure
-from envdoctor.peak.tracing import FirstOf, Tracer, TraceSource, rehearsed
+from envdoctor.peak.tracing import Tracer, TraceSource, first_of, rehearsed
 from envdoctor.report.report import Notice, Report
 from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message, joined, said_by
@@ -224,24 +224,24 @@ def _predicted(
     packed = quantization not in (None, "bnb-4bit", "torchao-4bit") and facts.value("recipe.method") != "infer"
     elsewhere = packed or bool(model.trainer) or framework in terms["code"]
     version = None if own else versions["transformers"] or "unknown"
-    shipped: TraceSource = Shipped(matrix.table("memory-forms"), terms, version, elsewhere)
+    shipped: TraceSource = Shipped(matrix.table("memory-forms"), terms, version, elsewhere).run
     parameters = stored_parameters(_folder(facts, sources)) if shape is None else None
-    shipped = shipped if parameters is None else Counted(shipped, parameters)
+    shipped = shipped if parameters is None else counted(shipped, parameters)
     # What is stored in a way that nobody has told of has at most a byte.
     stored = next((row for row in terms["weight"] if row["key"] == quantization), {"bytes": 1.0})
     serves = engine_of(settings_of(facts)) is not None
 
     def by(traced: TraceSource) -> dict[_Size | None, MemorySection]:
         # The installed code says itself what it loads of the files.
-        traced = Counted(traced, parameters) if model.nearest and parameters is not None else traced
-        both: TraceSource = FirstOf(traced, shipped)
-        source = both if quantization is None else Packed(both, float(stored["bytes"]), "head" in stored)
+        traced = counted(traced, parameters) if model.nearest and parameters is not None else traced
+        both = first_of(traced, shipped)
+        source = both if quantization is None else packed_weights(both, float(stored["bytes"]), "head" in stored)
         return {
             size: predict_serving(one, model, source, known) if serves else predict(one, model, source, known, usual)
             for size, one in _sizes(facts, matrix)
         }
 
-    section, unjudged = _of_sizes(by(Tracer(place, versions, cache, lambda: rehearsed(shipped, by))))
+    section, unjudged = _of_sizes(by(Tracer(place, versions, cache, lambda: rehearsed(shipped, by)).run))
     if section["verdict"] == "does-not-fit":
         unjudged = unjudged or sharing
     changes, free = section["changes"], section["free_gib"]

@@ -98,8 +98,7 @@ def _under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[N
 
 
 def _now(rule_id: str, matrix: Matrix) -> str:
-    retired = matrix.retired(rule_id)
-    return rule_id if retired is None or retired.now is None else retired.now
+    return str((matrix.retired(rule_id) or {}).get("now", rule_id))
 
 
 def _ignore_notices(judgement: Judgement, policy: Policy, matrix: Matrix) -> Iterator[Notice]:

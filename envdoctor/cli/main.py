@@ -7,10 +7,10 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 
-from envdoctor.cli.output import ended_by, failed
+from envdoctor.cli.output import failed, lang_of, sentence_of
 
 
 def run() -> NoReturn:
@@ -21,10 +21,8 @@ def run() -> NoReturn:
     code = main()
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with suppress(OSError, ValueError):  # the reader went away, or somebody closed it
             stream.flush()
-        except (OSError, ValueError):  # the reader went away, or somebody closed it
-            pass
     os._exit(code)
 
 
@@ -52,7 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return failed("interrupted", 3)
     except Exception as error:
-        return ended_by(error, words)
+        text, code = sentence_of(error)
+        return failed(text, code, lang=lang_of(words, sys.stderr.encoding))
     finally:
         if collecting:
             gc.enable()

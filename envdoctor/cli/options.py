@@ -474,10 +474,10 @@ class CommandRun(CommandOptions):
         if options["format_"] != "terminal":
             write_stdout(report.written(options["format_"], lang))
         elif verbosity > -2:
-            from envdoctor.report.color import choose_width, decide, in_notebook
+            from envdoctor.report.color import choose_width, decide
             from envdoctor.report.terminal_report import render
 
-            isatty, notebook = sys.stdout.isatty(), in_notebook(sys.modules)
+            isatty, notebook = sys.stdout.isatty(), "ipykernel" in sys.modules
             color = decide(options["color"], os.environ, isatty, notebook=notebook)
             width = choose_width(os.environ, isatty, notebook=notebook)
             how: dict[str, Any] = {"color": color, "width": width, "verbosity": verbosity, "detail": detail}

@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 
 _WIDTH = 78
@@ -78,12 +78,6 @@ def say_notices(notices: Iterable[tuple[str, str]], lang: str) -> None:
         print(say(lang, "{name}: {value}", name=say(lang, level), value=sentence(lang, text)), file=sys.stderr)
 
 
-def ended_by(error: Exception, arguments: Sequence[str]) -> int:
-    """Say what an exception means, in the language of the command line, and return the exit code."""
-    text, code = sentence_of(error)
-    return failed(text, code, lang=lang_of(arguments, sys.stderr.encoding))
-
-
 def lang_of(arguments: Sequence[str], encoding: str | None) -> str:
     """Return the language of a command line that nobody has read yet, for a stream of this encoding."""
     from envdoctor.report.color import choose_lang
@@ -112,8 +106,6 @@ def failed(message: str, code: int, *, usage: str = "", lang: str = "en") -> int
     from envdoctor.system.language import sentence
 
     lines = [f"envdoctor: {clean(sentence(lang, message))}", *([clean(usage)] if usage else [])]
-    try:
+    with suppress(OSError, ValueError):  # a full disk, or closed: the exit code still answers
         print("\n".join(lines), file=sys.stderr)
-    except (OSError, ValueError):  # a full disk, or closed: the exit code still answers
-        pass
     return code

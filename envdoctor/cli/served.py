@@ -120,7 +120,8 @@ def plan(  # noqa: PLR0917
     """
     run: dict[str, Any] = {"model": model, "recipe": recipe or (), "code": code or ()}
     planned = api.plan(*(requirements or ()), **run, python=python, target=target)
-    return _answered(not planned.because, f"{planned.because or ''}\n{planned.text}".lstrip())
+    text = f"{planned.because or ''}\n{planned.text}".lstrip()
+    return _result(TextAnswer(known=not planned.because, text=text), text)
 
 
 def diff_revision(
@@ -137,7 +138,7 @@ def explain(error: Text, python: Text | None = None, lock: Text | None = None) -
     """Explain an error message, a traceback or a rule by its id, for the environment of python or lock if given."""
     environment = {name: value for name, value in (("python", python), ("lock", lock)) if value is not None}
     answer = api.explain(error, **environment)
-    return _answered(answer.known, answer.text)
+    return _result(TextAnswer(known=answer.known, text=answer.text), answer.text)
 
 
 def _in_a_sentence(tool: Callable[..., Any]) -> Callable[..., Any]:
@@ -157,10 +158,6 @@ def _reported(report: Report) -> CallToolResult:
     findings = [{name: one[name] for name in _OF_A_FINDING} for one in json.loads(report.to_json())["findings"]]
     text = report.written("terminal")
     return _result(JudgedOutcome(exit_code=report.exit_code, status=report.status, text=text, findings=findings), text)
-
-
-def _answered(known: bool, text: str) -> CallToolResult:
-    return _result(TextAnswer(known=known, text=text), text)
 
 
 def _result(typed: Any, text: str) -> CallToolResult:

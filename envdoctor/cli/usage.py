@@ -59,7 +59,6 @@ class HelpCommand(click.Command):
         return parser
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the help."""
         formatter.write("\n".join(_lines(self, ctx, everything=False)))
 
 
@@ -110,7 +109,6 @@ class _Choice(click.Choice):  # type: ignore[type-arg,unused-ignore]
 
 
 def _shown(row: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return the decorator of click's for an option."""
     if row.kind == "words":
         return click.argument(row.flag, metavar=row.metavar, nargs=-1)
     flags = [*row.flag.split(", "), *([row.name] if row.name else [])]
@@ -135,8 +133,9 @@ def _lines(shown: click.Command, ctx: click.Context, *, everything: bool) -> Ite
     for paragraph in _paragraphs(shown):
         yield ""
         if paragraph.startswith("\b"):
-            examples = map(_example, paragraph.split("\n")[1:])
-            yield from (f"  {code}{page.sentence(Message(more))}" for code, more in examples)
+            for line in paragraph.split("\n")[1:]:
+                code, mark, comment = line.partition("  # ")
+                yield f"  {code}{mark}{page.sentence(Message(comment))}"
         else:
             yield from page.lines(page.sentence(Message(paragraph)), "  ", "  ")
     rows = getattr(shown, "rows", [])
@@ -173,12 +172,6 @@ def _paragraphs(shown: click.Command) -> list[str]:
     """Return the paragraphs, each on a line; examples, which begin with a backspace, keep theirs."""
     parts = inspect.cleandoc(shown.help or "").split("\n\n")
     return [part if part.startswith("\b") else " ".join(part.split()) for part in parts]
-
-
-def _example(line: str) -> tuple[str, str]:
-    """Return an example up to its comment, and the words of the comment."""
-    code, mark, comment = line.partition("  # ")
-    return code + mark, comment
 
 
 def _page(ctx: click.Context) -> Page:

@@ -11,7 +11,7 @@ __all__, __getattr__ = door(
     {
         "factset": "FactSet given_only Kept public_facts View",
         "installed": "Installed InstalledSet marker_values",
-        "registry": "FactSpec FactTypeError Registry RegistryError canonical_key parse_value strange_name unlisted",
+        "registry": "FactSpec FactTypeError Registry canonical_key parse_value strange_name unlisted",
         "values": "ABSENT Absent Fact Known NOT_GIVEN NOT_KNOWN Origin Range Records Unknown Unlisted Value "
         "plain restored spell written",
     },

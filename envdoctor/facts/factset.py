@@ -2,7 +2,6 @@
 that a reader can use; and what of it may leave this machine: no paths, host names, user names, UUIDs and addresses."""
 
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
@@ -12,14 +11,22 @@ from envdoctor.facts.values import ABSENT, NOT_GIVEN, NOT_KNOWN, Absent, Fact, R
 from envdoctor.system.message import Message, mapped
 
 
-class Readable(ABC):
-    """Values by key and by kind: None where one is of another kind, absent or unknown."""
+class View:
+    """What ``read`` gives for a key, by kind: None where it is of another kind, absent or unknown."""
 
-    __slots__ = ()
+    __slots__ = ("_read",)
 
-    @abstractmethod
+    def __init__(self, read: Callable[[str], Value]) -> None:
+        self._read = read
+
+    @classmethod
+    def of(cls, item: Mapping[str, Value]) -> "View":
+        """Return a view of a record's columns; a missing column is unknown."""
+        return cls(lambda column: item.get(column, NOT_KNOWN))
+
     def value(self, key: str) -> Value:
         """Return the value, whatever it is."""
+        return self._read(key)
 
     def text(self, key: str) -> str | None:
         """Return a text: a name, a version."""
@@ -63,23 +70,6 @@ class Readable(ABC):
         return not isinstance(self.value(key), (Unknown, Absent))
 
 
-class View(Readable):
-    """What ``read`` gives for a key."""
-
-    __slots__ = ("_read",)
-
-    def __init__(self, read: Callable[[str], Value]) -> None:
-        self._read = read
-
-    def value(self, key: str) -> Value:
-        return self._read(key)
-
-    @classmethod
-    def of(cls, item: Mapping[str, Value]) -> "View":
-        """Return a view of a record's columns; a missing column is unknown."""
-        return cls(lambda column: item.get(column, NOT_KNOWN))
-
-
 class Kept(NamedTuple):
     """The facts of an environment that are the same whenever ``name`` is: they were kept so, or read from there."""
 
@@ -87,7 +77,7 @@ class Kept(NamedTuple):
     facts: Mapping[str, Fact]
 
 
-class FactSet(Readable):
+class FactSet(View):
     """Facts by key. A later fact replaces an earlier one of the same key; there is no other merging.
 
     A key that was never added is unknown, except below a prefix that was declared complete: there it is absent.

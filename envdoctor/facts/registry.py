@@ -10,13 +10,6 @@ from envdoctor.system.message import NOTHING, Message, MessageError, said_by
 from envdoctor.versions.pep440 import NotASpecifier, dotted, is_version, satisfies
 from envdoctor.versions.requirement import normalise, valid_name
 
-TYPES = ("text", "texts", "number", "boolean", "version", "dotted", "records")
-_PRIVACY = ("public", "path", "host")
-
-
-class RegistryError(ValueError):
-    """``facts.toml`` is wrong; the message names the key."""
-
 
 class FactTypeError(MessageError, ValueError):
     """A given value does not fit its key; the message is a clause for the user."""
@@ -80,7 +73,7 @@ class Registry:
 
     @classmethod
     def from_mapping(cls, data: Mapping[str, Any]) -> "Registry":
-        """Build from the parsed ``facts.toml``. Raises :class:`RegistryError`."""
+        """Build from the parsed ``facts.toml``, which ``matrices/schema/facts.json`` holds."""
         return cls({key: _spec(key, entry) for key, entry in data.get("fact", {}).items()}, data.get("help", {}))
 
     def __iter__(self) -> Iterator[FactSpec]:
@@ -123,25 +116,16 @@ class Registry:
 
 
 def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
-    kind = entry.get("type")
-    if kind not in TYPES:
-        raise RegistryError(f"facts.toml: {key}: type {kind!r} is none of {', '.join(TYPES)}")
-    if entry.get("privacy", "public") not in _PRIVACY:
-        raise RegistryError(f"facts.toml: {key}: privacy {entry['privacy']!r} is none of {', '.join(_PRIVACY)}")
-    columns: dict[str, FactSpec] = {}
-    for name, column in entry.get("columns", {}).items():
-        columns[name] = _spec(f"{key}.{name}", {"help": entry.get("help", ""), **column})
-    if (kind == "records") != bool(columns):
-        raise RegistryError(f"facts.toml: {key}: columns belong to type records, and to no other")
-    values = entry.get("values", {})
-    as_they_are = ("meaning", "privacy", "help", "least", "most", "label", "absent", "answer", "edit")
+    columns, values = entry.get("columns", {}), entry.get("values", {})
+    as_they_are = ("type", "meaning", "privacy", "help", "least", "most", "label", "absent", "answer", "edit")
     lists = ("identity", "depends_on", "only_said", "first")
     named: dict[str, Any] = {name: entry[name] for name in as_they_are if name in entry}
     named.update((name, tuple(entry[name])) for name in lists if name in entry)
     return FactSpec(
         key=key,
-        type=kind,
-        columns=columns,
+        columns={
+            name: _spec(f"{key}.{name}", {"help": entry.get("help", ""), **column}) for name, column in columns.items()
+        },
         concerns={key: tuple(columns) for key, columns in entry.get("concerns", {}).items()},
         values=values if isinstance(values, Mapping) else {value: {} for value in values},
         spellings={word.lower(): value for value, words in entry.get("spellings", {}).items() for word in words},

@@ -9,7 +9,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry, parse_value
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, NOT_KNOWN, Absent, Fact, Range, Records, Unknown, Value, spell
 from envdoctor.judge.finding import Text
-from envdoctor.matrix.rules import Condition, Rule, digest, glob_fits
+from envdoctor.matrix.rules import PLACEHOLDER, Condition, Rule, digest, glob_fits, placeholders
 from envdoctor.system.language import without_gaps
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import (
@@ -40,7 +40,6 @@ _PLANNED = (
     ("安装的是", "将安装"),
     ("装有", "会装有"),
 )
-_PLACEHOLDER = r"\{([a-z_][\w.-]*)\}"
 
 
 def text_of(table: Mapping[str, str] | str | None) -> Text:
@@ -57,7 +56,7 @@ def title_of(texts: Mapping[str, Any], known: Mapping[str, str] = {}) -> Text:
     """Return what a rule says of anybody's versions: its message if all its values are ``known``, else its title, or
     the message with ``...`` in place of those that are not."""
     message = text_of(texts["message"])
-    if texts["title"] and not all(map(known.get, values_of(message) or [""])):
+    if texts["title"] and not all(map(known.get, placeholders(message.en) or [""])):
         return text_of(texts["title"])
     return without_values(message, known)
 
@@ -75,14 +74,9 @@ def without_values(text: Text, known: Mapping[str, str] = {}) -> Text:
                 return ""
             return blank + (model if key in ("model.name", "model.repo") else "...")
 
-        return re.sub(f"( ?){_PLACEHOLDER}", value, wording)
+        return re.sub(f"( ?){PLACEHOLDER}", value, wording)
 
     return Text(replaced(text.en, "the model"), text.zh and without_gaps(replaced(text.zh, "该模型")))
-
-
-def values_of(text: Text) -> list[str]:
-    """Return the keys of the facts whose values stand in a text."""
-    return re.findall(_PLACEHOLDER, text.en)
 
 
 def fill(text: Text, read: Callable[[str], Fact], registry: Registry) -> Text:
@@ -103,7 +97,7 @@ def fill(text: Text, read: Callable[[str], Fact], registry: Registry) -> Text:
 
         for present, planned in _PLANNED if is_planned else ():
             wording = wording.replace(present, planned)
-        return re.sub(_PLACEHOLDER, replace, wording)
+        return re.sub(PLACEHOLDER, replace, wording)
 
     return Text(filled(text.en, Message("this model")), filled(text.zh, "该模型", "_zh") if text.zh else None)
 

@@ -12,21 +12,7 @@ from envdoctor.system.message import Message
 if TYPE_CHECKING:
     from datetime import date
 
-
-__all__ = [
-    "CONFIDENCES",
-    "EFFECTS",
-    "SEVERITIES",
-    "Assumption",
-    "Evidence",
-    "Finding",
-    "FoundFact",
-    "NotChecked",
-    "OfferedFix",
-    "Plan",
-    "Text",
-    "fingerprint_of",
-]
+__all__ = ["CONFIDENCES", "EFFECTS", "SEVERITIES"]
 
 
 class Text(NamedTuple):
@@ -41,9 +27,6 @@ class Text(NamedTuple):
     def in_language(self, lang: str) -> str:
         """Return the Chinese text for ``zh`` when there is one, the English one otherwise."""
         return self.zh if lang == "zh" and self.zh else self.en
-
-
-_NO_TEXT = Text("")
 
 
 class FoundFact(NamedTuple):
@@ -139,7 +122,7 @@ class Finding(NamedTuple):
     subjects: tuple[str, ...]
     facts: tuple[FoundFact, ...]
     fingerprint: str
-    title: Text = _NO_TEXT
+    title: Text = Text("")
     assumed: tuple[Assumption, ...] = ()
     caveats: tuple[Message, ...] = ()
     settled_by: tuple[str, ...] = ()

@@ -303,7 +303,9 @@ def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict
     ]
     said = _problems(applied, facts, matrix)
     folded = _fold(applied)
-    causes = (_problem(one) for number, one in enumerate(applied) if number not in folded)
+    causes = (
+        Problem(one.rule.id, tuple(one.item.items())) for number, one in enumerate(applied) if number not in folded
+    )
     return {problem: said[problem] for problem in causes}, said
 
 
@@ -319,12 +321,8 @@ def _problems(applied: Iterable[Applied], facts: FactSet, matrix: Matrix) -> dic
     for one in applied:
         read = _reader(one.rule, one.match, facts, matrix.registry)
         message = text_of(matrix.texts(one.rule)["message"])
-        problems.setdefault(_problem(one), fill(message, read, matrix.registry))
+        problems.setdefault(Problem(one.rule.id, tuple(one.item.items())), fill(message, read, matrix.registry))
     return problems
-
-
-def _problem(one: Applied) -> Problem:
-    return Problem(one.rule.id, tuple(one.item.items()))
 
 
 def problem_of(finding: Finding) -> Problem:

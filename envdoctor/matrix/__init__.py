@@ -11,11 +11,10 @@ __all__, __getattr__ = door(
     {
         "compiling": "compile_matrix",
         "entry_statements": "EntryStatement entries",
-        "gpu_code": "arch_lists capability compiler_range gpu_named is_nightly is_one_of kernels known_gpus "
-        "other_accelerator",
+        "gpu_code": "arch_lists capability compiler_range gpu_named is_nightly is_one_of kernels other_accelerator",
         "ledger": "Ledger PACKED Released",
         "linting": "Schemas lint_documents lint_rule",
-        "literals": "Literals",
+        "literals": "strange_words",
         "lookup": "Asked Lacking Move TakenNames answer fitting_consumers fitting_providers inherited_from keepers "
         "missing modules_with name_moves part_moves went_to where",
         "matrix": "Matrix MatrixError add_file load_matrix load_source read_matrix read_source",

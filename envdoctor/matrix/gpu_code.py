@@ -64,11 +64,6 @@ def is_one_of(name: str, globs: Iterable[str]) -> bool:
     return any(fnmatchcase(name.lower(), glob.lower()) for glob in globs)
 
 
-def known_gpus(matrix: Matrix) -> list[str]:
-    """Return the products of the table, as suggestions."""
-    return [row["key"] for row in matrix.rows("gpus")]
-
-
 def other_accelerator(name: str) -> str | None:
     """Return the kind of accelerator, as ``machine.accelerators`` has it, if the name is not of a GPU of NVIDIA's."""
     return next((kind for kind, words in _OTHERS.items() if re.search(words, name)), None)

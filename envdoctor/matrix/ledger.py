@@ -8,7 +8,7 @@ import os
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -48,16 +48,15 @@ class Ledger:
 
     def __init__(self, home: Path) -> None:
         self.home = home
-        self._known: dict[str, Released | None] = {}
-        self._changes: dict[str, Released | None] = {}
+        self._released, self._changed = cache(self._read), cache(self._read_changes)
 
     def package(self, name: str) -> "Released | None":
         """Return the releases of a distribution; None if the ledger does not know it."""
-        name = normalise(name)
-        if name not in self._known:
-            data = self._text(name)
-            self._known[name] = Released(name, data) if data is not None else None
-        return self._known[name]
+        return self._released(normalise(name))
+
+    def _read(self, name: str) -> "Released | None":
+        data = self._text(name)
+        return Released(name, data) if data is not None else None
 
     def _text(self, name: str) -> bytes | None:
         try:
@@ -75,15 +74,13 @@ class Ledger:
     def changes(self, name: str) -> "Released | None":
         """Return what changed between the releases of a distribution: only modules and names that changed are listed
         (``[members]``: of classes). None if the ledger lacks it."""
-        name = normalise(name)
-        if name not in self._changes:
-            released = self.package(name)
-            try:
-                packed = (self.home / f"{name}.xz").read_bytes()
-            except (OSError, ValueError):
-                packed = b""
-            self._changes[name] = _changes(released, packed) if released is not None and packed else None
-        return self._changes[name]
+        return self._changed(normalise(name))
+
+    def _read_changes(self, name: str) -> "Released | None":
+        released, packed = self.package(name), b""
+        with suppress(OSError, ValueError):
+            packed = (self.home / f"{name}.xz").read_bytes()
+        return _changes(released, packed) if released is not None and packed else None
 
     def packages(self) -> tuple[str, ...]:
         """Return the names of the distributions that have a file of their own, sorted."""
@@ -142,10 +139,10 @@ class Released:
         self._data = data
         self.modules = _head(data[:_HEAD], b"modules")
         self.by_names = _head(data[:_HEAD], b"depth") == ("names",)
-        self._basis: dict[str, tuple[list[str], list[Order], dict[str, int]]] = {}
-        self._places: dict[str, tuple[int, int]] = {}
-        self._found: dict[tuple[str, str, str | None], tuple[tuple[tuple[int, int], bytes], ...]] = {}
-        self._required: dict[tuple[str, str], tuple[Requirement, ...]] = {}
+        # A question is asked again for every release, and a fix is tried against each of them.
+        self._place, self._lines = cache(self._find_section), cache(self._find_lines)
+        self._of_flag = cache(self._covered)
+        self._required = cache(lambda version, subject: tuple(self._requires(version, subject)))
 
     @cached_property
     def releases(self) -> tuple[Release, ...]:
@@ -189,9 +186,7 @@ class Released:
     def requires(self, version: str, extras: Iterable[str] = ()) -> Iterator[Requirement]:
         """Yield what a version requires of others, with these extras, without unknown and unreadable requirements."""
         for subject in ("*", *extras):
-            if (version, subject) not in self._required:  # read once: a fix is tried against every release
-                self._required[version, subject] = tuple(self._requires(version, subject))
-            yield from self._required[version, subject]
+            yield from self._required(version, subject)
 
     def _requires(self, version: str, subject: str) -> Iterator[Requirement]:
         lines = self.items("requires", subject, version)
@@ -332,12 +327,12 @@ class Released:
 
     def _of(self, section: str) -> tuple[list[str], list[Order], dict[str, int]]:
         """Return the versions that a section covers, their sort keys, and their places, also by letters."""
-        flag = BASIS.get(section, "read")
-        if flag not in self._basis:
-            versions = [version for version, _, _, flags in self._release_lines() if not flag or flag in flags]
-            orders = [key for version in versions if (key := order(version)) is not None]
-            self._basis[flag] = versions, orders, places_of(versions)
-        return self._basis[flag]
+        return self._of_flag(BASIS.get(section, "read"))
+
+    def _covered(self, flag: str) -> tuple[list[str], list[Order], dict[str, int]]:
+        versions = [version for version, _, _, flags in self._release_lines() if not flag or flag in flags]
+        orders = [key for version in versions if (key := order(version)) is not None]
+        return versions, orders, places_of(versions)
 
     def _at(self, section: str, version: str) -> tuple[int, int] | Unknown:
         """Return the places, among those a section covers, of a version itself or of its neighbours."""
@@ -370,12 +365,11 @@ class Released:
             Message("{} {} was not read, and {} and {} differ", self.name, version, versions[before], versions[after])
         )
 
-    def _lines(self, section: str, subject: str, item: str | None = None) -> tuple[tuple[tuple[int, int], bytes], ...]:
+    def _find_lines(
+        self, section: str, subject: str, item: str | None = None
+    ) -> tuple[tuple[tuple[int, int], bytes], ...]:
         """Return the lines of a subject, or only those with ``item``: the places of the first and the last release, and
         what follows the subject."""
-        key = section, subject, item
-        if key in self._found:  # a question is asked again for every release
-            return self._found[key]
         found: list[tuple[tuple[int, int], bytes]] = []
         start, end = self._place(section)
         head = b"\n" + subject.encode() + b"\t"
@@ -389,18 +383,16 @@ class Released:
                 versions, _, places = self._of(section)
                 found.append(((places[since], places[until] if until else len(versions) - 1), line))
             at = stop
-        return self._found.setdefault(key, tuple(found))
+        return tuple(found)
 
-    def _place(self, section: str) -> tuple[int, int]:
+    def _find_section(self, section: str) -> tuple[int, int]:
         """Return where the lines of a section begin and end, without the last newline."""
-        if section not in self._places:
-            title = f"\n[{section}]\n".encode()
-            above = self._data.find(title)
-            start = above + len(title)
-            end = self._data.find(b"\n[", start - 1)
-            last = max(start, len(self._data) - 1 if end < 0 else end)
-            self._places[section] = (0, 0) if above < 0 else (start, last)
-        return self._places[section]
+        title = f"\n[{section}]\n".encode()
+        above = self._data.find(title)
+        start = above + len(title)
+        end = self._data.find(b"\n[", start - 1)
+        last = max(start, len(self._data) - 1 if end < 0 else end)
+        return (0, 0) if above < 0 else (start, last)
 
 
 def release_rows(lines: Iterable[str]) -> Iterator[tuple[str, str, str, list[str]]]:

@@ -1,6 +1,7 @@
 """Resolve a step of :mod:`~envdoctor.matrix.ledger_taking` with resolvelib, as pip does, over the ledger."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from resolvelib import AbstractProvider, BaseReporter, ResolutionImpossible, Resolver
@@ -189,7 +190,6 @@ class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: i
         return self._meets(candidate.name, candidate.version, [requirement])
 
     def solution(self, result: Any) -> Solution:
-        """Return the solution that the resolver found."""
         taken = {candidate: key for key, candidate in result.mapping.items()}
         clauses: dict[str, frozenset[str]] = {}
         for candidate, key in taken.items():
@@ -225,7 +225,7 @@ class _Narrowing:
         self._left: dict[str, set[str]] = {}
         self._meeting: dict[tuple[str, str], set[str] | None] = {}
         self._possible: dict[tuple[str, str], bool] = {}
-        self._required: dict[str, list[tuple[str, AskedRequirement]]] = {}
+        self._requirements = cache(self._required_by)
         self._askers: dict[str, set[str]] = {}
         self._queue = dict.fromkeys(self._asks)
 
@@ -271,16 +271,14 @@ class _Narrowing:
             if len({version for version, _ in pairs}) == len(left):  # whatever is taken asks for it
                 self._bound(other, [wanted for _, wanted in pairs])
 
-    def _requirements(self, name: str) -> list[tuple[str, AskedRequirement]]:
-        if name not in self._required:
-            extras = tuple(sorted({extra for one in self._asks.get(name, ()) for extra in one.extras}))
-            self._required[name] = [
-                (version, wanted)
-                for version in self._first[name] or ()
-                for wanted in self._choices.get_dependencies(Candidate(name, extras, version))
-                if wanted.name != name
-            ]
-        return self._required[name]
+    def _required_by(self, name: str) -> list[tuple[str, AskedRequirement]]:
+        extras = tuple(sorted({extra for one in self._asks.get(name, ()) for extra in one.extras}))
+        return [
+            (version, wanted)
+            for version in self._first[name] or ()
+            for wanted in self._choices.get_dependencies(Candidate(name, extras, version))
+            if wanted.name != name
+        ]
 
     def _bound(self, name: str, wanted: Sequence[AskedRequirement]) -> None:
         if name not in self._first:

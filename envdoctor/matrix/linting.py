@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from envdoctor.facts.registry import unlisted
 from envdoctor.facts.values import ABSENT
 from envdoctor.matrix.entry_statements import parse_statement
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.rules import Condition, ConditionError, Rule, bounds, digest, parse_condition, placeholders
+from envdoctor.matrix.rules import Condition, ConditionError, Rule, digest, parse_condition, placeholders
 from envdoctor.matrix.symptoms import faults_of
 from envdoctor.matrix.toml_files import TomlError, load_toml
 from envdoctor.versions.pep440 import is_version, order, satisfies
@@ -173,7 +173,8 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
     compared: dict[str, set[tuple[str, str]]] = {}
     for clause in rule.affects:
         for condition in clause:
-            compared.setdefault(condition.key, set()).update(bounds(condition))
+            bounds = [tuple(pair) for one in condition.alternatives if isinstance(one, list) for pair in one]
+            compared.setdefault(condition.key, set()).update(bounds)
     ((name, versions),) = bound.items()
     for key, version in versions.items() if name != "open_ended" else ():
         operators = compared.get(key, set())
@@ -284,18 +285,22 @@ class Schemas:
     """The schemas of a folder. Raises :class:`ImportError` without the library."""
 
     def __init__(self, folder: Path) -> None:
-        import jsonschema
+        from jsonschema import Draft7Validator
+        from jsonschema.validators import extend
+        from referencing import Registry
+        from referencing.jsonschema import DRAFT7
 
-        self._library = jsonschema
-        self._folder = folder
+        self._documents = {path.stem: json.loads(path.read_bytes()) for path in folder.glob("*.json")}
+        named = ((f"{name}.json", DRAFT7.create_resource(schema)) for name, schema in self._documents.items())
+        known, kind = Registry().with_resources(named), extend(Draft7Validator, {"x-unique": _unique})
+        self._validator = partial(kind, registry=known, format_checker=_format_checker())
 
     def faults(self, name: str, document: Mapping[str, Any]) -> Iterator[str]:
         """Yield what is wrong with a document, each with its place: "row 2: key: ..."."""
         if name not in self._documents:
             yield "no schema says what is in it"
             return
-        validator = self._class(self._documents[name], registry=self._registry, format_checker=_format_checker())
-        found = validator.iter_errors(_as_json(document))
+        found = self._validator(self._documents[name]).iter_errors(json.loads(json.dumps(document, default=str)))
         for error in sorted(found, key=lambda error: [str(part) for part in error.absolute_path]):
             # A part of a schema may say in words of its own what is wrong with a value.
             said = error.schema.get("x-says", "").format(given=repr(error.instance)) or error.message
@@ -303,23 +308,6 @@ class Schemas:
             for part in error.absolute_path:
                 place = f"{place[:-2]} {part + 1}: " if isinstance(part, int) and place else f"{place}{part}: "
             yield f"{place}{said if len(said) <= 160 else f'{said[:157]}...'}"
-
-    @cached_property
-    def _documents(self) -> Mapping[str, Any]:
-        return {path.stem: json.loads(path.read_bytes()) for path in self._folder.glob("*.json")}
-
-    @cached_property
-    def _registry(self) -> Any:
-        from referencing import Registry
-        from referencing.jsonschema import DRAFT7
-
-        shared = ("common", "conditions")
-        known = [(f"{name}.json", self._documents[name]) for name in shared if name in self._documents]
-        return Registry().with_resources((name, DRAFT7.create_resource(schema)) for name, schema in known)
-
-    @cached_property
-    def _class(self) -> Any:
-        return self._library.validators.extend(self._library.Draft7Validator, {"x-unique": _unique})
 
 
 def _unique(validator: Any, columns: list[str], rows: Any, schema: Any) -> Iterator[Any]:
@@ -358,14 +346,3 @@ def _is_bounded(pattern: str) -> bool:
     """Return whether a regular expression has the group ``value`` and nothing in it repeats without end."""
     plain = re.sub(r"\[[^\]]*\]?", "x", re.sub(r"\\.", "x", pattern))
     return "value" in re.compile(pattern).groupindex and not re.search(r"[*+]|,\}", plain)
-
-
-def _as_json(value: Any) -> Any:
-    match value:
-        case Mapping():
-            return {key: _as_json(item) for key, item in value.items()}
-        case list():
-            return [_as_json(item) for item in value]
-        case date():
-            return value.isoformat()
-    return value

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
 from envdoctor.facts.registry import FactTypeError, parse_value
@@ -24,64 +24,59 @@ _TABLES: Mapping[str, Sequence[str]] = {
 }
 
 
-class Literals:
-    """The words that each fact can be, as far as the registry or a table closes them."""
-
-    def __init__(self, matrix: Matrix) -> None:
-        self._matrix = matrix
-        self._registry = matrix.registry
-
-    @cached_property
-    def _of_tables(self) -> Mapping[str, set[str]]:
-        words = {key: set(_words(self._matrix, places)) for key, places in _TABLES.items()}
-        return {**words, "model.type": set(_model_types(self._matrix))}
-
-    def complaints(self, rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
-        """Yield what no source can give, in conditions, assumptions, fixes and tests of a rule; tables must be
-        valid."""
-        for name, clauses in (("affects", rule.affects), ("unless", rule.unless)):
-            for number, clause in enumerate(clauses, 1):
-                for condition in clause:
-                    where = f"{name} {number}: {condition.key}"
-                    yield from self._of(where, condition.key, condition.alternatives)
-        for number, (key, raw, *_) in enumerate(rule.assume, 1):
-            yield from self._of(f"assume {number}: {key}", key, raw)
-        for number, fix in enumerate(texts["fix"], 1):
-            for key, raw in fix["set"].items():
-                spec, where = self._registry.find(key), f"fix {number}: set: {key}"
-                if spec is None:
-                    yield f"{where} is not a registered fact"
-                    continue
-                try:
-                    parse_value(spec, raw)
-                except FactTypeError as error:
-                    yield f"{where}: {error}"
-                yield from self._of(where, key, raw)
-        for number, test in enumerate(texts["test"], 1):
-            for key, raw in test["facts"].items():
-                is_list = isinstance(raw, list) and raw and all(isinstance(item, Mapping) for item in raw)
-                of_items = (
-                    [(f"{key}.{column}", cell) for item in raw for column, cell in item.items()] if is_list else []
-                )
-                for name, cell in of_items if is_list else [(key, raw)]:
-                    yield from self._of(f"test {number}: {name}", name, cell, tables=False)
-
-    def _of(self, where: str, key: str, raw: Any, *, tables: bool = True) -> Iterator[str]:
-        """Yield words that no source gives; with ``tables``, also words that no table has, which a test may show."""
-        variable = key.removeprefix("env.")
-        if variable != key and variable not in self._registry.names("env"):
-            yield f"{where}: no source reads this variable"
-        spec = self._registry.find(key)
-        if spec is None or spec.type not in ("text", "texts"):
-            return
-        words = {*spec.values} or (self._of_tables.get(key, set()) if tables else set())
-        for word in raw if isinstance(raw, list) else [raw]:
-            if not words or not isinstance(word, str) or word in ("absent", "present"):
+def strange_words(rule: Rule, matrix: Matrix) -> Iterator[str]:
+    """Yield what no source can give, in conditions, assumptions, fixes and tests of a rule, as far as the registry or a
+    table closes the words of a fact; tables must be valid."""
+    texts = matrix.texts(rule)
+    for name, clauses in (("affects", rule.affects), ("unless", rule.unless)):
+        for number, clause in enumerate(clauses, 1):
+            for condition in clause:
+                where = f"{name} {number}: {condition.key}"
+                yield from _strange(where, condition.key, condition.alternatives, matrix)
+    for number, (key, raw, *_) in enumerate(rule.assume, 1):
+        yield from _strange(f"assume {number}: {key}", key, raw, matrix)
+    for number, fix in enumerate(texts["fix"], 1):
+        for key, raw in fix["set"].items():
+            spec, where = matrix.registry.find(key), f"fix {number}: set: {key}"
+            if spec is None:
+                yield f"{where} is not a registered fact"
                 continue
-            if not any(glob_fits(known.lower(), word.lower()) or fnmatchcase(word, known) for known in words):
-                known = f"known are {', '.join(sorted(words))}"
-                known = known if len(words) <= 20 else f"none of {len(words)} known words is that"
-                yield f"{where}: no source gives {word!r}; {known}"
+            try:
+                parse_value(spec, raw)
+            except FactTypeError as error:
+                yield f"{where}: {error}"
+            yield from _strange(where, key, raw, matrix)
+    for number, test in enumerate(texts["test"], 1):
+        for key, raw in test["facts"].items():
+            cells = [(key, raw)]
+            if isinstance(raw, list) and raw and all(isinstance(item, Mapping) for item in raw):
+                cells = [(f"{key}.{column}", cell) for item in raw for column, cell in item.items()]
+            for name, cell in cells:
+                yield from _strange(f"test {number}: {name}", name, cell, matrix, tables=False)
+
+
+def _strange(where: str, key: str, raw: Any, matrix: Matrix, *, tables: bool = True) -> Iterator[str]:
+    """Yield words that no source gives; with ``tables``, also words that no table has, which a test may show."""
+    variable = key.removeprefix("env.")
+    if variable != key and variable not in matrix.registry.names("env"):
+        yield f"{where}: no source reads this variable"
+    spec = matrix.registry.find(key)
+    if spec is None or spec.type not in ("text", "texts"):
+        return
+    words = {*spec.values} or (_of_tables(matrix).get(key, set()) if tables else set())
+    for word in raw if isinstance(raw, list) else [raw]:
+        if not words or not isinstance(word, str) or word in ("absent", "present"):
+            continue
+        if not any(glob_fits(known.lower(), word.lower()) or fnmatchcase(word, known) for known in words):
+            known = f"known are {', '.join(sorted(words))}"
+            known = known if len(words) <= 20 else f"none of {len(words)} known words is that"
+            yield f"{where}: no source gives {word!r}; {known}"
+
+
+@lru_cache(maxsize=1)
+def _of_tables(matrix: Matrix) -> Mapping[str, set[str]]:
+    words = {key: set(_words(matrix, places)) for key, places in _TABLES.items()}
+    return {**words, "model.type": set(_model_types(matrix))}
 
 
 def _words(matrix: Matrix, places: Iterable[str]) -> Iterator[str]:

@@ -40,14 +40,6 @@ class _BrokenRule(NamedTuple):
     unusable: Message | None = None
 
 
-class _Retired(NamedTuple):
-    """What became of a former id: ``now`` is the present one, None for a rule that was withdrawn."""
-
-    now: str | None
-    date: str
-    because: str
-
-
 class Matrix:
     """Rules, tables, families and the registry.
 
@@ -159,10 +151,10 @@ class Matrix:
         """Return the file of every rule by its id, also of rules that cannot be evaluated."""
         return {rule.id: rule.origin for rule in self.rules} | {rule.id: rule.origin for rule in self.broken}
 
-    def retired(self, rule_id: str) -> _Retired | None:
-        """Return what became of a former id; None if it never was a rule's, or still is."""
-        entry = self.part("retired", "retired").get(rule_id)
-        return _Retired(entry.get("now"), str(entry["date"]), entry["because"]) if entry is not None else None
+    def retired(self, rule_id: str) -> Mapping[str, Any] | None:
+        """Return what became of a former id: ``now`` is the present one, and missing of a rule that was withdrawn on a
+        ``date``, ``because`` of something. None if it never was a rule's, or still is."""
+        return self.part("retired", "retired").get(rule_id)
 
 
 def load_matrix(private: Iterable[Path] = ()) -> Matrix:

@@ -118,13 +118,6 @@ def spelled(alternative: object) -> str:
     return str(alternative).lower() if isinstance(alternative, bool) else str(alternative)
 
 
-def bounds(condition: Condition) -> list[tuple[str, str]]:
-    """Return the ``(operator, operand)`` pairs of a version, dotted or number condition: the lint wants tests of
-    them."""
-    lists = (alternative for alternative in condition.alternatives if isinstance(alternative, list))
-    return [(operator, operand) for alternative in lists for operator, operand in alternative]
-
-
 #: In rising order: the gate compares positions.
 SEVERITIES = ("note", "warning", "error")
 CONFIDENCES = ("inferred", "reported", "upstream", "reproduced")
@@ -136,9 +129,8 @@ FIX_KINDS = {"constraints": "constraint", "uninstall": "uninstall", "set": "set"
 PROOFS = ("issue", "release-notes", "source", "artefact", "docs", "reproduced", "article")
 #: What a test of a rule expects.
 ANSWERS = ("match", "no", "unknown")
-
-
-_PLACEHOLDER = r"\{([a-z_][\w.-]*)\}"
+#: Where a message has the value of a fact.
+PLACEHOLDER = r"\{([a-z_][\w.-]*)\}"
 
 
 class Rule(NamedTuple):
@@ -192,7 +184,7 @@ def digest(text: str) -> str:
 
 def placeholders(text: str) -> set[str]:
     """Return the fact keys in braces of a message."""
-    return set(re.findall(_PLACEHOLDER, text))
+    return set(re.findall(PLACEHOLDER, text))
 
 
 def with_conditions(rule: Rule) -> Rule:

@@ -42,7 +42,7 @@ _OBSERVERS = (
 Rows = Callable[..., Sequence[Mapping[str, Any]]]
 
 #: Changes when the same sources give other facts, or facts are written down otherwise.
-_FORMAT = 7
+_FORMAT = 8
 _LARGEST = 16 << 20
 _MOST_ENTRIES = 32
 #: Stands for the value of a fact that is as it was kept.

@@ -17,8 +17,8 @@ __all__, __getattr__ = door(
         "section": "MemoryProblem MemorySaving MemorySection",
         "serving": "predict_serving",
         "shipped": "OnCuda Shipped",
-        "stored": "Counted Packed stored_parameters",
+        "stored": "counted packed_weights stored_parameters",
         "summary": "DataError DataSection Padding fed_length measure",
-        "tracing": "FirstOf TraceSource Trace Tracer rehearsed",
+        "tracing": "TraceSource Trace Tracer first_of rehearsed",
     },
 )

@@ -228,15 +228,11 @@ class ClosedForm:
         return total
 
 
-def trained_parameters(trace: Trace) -> float:
-    """Return the number of trained parameters, at full depth."""
-    return _extended({int(p["layers"]): float(p["trained"]) for p in trace.points}, int(trace.model["depth"]))
-
-
-def kept_bytes(trace: Trace) -> float:
-    """Return the bytes of the longest traced prompt's keys and values, at full depth."""
+def at_full_depth(trace: Trace, name: str) -> float:
+    """Return what the longest traced sample has of ``name``: ``trained`` parameters, or ``cache_bytes``, those of the
+    keys and values of a prompt."""
     longest = max(point["tokens"] for point in trace.points)
-    sizes = {int(p["layers"]): float(p["cache_bytes"]) for p in trace.points if p["tokens"] == longest}
+    sizes = {int(p["layers"]): float(p[name]) for p in trace.points if p["tokens"] == longest}
     return _extended(sizes, int(trace.model["depth"]))
 
 

@@ -17,10 +17,9 @@ from envdoctor.peak.closed_form import (
     Need,
     Peak,
     Residual,
+    at_full_depth,
     gpu_of,
-    kept_bytes,
     need_of,
-    trained_parameters,
 )
 from envdoctor.peak.model import Model
 from envdoctor.peak.recipe import LESS, RunPlan, plan_of, settings_of, staged
@@ -75,7 +74,7 @@ def predict(
     """Return the section of the report. ``known`` is the table memory-frameworks, ``usual`` the length if none was
     given: then there is no verdict on it. Raises :class:`MemoryProblem` if there is no number."""
     plan, given = plan_of(facts, known, usual), settings_of(facts, model.config.get("hidden_size"), known["zero"])
-    tracer = staged(OnCuda(tracer), plan.stage)
+    tracer = staged(OnCuda(tracer).run, plan.stage)
     gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
     base = {**model.job(plan.job), "config": model.config}
     base |= {"trainer": model.trainer} if model.trainer else {}
@@ -125,7 +124,7 @@ def predict(
         "model": model.named,
         "layers": int(trace.model["depth"]),
         "parameters": int(trace.model["parameters"]),
-        "trained_parameters": round(trained_parameters(trace)),
+        "trained_parameters": round(at_full_depth(trace, "trained")),
         "batch": run.batch,
         "tokens": plan.tokens,
         "processes": int(given.get("world_size") or 1),
@@ -191,7 +190,7 @@ class _Prediction(NamedTuple):
     def form(self, trace: Trace, change: Saving = NO_CHANGE) -> ClosedForm:
         """Return what one process of the run holds, by a trace of it or of another job, maybe after a change."""
         given = {**self.given, **{key.removeprefix("recipe."): value for key, value in change.set.items()}}
-        shared = sharing(given, trace.model, trained_parameters(trace))
+        shared = sharing(given, trace.model, at_full_depth(trace, "trained"))
         return ClosedForm(trace, change.job.get("batch", self.batch), shared)
 
     def peak(self, without: Sequence[str] = ()) -> Peak:
@@ -201,16 +200,17 @@ class _Prediction(NamedTuple):
             return peak
         longest = max(int(point["tokens"]) for point in self.trace.points)
         tokens = self.plan.tokens + int(self.given.get("max_new_tokens") or 0)
-        weights, cache = float(self.trace.model["weight_bytes"]), kept_bytes(self.trace) / longest * tokens
+        weights, cache = (
+            float(self.trace.model["weight_bytes"]),
+            at_full_depth(self.trace, "cache_bytes") / longest * tokens,
+        )
         answer = Peak("decode", "torch.cat", {"weights": weights, "KV cache": cache})
         return max(peak, answer, key=lambda one: one.size)
 
     def need(self) -> Need:
-        """Return the need of the run, if it is as the plan has it."""
         return self.around(self.form(self.trace), self.peak)
 
     def shortest(self) -> Need:
-        """Return the need of the run with the shortest samples."""
         form = self.form(traced({**self.base, "tokens": _lengths(self.plan.tokens)}, self.tracer))
         return self.around(form, partial(form.at, self.batch, _SHORTEST))
 
@@ -277,7 +277,7 @@ class _Prediction(NamedTuple):
 
     def untraced(self, job: Mapping[str, Any], change: Saving = NO_CHANGE) -> tuple[float, Need] | None:
         """Return the weights and the need of another run by shipped coefficients, if they tell it."""
-        (trace,) = self.tracer.run([{**job, "untraced": True}])
+        (trace,) = self.tracer([{**job, "untraced": True}])
         if not isinstance(trace, Trace):
             return None
         run, tokens = self._replace(trace=trace._replace(residuals=self.trace.residuals)), job["tokens"][0]
@@ -289,7 +289,7 @@ class _Prediction(NamedTuple):
         """Return whether the run surely does not fit after a change, by coefficients of this very form: then it need
         not be traced."""
         job = {**self.base, **saving.job, "tokens": [self.plan.tokens], "untraced": True}
-        (trace,) = self.tracer.run([job])
+        (trace,) = self.tracer([job])
         known = None if isinstance(trace, str) or trace.near else self.untraced(job, saving)
         return known is not None and known[1].verdict(_SURELY * gpu.free) == "does-not-fit"
 
@@ -323,7 +323,7 @@ class _Prediction(NamedTuple):
             here = bool(self.base.get("untraced"))
             made = [Saving(one.set, {**one.job, "untraced": here or untraced(one)}) for one in savings]
             jobs = [{**self.base, "tokens": [plan.tokens], **saving.job} for saving in made]
-            traces = zip(made, self.tracer.run(jobs), strict=True)
+            traces = zip(made, self.tracer(jobs), strict=True)
             forms = ((one, self.form(trace, one)) for one, trace in traces if isinstance(trace, Trace))
             return [(after(one, form), one) for one, form in forms]
 
@@ -338,7 +338,7 @@ class _Prediction(NamedTuple):
         known = each(tried, partial(self.ruled_out, gpu))
         most = _WORTH * rounded(doubted.allocated[1])
         savings = [change for change, _ in known if change["gib"] < most or change["verdict"] == "fits"]
-        (trace,) = self.tracer.run([{**self.base, "tokens": lengths}])
+        (trace,) = self.tracer([{**self.base, "tokens": lengths}])
         cut = False  # nobody asked for a small part of the length
         if isinstance(trace, Trace):
             form = self.form(trace)
@@ -376,12 +376,12 @@ class _Prediction(NamedTuple):
         longest = self.base["config"].get("max_position_embeddings")
         most = min(longest, _LONGEST << 7) if isinstance(longest, int) else _LONGEST
         lengths = {"tokens": _lengths(USUAL)}
-        (trace,) = self.tracer.run([{**self.base, **lengths}])
+        (trace,) = self.tracer([{**self.base, **lengths}])
         if not isinstance(trace, Trace):
             return []
         forms, reach = [self.form(trace)], list[MemoryReach]()
         for _, job in _doubts(self.plan, self.model, self.base):
-            (other,) = self.tracer.run([{**job, **lengths}])
+            (other,) = self.tracer([{**job, **lengths}])
             forms += [self.form(other)] if isinstance(other, Trace) else []
         for batch in _BATCHES:
 
@@ -396,7 +396,7 @@ class _Prediction(NamedTuple):
 
 def traced(job: Mapping[str, Any], tracer: TraceSource) -> Trace:
     """Return the trace of one job. Raises :class:`MemoryProblem`."""
-    (trace,) = tracer.run([job])
+    (trace,) = tracer([job])
     if isinstance(trace, str):
         raise MemoryProblem(as_message(trace))
     return trace

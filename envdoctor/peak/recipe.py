@@ -11,7 +11,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Records, Unknown
 from envdoctor.peak.closed_form import GENERATING, LOGITS, OF_THE_MODEL, gpu_of
 from envdoctor.peak.section import MemoryProblem
-from envdoctor.peak.tracing import Changed, Job, Trace, TraceSource, with_terms
+from envdoctor.peak.tracing import Job, Trace, TraceSource, changed, with_terms
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import satisfies
 
@@ -89,7 +89,7 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
         return with_terms(trace, partial(terms_of, trace, job))
 
     changes = stage.models or stage.engine or stage.drops or stage.answers < 1
-    return Changed(source, change) if changes else source
+    return changed(source, change) if changes else source
 
 
 def stage_of(

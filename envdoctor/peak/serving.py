@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Fact, Value
-from envdoctor.peak.closed_form import CONTEXT, GIB, ClosedForm, Gpu, gpu_of, kept_bytes, need_of
+from envdoctor.peak.closed_form import CONTEXT, GIB, ClosedForm, Gpu, at_full_depth, gpu_of, need_of
 from envdoctor.peak.model import Model
 from envdoctor.peak.prediction import rounded, traced
 from envdoctor.peak.recipe import engine_of, plan_of, settings_of
@@ -95,7 +95,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     plan = plan_of(_as_prompt(facts, tokens), known)
     trace = traced({**plan.job, "config": config, "tokens": [tokens]}, tracer)
     peak = ClosedForm(trace, 1).at(1, tokens)
-    weights, cache = float(trace.model["weight_bytes"]), kept_bytes(trace)
+    weights, cache = float(trace.model["weight_bytes"]), at_full_depth(trace, "cache_bytes")
     vocabulary = config.get("vocab_size")
     if not (isinstance(vocabulary, int) and 0 < vocabulary <= _VOCABULARY):
         vocabulary = _VOCABULARY

@@ -89,7 +89,7 @@ class OnCuda(NamedTuple):
         others."""
         own = {"half_loss", "keeps_inputs", "plain_adapters"}
         plain = [{key: value for key, value in job.items() if key not in own} for job in jobs]
-        found = self.source.run([{**job, "keep_outputs": False} for job in plain])
+        found = self.source([{**job, "keep_outputs": False} for job in plain])
         return [one if isinstance(one, str) else self._changed(one, job) for one, job in zip(found, jobs, strict=True)]
 
     def _changed(self, trace: Trace, job: Row) -> Trace:
@@ -101,7 +101,7 @@ class OnCuda(NamedTuple):
             trace = trace._replace(halfway=trace.halfway + half)
         if job.get("plain_adapters") and job["lora"] and not job["amp"]:
             # Coefficients tell which inputs adapters in single precision copy, of a traced run too.
-            (known,) = self.source.run([{**job, "keep_outputs": False, "untraced": True}])
+            (known,) = self.source([{**job, "keep_outputs": False, "untraced": True}])
             match known:
                 case Trace(model={"copies": copies}):
                     trace = trace._replace(halfway=trace.halfway + copies * max(job["tokens"]))

@@ -3,10 +3,8 @@
 import math
 import os
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
 
-from envdoctor.peak.tracing import Changed, Job, Trace, TraceSource, with_terms
+from envdoctor.peak.tracing import Job, Trace, TraceSource, changed, with_terms
 from envdoctor.revision.hub.local import LocalSnapshot
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER, HeaderError, parse_header
 from envdoctor.revision.hub.snapshot import FileEntry
@@ -19,34 +17,22 @@ _WEIGHTS = re.compile(r"model(?:-\d+-of-(\d+))?\.safetensors\Z")
 _ALIKE = 0.1
 
 
-class Counted(NamedTuple):
-    """Traces of ``source`` whose weights are as many as the files hold; of another size they are left alone."""
+def counted(source: TraceSource, parameters: int) -> TraceSource:
+    """Return traces of ``source`` whose weights are as many as the files hold; of another size they are left alone."""
 
-    source: TraceSource
-    parameters: int
+    def change(trace: Trace, job: Job) -> Trace:
+        share = parameters / float(trace.model["parameters"])
+        return trace if abs(share - 1) > _ALIKE else _scaled(trace, share, parameters)
 
-    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """Return a trace for each job, or why it has no trace."""
-        return Changed(self.source, self._counted).run(jobs)
-
-    def _counted(self, trace: Trace, job: Job) -> Trace:
-        share = self.parameters / float(trace.model["parameters"])
-        return trace if abs(share - 1) > _ALIKE else _scaled(trace, share, self.parameters)
+    return changed(source, change)
 
 
-class Packed(NamedTuple):
-    """Traces of ``source`` whose linear layers are quantised: ``each`` is the bytes of a value in them. ``head`` tells
-    that models whose head is the embedding were seen to hold both."""
+def packed_weights(source: TraceSource, each: float, head: bool = False) -> TraceSource:
+    """Return traces of ``source`` whose linear layers are quantised: ``each`` is the bytes of a value in them. A model
+    that the job itself quantises is left alone. ``head`` tells that models whose head is the embedding were seen to
+    hold both."""
 
-    source: TraceSource
-    each: float
-    head: bool = False
-
-    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """Return a trace for each job, or why it has no trace; a model that the job itself quantises is left alone."""
-        return Changed(self.source, self._packed).run(jobs)
-
-    def _packed(self, trace: Trace, job: Job) -> Trace:
+    def change(trace: Trace, job: Job) -> Trace:
         if job["quantized"]:
             return trace
         linear = float(trace.model["layer_parameters"]) * int(trace.model["depth"])
@@ -54,9 +40,11 @@ class Packed(NamedTuple):
         beside = weights * max(0.0, 1 - linear / parameters)
         # Some files hold a head of their own where the model's is the embedding.
         own = beside if job["config"].get("tie_word_embeddings") else 0.0
-        size = linear * self.each + beside + (own if self.head else 0.0)
+        size = linear * each + beside + (own if head else 0.0)
         trace = _scaled(trace, size / weights, round(parameters))
-        return trace._replace(absent=own) if self.head else trace._replace(apart=trace.apart + own)
+        return trace._replace(absent=own) if head else trace._replace(apart=trace.apart + own)
+
+    return changed(source, change)
 
 
 def _scaled(trace: Trace, share: float, parameters: int) -> Trace:
@@ -79,12 +67,12 @@ def stored_parameters(folder: str) -> int | None:
         return None
     shapes = {}
     snapshot = LocalSnapshot(folder, folder, files, places, (), LARGEST_HEADER, Message("it is not there"))
-    for name, data in snapshot.headers(list(files)).items():
-        try:
-            header = parse_header(data, files[name].size) if isinstance(data, bytes) else None
-        except HeaderError:
-            return None
-        if header is None:
-            return None
-        shapes.update({tensor: one.shape for tensor, one in header.tensors.items()})
+    try:
+        for name, data in snapshot.headers(list(files)).items():
+            if not isinstance(data, bytes):
+                return None
+            tensors = parse_header(data, files[name].size).tensors
+            shapes.update({tensor: one.shape for tensor, one in tensors.items()})
+    except HeaderError:
+        return None
     return sum(map(math.prod, shapes.values()))

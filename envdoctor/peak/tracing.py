@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 from envdoctor.peak.section import MemoryProblem
 from envdoctor.system.cache import CacheFolder
@@ -42,23 +42,18 @@ class Trace(NamedTuple):
     halfway: float = 0.0
 
 
-class TraceSource(Protocol):
-    """Where traces come from."""
-
-    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """Return a trace for each job, or a sentence that says why it has no trace."""
+#: Where traces come from: it returns a trace for each job, or a sentence that says why it has no trace.
+TraceSource: TypeAlias = Callable[[Sequence[Job]], list[Trace | str]]
 
 
-class Changed(NamedTuple):
-    """Traces of ``source`` after a ``change``, and its sentences as they are."""
+def changed(source: TraceSource, change: Callable[[Trace, Job], Trace]) -> TraceSource:
+    """Return the traces of ``source`` after a ``change``, and its sentences as they are."""
 
-    source: TraceSource
-    change: Callable[[Trace, Job], Trace]
+    def run(jobs: Sequence[Job]) -> list[Trace | str]:
+        traces = zip(jobs, source(jobs), strict=True)
+        return [one if isinstance(one, str) else change(one, job) for job, one in traces]
 
-    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """Return a trace for each job, or a sentence that says why it has no trace."""
-        traces = zip(jobs, self.source.run(jobs), strict=True)
-        return [one if isinstance(one, str) else self.change(one, job) for job, one in traces]
+    return run
 
 
 def with_terms(trace: Trace, change: Callable[[Mapping[str, float]], Mapping[str, float]]) -> Trace:
@@ -76,19 +71,17 @@ def with_terms(trace: Trace, change: Callable[[Mapping[str, float]], Mapping[str
     return trace._replace(points=tuple(points))
 
 
-class FirstOf(NamedTuple):
-    """Asks ``second`` for what ``first`` has not."""
+def first_of(first: TraceSource, second: TraceSource) -> TraceSource:
+    """Return the first source's trace for each job, else the second's, else why the first has no trace."""
 
-    first: TraceSource
-    second: TraceSource
-
-    def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
-        """Return the first source's trace for each job, else the second's, else why the first has no trace."""
-        found = self.first.run(jobs)
+    def run(jobs: Sequence[Job]) -> list[Trace | str]:
+        found = first(jobs)
         left = [place for place, one in enumerate(found) if isinstance(one, str)]
-        for place, one in zip(left, self.second.run([jobs[place] for place in left]), strict=True):
+        for place, one in zip(left, second([jobs[place] for place in left]), strict=True):
             found[place] = one if isinstance(one, Trace) else found[place] or one
         return found
+
+    return run
 
 
 def rehearsed(shipped: TraceSource, predict: Callable[[TraceSource], object]) -> list[Job]:
@@ -100,7 +93,7 @@ def rehearsed(shipped: TraceSource, predict: Callable[[TraceSource], object]) ->
         return trace if job.get("untraced") else Trace(trace.model, trace.points)
 
     with suppress(MemoryProblem):
-        predict(Changed(shipped, as_traced))
+        predict(changed(shipped, as_traced))
     return jobs
 
 
@@ -154,8 +147,8 @@ class Tracer:
         """Return what this process or the cache knows of the job at one length."""
         key = self._key(job, tokens)
         kept = None if key in self._told else self._cache.read(key, _LARGEST)
-        if kept is not None and isinstance(trace := _trace(_records(kept)), Trace):
-            self._told[key] = trace
+        if kept is not None:
+            self._told[key] = _trace(json.loads(bytes(kept)))
         return self._told.get(key)
 
     def _trace(self, jobs: Sequence[Job], place: Place) -> None:
@@ -172,7 +165,7 @@ class Tracer:
                 else:
                     trace = Message("the model could not be traced: {}: {}", answer.ending, answer.detail)
                 if isinstance(trace, Trace):
-                    self._cache.write(self._key(job, tokens), "\n".join(map(json.dumps, records)).encode())
+                    self._cache.write(self._key(job, tokens), json.dumps(records).encode())
                 if answer.ending != "unreached":
                     self._told[self._key(job, tokens)] = trace
 
@@ -180,16 +173,7 @@ class Tracer:
         """Return the key of the job at one length, the code that it runs, and the code of the trace."""
         own = {name: value for name, value in job.items() if name not in ("tokens", "untraced")}
         asked = json.dumps([own, tokens, self._versions], sort_keys=True).encode()
-        return hashlib.sha256(asked + self._code).hexdigest() + ".jsonl"
-
-
-def _records(kept: memoryview) -> list[Mapping[str, Any]]:
-    """Return the records of an entry; none if anything else stands in it."""
-    try:
-        records = [json.loads(line) for line in bytes(kept).splitlines()]
-    except (ValueError, RecursionError):
-        return []
-    return records if all(isinstance(record, dict) for record in records) else []
+        return hashlib.sha256(asked + self._code).hexdigest() + ".json"
 
 
 def _trace(records: Sequence[Mapping[str, Any]]) -> Trace | str:

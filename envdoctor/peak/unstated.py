@@ -76,7 +76,7 @@ class Shown:
         (low, _), (least, _, most) = found["reserved"], CONTEXT
         low, high = low + least * GIB, self._need.reserved[2] + most * GIB
         found["process"] = min(found["process"][0], low), max(found["process"][1], min(high, self._most))
-        beyond = {measure: (low / self._further, high * self._further) for measure, (low, high) in found.items()}
         return {
-            measure: (low, max(found[measure][1], min(high, self._most))) for measure, (low, high) in beyond.items()
+            measure: (low / self._further, max(high, min(high * self._further, self._most)))
+            for measure, (low, high) in found.items()
         }

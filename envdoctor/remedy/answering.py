@@ -14,12 +14,12 @@ from typing import Any
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Unknown
 from envdoctor.judge.derivations import with_facts
-from envdoctor.judge.evaluate import evaluate, text_of, title_of, values_of, without_values
+from envdoctor.judge.evaluate import evaluate, text_of, title_of, without_values
 from envdoctor.judge.finding import Text
 from envdoctor.matrix.ledger import Released
 from envdoctor.matrix.ledger_taking import allows
 from envdoctor.matrix.lookup import lacks, modules_with, name_moves, provider_of, read_taken
-from envdoctor.matrix.rules import SEVERITIES, Rule
+from envdoctor.matrix.rules import SEVERITIES, Rule, placeholders
 from envdoctor.matrix.symptoms import Log, Seen, seen_in
 from envdoctor.observe.documents.tracebacks import Reading, imported_in, module_of
 from envdoctor.remedy import homes
@@ -507,4 +507,4 @@ def _told_by(log: Log, situation: Situation) -> tuple[FactSet, list[tuple[Rule, 
 
 def _values(texts: Mapping[str, Any], facts: FactSet) -> dict[str, str]:
     """Return the facts that a rule's message says, "" for what is not known."""
-    return {key: facts.text(key) or "" for key in values_of(text_of(texts["message"]))}
+    return {key: facts.text(key) or "" for key in placeholders(text_of(texts["message"]).en)}

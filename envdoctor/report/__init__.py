@@ -9,7 +9,7 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "color": "choose_lang choose_width decide harden_stdout in_notebook",
+        "color": "choose_lang choose_width decide harden_stdout",
         "facts_json": "document",
         "page": "Page display_width",
         "probe_section": "catalogue_text",

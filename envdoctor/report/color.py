@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 #: Columns of text on a terminal; a narrower terminal or COLUMNS narrows it.
@@ -58,20 +59,13 @@ def choose_lang(option: str, environ: Mapping[str, str], encoding: str | None = 
     return "zh"
 
 
-def in_notebook(modules: Container[str]) -> bool:
-    """Return whether a Jupyter kernel runs this process; ``modules`` is ``sys.modules``."""
-    return "ipykernel" in modules
-
-
 def harden_stdout(*streams: Any) -> None:
     """Let characters that a stream's encoding lacks (GBK consoles, ASCII pipes) come out as ``\\uXXXX``. Without
     arguments for standard output and error. Streams that cannot be reconfigured (a notebook's) are left alone."""
     for stream in streams or (sys.stdout, sys.stderr):
-        try:
+        with suppress(OSError, ValueError):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
-        except (OSError, ValueError):
-            continue
 
 
 def paint(text: str, style: str, color: bool) -> str:

@@ -84,11 +84,10 @@ def _clauses(clauses: Sequence[Sequence[Condition]], each: str | None, page: Pag
 def _history(rule: Rule, texts: Mapping[str, Any], page: Page) -> Iterator[str]:
     added, modified, bound = texts["added"], texts["modified"], texts["bound"]
     said = [page.say("added {added}, last change of its meaning {modified}", added=added, modified=modified)]
-    for key, version in (bound.get("fixed_in") or {}).items():
-        said.append(page.say("fixed in {name} {version}", name=key.removeprefix("pkg."), version=version))
-    for key, version in (bound.get("last_seen") or {}).items():
-        text = "last seen in {name} {version}; later releases were not tried"
-        said.append(page.say(text, name=key.removeprefix("pkg."), version=version))
+    seen = "last seen in {name} {version}; later releases were not tried"
+    for kind, text in (("fixed_in", "fixed in {name} {version}"), ("last_seen", seen)):
+        for key, version in bound.get(kind, {}).items():
+            said.append(page.say(text, name=key.removeprefix("pkg."), version=version))
     if bound.get("open_ended"):
         said.append(page.say("no release without it is known"))
     if rule.supersedes:

@@ -192,13 +192,8 @@ class UnknownFormatError(ValueError):
 
 def names() -> tuple[str, ...]:
     """Return all formats in order; ``terminal`` is first."""
-    try:
-        files = os.listdir(os.path.dirname(__file__))
-    except OSError:  # inside a zip file
-        from importlib.resources import files as resources
-
-        files = [entry.name for entry in resources("envdoctor.report").iterdir()]
-    formats = {name[: -len(_SUFFIX)].replace("_", "-") for name in files if name.endswith(_SUFFIX)}
+    files = (name for name in os.listdir(os.path.dirname(__file__)) if name.endswith(_SUFFIX))
+    formats = {name[: -len(_SUFFIX)].replace("_", "-") for name in files}
     return (_USUAL, *sorted(formats - {_USUAL}))
 
 

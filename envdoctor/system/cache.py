@@ -4,18 +4,18 @@ whether what was looked at on the disk is still as it was.
 Every failure of the disk is a missing entry.
 """
 
+import marshal
 import os
 import stat
 import time
-from array import array
 from collections.abc import Mapping
+from contextlib import suppress
 from time import time_ns
 
-from envdoctor.system.files import NEVER_WAIT, Files, Looks, digest, read_regular
+from envdoctor.system.files import NEVER_WAIT, Files, Looks, Mark, digest, read_regular
 
 #: What is written just after it was read may leave the times as they were: clocks of file systems tick slowly.
 _TICK, _SLOW_TICK = 50_000_000, 2_000_000_000
-_HALF = 1 << 63  # a digest stands in two numbers
 
 
 def add_looks(looks: Looks, files: dict[str, list[int]], folders: dict[str, list[int]]) -> None:
@@ -34,40 +34,26 @@ def settled(looks: Looks, started: int) -> bool:
 
 
 def written_looks(looks: Looks) -> bytes:
-    """Write the looks as bytes, which :func:`same_looks` reads: their paths, then all marks in that order."""
-    inside: dict[str, list[str]] = {}
-    for path in looks.files:
+    """Write the looks as bytes, which :func:`same_looks` reads: the marks of files by folder and name."""
+    inside: dict[str, dict[str, Mark]] = {}
+    for path, mark in looks.files.items():
         folder, slash, name = path.rpartition("/")
-        inside.setdefault(folder + slash, []).append(name)
-    parts = [str(len(looks.folders)), *looks.folders]
-    marks = array("q", (number for what, when in looks.folders.values() for number in (*divmod(what, _HALF), when)))
-    for folder, names in inside.items():
-        parts += (folder, "/".join(names))
-        for name in names:
-            marks.extend(looks.files[folder + name])
-    text = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return b"%08x" % len(text) + text + marks.tobytes()
+        inside.setdefault(folder + slash, {})[name] = mark
+    return marshal.dumps((looks.folders, inside))
 
 
 def same_looks(looks: memoryview, files: Files, base: str = os.sep) -> bool:
     """Return whether everything that :func:`written_looks` wrote is unchanged; most of it lies in ``base``, an absolute
     path. Raises :class:`~envdoctor.system.files.Spent`."""
-    end = 8 + int(bytes(looks[:8]), 16)
-    numbers = array("q")
-    numbers.frombytes(looks[end:])
-    count, *parts = str(looks[8:end], "utf-8", "surrogatepass").split("\0")
-    folders, holders = parts[: int(count)], parts[int(count) :]
-    start, paths = os.path.join(base, ""), list[str]()
-    for folder, names in zip(holders[::2], holders[1::2], strict=True):
-        folder = folder.removeprefix(start)
-        paths += [folder + name for name in names.split("/")]
-    of_folders, of_files = numbers[: 3 * len(folders)], numbers[3 * len(folders) :]
-    if len(of_files) != 2 * len(paths):
+    folders, inside = marshal.loads(looks)  # noqa: S302 (an entry that this user sealed)
+    if any(files.folder_mark(path, mark)[0] != mark[0] for path, mark in folders.items()):
         return False
-    for path, high, low, when in zip(folders, of_folders[::3], of_folders[1::3], of_folders[2::3], strict=True):
-        if files.folder_mark(path, (high * _HALF + low, when))[0] != high * _HALF + low:
-            return False
-    return files.unchanged(base, paths, of_files[::2], of_files[1::2])
+    start, paths, marks = os.path.join(base, ""), list[str](), list[Mark]()
+    for folder, names in inside.items():
+        below = folder.removeprefix(start)
+        paths += [below + name for name in names]
+        marks += names.values()
+    return files.unchanged(base, paths, marks)
 
 
 _READ = NEVER_WAIT | getattr(os, "O_NOFOLLOW", 0)
@@ -188,7 +174,5 @@ def _is_ours(status: os.stat_result) -> bool:
 
 
 def _remove(path: str) -> None:
-    try:
+    with suppress(OSError):
         os.unlink(path)
-    except OSError:
-        pass

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from envdoctor.system.launcher import MODULE, NOT_STARTED, REFUSED
@@ -232,11 +233,9 @@ class _Child:
 
     def _await_end(self) -> None:
         if hasattr(os, "waitid"):
-            try:
+            with suppress(OSError):
                 # Without collecting it: until then nobody else can get its number, by which its group is ended.
                 os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
-            except OSError:
-                pass
         else:
             self.process.wait()
         self.over.set()
@@ -272,13 +271,9 @@ class _Child:
         """Write the input; ignore a child that ends before it has read everything, because its exit says why."""
         assert self.process.stdin is not None
         rest = memoryview(self.stdin)
-        try:
+        with self.process.stdin as pipe, suppress(OSError):
             while rest:
-                rest = rest[os.write(self.process.stdin.fileno(), rest[:_BLOCK]) :]
-        except OSError:
-            pass
-        finally:
-            self.process.stdin.close()
+                rest = rest[os.write(pipe.fileno(), rest[:_BLOCK]) :]
 
 
 def _status(code: int, tail: str, confined: bool) -> str:

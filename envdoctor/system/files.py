@@ -174,7 +174,7 @@ class Files:
         except OSError as error:
             return (-2, error.errno or 0)
 
-    def unchanged(self, base: str, paths: Collection[str], sizes: Iterable[int], times: Iterable[int]) -> bool:
+    def unchanged(self, base: str, paths: Collection[str], marks: Iterable[Mark]) -> bool:
         """Return whether :meth:`mark` gives the same for each of these files as then. Paths may be relative to the
         folder ``base``, which is then opened once instead of once for every file."""
         self.use(len(paths))
@@ -184,7 +184,7 @@ class Files:
             if self.root is None and _BY_STEPS:
                 holder = os.open(base, _STEP & ~_NO_FOLLOW)
                 look = partial(os.stat, dir_fd=holder)
-            for path, what, when in zip(paths, sizes, times, strict=True):
+            for path, (what, when) in zip(paths, marks, strict=True):
                 if what < 0 or holder is None:
                     if self.mark(os.path.join(base, path)) != (what, when):
                         return False

@@ -3,6 +3,7 @@
 import os
 import sys
 import time
+from contextlib import suppress
 from typing import NamedTuple
 
 #: A variable in the environment of the child and of all that it starts: by its value they are found again, also those
@@ -55,10 +56,8 @@ def end_all(pid: int, mark: str) -> None:
         return
     import signal
 
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
     # Who is being started in this moment is seen the second time, or has no variables for a moment yet.
     for _ in range(_PASSES if sys.platform == "linux" else 0):
         if not _end_marked(f"{MARK}={mark}".encode(), signal.SIGKILL):

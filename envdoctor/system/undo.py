@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
@@ -165,9 +165,11 @@ class Undo:
             if entry.kind == "dir":
                 with suppress(OSError):
                     _dress(path, entry)
-        after = listing(self._roots, self._folder)
-        changed = (path for path in before.keys() | after.keys() if not _is_like(path, before, after))
-        return sorted(path for path in changed if path != self._parent_path)
+        wanted, there = (
+            {(path, entry.seen) for path, entry in entries.items()}
+            for entries in (before, listing(self._roots, self._folder))
+        )
+        return sorted({path for path, _ in wanted ^ there} - {self._parent_path})
 
     def discard(self) -> None:
         """Forget the copy: what is there now stays, and the folder around it has the time that it had."""
@@ -202,10 +204,6 @@ class Undo:
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         return journal if good else None
-
-
-def _is_like(path: str, before: Mapping[str, Entry], after: Mapping[str, Entry]) -> bool:
-    return path in before and path in after and before[path].seen == after[path].seen
 
 
 def _remove(path: str, kind: str) -> None:

@@ -16,13 +16,13 @@ from envdoctor.facts import (
     FactTypeError,
     Records,
     Registry,
-    RegistryError,
     canonical_key,
     parse_value,
 )
-from envdoctor.matrix import load_toml
+from envdoctor.matrix import Schemas, load_toml
 
-REGISTRY = Registry.from_mapping(load_toml(Path(__file__).resolve().parents[2] / "matrices" / "facts.toml"))
+MATRICES = Path(__file__).resolve().parents[2] / "matrices"
+REGISTRY = Registry.from_mapping(load_toml(MATRICES / "facts.toml"))
 
 
 def spec(kind):
@@ -60,12 +60,15 @@ def test_a_key_that_nobody_registered(key):
         {},
         {"type": "text", "privacy": "secret"},
         {"type": "records"},
-        {"type": "text", "columns": {"a": {"type": "text"}}},
+        {"type": "records", "columns": {}},
+        {"type": "text", "columns": {"a": {"type": "text", "meaning": "a"}}},
     ],
 )
 def test_a_wrong_entry_is_named(entry):
-    with pytest.raises(RegistryError, match=r"facts\.toml: my\.key: "):
-        Registry.from_mapping({"fact": {"my.key": entry}})
+    whole = {"meaning": "what it says", "help": "model", **entry}
+    document = {"schema": 1, "help": {}, "fact": {"my.key": whole}}
+    (fault,) = Schemas(MATRICES / "schema").faults("facts", document)
+    assert fault.startswith("fact: my.key: ")
 
 
 KINDS = ["text", "texts", "number", "boolean", "version", "dotted", "records"]

@@ -8,7 +8,7 @@ import pytest
 from small_matrix import rule_document
 
 from envdoctor.facts import Registry
-from envdoctor.matrix import Literals, Matrix, parse_rule
+from envdoctor.matrix import Matrix, parse_rule, strange_words
 
 FACT, COLUMN = {"meaning": "m", "help": "h"}, {"type": "text", "meaning": "m"}
 REGISTRY = Registry.from_mapping(
@@ -46,7 +46,7 @@ def complaints(tmp_path):
 
     def of(**parts: Any) -> list[str]:
         rule = parse_rule("r", "r", rule_document(message={"en": "x"}, **parts), REGISTRY)
-        return list(Literals(matrix).complaints(rule, matrix.texts(rule)))
+        return list(strange_words(rule, matrix))
 
     return of
 

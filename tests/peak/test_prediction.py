@@ -10,7 +10,7 @@ from observing import shipped
 from traced_jobs import GIB, config
 
 from envdoctor.facts import Fact, FactSet, Records, Unknown
-from envdoctor.peak import FirstOf, Residual, Shipped, Trace, TraceSource, model_of, predict, rehearsed
+from envdoctor.peak import Residual, Shipped, Trace, TraceSource, first_of, model_of, predict, rehearsed
 
 MATRIX = shipped()
 KNOWN = MATRIX.table("memory-frameworks")
@@ -25,9 +25,9 @@ class KeptTrace:
         self.source = source
         self.first: Mapping[str, Any] | None = None
 
-    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+    def __call__(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
         self.first = self.first or jobs[0]
-        pairs = zip(jobs, self.source.run(jobs), strict=True)
+        pairs = zip(jobs, self.source(jobs), strict=True)
         return [one._replace(release="") if job == self.first and isinstance(one, Trace) else "" for job, one in pairs]
 
 
@@ -50,9 +50,9 @@ def section(facts_of: Any) -> Callable[..., Any]:
     def do(name: str, gib: float, *, kept: bool = False, methods: Sequence[str] = (), **recipe: Any) -> Any:
         data = config(name)
         facts = facts_of(gib, lora_targets=TARGETS[data["model_type"]], optimizer="adamw_torch", **recipe)
-        source: TraceSource = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), "5.23.0", False)
+        source: TraceSource = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), "5.23.0", False).run
         model = model_of(data, MATRIX.rows("native-types"), methods)
-        return predict(facts, model, FirstOf(KeptTrace(source), source) if kept else source, KNOWN)
+        return predict(facts, model, first_of(KeptTrace(source), source) if kept else source, KNOWN)
 
     return do
 
@@ -60,7 +60,7 @@ def section(facts_of: Any) -> Callable[..., Any]:
 def test_what_a_prediction_asks_for_is_known_before(facts_of: Any) -> None:
     data = config("llama-3-8b")
     facts = facts_of(24, lora_targets=("all-linear",), optimizer="adamw_torch")
-    source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), "5.23.0", False)
+    source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), "5.23.0", False).run
     jobs = rehearsed(source, lambda traced: predict(facts, model_of(data, ()), traced, KNOWN))
     asked = {(job["checkpointing"], length) for job in jobs if not job.get("untraced") for length in job["tokens"]}
     assert asked >= {(False, 2048), (False, 1024), (False, 512), (True, 2048)}
@@ -167,7 +167,7 @@ def test_the_gpu_that_decides_and_no_verdict_without_one(predicted: Any, gpus: A
 
 @pytest.mark.parametrize("longest", [10**30, -1])
 def test_a_longest_context_that_no_model_has_ends_nothing(facts_of: Any, longest: int) -> None:
-    source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), "5.23.0", False)
+    source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), "5.23.0", False).run
     model = model_of({**config("llama-3-8b"), "max_position_embeddings": longest}, [])
     reach = predict(facts_of(80.0), model, source, KNOWN)["reach"]
     assert bool(reach) is (longest > 0) and all(one["tokens"] <= 1 << 24 for one in reach)

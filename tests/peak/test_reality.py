@@ -39,7 +39,7 @@ def test_within_two_percent(steps: list[dict[str, Any]]) -> None:
         own = step["job"].get("own", "sft")
         row = next(row for row in STAGES if row["name"] == own and "framework" not in row)
         stage = Stage(drops=tuple(row.get("drops", ())))
-        (trace,) = staged(MadeUp(Trace(model, tuple(points))), stage).run([{**step["job"], "config": step["config"]}])
+        (trace,) = staged(MadeUp(Trace(model, tuple(points))), stage)([{**step["job"], "config": step["config"]}])
         assert isinstance(trace, Trace)
         predicted = ClosedForm(trace, 1).at(1, TOKENS).size
         errors[step["case"]] = predicted / step["measured"] - 1

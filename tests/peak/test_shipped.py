@@ -10,7 +10,7 @@ import pytest
 from traced_jobs import GIB, JOB, LORA, config
 
 from envdoctor.matrix import load_matrix
-from envdoctor.peak import ClosedForm, Counted, OnCuda, Packed, Shipped, Trace, model_of, stored_parameters
+from envdoctor.peak import ClosedForm, OnCuda, Shipped, Trace, counted, model_of, packed_weights, stored_parameters
 
 
 def answer(
@@ -109,7 +109,7 @@ def test_what_a_code_of_its_own_and_an_old_bitsandbytes_do(own: dict[str, Any], 
     job = {**JOB, "tokens": [2048], "config": config("llama-3-8b"), "lora": LORA}
     own = {"amp": None, **own}
     plain = {key: value for key, value in own.items() if key not in ("half_loss", "keeps_inputs", "plain_adapters")}
-    found, usual = OnCuda(Shipped(table, terms, "5.23.0", False)).run([{**job, **own}, {**job, **plain}])
+    found, usual = OnCuda(Shipped(table, terms, "5.23.0", False).run).run([{**job, **own}, {**job, **plain}])
     assert isinstance(found, Trace) and size(found, {}) - size(usual, {}) == pytest.approx(more, abs=1e-3)
     assert found.halfway / GIB == pytest.approx(halfway, rel=0.02)
 
@@ -139,7 +139,7 @@ def test_live_tensors_of_plain_loops_on_a_t4_are_as_fitcheck_read_them(changes: 
     asked = {**PLAIN, **changes}
     table, terms = (load_matrix().table(name) for name in ("memory-forms", "memory-terms"))
     job = {**JOB, "tokens": [2048], **asked}
-    (found,) = OnCuda(Shipped(table, terms, "5.17.0", False)).run([job])
+    (found,) = OnCuda(Shipped(table, terms, "5.17.0", False).run).run([job])
     assert size(found, asked) == pytest.approx(gib, rel=0.015)
 
 
@@ -310,26 +310,23 @@ def test_weights_are_those_of_the_files_unless_these_hold_another_model() -> Non
     segments = {"step/before": [110.0, "step", {"weights": 100.0, "gradients": 10.0}]}
     trace = Trace({"parameters": 50, "weight_bytes": 100.0}, ({"segments": segments, "held_bytes": 132.0},))
 
-    class Source:
-        def run(self, jobs: Any) -> list[Trace | str]:
-            return [trace, "no"]
+    def source(jobs: Any) -> list[Trace | str]:
+        return [trace, "no"]
 
-    (counted, text) = Counted(Source(), 51).run([{}, {}])
-    assert isinstance(counted, Trace) and text == "no"
-    assert counted.points[0]["segments"]["step/before"][0] == pytest.approx(112.0)
+    (found, text) = counted(source, 51)([{}, {}])
+    assert isinstance(found, Trace) and text == "no"
+    assert found.points[0]["segments"]["step/before"][0] == pytest.approx(112.0)
     # What the allocator holds is the same share of the tensors as before.
-    assert counted.points[0]["held_bytes"] == pytest.approx(112.0 * 1.2)
-    assert Counted(Source(), 80).run([{}, {}])[0] is trace
+    assert found.points[0]["held_bytes"] == pytest.approx(112.0 * 1.2)
+    assert counted(source, 80)([{}, {}])[0] is trace
 
 
 def packed_by(trace: Any, tied: bool, *head: bool) -> list[Trace | str]:
     job = {"quantized": None, "config": {"tie_word_embeddings": tied}}
 
-    class Source:
-        def run(self, jobs: Any) -> list[Trace | str]:
-            return [trace, trace, "no"]
-
-    return Packed(Source(), 0.5, *head).run([job, {**job, "quantized": {"double": False}}, job])
+    return packed_weights(lambda jobs: [trace, trace, "no"], 0.5, *head)(
+        [job, {**job, "quantized": {"double": False}}, job]
+    )
 
 
 @pytest.mark.parametrize("tied", [True, False])

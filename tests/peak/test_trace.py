@@ -139,7 +139,7 @@ def test_one_child_traces_what_is_foreseen_and_each_length_once(place: Place, tm
 
 def test_shipped_coefficients_say_what_the_trace_says(traced: Traced) -> None:
     table, terms = (load_matrix().table(name) for name in ("memory-forms", "memory-terms"))
-    shipped = OnCuda(Shipped(table, terms, "5.23.0", False)).run(ASKED["shipped"])
+    shipped = OnCuda(Shipped(table, terms, "5.23.0", False).run).run(ASKED["shipped"])
     assert sizes(shipped, 512) == pytest.approx(sizes(traced.found["shipped"], 512), rel=0.014)
 
 

@@ -28,7 +28,7 @@ def shown(method: str = "lora", gpu: float | None = None, **recipe: Any) -> dict
     facts.update([Fact("model.dtype", "bfloat16", "", "given")])
     if gpu is not None:
         facts.update([Fact("gpu", Records(({"name": "A", "memory_gib": gpu},)), "", "given")])
-    source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), None, False)
+    source = Shipped(MATRIX.table("memory-forms"), MATRIX.table("memory-terms"), None, False).run
     section = predict(facts, model_of(config("llama-3-8b"), []), source, KNOWN)
     return {**section["interval"], "verdict": section["verdict"]}
 

@@ -34,6 +34,6 @@ class MadeUp:
     def __init__(self, trace: Trace) -> None:
         self.trace, self.jobs = trace, list[Any]()
 
-    def run(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
+    def __call__(self, jobs: Sequence[Mapping[str, Any]]) -> list[Trace | str]:
         self.jobs += jobs
         return [self.trace for _ in jobs]

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from envdoctor.report import choose_lang, choose_width, decide, harden_stdout, in_notebook
+from envdoctor.report import choose_lang, choose_width, decide, harden_stdout
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_colour_follows_the_option_then_the_environment_then_the_terminal(
 
 
 def test_a_notebook_has_no_colour_and_eighty_columns() -> None:
-    assert in_notebook({"ipykernel": None}) and not decide("auto", {}, True, notebook=True)
+    assert not decide("auto", {}, True, notebook=True)
     assert choose_width({}, False, notebook=True) == 80
 
 

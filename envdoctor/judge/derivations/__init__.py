@@ -120,6 +120,3 @@ def derivations() -> tuple[Derivation, ...]:
         if any(key in other.inputs and (key not in one.inputs or key not in other.outputs) for key in one.outputs):
             sorter.add(other, one)
     return tuple(sorter.static_order())
-
-
-__all__ = ["Derived", "derivations", "derive", "with_facts"]

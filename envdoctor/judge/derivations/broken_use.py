@@ -123,7 +123,6 @@ class _Judged:
         self._beside = {str(facts.value("recipe.framework")), *(module.partition(".")[0] for module in modules)}
 
     def add(self, item: Mapping[str, Value]) -> None:
-        """Judge one use."""
         use, lacks = View.of(item), item.get("lacks")
         module, kind, others = use.text("module"), use.text("kind"), use.words("others")
         if module is None or kind is None:

@@ -170,7 +170,7 @@ class _Conflicts:
                 cause.asked.append((asker.name + through, _as_named(wanted.specifiers)))
                 column = "missing" if cause.kind == "missing" else "refuses"
                 if any(cause.package in row.get(column, ()) for row in self._rows(asker.name, asker.version)):
-                    cause.fail[asker.name] = _known(asker.version)
+                    cause.fail[asker.name] = str(asker.version)
             if counts:
                 yield wanted
 
@@ -186,7 +186,7 @@ class _Conflicts:
                 cause = self._cause(name)
                 if asker.name not in (one for one, _ in cause.asked):
                     cause.asked.append((asker.name, specifiers))
-                cause.fail[asker.name] = _known(asker.version)
+                cause.fail[asker.name] = str(asker.version)
 
     def _rows(self, name: str, version: Value) -> list[Mapping[str, Any]]:
         """Return the rows of the table import-needs about this release."""
@@ -229,7 +229,6 @@ class _Conflicts:
             self._causes.setdefault((name, "python"), cause).asked.append(("Python", _as_named(wanted)))
 
     def records(self) -> Records:
-        """Return one record a cause."""
         told = sorted(self._causes)[:_MOST_RECORDS]
         causes = [self._causes[key] for key in told]
         items = tuple(one.record(self._specifiers.get(one.package, ()), self._instead(one)) for one in causes)
@@ -272,13 +271,6 @@ def _read(lines: tuple[str, ...]) -> tuple[Requirement | str, ...]:
         except NotARequirement as error:
             found.append(said_by(error))
     return tuple(found)
-
-
-def _known(version: Value) -> str:
-    match version:
-        case str():
-            return version
-    return ""
 
 
 def _as_named(specifiers: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
-from envdoctor.facts.factset import Readable, View
+from envdoctor.facts.factset import View
 from envdoctor.facts.registry import parse_value
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Range, Records, Unknown, Value, spell
 from envdoctor.judge.derivations import Answer, Derived, derives
@@ -98,10 +98,8 @@ def framework_model(facts: View, matrix: Matrix) -> Answer:
     """Tell whether the serving engine or the trainer of the recipe has something of its own for the model's family;
     nothing where the framework, its release or the family is not known."""
     framework, family = facts.text("recipe.framework"), facts.text("model.family")
-    if family is None or framework is None or not matrix.part("framework-models", framework):
-        return None
     installed = facts.text(f"pkg.{framework}")
-    if installed is None:
+    if family is None or framework is None or installed is None or not matrix.part("framework-models", framework):
         return None
     return Derived(knows(matrix, framework, family, installed), Message("table framework-models"))
 
@@ -131,7 +129,7 @@ def model_need(facts: View, matrix: Matrix) -> Answer:
     return Derived(Records(tuple(found)), Message("table run-needs"))
 
 
-def asked_of_frameworks(facts: Readable, matrix: Matrix, names: Sequence[str]) -> Iterator[tuple[str, str]]:
+def asked_of_frameworks(facts: View, matrix: Matrix, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield what the model asks of these engines and trainers, and the source: as stated of it, else of its family."""
     stated = set()
     for need in needs_of_model(facts, matrix):
@@ -147,7 +145,7 @@ def asked_of_frameworks(facts: Readable, matrix: Matrix, names: Sequence[str]) -
             yield from ((line, row["source"]),) if line else ()
 
 
-def needs_of(facts: Readable, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
+def needs_of(facts: View, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
     """Yield the rows of run-needs whose conditions all hold; one that cannot be decided counts as not asked for."""
     for row in matrix.rows("run-needs"):
         conditions = [parse_condition(matrix.registry, key, text) for key, text in row.get("when", {}).items()]
@@ -155,7 +153,7 @@ def needs_of(facts: Readable, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
             yield row
 
 
-def needs_of_model(facts: Readable, matrix: Matrix) -> list[Mapping[str, Any]]:
+def needs_of_model(facts: View, matrix: Matrix) -> list[Mapping[str, Any]]:
     """Return those of these rows that are about the model itself; a trainer with its own models needs nothing of what
     transformers' code does."""
     of_model = (row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {})))
@@ -163,7 +161,7 @@ def needs_of_model(facts: Readable, matrix: Matrix) -> list[Mapping[str, Any]]:
     return [{**row, **own} for row in of_model]
 
 
-def fits_requirement(line: str, facts: Readable) -> bool | None:
+def fits_requirement(line: str, facts: View) -> bool | None:
     """Return whether the release that is there, or its base release, is what is asked for; None when not known."""
     wanted = read_requirement(line)
     if facts.unknown(f"pkg.{wanted.name}"):
