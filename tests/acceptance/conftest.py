@@ -1,7 +1,5 @@
 """The loopback Hub, and what traces say, for acceptance tests that speak to a Hub or ask for memory."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

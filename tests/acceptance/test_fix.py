@@ -1,7 +1,5 @@
 """``envdoctor fix``: the environment is whole then, or what it was before, to the byte."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

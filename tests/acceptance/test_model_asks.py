@@ -1,7 +1,5 @@
 """One line of ``check --model``: what the model asks for, and whether it is there, as docs/environments.md shows it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

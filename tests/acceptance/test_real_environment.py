@@ -1,8 +1,6 @@
 """A real virtual environment with real wheels, whole and broken: the same answer from inside and outside, never a
 traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What is released: it builds, its metadata is valid, and it installs and runs in every Python that is here."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """A package counts when its files were seen: broken environments are never green, through the command line."""
 
-from __future__ import annotations
-
 import os
 import py_compile
 import shutil

@@ -1,7 +1,5 @@
 """The experiments of every rank of a job: who is at fault by all results together, and what rank 0 says of it."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

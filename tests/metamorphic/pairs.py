@@ -5,8 +5,6 @@
 prints what was missed, and how many pairs could be said and were found; ``--write`` lists what was missed.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile

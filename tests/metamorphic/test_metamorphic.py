@@ -1,7 +1,5 @@
 """One run, all dialects: what a rule says of facts it says of the run that is written, whoever wrote it."""
 
-from __future__ import annotations
-
 import sys
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The trace in a child of an interpreter with torch: real models from their shapes alone."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping

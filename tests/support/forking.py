@@ -4,8 +4,6 @@ One process has imported envdoctor, with the matrix compiled as a wheel carries 
 has its own folder, variables and streams, runs ``__main__`` and ends as every interpreter ends.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -4,8 +4,6 @@ The answers were read in released wheels by somebody else (fixtures/scripts/READ
 by tools/record_uses.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path

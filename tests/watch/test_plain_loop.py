@@ -1,7 +1,5 @@
 """A loop of one's own under ``with envdoctor.Watch(model, optimizer)``: plain torch, accelerate, Lightning, DDP."""
 
-from __future__ import annotations
-
 import contextlib
 from functools import partial
 

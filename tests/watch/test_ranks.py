@@ -1,7 +1,5 @@
 """A real Trainer over two processes with gloo: both stop at the same step, both go on past a masked batch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
