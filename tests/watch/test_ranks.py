@@ -1,4 +1,4 @@
-"""A real Trainer over two processes with gloo: both stop at the same step, both go on past a masked batch."""
+"""Two processes with gloo, under a real Trainer and without: both stop at one step, both go on past a masked batch."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ pytest.importorskip("transformers", reason="needs tests/torch-requirements.txt")
 from watching import both, records  # noqa: E402
 
 SCRIPT = """
-import json, os, sys, types
+import contextlib, json, os, sys, types
 rank, port, root, folder = int(sys.argv[1]), *sys.argv[2:5]
 os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
 sys.path[:0] = [root, root + "/tests/support"]
@@ -72,7 +72,30 @@ def alone(folder):  # without a Trainer: rank 1 has neither loss nor gradient
         if control.should_training_stop:
             break
     return step, watch.events, folder
+def parallel(kind):  # DistributedDataParallel in a loop of one's own
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 1))
+    model = torch.nn.parallel.DistributedDataParallel(net)
+    optimizer = torch.optim.AdamW(model.parameters())
+    watch = Watch(model, optimizer, folder=f"{folder}/{kind}")
+    stopped, step = False, 0
+    try:
+        with contextlib.nullcontext() if "plain" in kind else watch:
+            for step in range(1, 6):
+                torch.manual_seed(10 * step + rank)
+                values = torch.randn(4, 8)
+                if "nan" in kind and rank == 1 and step == 3:
+                    values[0, 0] = float("nan")
+                model(values).pow(2).mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    except RunStopped:
+        stopped = True
+    torch.distributed.barrier()
+    total = float(sum(one.detach().double().abs().sum() for one in net.parameters()))
+    return step, [event["watch.step"] for event in watch.events], stopped, total
 runs = {kind: ran(kind) for kind in ("nan", "masked", "plain", "healthy")}
+runs |= {kind: parallel(kind) for kind in ("parallel nan", "parallel plain", "parallel healthy")}
 runs["alone"] = alone(f"{folder}/alone")
 torch.distributed.barrier()
 print(json.dumps(runs))
@@ -108,3 +131,10 @@ def test_both_stop_at_the_same_step_and_only_the_bad_one_says_where(ranks):
     details = [record["details"] for record in records(folder)]
     assert [(one["rank"], one["bad_here"]) for one in details] == [(0, True), (1, False)]
     assert "several processes" in details[0]["rerun"]
+
+
+def test_two_processes_of_a_loop_stop_at_the_same_step_and_compute_what_they_do_without_it(ranks):
+    nan, plain, quiet = ([process[f"parallel {kind}"] for process in ranks] for kind in ("nan", "plain", "healthy"))
+    assert [entry[:3] for entry in nan] == [[3, [3], True]] * 2
+    assert [entry[3] for entry in plain] == [entry[3] for entry in quiet]
+    assert all(entry[1:3] == [[], False] for entry in quiet)
