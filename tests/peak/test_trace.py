@@ -12,7 +12,7 @@ from traced_jobs import GIB, JOB, LORA, config
 
 from envdoctor.matrix import load_matrix
 from envdoctor.peak import ClosedForm, OnCuda, Shipped, Trace, Tracer
-from envdoctor.system import Place, Task, run_in_target
+from envdoctor.system import ChildAnswer, Place, Task, run_in_target
 
 pytestmark = pytest.mark.torch
 
@@ -141,24 +141,43 @@ def test_shipped_coefficients_say_what_the_trace_says(traced: Traced) -> None:
     assert sizes(shipped, 512) == pytest.approx(sizes(traced.found["shipped"], 512), rel=0.014)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama-3-8b", "qwen2.5-7b-instruct", "glm-4-9b-chat-hf"])
-def test_real_models(name: str, place: Place) -> None:
-    short, full = jobs({"tokens": [2048, 1024, 512]}, {"full": True}, data=config(name), tokens=(2048,))
-    tasks = [Task("tracing/trace.py", job, ("torch", "transformers", "peft"), 400, 4000) for job in (short, full)]
-    first, second = run_in_target(tasks, place)
-    assert (first.ending, second.ending) == ("ok", "ok"), (first.detail, second.detail)
-    assert first.peak_mib is not None and first.peak_mib < 1024
-    low, whole = sizes([Trace(answer.records[0], answer.records[1:]) for answer in (first, second)], 2048)
-    assert low == pytest.approx(whole, rel=1e-3)
+REAL = ("llama-3-8b", "qwen2.5-7b-instruct", "glm-4-9b-chat-hf")
+
+
+@pytest.fixture(scope="module")
+def real(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[ChildAnswer]]:
+    """What one child said of real models, each short and in full, and of the story's in four ways."""
+
+    def make(scratch: Path) -> Mapping[str, list[ChildAnswer]]:
+        ways = [{"attention": name, "checkpointing": kept} for kept in (False, True) for name in ("eager", "sdpa")]
+        depths = ({"tokens": [2048, 1024, 512]}, {"full": True})
+        asked = {name: jobs(*depths, data=config(name), tokens=(2048,)) for name in REAL}
+        asked["story"] = jobs(*ways, data=config("glm-4-9b-chat-hf"), tokens=(6001,))
+        needs = ("torch", "transformers", "peft")
+        tasks = [Task("tracing/trace.py", job, needs, 400, 4000) for some in asked.values() for job in some]
+        answers = iter(run_in_target(tasks, Place(torch_python, os.environ, str(scratch), str(scratch), "")))
+        return {name: [next(answers) for _ in some] for name, some in asked.items()}
+
+    return once(tmp_path_factory, "real-traces", make)
+
+
+def whole(answers: list[ChildAnswer], tokens: int) -> list[float]:
+    assert [answer.ending for answer in answers] == ["ok"] * len(answers), [answer.detail for answer in answers]
+    return sizes([Trace(answer.records[0], answer.records[1:]) for answer in answers], tokens)
 
 
 @pytest.mark.slow
-def test_glm_4_9b_of_the_story(place: Place) -> None:
-    changes = [{"attention": name, "checkpointing": kept} for kept in (False, True) for name in ("eager", "sdpa")]
-    data = config("glm-4-9b-chat-hf")
-    traces = Tracer(place, {"torch": None}, None).run(jobs(*changes, data=data, tokens=(6001,)))
-    found = [size / GIB for size in sizes(traces, 6001)]
+@pytest.mark.parametrize("name", REAL)
+def test_real_models(name: str, real: Mapping[str, list[ChildAnswer]]) -> None:
+    low, full = whole(real[name], 2048)
+    assert low == pytest.approx(full, rel=1e-3)
+    peak = real[name][0].peak_mib
+    assert peak is not None and peak < 1024
+
+
+@pytest.mark.slow
+def test_glm_4_9b_of_the_story(real: Mapping[str, list[ChildAnswer]]) -> None:
+    found = [size / GIB for size in whole(real["story"], 6001)]
     assert found == pytest.approx([338.3, 79.1, 33.2, 29.7], rel=0.01)
 
 
