@@ -1,7 +1,5 @@
 """What every test may rely on: the command line as a person starts it, and the shipped matrix."""
 
-from __future__ import annotations
-
 import gc
 import json
 import os

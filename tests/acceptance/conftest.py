@@ -1,11 +1,12 @@
-"""The loopback Hub, and what traces say, for acceptance tests that speak to a Hub or ask for memory."""
+"""The loopback Hub, what traces say, and what is released of this checkout, for acceptance tests."""
 
-from __future__ import annotations
-
+import subprocess
 from pathlib import Path
 
 import pytest
 from hub_fixtures import hub
+from sharing import once
+from uv import find_uv_bin
 
 __all__ = ["hub"]
 
@@ -14,3 +15,15 @@ __all__ = ["hub"]
 def traces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder for what traces say: tests that ask for the same model and recipe trace it once."""
     return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the wheel and the source distribution of this checkout."""
+
+    def build(folder: Path) -> Path:
+        command = [find_uv_bin(), "build", "--quiet", "--out-dir", folder, Path(__file__).parents[2]]
+        subprocess.run(command, check=True, capture_output=True)
+        return folder
+
+    return once(tmp_path_factory, "dist", build)

@@ -1,7 +1,5 @@
 """Bad input gets one clear sentence and the right exit code: never a traceback, a hang, or a control character."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

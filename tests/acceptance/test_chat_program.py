@@ -1,7 +1,5 @@
 """A chat program starts ``envdoctor mcp`` and calls its tools, by the SDK's own client over stdio."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

@@ -3,8 +3,6 @@
 Names, options, code, what stands in quotes, and what other programs and their authors said stay as they are.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Machines of one job, by the facts files that each of them wrote."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

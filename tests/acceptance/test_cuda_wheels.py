@@ -1,7 +1,5 @@
 """NVIDIA's wheels of two CUDA majors, and ones put in the place of what torch pins, through the command line."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Which environment is judged when nothing is said, and what the first line of the report says of it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The five stories in every dialect that can say them, and story 4 (two samples a batch) in ways beyond these."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Story 2: ChatGLM3-6b trains on 16 GB with the files of January 2024 and runs out of memory with later ones."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

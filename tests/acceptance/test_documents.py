@@ -1,7 +1,5 @@
 """The READMEs and the chapters in docs/ show what the program prints and say the same in both languages."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

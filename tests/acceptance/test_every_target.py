@@ -1,7 +1,5 @@
 """The same packages get the same verdict in facts, a lock, a pasted list and ``--set``."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

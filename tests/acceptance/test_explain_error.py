@@ -1,7 +1,5 @@
 """An error message answered: which releases have the name, where it went, who asked, what to install."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Compiled extensions and the torch beside them, through the command line: one cause, one finding, nothing loaded."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """``envdoctor fix``: the environment is whole then, or what it was before, to the byte."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -163,7 +161,9 @@ def test_what_failed_to_be_imported_works_and_nothing_else_is_changed(fix, broke
 
 def test_pip_fixes_what_pip_installed(fix, variables, tmp_path):
     environment = tmp_path / "env"
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    for path in Path(import_module("pip").__path__[0]).parent.glob("pip*"):  # the tests' own, which is made at once
+        (site(environment) / path.name).symlink_to(path)
     packages = ["--no-deps", "training", "transformers", "tokenizers==0.19.1"]
     command = [environment / "bin" / "python", "-m", "pip", "install", "-q", *packages]
     subprocess.run(command, check=True, env={**os.environ, **variables}, capture_output=True)

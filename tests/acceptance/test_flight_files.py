@@ -1,7 +1,5 @@
 """The record of a watched run is judged anywhere, like any facts file."""
 
-from __future__ import annotations
-
 import json
 
 

@@ -1,7 +1,5 @@
 """Story 4: glm-4-9b-chat-hf trains with batch size 1 and gives NaN with 2; torch 2.5.0 is at fault, 2.4.1 works."""
 
-from __future__ import annotations
-
 import pytest
 from dists import install
 

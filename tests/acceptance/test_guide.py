@@ -1,7 +1,5 @@
 """The guide is built without a warning, in both languages, and a browser shows it on any screen."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What a pipeline is given: the action, GitLab's component, the hook, completion, and the examples of each."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """``memory --data``: as a person asks how long their data is, and reads the answer."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A broken import found before it happens: in a folder by its files, in a facts file by the ledger."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from base64 import urlsafe_b64encode

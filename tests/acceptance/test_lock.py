@@ -1,7 +1,5 @@
 """``check --lock``: what would be installed is judged before anything is, for a machine that is stated."""
 
-from __future__ import annotations
-
 import pytest
 from locking import LOCKS
 

@@ -1,7 +1,5 @@
 """Will it fit: as a person asks, and reads the answer."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """``check`` says whether the run fits where that is known without starting anything, and what would tell where not."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

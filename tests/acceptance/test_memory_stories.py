@@ -1,7 +1,5 @@
 """The memory of the stories' own recipes: the number, the cause, and that the mended recipe fits."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

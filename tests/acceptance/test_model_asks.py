@@ -1,7 +1,5 @@
 """One line of ``check --model``: what the model asks for, and whether it is there, as docs/environments.md shows it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -82,18 +80,21 @@ def test_code_of_a_repository_has_a_window_of_releases(run, tmp_path, model, wor
 def test_code_that_does_not_run_with_a_release_is_a_finding_in_every_format(
     run, tmp_path, model, works, fails, level, code
 ):
-    def check(release: str, form: str):
+    def check(release: str):
         lines = f"torch==2.5.1\ntransformers=={release}\nsentencepiece==0.2.0\n"
         (tmp_path / "requirements.txt").write_text(lines)
-        return run("check", "--lock", tmp_path / "requirements.txt", "--model", model, *LINUX, "--format", form)
+        return run("check", "--lock", tmp_path / "requirements.txt", "--model", model, *LINUX, *written)
 
-    for form in ("terminal", "concise", "json", "github", "junit", "sarif", "markdown"):
-        result = check(fails, form)
-        assert result.code == code
-        assert "transformers" in result.out and fails in result.out
-        assert level in result.out or (form == "junit" and not code)  # there what fails no run is a case that passed
-        assert " fails" in result.out or "asks for transformers" in result.out
-    good = check(works, "terminal")
+    forms = ("concise", "json", "github", "junit", "sarif", "markdown")
+    written = [word for form in forms for word in ("--output", f"{form}={form}.out")]
+    result = check(fails)
+    assert result.code == code
+    shown = {form: (tmp_path / f"{form}.out").read_text(encoding="utf-8") for form in forms} | {"terminal": result.out}
+    for form, text in shown.items():
+        assert "transformers" in text and fails in text, form
+        assert level in text or (form == "junit" and not code)  # there what fails no run is a case that passed
+        assert " fails" in text or "asks for transformers" in text, form
+    good = check(works)
     assert good.code == 0 and "No findings" in good.out
     assert "Next         give --model DIR" in good.out  # its code was not read
 

@@ -1,7 +1,5 @@
 """``--code``: what the user's own scripts and notebooks use, against installed releases, before anything runs."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """A maintainer's round trip: a pasted report judged, answered in Markdown, and a log joined with its facts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

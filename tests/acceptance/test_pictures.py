@@ -1,7 +1,5 @@
 """The pictures of docs/output.md show what the program prints today."""
 
-from __future__ import annotations
-
 import re
 import struct
 from pathlib import Path

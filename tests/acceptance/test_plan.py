@@ -1,7 +1,5 @@
 """``envdoctor plan``: uv resolves, the rules judge, and the list that comes out has no error; nothing is installed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

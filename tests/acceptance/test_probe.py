@@ -1,7 +1,5 @@
 """``envdoctor probe`` as a person uses it: what runs, what it says, how it ends."""
 
-from __future__ import annotations
-
 import json
 import os
 import venv

@@ -6,8 +6,6 @@ can spend on one, so it runs where it is asked for. `benchmarks/imports.py --see
 with whole wheels and real imports.
 """
 
-from __future__ import annotations
-
 import os
 import platform
 import shutil

@@ -1,7 +1,5 @@
 """``check --recipe``: the five stories' own files, and what a user sees of a recipe."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """What is released: it builds, its metadata is valid, and it installs and runs in every Python that is here."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -15,7 +13,6 @@ import yaml
 from packaging.metadata import Metadata
 from packaging.requirements import Requirement
 from packaging.version import Version
-from sharing import once
 from uv import find_uv_bin
 
 from envdoctor import __version__
@@ -34,15 +31,6 @@ def uv(*words: object) -> subprocess.CompletedProcess[str]:
     done = subprocess.run([find_uv_bin(), *map(str, words)], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     return done
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    def build(folder: Path) -> Path:
-        uv("build", "--quiet", "--out-dir", folder, ROOT)
-        return folder
-
-    return once(tmp_path_factory, "dist", build)
 
 
 @pytest.mark.slow

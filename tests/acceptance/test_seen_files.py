@@ -1,15 +1,12 @@
 """A package counts when its files were seen: broken environments are never green, through the command line."""
 
-from __future__ import annotations
-
 import os
 import py_compile
 import shutil
 import struct
-import subprocess
 import sys
 from base64 import urlsafe_b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -17,6 +14,7 @@ from typing import Any
 import pytest
 from dists import install
 from elf_writer import shared_object
+from forking import Forking
 from observing import write
 
 PROGRAM = "torch/bin/torch_shm_manager"
@@ -167,6 +165,14 @@ ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 REFUSED = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if ROOT else ()
 
 
+@pytest.fixture(scope="module")
+def refused(compiled: Path) -> Iterator[Forking]:
+    """What starts ``envdoctor`` for somebody who may be refused a file."""
+    forking = Forking(compiled, *REFUSED)
+    yield forking
+    forking.end()
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
 @pytest.mark.skipif(ROOT and not shutil.which("setpriv"), reason="root cannot be refused anything")
 @pytest.mark.parametrize("listed", [True, False])
@@ -177,7 +183,7 @@ REFUSED = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if ROOT e
         *("transformers-5.23.0.dist-info", "transformers-5.23.0.dist-info/METADATA"),
     ],
 )
-def test_what_may_not_be_read_is_said_first_and_exit_3(tmp_path, name, listed):
+def test_what_may_not_be_read_is_said_first_and_exit_3(tmp_path, refused, name, listed):
     site = build(tmp_path / "site")
     if not listed:
         if name in ("torch/lib", LIBRARY):
@@ -186,13 +192,11 @@ def test_what_may_not_be_read_is_said_first_and_exit_3(tmp_path, name, listed):
             (info / "RECORD").unlink()
     mode = (site / name).stat().st_mode
     (site / name).chmod(0)
-    words = ("-m", "envdoctor", "check", "--no-config", "--no-cache", "--path", "site")
-    done = subprocess.run(
-        [*REFUSED, sys.executable, *words], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
-    )
+    words = ("check", "--no-config", "--no-cache", "--path", "site")
+    code, out, _ = refused.run(words, tmp_path, os.environ, 60)
     (site / name).chmod(mode)
-    assert done.returncode == 3, done.stdout
-    head, _, _ = done.stdout.partition("No findings")
+    assert code == 3, out
+    head, _, _ = out.decode().partition("No findings")
     head = " ".join(head.split())
     assert os.strerror(13) in head and name.partition("/")[0].partition("-")[0] in head
 

@@ -1,7 +1,5 @@
 """Wheels: which release has one here is said for a list of versions, and no fix offers one that has none."""
 
-from __future__ import annotations
-
 import pytest
 
 LINUX = {"os.platform": "linux", "os.arch": "x86_64", "os.libc": "glibc"}

@@ -1,7 +1,5 @@
 """Answers from a small ledger."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import copy
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Answers from a small ledger: a library, and a package that asks it for names."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

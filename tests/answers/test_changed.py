@@ -1,7 +1,5 @@
 """Answers from a file of changes: packages whose other files were not read, and what lies below those that were."""
 
-from __future__ import annotations
-
 import lzma
 
 import pytest

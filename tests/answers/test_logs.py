@@ -1,7 +1,5 @@
 """Whole logs: which rule or link is named first. Each fixture says it (any of several), `=====`, and the log."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A small matrix and facts for the tests of whole commands."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

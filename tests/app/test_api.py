@@ -1,7 +1,5 @@
 """The commands as functions with keyword arguments."""
 
-from __future__ import annotations
-
 import json
 from html.parser import HTMLParser
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Baselines: written once, kept in step, and never wider by themselves."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """``check`` as a function: exit codes, notices, names that are known, sources that are merged."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import pytest

@@ -1,7 +1,5 @@
 """The project's configuration: where it is found, what it may say, one sentence for each mistake."""
 
-from __future__ import annotations
-
 import os
 from datetime import date
 

@@ -1,7 +1,5 @@
 """Which interpreter experiments, traces and the processes of a job may run in."""
 
-from __future__ import annotations
-
 import pytest
 
 from envdoctor.app import Gathered, collect_facts

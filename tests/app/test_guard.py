@@ -1,7 +1,5 @@
 """``envdoctor.guard()``: it stops what is broken, and nothing else that goes wrong stops training."""
 
-from __future__ import annotations
-
 import gc
 import os
 import runpy

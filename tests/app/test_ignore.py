@@ -1,7 +1,5 @@
 """Writing an ignore: the rest of the file stays as it is, and a fault changes nothing."""
 
-from __future__ import annotations
-
 import os
 import stat
 from datetime import date

@@ -1,7 +1,5 @@
 """``probe`` as a function: stand-ins in the tests' own interpreter, from the suite to facts and exit code."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The experiments of every rank of a job: who is at fault by all results together, and what rank 0 says of it."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os
@@ -164,33 +162,39 @@ if "child.py" in " ".join(sys.orig_argv):
 
 
 @pytest.fixture
-def torchrun(tmp_path: Path, torch_python: str, cache: Path):
-    """Start two ranks, each after these words of a shell: the exit code of rank 0, and its report."""
-    tmp_path.joinpath("sick").mkdir()
-    tmp_path.joinpath("sick", "sitecustomize.py").write_text(SICK)
+def started(tmp_path: Path, torch_python: str, cache: Path):
+    """Start ``probe`` by these words of a launcher, or as the rank of two that the variables tell."""
 
-    def start(before: str = "", wait: int = 300) -> tuple[int, Any]:
-        launcher = [torch_python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-        asked = f"probe --all-ranks --only ranks --wait {wait} --no-config --format json"
-        script = f'({before} exec "$0" -m envdoctor {asked} --python "$1"); '
-        script += 'echo $? > "code.$RANK"; exit $(cat "code.$RANK")'
-        done = subprocess.run(
-            [*launcher, "--no-python", "sh", "-c", script, sys.executable, torch_python],
+    def start(*launcher: str, wait: int = 300, **variables: str) -> subprocess.Popen[str]:
+        asked = f"-m envdoctor probe --all-ranks --only ranks --wait {wait} --no-config --format json --python"
+        two = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", **variables} if variables else {}
+        return subprocess.Popen(
+            [*launcher, sys.executable, *asked.split(), torch_python],
             cwd=tmp_path,
-            env={**os.environ, "XDG_CACHE_HOME": str(cache), "LC_ALL": "C.UTF-8"},
-            capture_output=True,
+            env={**os.environ, "XDG_CACHE_HOME": str(cache), "LC_ALL": "C.UTF-8", **two},
+            stdout=subprocess.PIPE,
             text=True,
-            timeout=500,
-            check=False,
         )
-        return int((tmp_path / "code.0").read_text()), json.loads(done.stdout)
 
     return start
 
 
+@pytest.fixture
+def port() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return str(free.getsockname()[1])
+
+
+def ended(child: subprocess.Popen[str]) -> tuple[int, Any]:
+    out, _ = child.communicate(timeout=500)
+    return child.returncode, json.loads(out or "{}")
+
+
 @pytest.mark.slow
-def test_two_healthy_ranks_give_one_report(torchrun) -> None:
-    code, report = torchrun()
+def test_two_healthy_ranks_give_one_report(started, torch_python) -> None:
+    launcher = "-m torch.distributed.run --standalone --nproc-per-node 2 --no-python"
+    code, report = ended(started(torch_python, *launcher.split()))
     assert (code, report["findings"]) == (0, [])
     assert "2 of 2 ranks ran the experiments, on 1 machine(s)" in [one["text"] for one in report["notices"]]
     (ran,) = [one for one in report["sections"]["probe"]["probes"] if one["name"] == "ranks"]
@@ -198,15 +202,19 @@ def test_two_healthy_ranks_give_one_report(torchrun) -> None:
 
 
 @pytest.mark.slow
-def test_a_rank_that_computes_wrongly_is_named(torchrun) -> None:
-    code, report = torchrun('test "$LOCAL_RANK" = 0 || export PYTHONPATH="$PWD/sick";')
+def test_a_rank_that_computes_wrongly_is_named(started, tmp_path, port) -> None:
+    (tmp_path / "sick").mkdir()
+    (tmp_path / "sick" / "sitecustomize.py").write_text(SICK)
+    sick = started(RANK="1", MASTER_PORT=port, PYTHONPATH=str(tmp_path / "sick"))
+    code, report = ended(started(RANK="0", MASTER_PORT=port))
+    assert ended(sick) == (0, {})
     (found,) = [one for one in report["findings"] if "superseded_by" not in one]
     assert (code, found["id"]) == (1, "probe-one-gpu-differs")
     assert f"rank 1 on {socket.gethostname()} (" in found["message"] and "layer norm 64" in found["message"]
 
 
 @pytest.mark.slow
-def test_a_rank_that_never_comes_is_named(torchrun) -> None:
-    code, report = torchrun('test "$LOCAL_RANK" = 0 || exit 0;', wait=1)
+def test_a_rank_that_never_comes_is_named(started, port) -> None:
+    code, report = ended(started(RANK="0", MASTER_PORT=port, wait=1))
     assert (code, report["findings"]) == (3, [])
     assert "of 2 ranks these did not come in 1 s: 1" in [one["text"] for one in report["notices"]]

@@ -1,8 +1,6 @@
 """A job's processes send their facts to rank 0: who they are by their launcher's variables, and what rank 0 makes of
 what came."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

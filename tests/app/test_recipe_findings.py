@@ -1,7 +1,5 @@
 """What is found in recipes: nothing in healthy ones, the cause in the stories, nothing once it is mended."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Requirements of installed packages that are not met, judged by the shipped rules."""
 
-from __future__ import annotations
-
 import re
 import venv
 from collections.abc import Callable

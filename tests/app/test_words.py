@@ -1,7 +1,5 @@
 """A file, a folder, a model or a fact that is typed without an option is taken as what it is."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

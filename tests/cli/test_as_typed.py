@@ -1,7 +1,5 @@
 """What people type: other words for an option, a choice or a fact are taken, or the sentence says what to type."""
 
-from __future__ import annotations
-
 import pytest
 
 from envdoctor import __version__

@@ -1,7 +1,5 @@
 """The command line itself: names, precedence, streams that go away, and failures in one sentence."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

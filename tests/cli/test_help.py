@@ -1,7 +1,5 @@
 """``--help`` shows what is common, ``--help-all`` everything, each in the reader's language."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """What is read without click is read as click reads it, and everything else is left to click."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

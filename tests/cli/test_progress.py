@@ -1,7 +1,5 @@
 """On a terminal, what takes over two seconds says what it does; nothing of it stays, and a pipe sees none of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

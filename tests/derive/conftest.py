@@ -1,5 +1,3 @@
 """A matrix written by hand for one test."""
 
-from __future__ import annotations
-
 from small_matrix import facts, matrix_of, registry  # noqa: F401 (fixtures)

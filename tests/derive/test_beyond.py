@@ -1,7 +1,5 @@
 """What the matrix does not know of a run: said first, never taken for sound."""
 
-from __future__ import annotations
-
 import pytest
 from ledgers import ledger
 from observing import shipped

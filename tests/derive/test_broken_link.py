@@ -1,7 +1,5 @@
 """What stops a class, with the releases of the other package that fit all that the class asks of it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

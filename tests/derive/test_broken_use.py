@@ -1,7 +1,5 @@
 """What the code uses and the installed releases do not have: by installed files, by the ledger, by the table."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What follows from facts that are as last time is not computed again, and is the same."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path

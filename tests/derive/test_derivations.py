@@ -1,7 +1,5 @@
 """Facts that are computed from facts and tables; what was given or observed stands."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """How a driver runs the CUDA of torch, by its version, its own word, or a cuda-compat package."""
 
-from __future__ import annotations
-
 import pytest
 from known import answer, following
 from observing import shipped

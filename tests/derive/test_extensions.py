@@ -1,7 +1,5 @@
 """Whether extensions fit this system, this Python and this torch, and whether they can be built here."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What torch has for a GPU, by torch's own rule of which code runs where."""
 
-from __future__ import annotations
-
 import pytest
 from known import answer as told
 from known import following

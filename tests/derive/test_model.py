@@ -1,7 +1,5 @@
 """Whether the installed transformers has a class for the model's type, and whose code runs the model."""
 
-from __future__ import annotations
-
 import pytest
 from known import answer, following
 

@@ -1,7 +1,5 @@
 """Releases without a wheel for an environment that is known by versions alone, by the shipped ledger and table."""
 
-from __future__ import annotations
-
 import pytest
 from known import derived, given
 from observing import shipped

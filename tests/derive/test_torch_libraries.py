@@ -1,7 +1,5 @@
 """Packages that must be of torch's build and release, and NVIDIA's wheels against those that torch pins."""
 
-from __future__ import annotations
-
 import pytest
 from known import answer, derived, given
 from rooms import computing

@@ -1,7 +1,5 @@
 """Withdrawn releases and binaries for NumPy 1, by the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,7 +1,5 @@
 """A set of facts: the last one of a key holds, and what was never added is unknown."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

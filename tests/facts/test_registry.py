@@ -1,7 +1,5 @@
 """The registry: which keys exist, and what may be given for each."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

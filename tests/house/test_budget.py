@@ -1,7 +1,5 @@
 """The house keeps its budget, and every name in a door is used."""
 
-from __future__ import annotations
-
 import ast
 from importlib import import_module
 

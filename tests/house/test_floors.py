@@ -1,7 +1,5 @@
 """The house: imports run downwards by its floors, and no two modules import each other."""
 
-from __future__ import annotations
-
 import ast
 import re
 from collections.abc import Iterator, Mapping

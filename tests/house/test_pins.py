@@ -1,7 +1,5 @@
 """What the tests ask for is pinned, with hashes: a dependency that is new here needs new pins."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

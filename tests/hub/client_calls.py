@@ -3,8 +3,6 @@
 Run in a process of its own: the client reads its variables when it is imported.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -12,8 +12,6 @@ sha256 of a virtual file is synthetic: it names its description, not its bytes.
         assert hub.bytes_of(".safetensors") == 0
 """
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 import json
@@ -225,7 +223,7 @@ class Hub:
         self.endpoint = f"http://127.0.0.1:{self._servers[0].server_port}"
         self.cdn = f"http://localhost:{self._servers[1].server_port}"
 
-    def __enter__(self) -> Hub:
+    def __enter__(self) -> "Hub":
         for server in self._servers:
             threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         return self

@@ -1,7 +1,5 @@
 """torchvision and torchaudio of another release or build than torch: the command that brings the right one."""
 
-from __future__ import annotations
-
 import pytest
 from known import given, judged
 from observing import shipped

@@ -1,7 +1,5 @@
 """Fixes: only those that help and break nothing are offered, with a command for the user's installer."""
 
-from __future__ import annotations
-
 import re
 import shlex
 

@@ -1,7 +1,5 @@
 """The plan: one set of changes, the smallest that ends all errors and breaks nothing, judged as a whole."""
 
-from __future__ import annotations
-
 import pytest
 from known import given, judged
 from observing import shipped

@@ -1,7 +1,5 @@
 """Three answers: AND, OR, exceptions, assumptions, records. A missing fact never makes a rule pass or fail."""
 
-from __future__ import annotations
-
 from itertools import product
 
 import pytest

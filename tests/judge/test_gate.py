@@ -1,7 +1,5 @@
 """What a project lives with, and when it stops: ignores and baselines, to the exit code."""
 
-from __future__ import annotations
-
 from datetime import date
 from itertools import product
 

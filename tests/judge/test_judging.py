@@ -1,7 +1,5 @@
 """Findings: their texts, confidence and order, what is superseded, ignored, switched off or lowered."""
 
-from __future__ import annotations
-
 from datetime import date
 from typing import Any
 

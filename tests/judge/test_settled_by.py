@@ -1,7 +1,5 @@
 """What to give so that a finding rests on no guess."""
 
-from __future__ import annotations
-
 from known import given, judged
 from observing import shipped
 

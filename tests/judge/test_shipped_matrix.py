@@ -1,7 +1,5 @@
 """The shipped rules over any facts: no crash, and every text is filled."""
 
-from __future__ import annotations
-
 import re
 
 import known

@@ -1,7 +1,5 @@
 """Comparing versions: PEP 440 with pre-releases counted, vendor builds, dotted integers, texts and numbers."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

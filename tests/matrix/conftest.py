@@ -1,7 +1,5 @@
 """Folders of rules written by hand, beside the shipped registry of fact keys."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rules that are broken in one way each, and what the lint says of them."""
 
-from __future__ import annotations
-
 from datetime import date
 from pathlib import Path
 

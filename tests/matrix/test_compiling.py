@@ -1,7 +1,5 @@
 """The compiled matrix of a wheel answers exactly as the TOML files do."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

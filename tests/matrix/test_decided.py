@@ -1,7 +1,5 @@
 """Everything that was collected from others is a rule, or it is said why not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

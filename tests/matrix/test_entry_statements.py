@@ -1,7 +1,5 @@
 """What people import of the installed packages, by their versions."""
 
-from __future__ import annotations
-
 from envdoctor.matrix import EntryStatement, entries, load_matrix
 
 

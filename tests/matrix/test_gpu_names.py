@@ -1,7 +1,5 @@
 """GPUs by the names that people write: with and without blanks, series and sizes."""
 
-from __future__ import annotations
-
 import pytest
 from observing import shipped
 

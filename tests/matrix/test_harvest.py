@@ -1,7 +1,5 @@
 """The ledger is made by one command, from what an index has; made again it has the same bytes."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What is read of releases for a file of changes: what a file defines, and what differs between releases."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from zipfile import ZipFile
 

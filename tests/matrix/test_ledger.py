@@ -1,7 +1,5 @@
 """What the ledger answers about releases that it read, that lie between, before and after them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What the ledger says of one thing that code asks of a package."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

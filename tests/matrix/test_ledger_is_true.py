@@ -1,7 +1,5 @@
 """Entries of the ledger, drawn at random, against the released files: by Python's own tables of symbols."""
 
-from __future__ import annotations
-
 import random
 import symtable
 from collections.abc import Iterator

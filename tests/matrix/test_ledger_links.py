@@ -1,7 +1,5 @@
 """What releases take of each other, by small ledgers: what is missing, and which releases of either would fit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What the lint says of files beside the rules, and of several wrong files at once."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import pytest

@@ -1,7 +1,5 @@
 """A word that no source can give fails the lint, wherever a rule writes it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

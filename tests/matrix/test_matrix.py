@@ -1,7 +1,5 @@
 """Loading the matrix: from TOML, compiled, with private rules; what is broken is said, not skipped."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """A newer matrix that is installed beside envdoctor is used; an older or a broken one is not."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tables that tools write: the tools give what the tables say, by what the package index has."""
 
-from __future__ import annotations
-
 import io
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The rules as pages: every rule has its place, and is found by package, by model and by what a log says."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """The JSON Schemas of the matrix: what they say, what reads the tables, and that editors get the keys of conditions."""
 
-from __future__ import annotations
-
 import ast
 import json
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """What small packages take of others, and what must be beside them for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from textwrap import dedent

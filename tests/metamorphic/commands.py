@@ -1,7 +1,5 @@
 """Runs written as a command, or as a file of its arguments: TRL, LLaMA-Factory, ms-swift, vLLM and SGLang."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 

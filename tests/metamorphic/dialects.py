@@ -1,7 +1,5 @@
 """Every way in which a run is written: its framework, what it says by being what it is, and who writes it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 

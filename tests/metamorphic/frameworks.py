@@ -1,7 +1,5 @@
 """Runs of frameworks with words of their own: axolotl, torchtune, OpenRLHF and verl."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -5,13 +5,11 @@
 prints what was missed, and how many pairs could be said and were found; ``--write`` lists what was missed.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +21,7 @@ from envdoctor.app import Sources, UsageProblem, collect_facts
 from envdoctor.judge import Policy, facts_of, judge
 from envdoctor.matrix import Matrix, load_source
 
-__all__ = ["MISSED", "Outcome", "all_pairs", "asks_recipe", "judged", "on_framework", "said_by", "summary"]
+__all__ = ["MISSED", "Outcome", "all_pairs", "asks_recipe", "chosen", "judged", "on_framework", "said_by", "summary"]
 
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
 MISSED = Path(__file__).with_name("missed.toml")
@@ -50,14 +48,9 @@ def asks_recipe(matrix: Matrix, rule_id: str) -> bool:
     return any(key.startswith(("recipe.", "recipe_key")) for key in keys)
 
 
-def said_by(matrix: Matrix, rule_id: str) -> set[tuple[str, str]]:
-    """Return the facts of the recipe, each with its value, that the rule's matching cases say."""
-    return {
-        (key, str(value))
-        for test in _chosen(matrix, rule_id)
-        for key, value in test["facts"].items()
-        if key.startswith("recipe")
-    }
+def said_by(test: Mapping[str, Any]) -> set[tuple[str, str]]:
+    """Return the facts of the recipe, each with its value, that a case says."""
+    return {(key, str(value)) for key, value in test["facts"].items() if key.startswith("recipe")}
 
 
 def on_framework(matrix: Matrix, rule_id: str) -> bool:
@@ -67,9 +60,13 @@ def on_framework(matrix: Matrix, rule_id: str) -> bool:
     return all(any(condition.key == "recipe.framework" for condition in clause) for clause in rule.affects)
 
 
-def judged(matrix: Matrix, rule_id: str, dialect: str, folder: Path) -> Outcome:
-    """Return the outcome of a pair: the worst of the rule's matching cases that can be said."""
-    outcomes = list(_cases(matrix, rule_id, dialect, folder))
+def judged(
+    matrix: Matrix, rule_id: str, dialect: str, folder: Path, tests: Iterable[Mapping[str, Any]] | None = None
+) -> Outcome:
+    """Return the outcome of a pair: the worst of these cases of the rule (all that are chosen) that can be said."""
+    alone = matrix.only(lambda other: other.id == rule_id)
+    tests = chosen(matrix, rule_id) if tests is None else tests
+    outcomes = [_judged(test, dialect, folder, matrix, alone) for test in tests]
     for state in ("missed", "found", "unsayable", "other kind"):
         for outcome in outcomes:
             if outcome.state == state:
@@ -77,44 +74,34 @@ def judged(matrix: Matrix, rule_id: str, dialect: str, folder: Path) -> Outcome:
     return Outcome("restricted")
 
 
-def _cases(matrix: Matrix, rule_id: str, dialect: str, folder: Path) -> Iterator[Outcome]:
-    rule = matrix.find(rule_id)
-    assert rule is not None
-    alone = matrix.only(lambda other: other.id == rule_id)
-    for test in _chosen(matrix, rule_id):
-        meant = _meant(test["facts"], dialect, matrix)
-        if not _found(facts_of({**test, "facts": meant}, matrix), alone):
-            yield Outcome("restricted")
-            continue
-        if other_kind(dialect, meant):
-            yield Outcome("other kind")
-            continue
-        try:
-            files = written(dialect, meant)
-        except CannotSay as reason:
-            yield Outcome("unsayable", str(reason))
-            continue
-        try:
-            facts = _seen(files, {**test, "facts": meant}, folder, matrix)
-        except UsageProblem as problem:
-            yield Outcome("missed", f"refused: {str(problem).partition(': ')[2][:60]}", files)
-            continue
-        yield (
-            Outcome("found", "", files) if _found(facts, alone) else Outcome("missed", _difference(meant, facts), files)
-        )
+def _judged(test: Mapping[str, Any], dialect: str, folder: Path, matrix: Matrix, alone: Matrix) -> Outcome:
+    meant = _meant(test["facts"], dialect, matrix)
+    if not _found(facts_of({**test, "facts": meant}, matrix), alone):
+        return Outcome("restricted")
+    if other_kind(dialect, meant):
+        return Outcome("other kind")
+    try:
+        files = written(dialect, meant)
+    except CannotSay as reason:
+        return Outcome("unsayable", str(reason))
+    try:
+        facts = _seen(files, {**test, "facts": meant}, folder, matrix)
+    except UsageProblem as problem:
+        return Outcome("missed", f"refused: {str(problem).partition(': ')[2][:60]}", files)
+    return Outcome("found", "", files) if _found(facts, alone) else Outcome("missed", _difference(meant, facts), files)
 
 
-def _chosen(matrix: Matrix, rule_id: str) -> list[Mapping[str, Any]]:
-    """The matching cases that say something of the recipe, one for each thing that is said."""
+def chosen(matrix: Matrix, rule_id: str) -> list[Mapping[str, Any]]:
+    """Return the matching cases of a rule that say something of the recipe, one for each thing that is said."""
     rule = matrix.find(rule_id)
     assert rule is not None
-    chosen: dict[str, Mapping[str, Any]] = {}
+    cases: dict[str, Mapping[str, Any]] = {}
     for test in matrix.texts(rule)["test"]:
         said = {key: test["facts"][key] for key in sorted(test["facts"]) if key.startswith("recipe")}
         said.pop("recipe.framework", None)
         if test["expect"] == "match" and any(key.startswith("recipe") for key in test["facts"]):
-            chosen.setdefault(json.dumps(said), test)
-    return list(chosen.values())
+            cases.setdefault(json.dumps(said), test)
+    return list(cases.values())
 
 
 def _meant(facts: Mapping[str, Any], dialect: str, matrix: Matrix) -> dict[str, Any]:

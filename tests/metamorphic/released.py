@@ -1,7 +1,5 @@
 """The arguments of released trainers and servers (``arguments/``), and which release a run with given packages has."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from functools import cache

@@ -1,7 +1,5 @@
 """What a run is to say, and how arguments that many trainers share say it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Collection, Mapping
 from typing import Any

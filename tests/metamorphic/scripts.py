@@ -1,7 +1,5 @@
 """Runs written in Python: with a trainer of transformers, TRL or Unsloth, in a loop, answered by an engine."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,6 @@
 writes the tables.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import tempfile

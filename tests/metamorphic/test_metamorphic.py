@@ -1,16 +1,16 @@
 """One run, all dialects: what a rule says of facts it says of the run that is written, whoever wrote it."""
 
-from __future__ import annotations
-
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 from zlib import crc32
 
 import pytest
 from dialects import DIALECTS
 from observing import shipped
-from pairs import MISSED, Outcome, asks_recipe, judged, said_by, summary
+from pairs import MISSED, Outcome, asks_recipe, chosen, judged, said_by, summary
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -21,20 +21,28 @@ LISTED = tomllib.loads(MISSED.read_text(encoding="utf-8"))
 
 
 @cache
-def values_of_rules() -> dict[str, set[tuple[str, str]]]:
+def cases() -> list[tuple[str, Mapping[str, Any], set[tuple[str, str]]]]:
+    """Each rule about recipes with each of its cases, and the values that the case says."""
     matrix = shipped()
-    return {rule.id: said_by(matrix, rule.id) for rule in matrix.rules if asks_recipe(matrix, rule.id)}
+    rules = [rule.id for rule in matrix.rules if asks_recipe(matrix, rule.id)]
+    return [(rule, case, said_by(case)) for rule in rules for case in chosen(matrix, rule)]
 
 
 def tried(dialect: str, folder: Path) -> dict[tuple[str, str], Outcome]:
-    """The outcomes of so many rules that each value of each fact that can be said in the dialect is found there: first
-    rules with many, then others in each dialect. ``pairs.py`` tries all."""
+    """The outcomes of so many cases that each value of each fact that can be said in the dialect is found there: always
+    one with most values that were not, of these another in each dialect. ``pairs.py`` tries all."""
     outcomes: dict[tuple[str, str], Outcome] = {}
-    values, found = values_of_rules(), set()
-    for rule in sorted(values, key=lambda rule: (-len(values[rule]), crc32(f"{dialect} {rule}".encode()))):
-        if not values[rule] <= found:
-            outcomes[rule, dialect] = outcome = judged(shipped(), rule, dialect, folder)
-            found |= values[rule] if outcome.state == "found" else set()
+    found: set[tuple[str, str]] = set()
+    left = sorted(cases(), key=lambda one: crc32(f"{dialect} {one[:2]}".encode()))
+    while left:
+        rule, case, values = one = max(left, key=lambda one: len(one[2] - found))
+        if values <= found:
+            break
+        left.remove(one)
+        outcome = judged(shipped(), rule, dialect, folder, [case])
+        found |= values if outcome.state == "found" else set()
+        if outcome.state == "missed" or (rule, dialect) not in outcomes:
+            outcomes[rule, dialect] = outcome
     return outcomes
 
 

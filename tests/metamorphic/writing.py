@@ -1,7 +1,5 @@
 """How commands and documents are written."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Predictions by a trace that is made up: what a recipe asks to be traced, and what is made of the bytes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

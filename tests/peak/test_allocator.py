@@ -1,7 +1,5 @@
 """The replay of torch's caching allocator: what c10/cuda/CUDACachingAllocator.cpp does with these requests."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A few traces give every depth, batch and length."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Models with code of their own, by the nearest type of transformers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

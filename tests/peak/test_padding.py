@@ -1,7 +1,5 @@
 """Padding of batches: by hand where they are few, and by its order where they are many."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """The prediction as a whole, from what is known without starting anything."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

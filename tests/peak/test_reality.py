@@ -1,7 +1,5 @@
 """The trace against reality: peaks of real steps on a CPU, counted by torch's profiler, and what was predicted."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a recipe's facts make of the trace, and what is said instead of a guess."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Rows of JSONL, JSON and CSV, files that are none of them, and rows as what goes into the model."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """What a serving engine takes of a GPU, and what it leaves for keys and values, by a trace that is made up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What one process of several holds, by the terms of DeepSpeed's and torch's sources."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Numbers without torch: shipped coefficients at the sizes of a config.json, and weights by the files' headers."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The trace in a child of an interpreter with torch: real models from their shapes alone."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 from collections.abc import Mapping
@@ -11,10 +9,11 @@ from typing import Any, NamedTuple
 import pytest
 from sharing import once
 from traced_jobs import GIB, JOB, LORA, config
+from uv import find_uv_bin
 
 from envdoctor.matrix import load_matrix
 from envdoctor.peak import ClosedForm, OnCuda, Shipped, Trace, Tracer
-from envdoctor.system import Place, Task, run_in_target
+from envdoctor.system import ChildAnswer, Place, Task, run_in_target
 
 pytestmark = pytest.mark.torch
 
@@ -143,36 +142,58 @@ def test_shipped_coefficients_say_what_the_trace_says(traced: Traced) -> None:
     assert sizes(shipped, 512) == pytest.approx(sizes(traced.found["shipped"], 512), rel=0.014)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["llama-3-8b", "qwen2.5-7b-instruct", "glm-4-9b-chat-hf"])
-def test_real_models(name: str, place: Place) -> None:
-    short, full = jobs({"tokens": [2048, 1024, 512]}, {"full": True}, data=config(name), tokens=(2048,))
-    tasks = [Task("tracing/trace.py", job, ("torch", "transformers", "peft"), 400, 4000) for job in (short, full)]
-    first, second = run_in_target(tasks, place)
-    assert (first.ending, second.ending) == ("ok", "ok"), (first.detail, second.detail)
-    assert first.peak_mib is not None and first.peak_mib < 1024
-    low, whole = sizes([Trace(answer.records[0], answer.records[1:]) for answer in (first, second)], 2048)
-    assert low == pytest.approx(whole, rel=1e-3)
+REAL = ("llama-3-8b", "qwen2.5-7b-instruct", "glm-4-9b-chat-hf")
+PROMPT = jobs({"training": False, "lora": None}, data=config("qwen2.5-7b-instruct"), tokens=(30720,))
+
+
+@pytest.fixture(scope="module")
+def real(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[ChildAnswer]]:
+    """What one child said of real models, each short and in full, of the story's in four ways, and of a long prompt."""
+
+    def make(scratch: Path) -> Mapping[str, list[ChildAnswer]]:
+        ways = [{"attention": name, "checkpointing": kept} for kept in (False, True) for name in ("eager", "sdpa")]
+        depths = ({"tokens": [2048, 1024, 512]}, {"full": True})
+        asked = {name: jobs(*depths, data=config(name), tokens=(2048,)) for name in REAL}
+        asked["story"] = jobs(*ways, data=config("glm-4-9b-chat-hf"), tokens=(6001,))
+        asked["prompt"] = PROMPT
+        needs = ("torch", "transformers", "peft")
+        tasks = [Task("tracing/trace.py", job, needs, 400, 4000) for some in asked.values() for job in some]
+        answers = iter(run_in_target(tasks, Place(torch_python, os.environ, str(scratch), str(scratch), "")))
+        return {name: [next(answers) for _ in some] for name, some in asked.items()}
+
+    return once(tmp_path_factory, "real-traces", make)
+
+
+def whole(answers: list[ChildAnswer], tokens: int) -> list[float]:
+    assert [answer.ending for answer in answers] == ["ok"] * len(answers), [answer.detail for answer in answers]
+    return sizes([Trace(answer.records[0], answer.records[1:]) for answer in answers], tokens)
 
 
 @pytest.mark.slow
-def test_glm_4_9b_of_the_story(place: Place) -> None:
-    changes = [{"attention": name, "checkpointing": kept} for kept in (False, True) for name in ("eager", "sdpa")]
-    data = config("glm-4-9b-chat-hf")
-    traces = Tracer(place, {"torch": None}, None).run(jobs(*changes, data=data, tokens=(6001,)))
-    found = [size / GIB for size in sizes(traces, 6001)]
+@pytest.mark.parametrize("name", REAL)
+def test_real_models(name: str, real: Mapping[str, list[ChildAnswer]]) -> None:
+    low, full = whole(real[name], 2048)
+    assert low == pytest.approx(full, rel=1e-3)
+    peak = real[name][0].peak_mib
+    assert peak is not None and peak < 1024
+
+
+@pytest.mark.slow
+def test_glm_4_9b_of_the_story(real: Mapping[str, list[ChildAnswer]]) -> None:
+    found = [size / GIB for size in whole(real["story"], 6001)]
     assert found == pytest.approx([338.3, 79.1, 33.2, 29.7], rel=0.01)
 
 
 @pytest.mark.slow
-def test_a_release_changes_what_a_long_prompt_needs(place: Place, tmp_path: Path) -> None:
+def test_a_release_changes_what_a_long_prompt_needs(
+    real: Mapping[str, list[ChildAnswer]], place: Place, tmp_path: Path
+) -> None:
     """Qwen2-7B, 30,720 tokens; published: 42.62 GiB with transformers 4.38.2 and 19.97 GiB with 4.46.0 (the URLs stand
     in benchmarks/memory_readings.toml). Until 4.45 the logits of all tokens were made, in float32."""
     old = ["transformers==4.44.2", "tokenizers==0.19.1", "huggingface-hub==0.36.2"]
     old += ["requests==2.34.2", "urllib3==2.8.0", "certifi==2026.10.19.post1", "charset-normalizer==3.5.2"]
-    pip = [place.python, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target", str(tmp_path / "old")]
-    subprocess.run([*pip, *old], check=True, capture_output=True)
-    change = {"training": False, "lora": None, "config": config("qwen2.5-7b-instruct"), "tokens": [30720]}
+    install = [find_uv_bin(), "pip", "install", "-q", "--python", place.python, "--no-deps", "--target"]
+    subprocess.run([*install, str(tmp_path / "old"), *old], check=True, capture_output=True)
     before = place._replace(environ={**os.environ, "PYTHONPATH": str(tmp_path / "old")})
-    sizes_of = [sizes(Tracer(one, {"torch": None}, None).run(jobs(change)), 30720)[0] / GIB for one in (before, place)]
-    assert sizes_of == [pytest.approx(42.6, rel=0.01), pytest.approx(19.9, rel=0.01)]
+    found = [*sizes(Tracer(before, {"torch": None}, None).run(PROMPT), 30720), *whole(real["prompt"], 30720)]
+    assert [size / GIB for size in found] == [pytest.approx(42.6, rel=0.01), pytest.approx(19.9, rel=0.01)]

@@ -1,7 +1,5 @@
 """What nobody told of a run: each setting as it may be too, and what instruments may show then."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

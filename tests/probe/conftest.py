@@ -1,7 +1,5 @@
 """One child for all that experiments are asked under planted faults: torch and transformers are imported once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Small probes without torch, in a payload folder of their own, for tests of everything around a probe."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 __all__ = ["CONTEXT", "payload", "write_probe"]

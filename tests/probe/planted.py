@@ -1,7 +1,5 @@
 """Real probes with planted faults, many in one process, judged as ``envdoctor probe`` judges them."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Reads fixtures/probe_recordings as observations: a plain mapping from the prototype's field names."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Iterator

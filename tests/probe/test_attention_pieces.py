@@ -1,7 +1,5 @@
 """The pieces of the attention probes: the float64 truth, inputs, masks, layouts, and kernels of other packages."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

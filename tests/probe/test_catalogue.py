@@ -1,7 +1,5 @@
 """Probes are found by their files, read without being run, and become the jobs of a suite."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A GPU that somebody uses is left alone, one device is enough, and what the user hid stays hidden."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

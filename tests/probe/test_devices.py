@@ -1,7 +1,5 @@
 """One bad GPU of several is named, and none is accused where nobody can know."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

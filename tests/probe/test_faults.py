@@ -1,7 +1,5 @@
 """Emulated kernel bugs, one at a time: the quick suite finds each, by its right name, and tells one cause once."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

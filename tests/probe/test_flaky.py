@@ -1,7 +1,5 @@
 """What fails runs again: a fault that comes and goes is called so, and no library is accused of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The GPU code of the experiments goes the right way, shown with stand-ins where there is no card."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """What came out alike is one result, with what its cases have in common and the right ones do not."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """The probe ``imports``: statements are really run, each result stands alone, and what they say becomes facts."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable, Mapping

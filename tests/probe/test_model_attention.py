@@ -1,7 +1,5 @@
 """A model's own heads: a kernel that is at fault is named by what cures it, NaN or wrong but finite."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

@@ -1,8 +1,6 @@
 """Probes of batches, the training loop and arithmetic on the real torch: right where it is, and every planted bug is
 found, by its right name, with the rule that says what it means."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path

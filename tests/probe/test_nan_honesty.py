@@ -1,7 +1,5 @@
 """NaN with few keys: a property of a kernel that is told as a note, and only where it was looked for."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """New inputs on a right torch raise no alarm; recordings of right releases are in test_replay.py."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

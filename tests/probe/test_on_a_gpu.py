@@ -3,8 +3,6 @@
 Every test is collected and imported where there is none, so that it cannot rot.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """A recording gives back what was written, and says which line of a broken one is wrong."""
 
-from __future__ import annotations
-
 import io
 import json
 import math

@@ -1,7 +1,5 @@
 """What need not run: experiments on released code, where CI saw this combination and nobody touched its files."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import venv

@@ -1,7 +1,5 @@
 """The verdict engine gives the recordings of four torch releases the verdicts that they are known to have."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path

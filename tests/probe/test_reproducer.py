@@ -1,7 +1,5 @@
 """Whatever case of attention fails, its script is short, runs with torch alone and computes what the probe did."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import random

@@ -1,7 +1,5 @@
 """What the shipped rules make of a result: one finding for one cause, the most specific one, and how much it weighs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Jobs share processes; of those that end badly the one to blame is named, and nobody is left behind."""
 
-from __future__ import annotations
-
 import errno
 import os
 import select

@@ -1,7 +1,5 @@
 """Each fault of the sets that are rows errs where it says and nowhere beside it, and is gone behind a check."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

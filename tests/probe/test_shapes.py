@@ -1,7 +1,5 @@
 """Faults that need a shape to show, of a batch, a length, a vocabulary, an optimizer, are found by the quick suite."""
 
-from __future__ import annotations
-
 from itertools import combinations, product
 
 import pytest

@@ -1,7 +1,5 @@
 """Faults in torch, transformers and peft are named by their cause; without a fault, nothing is."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

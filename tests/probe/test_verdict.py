@@ -1,7 +1,5 @@
 """Each judge: what passes, what warns, what fails, how it is called, and that missing measures never pass."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

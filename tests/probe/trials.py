@@ -1,7 +1,5 @@
 """Sets of planted faults, with what must be said of each, and the whole suite. The experiments know none of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from pathlib import Path

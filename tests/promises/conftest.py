@@ -1,7 +1,5 @@
 """A small environment whose packages would betray that somebody imported them, and a recorder of what a run does."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Whatever a reader is given is read, refused in a sentence, or left unknown; memory is bounded."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Promise 1: ``check`` and ``facts`` import nothing of the target, no network; with --no-cache nothing is written."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """However an environment is built, looking at it ends; what was left is said first, and is never a pass."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """No pattern takes more than a bounded number of looks at a character, whatever stands in the text."""
 
-from __future__ import annotations
-
 from math import inf
 
 import pytest

@@ -1,7 +1,5 @@
 """Reports built by hand: the situations of the design's mock-ups, over the shipped registry."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

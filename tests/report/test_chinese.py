@@ -1,8 +1,6 @@
 """Chinese reports are Chinese throughout: every sentence of the house has its Chinese, and no text is put together
 where only the page knows the language."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os

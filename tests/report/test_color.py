@@ -1,7 +1,5 @@
 """Colour, width, language and encoding of the output."""
 
-from __future__ import annotations
-
 import io
 
 import pytest

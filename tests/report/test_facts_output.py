@@ -1,7 +1,5 @@
 """Facts as text, as a facts file and as a block for a bug report."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

@@ -1,8 +1,6 @@
 """The first line of ``diff-revision`` never calms over a change that nothing excuses: every kind, every fixture, and
 pairs that are put together from single changes."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable

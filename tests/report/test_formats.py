@@ -1,7 +1,5 @@
 """Formats are found by the name of their file."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

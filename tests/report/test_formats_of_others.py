@@ -1,7 +1,5 @@
 """What others read: every document fits the official schema and the limits of its consumer, with any name in it."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

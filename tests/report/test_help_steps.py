@@ -1,7 +1,5 @@
 """What would make how many more rules decidable."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

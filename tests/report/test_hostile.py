@@ -1,7 +1,5 @@
 """Nothing that an environment, a model or a rule file says can control a terminal, in any format."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass

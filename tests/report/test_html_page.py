@@ -1,7 +1,5 @@
 """The HTML page: nothing in it can act, nothing is asked of the network, and it reads well in a real browser."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
 from collections.abc import Iterator

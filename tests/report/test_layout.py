@@ -1,7 +1,5 @@
 """Wrapping by display width."""
 
-from __future__ import annotations
-
 import os
 import shlex
 import subprocess

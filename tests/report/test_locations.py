@@ -1,7 +1,5 @@
 """Where the user would edit: a file and its line, when a fact was read there."""
 
-from __future__ import annotations
-
 import json
 from copy import copy
 

@@ -1,7 +1,5 @@
 """The plan in a report: once, after the findings, with what it ends, in both languages and in JSON."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path

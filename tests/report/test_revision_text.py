@@ -1,7 +1,5 @@
 """The comparison of two revisions as text, in both languages."""
 
-from __future__ import annotations
-
 import pytest
 
 from envdoctor.judge import Finding, Text

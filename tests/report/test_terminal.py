@@ -1,7 +1,5 @@
 """The report for people, against the anatomy and the mock-ups of the design."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

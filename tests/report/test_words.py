@@ -1,7 +1,5 @@
 """How facts are called, and what every value of theirs is called: the words of the registry on a page."""
 
-from __future__ import annotations
-
 import pytest
 
 from envdoctor.facts import FactSpec, Registry

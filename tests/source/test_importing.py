@@ -1,7 +1,5 @@
 """Imports followed through small packages: what stops them, what guards decide, what cannot be told."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What of a class no longer fits base classes in other packages, and what cannot be told."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Notebooks as Python: code cells alone, magics left out, every line with its cell."""
 
-from __future__ import annotations
-
 import ast
 import json
 import sys

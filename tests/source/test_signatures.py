@@ -1,7 +1,5 @@
 """What functions and classes can be called with, read from their source; and whether a base class can call a method."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

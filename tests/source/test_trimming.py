@@ -1,7 +1,5 @@
 """Sources without the bodies of functions have the same statements outside of them, at the same lines."""
 
-from __future__ import annotations
-
 import ast
 import sysconfig
 from pathlib import Path

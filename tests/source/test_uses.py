@@ -1,7 +1,5 @@
 """What a script uses of other distributions, read from its source."""
 
-from __future__ import annotations
-
 import ast
 import textwrap
 

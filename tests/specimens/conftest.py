@@ -1,7 +1,5 @@
 """The recorded environments and the broken ones, built below one temporary folder."""
 
-from __future__ import annotations
-
 import pytest
 from environments import Store
 

@@ -1,7 +1,5 @@
 """Builds environments out of recorded wheels: folders that look installed, with stand-ins for their libraries."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

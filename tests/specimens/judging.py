@@ -1,7 +1,5 @@
 """What envdoctor says of a built environment: through its public API, with a machine that the specimen describes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 
 from environments import Built

@@ -1,7 +1,5 @@
 """What ``uv pip check`` and ``pip check`` say of an environment: the real tools, run on it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Broken environments as recipes: a healthy one, what is done to it, and what must be said of it."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Small ELF files that stand for libraries of released wheels, with the symbols that tell one torch from another."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """The table of the specimens, as the README shows it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from peers import Complaint

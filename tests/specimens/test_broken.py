@@ -1,7 +1,5 @@
 """Broken environments: the true cause is named, and nothing else is called an error."""
 
-from __future__ import annotations
-
 import pytest
 from environments import Store
 from judging import judge, told

@@ -1,7 +1,5 @@
 """Environments that work: no error, and no warning but the true ones that each names."""
 
-from __future__ import annotations
-
 import pytest
 from environments import Recording, build, recordings
 from judging import judge, told

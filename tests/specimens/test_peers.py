@@ -1,7 +1,5 @@
 """Beside ``uv pip check`` and ``pip check``: nothing that they report is missed, and the README says what each said."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

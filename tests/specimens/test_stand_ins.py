@@ -1,7 +1,5 @@
 """The small ELF files of the specimens are what a loader takes them for."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import sys

@@ -3,8 +3,6 @@
 https://chromedevtools.github.io/devtools-protocol/
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -48,7 +46,7 @@ class Browser:
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.ask(f"{domain}.enable")
 
-    def __enter__(self) -> Browser:
+    def __enter__(self) -> "Browser":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -1,7 +1,5 @@
 """Running one comparer in a test, on two snapshots and with the shipped tables, and what it says."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import cache
 from itertools import zip_longest

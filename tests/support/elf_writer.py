@@ -1,8 +1,6 @@
 """Writes small 64-bit ELF files: shared objects from lists of names (what they give, ask for, and from whom), and
 files of one section."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path

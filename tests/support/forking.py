@@ -4,8 +4,6 @@ One process has imported envdoctor, with the matrix compiled as a wheel carries 
 has its own folder, variables and streams, runs ``__main__`` and ends as every interpreter ends.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os
@@ -26,10 +24,11 @@ _OTHERS = {"payload", "watch", "__main__", "guard_callback"}
 
 
 class Forking:
-    """A process that forks, started when it is first asked. ``compiled`` is the folder of the compiled matrix."""
+    """A process that forks, started when it is first asked, by words before its own. ``compiled`` is the folder of the
+    compiled matrix."""
 
-    def __init__(self, compiled: Path) -> None:
-        self._compiled = compiled
+    def __init__(self, compiled: Path, *before: str) -> None:
+        self._compiled, self._before = compiled, before
         self._server: subprocess.Popen[bytes] | None = None
         self._line: socket.socket
 
@@ -60,7 +59,7 @@ class Forking:
         self._line, theirs = socket.socketpair()
         with theirs:
             self._server = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno()), str(self._compiled)],
+                [*self._before, sys.executable, __file__, str(theirs.fileno()), str(self._compiled)],
                 env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],

@@ -1,7 +1,5 @@
 """Hostile inputs for every reader, the same ones for the same seed: real ones, cut, repeated, spliced and bent."""
 
-from __future__ import annotations
-
 import json
 import random
 import struct

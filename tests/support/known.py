@@ -1,7 +1,5 @@
 """Facts from plain values, and judging them as the commands do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The text of a small ledger file, without what every such file has."""
 
-from __future__ import annotations
-
 __all__ = ["ledger"]
 
 

@@ -1,7 +1,5 @@
 """Reading a lock as ``--lock`` does, for tests: its facts by key, and its notes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

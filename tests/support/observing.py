@@ -1,7 +1,5 @@
 """Reading an environment in a test: the observations of its packages, with what follows from them."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache

@@ -298,15 +298,19 @@ def work(pattern: str | bytes, flags: int, how: str) -> float:
     for loop in loops:
         if _is_nested(graph, failing(loop)):
             return inf
+    ahead = [_reached(graph.after, loop) for loop in loops]
+    before = [_reached(graph.before, failing(loop)) for loop in loops]
     behind = {
         number: [
-            other for other, later in enumerate(loops) if other != number and _overlap(graph, loop, failing(later))
+            other
+            for other, later in enumerate(loops)
+            if other != number and _overlap(graph, loop, failing(later), ahead[number] & before[other])
         ]
         for number, loop in enumerate(loops)
     }
 
-    def chains(number: int, before: tuple[float, ...]) -> float:
-        chain = (*before, weights[number])
+    def chains(number: int, earlier: tuple[float, ...]) -> float:
+        chain = (*earlier, weights[number])
         ends = [chains(other, chain) for other in behind[number]]
         return max([prod(sorted(chain)[:-1]), *ends])
 
@@ -374,12 +378,13 @@ def _is_nested(graph: _Graph, loop: set[tuple[int, int]]) -> bool:
     )
 
 
-def _overlap(graph: _Graph, loop: set[Any], later: set[Any]) -> bool:
+def _overlap(graph: _Graph, loop: set[Any], later: set[Any], on_the_way: set[Any]) -> bool:
     """Return whether one text leads round the loop, from it to the later loop, and round that.
 
     Three ways read it side by side; an edge that ends the second one's way and begins it again makes that a cycle.
     """
-    on_the_way = _reached(graph.after, loop) & _reached(graph.before, later)
+    if not on_the_way:
+        return False
     triples: dict[Any, list[Any]] = {}
     new = [(state, state, target) for state in loop for target in later if state[1] == target[1]]
     starts = set(new)

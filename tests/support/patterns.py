@@ -5,6 +5,7 @@ import importlib
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,7 +43,10 @@ class _Module:
         self.unread: list[str] = []
         self._seeking: list[str] = []  # names whose values are being looked for
         self._parents = {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
-        self._names = vars(importlib.import_module(self.name))
+
+    @cached_property
+    def _names(self) -> dict[str, Any]:
+        return vars(importlib.import_module(self.name))
 
     def origin(self, name: str) -> tuple[str, str]:
         """Return the module and the name that a name of this module stands for."""
@@ -97,8 +101,10 @@ class _Module:
 
     def _values(self, node: ast.expr, at: ast.AST) -> list[Any]:
         """Return the values that an expression can have, those of the names in it too."""
-        try:
-            return [eval(compile(ast.Expression(node), "", "eval"), dict(self._names))]
+        asked = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+        try:  # a module is imported for names of its own alone: torch takes seconds
+            names = {"re": re} if asked <= {"re"} else dict(self._names)
+            return [eval(compile(ast.Expression(node), "", "eval"), names)]
         except Exception:
             pass
         if isinstance(node, ast.JoinedStr):

@@ -1,7 +1,5 @@
 """Holds what tests install while they run to the releases that were pinned, so that a new one breaks no test."""
 
-from __future__ import annotations
-
 import os
 import re
 from importlib.metadata import distributions

@@ -1,7 +1,5 @@
 """Reports that hold a text from outside in every place that can have one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from envdoctor.experiments import Result

@@ -1,7 +1,5 @@
 """Processes that must not outlive what started them."""
 
-from __future__ import annotations
-
 import os
 import select
 

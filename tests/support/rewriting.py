@@ -1,7 +1,5 @@
 """Files whose content is replaced, thousands of times in some tests."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 __all__ = ["rewrite"]

@@ -1,7 +1,5 @@
 """What a room finds by itself in its folders: an observer or a comparer by its file, a derivation by its own name."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from typing import Any

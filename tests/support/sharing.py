@@ -1,7 +1,5 @@
 """Work that many tests read the outcome of: done once in a run, however many processes share the tests."""
 
-from __future__ import annotations
-
 import os
 import pickle
 from collections.abc import Callable

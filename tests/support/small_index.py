@@ -1,7 +1,5 @@
 """A package index on this machine: JSON pages (PEP 691, PEP 700), files by byte ranges, and a log of what was asked."""
 
-from __future__ import annotations
-
 import io
 import json
 import re
@@ -26,7 +24,7 @@ class SmallIndex:
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
-    def __enter__(self) -> SmallIndex:
+    def __enter__(self) -> "SmallIndex":
         return self
 
     def __exit__(self, *_: object) -> None:

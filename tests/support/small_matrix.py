@@ -1,7 +1,5 @@
 """A matrix written by hand for one test, so that no test here depends on the shipped rules."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Mapping

@@ -2,8 +2,6 @@
 fields, conditions, returned values and the arguments of callers. A text with values in it is a template:
 ``{} is not known``."""
 
-from __future__ import annotations
-
 import ast
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Samples of random tokens, as a Trainer takes them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 __all__ = ["tokens"]

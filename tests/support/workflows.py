@@ -1,7 +1,5 @@
 """Runs the steps of a GitHub workflow and of a composite action on this machine, those of others left out."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Questions to children of envdoctor's own: each has its answer, or how the child ended, in words of one list."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 

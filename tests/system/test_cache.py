@@ -1,7 +1,5 @@
 """Envdoctor's cache: only its owner's entries count, and only its owner's files are removed."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

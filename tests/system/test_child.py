@@ -1,7 +1,5 @@
 """A child never outlives its limits, says which one it met, and leaves nobody behind."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

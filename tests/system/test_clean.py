@@ -1,7 +1,5 @@
 """Cleaning of strings from outside."""
 
-from __future__ import annotations
-
 import unicodedata
 
 import pytest

@@ -1,7 +1,5 @@
 """Documents that are no plain file: pipes with and without somebody who writes, devices without an end."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Reading files of somebody else: below a root as after chroot, whatever the links say and whenever they appear."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Who presses Ctrl-C waits for no child: foreign code that is being parsed ends at once."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

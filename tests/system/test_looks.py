@@ -1,7 +1,5 @@
 """What was looked at on the disk is the same, or it is not: whatever is done to it in between."""
 
-from __future__ import annotations
-
 import os
 import stat
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A payload script in the target's interpreter: what it is asked, what it answers, and the name of every end."""
 
-from __future__ import annotations
-
 import ast
 import errno
 import json

@@ -1,7 +1,5 @@
 """A change of files is undone to the byte, however it ended, and nothing outside of them is written."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """Error messages of public threads, each with what is true of the released files: right, missed, or wrong."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path

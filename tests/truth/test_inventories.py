@@ -1,7 +1,5 @@
 """Published inventories of environments that worked: no error but those that were looked at one by one and are true."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The table of moved names against the ledger, wherever the ledger has read the names of the package."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from envdoctor.facts import Unknown

@@ -1,8 +1,6 @@
 """What engines and trainers install by their own requirements, with models and GPUs that people use with them: no error
 is told that is not true. The versions are those that uv resolved (``tools/record_stacks.py``)."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

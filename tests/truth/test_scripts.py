@@ -4,8 +4,6 @@ The answers were read in released wheels by somebody else (fixtures/scripts/READ
 by tools/record_uses.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
@@ -102,24 +100,26 @@ class Tried(NamedTuple):
 def tried(name: str, matrix: Matrix) -> Iterator[Tried]:
     entry, uses = ENTRIES[name], uses_of(name, matrix)
     provided = guarded_lines(uses)
-    known: dict[frozenset[tuple[str, str]], set[Broken]] = {}
     for use in entry["uses"]:
-        released = matrix.ledger.package(use["package"])
-        if use["kind"] not in KINDS or released is None or line_of(use) in provided:
+        released, line = matrix.ledger.package(use["package"]), line_of(use)
+        if use["kind"] not in KINDS or released is None or line in provided:
             continue
+        # Others are there, and not judged, which takes most of the time.
+        judged = Records(tuple(one if is_about(one, use) else {**one, "guarded": True} for one in uses))
         for version, works in both_sides(use, released):
-            versions = {**beside(entry, use, matrix), use["package"]: version}
-            key = frozenset(versions.items())
-            found = known[key] = known[key] if key in known else broken(uses, versions, matrix)
-            here = {
-                one
-                for one in found
-                if one.line == line_of(use) and (use["kind"] == "override" or one.what == use["what"])
-            }
+            found = broken(judged, {**beside(entry, use, matrix), use["package"]: version}, matrix)
+            here = {one for one in found if one.line == line and (use["kind"] == "override" or one.what == use["what"])}
             # A class or module that is not there at all is told where it is imported, not where it is used.
             around = {one for one in found if use["what"].startswith((f"{one.what}(", f"{one.what}."))}
-            text = f"{name}: {use['what']} line {line_of(use)} with {use['package']} {version}"
+            text = f"{name}: {use['what']} line {line} with {use['package']} {version}"
             yield Tried(works, bool(here if works else here | around), text)
+
+
+def is_about(item: Mapping[str, Any], use: Mapping[str, Any]) -> bool:
+    """Whether what is found of a use at its line, or of what it is part of, can come of this item."""
+    names = (item[key] for key in ("module", "name") if isinstance(item.get(key), str) and item[key])
+    places = {place.partition(":")[2] for place in item["place"]}
+    return line_of(use) in places or use["what"].startswith(".".join(names))
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,6 @@ The expectations are data (``*.toml`` beside this file), written from torch's ow
 users' reports; each row names its source. None of them is read from ``matrices/tables``.
 """
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Environment markers against the values of another interpreter."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Versions against specifier sets: the same answers as packaging gives, without importing it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

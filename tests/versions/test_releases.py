@@ -1,7 +1,5 @@
 """Sets of releases: their algebra, the nearest run, and how they are spelled."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

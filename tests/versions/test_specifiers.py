@@ -1,7 +1,5 @@
 """Specifier sets: several become one that says no more than they do together."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Which tags of wheels go with an interpreter and a machine, and what is said when none does."""
 
-from __future__ import annotations
-
 import pytest
 
 from envdoctor.versions import WheelTarget, wheel_target

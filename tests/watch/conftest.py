@@ -1,7 +1,5 @@
 """A tiny real model under the real Trainer, with faults planted in data, weights or one layer's backward."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Faults as a card, a kernel or a loss of one's own make them: what is named, and what the last line says."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The guard as a callback of the real Trainer: what it learns, what it leaves with the run, when it stops it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Signatures in the Trainer's log, and memory that grows: without torch."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from importlib.util import module_from_spec, spec_from_file_location

@@ -1,6 +1,4 @@
-"""A loop of one's own under ``with envdoctor.Watch(model, optimizer)``: plain torch, accelerate, Lightning, DDP."""
-
-from __future__ import annotations
+"""A loop of one's own under ``with envdoctor.Watch(model, optimizer)``: plain torch, accelerate, Lightning."""
 
 import contextlib
 from functools import partial
@@ -13,7 +11,7 @@ torch = pytest.importorskip("torch", reason="needs tests/torch-requirements.txt"
 transformers = pytest.importorskip("transformers", reason="needs tests/torch-requirements.txt")
 
 from token_samples import tokens  # noqa: E402
-from watching import NAN, both, records, same, spoil, weights  # noqa: E402
+from watching import NAN, records, same, spoil, weights  # noqa: E402
 
 import envdoctor  # noqa: E402
 from envdoctor.experiments.watch import RunStopped, Watch  # noqa: E402
@@ -279,49 +277,6 @@ def test_what_lightning_runs(llama, whole):
     assert (event["watch.event"], event["watch.step"]) == ("nan-loss", 4)
     assert event.get("watch.module") == (None if whole else "model.layers.0.mlp")
     assert all(bool(torch.isfinite(weight).all()) for weight in weights(module)) and not same(weights(module), before)
-
-
-DDP = """
-import contextlib, json, os, sys
-rank, port, root, folder = int(sys.argv[1]), *sys.argv[2:5]
-sys.path[:0] = [root, root + "/tests/support"]
-import torch, torch.distributed as dist
-import envdoctor
-from envdoctor.experiments.watch import RunStopped
-torch.set_num_threads(1)
-dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-def ran(kind):
-    torch.manual_seed(0)
-    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 1))
-    model = torch.nn.parallel.DistributedDataParallel(net)
-    optimizer = torch.optim.AdamW(model.parameters())
-    watch = envdoctor.Watch(model, optimizer, folder=f"{folder}/{kind}")
-    stopped, step = False, 0
-    try:
-        with contextlib.nullcontext() if kind == "plain" else watch:
-            for step in range(1, 6):
-                torch.manual_seed(10 * step + rank)
-                values = torch.randn(4, 8)
-                if kind == "nan" and rank == 1 and step == 3:
-                    values[0, 0] = float("nan")
-                model(values).pow(2).mean().backward()
-                optimizer.step()
-                optimizer.zero_grad()
-    except RunStopped:
-        stopped = True
-    dist.barrier()
-    total = float(sum(one.detach().double().abs().sum() for one in net.parameters()))
-    return step, [event["watch.step"] for event in watch.events], stopped, total
-print(json.dumps({kind: ran(kind) for kind in ("nan", "plain", "healthy")}))
-"""
-
-
-@pytest.mark.slow
-def test_two_processes_stop_at_the_same_step_and_compute_what_they_do_without_it(tmp_path):
-    nan, plain, quiet = zip(*(process.values() for process in both(DDP, str(tmp_path))), strict=True)
-    assert [entry[:3] for entry in nan] == [[3, [3], True]] * 2
-    assert [entry[3] for entry in plain] == [entry[3] for entry in quiet]
-    assert all(entry[1:3] == [[], False] for entry in quiet)
 
 
 def test_a_compiled_model_is_watched_like_any_other(llama):

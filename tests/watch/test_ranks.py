@@ -1,7 +1,6 @@
-"""A real Trainer over two processes with gloo: both stop at the same step, both go on past a masked batch."""
+"""Two processes with gloo, under a real Trainer and without: both stop at one step, both go on past a masked batch."""
 
-from __future__ import annotations
-
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +13,7 @@ pytest.importorskip("transformers", reason="needs tests/torch-requirements.txt")
 from watching import both, records  # noqa: E402
 
 SCRIPT = """
-import json, os, sys
+import contextlib, json, os, sys, types
 rank, port, root, folder = int(sys.argv[1]), *sys.argv[2:5]
 os.environ.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
 sys.path[:0] = [root, root + "/tests/support"]
@@ -49,13 +48,64 @@ def ran(kind):
         stopped = True
     total = float(sum(one.detach().double().abs().sum() for one in model.parameters()))
     return trainer.state.global_step, [event["watch.event"] for event in watch.events], stopped, total
-print(json.dumps({kind: ran(kind) for kind in ("nan", "masked", "plain", "healthy")}))
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__(); self.layer = torch.nn.Linear(4, 4)
+    def forward(self, values):
+        return {"loss": self.layer(values).mean()}
+def alone(folder):  # without a Trainer: rank 1 has neither loss nor gradient
+    torch.manual_seed(0)
+    model, watch = Net(), Watch()
+    args = types.SimpleNamespace(max_grad_norm=1.0, logging_nan_inf_filter=True, output_dir=folder, fp16=False)
+    state = types.SimpleNamespace(global_step=0, log_history=[])
+    control = types.SimpleNamespace(should_training_stop=False, should_save=False, should_evaluate=False)
+    watch.on_train_begin(args, state, control, model=model, optimizer=None)
+    for step in range(3):
+        state.global_step = step
+        if rank == 0:
+            values = torch.ones(2, 4)
+            if step == 1:
+                values[0, 0] = float("nan")
+            model(values=values)["loss"].backward()
+        watch.on_pre_optimizer_step(args, state, control, model=model)
+        model.zero_grad()
+        if control.should_training_stop:
+            break
+    return step, watch.events, folder
+def parallel(kind):  # DistributedDataParallel in a loop of one's own
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.Linear(8, 1))
+    model = torch.nn.parallel.DistributedDataParallel(net)
+    optimizer = torch.optim.AdamW(model.parameters())
+    watch = Watch(model, optimizer, folder=f"{folder}/{kind}")
+    stopped, step = False, 0
+    try:
+        with contextlib.nullcontext() if "plain" in kind else watch:
+            for step in range(1, 6):
+                torch.manual_seed(10 * step + rank)
+                values = torch.randn(4, 8)
+                if "nan" in kind and rank == 1 and step == 3:
+                    values[0, 0] = float("nan")
+                model(values).pow(2).mean().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+    except RunStopped:
+        stopped = True
+    torch.distributed.barrier()
+    total = float(sum(one.detach().double().abs().sum() for one in net.parameters()))
+    return step, [event["watch.step"] for event in watch.events], stopped, total
+runs = {kind: ran(kind) for kind in ("nan", "masked", "plain", "healthy")}
+runs |= {kind: parallel(kind) for kind in ("parallel nan", "parallel plain", "parallel healthy")}
+runs["alone"] = alone(f"{folder}/alone")
+torch.distributed.barrier()
+print(json.dumps(runs))
 """
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """Of each process: by the kind of run, the steps, the events, whether it was stopped, and the sum of weights."""
+    """Of each process: by the kind of run, the steps, the events, whether it was stopped, and the sum of weights;
+    without a Trainer the last step, the events, and where the flight records are."""
     return once(tmp_path_factory, "ranks", lambda folder: both(SCRIPT, str(folder)))
 
 
@@ -71,46 +121,20 @@ def test_a_masked_batch_of_one_process_stops_none_and_no_weight_is_changed_by_th
     assert [one[3] for one in plain] == [one[3] for one in quiet] and quiet[0][1] == []
 
 
-#: Without a Trainer: rank 1 has neither loss nor gradient.
-RANK = """
-import json, sys, types, torch, torch.distributed as dist
-number, port, root, folder = int(sys.argv[1]), *sys.argv[2:5]
-sys.path.insert(0, root)
-from envdoctor.experiments.watch import Watch
-dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=number, world_size=2)
-class Net(torch.nn.Module):
-    def __init__(self):
-        super().__init__(); self.layer = torch.nn.Linear(4, 4)
-    def forward(self, values):
-        return {"loss": self.layer(values).mean()}
-torch.manual_seed(0)
-model, watch = Net(), Watch()
-args = types.SimpleNamespace(max_grad_norm=1.0, logging_nan_inf_filter=True, output_dir=folder, fp16=False)
-state = types.SimpleNamespace(global_step=0, log_history=[])
-control = types.SimpleNamespace(should_training_stop=False, should_save=False, should_evaluate=False)
-watch.on_train_begin(args, state, control, model=model, optimizer=None)
-for step in range(3):
-    state.global_step = step
-    if number == 0:  # the other process has neither loss nor gradient
-        values = torch.ones(2, 4)
-        if step == 1:
-            values[0, 0] = float("nan")
-        model(values=values)["loss"].backward()
-    watch.on_pre_optimizer_step(args, state, control, model=model)
-    model.zero_grad()
-    if control.should_training_stop:
-        break
-dist.barrier()
-print(json.dumps([step, watch.events]))
-"""
-
-
-def test_both_stop_at_the_same_step_and_only_the_bad_one_says_where(tmp_path):
-    first, second = both(RANK, str(tmp_path))
+def test_both_stop_at_the_same_step_and_only_the_bad_one_says_where(ranks):
+    first, second = (process["alone"] for process in ranks)
     assert first[0] == second[0] == 1
     assert first[1][0]["watch.where"] == "data" and "watch.where" not in second[1][0]
-    names = sorted(path.name for path in tmp_path.glob("*.json"))
+    folder = Path(first[2])
+    names = sorted(path.name for path in folder.glob("*.json"))
     assert names == [f"envdoctor-flight-2-nan-loss-rank{rank}.json" for rank in (0, 1)]
-    details = [record["details"] for record in records(tmp_path)]
+    details = [record["details"] for record in records(folder)]
     assert [(one["rank"], one["bad_here"]) for one in details] == [(0, True), (1, False)]
     assert "several processes" in details[0]["rerun"]
+
+
+def test_two_processes_of_a_loop_stop_at_the_same_step_and_compute_what_they_do_without_it(ranks):
+    nan, plain, quiet = ([process[f"parallel {kind}"] for process in ranks] for kind in ("nan", "plain", "healthy"))
+    assert [entry[:3] for entry in nan] == [[3, [3], True]] * 2
+    assert [entry[3] for entry in plain] == [entry[3] for entry in quiet]
+    assert all(entry[1:3] == [[], False] for entry in quiet)

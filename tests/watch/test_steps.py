@@ -1,7 +1,5 @@
 """Single steps: loss scalers, infinite gradients, losses outside the model, several processes, older Trainers."""
 
-from __future__ import annotations
-
 import math
 import sys
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What strangers tried with the watch and what fell short: each line of their report, under real Trainers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

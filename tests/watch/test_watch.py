@@ -1,7 +1,5 @@
 """A planted NaN under the real Trainer: right step, module and class; nothing bad is saved."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

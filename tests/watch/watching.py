@@ -1,7 +1,5 @@
 """Runs under the watch, their flight records, and scripts that are two processes of one run."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
