@@ -163,6 +163,12 @@ def test_what_is_not_refused(read, text):
     assert _refused(read(text)) == []
 
 
+@pytest.mark.parametrize("platform", ["windows-x86_64", "windows-amd64", "macos-arm64", "linux-aarch64"])
+@pytest.mark.parametrize("line", ["torch==2.6.0", "torch", "bitsandbytes==0.49.2", "numpy==2.2.6"])
+def test_a_release_with_a_wheel_for_the_system_is_not_refused(read, line, platform):
+    assert _refused(read(f"{line}\n", platform=platform)) == []
+
+
 def test_commands_of_a_dockerfile_are_run_in_order(read):
     steps = ("torch==2.1.2", "torch==2.4.0 vllm==0.6.0", "numpy")
     text = "FROM python:3.11\n" + "".join(f"RUN pip install {step}\n" for step in steps)
