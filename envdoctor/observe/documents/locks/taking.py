@@ -403,10 +403,10 @@ def _taken(
             origin = Message("what an install on {} asks for", day)
             yield known._replace(version=range_) if known else Locked(name, range_, origin)
         is_known = known is not None and isinstance(known.version, str) and same_release(known.version, version)
-        if version in ("", _ANY) or is_known or (known is not None and known.conda):
+        if version in ("", _ANY) or is_known:
             continue
-        origin = Message("what an install on {} takes", day)
-        yield known._replace(version=version, place=origin) if known is not None else Locked(name, version, origin)
+        taken = Locked(name, version, Message("what an install on {} takes", day))
+        yield known._replace(version=version, place=taken.place, conda=False) if known is not None else taken
 
 
 def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collection[str]]) -> list[Message]:

@@ -212,6 +212,37 @@ def test_a_pip_of_conda_that_is_old_builds_with_the_torch_of_conda(read, pip, re
     assert _refused(read(text, "environment.yml")) == refused
 
 
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [
+        ("python=3.10", "3.10"),
+        ("python=3.10.14=h955ad1f_1", "3.10"),
+        ("python=3.10.*", "3.10"),
+        ("conda-forge::python>=3.10,<3.11", "3.10"),
+        ("python 3.10.*", "3.10"),
+        ("python ==3.10.14", "3.10"),
+        ("python>=3.10", "3.11"),
+        ("python=3.10|3.11", "3.11"),
+        ("pip", "3.11"),
+    ],
+)
+def test_a_pip_section_of_conda_that_contradicts_itself_is_refused(read, python, said):
+    """However the Python is written that it is for: by the list, otherwise by ``--target-python``."""
+    text = f"dependencies:\n  - {python}\n  - pip:\n    - datasets==2.20.0\n    - fsspec==2024.6.1\n"
+    for target in ({"python": said}, *([{"python": ""}] if said == "3.10" else ())):
+        assert _refused(read(text, "environment.yml", **target)) == [("fsspec", "conflict")]
+
+
+def test_what_pip_replaces_of_conda_is_what_is_there(read):
+    """It was an error (pyarrow cannot be imported with numpy 1.26.4) beside a note that numpy is replaced."""
+    text = "dependencies:\n  - python=3.11\n  - numpy=1.26.4\n  - pip:\n    - datasets==3.0.1\n"
+    found = read(text, "environment.yml")
+    assert found.version("numpy").startswith("2.") and "is replaced by 2." in found.notes[0]
+    assert next(one for one in found.facts.value("dist") if one["name"] == "numpy").get("kind") != "conda"
+    kept = read(text.replace("3.0.1", "2.20.0\n    - pandas<2.3\n    - pyarrow<18"), "environment.yml")
+    assert kept.version("numpy") == "1.26.4" and not kept.notes
+
+
 def test_nothing_is_taken_for_absent_on_an_image_that_is_not_known(read):
     found = read("FROM nvcr.io/nvidia/pytorch:24.05-py3\nRUN pip install transformers peft==0.12.0\n", "Dockerfile")
     assert found.reason("transformers") and found.version("peft") == "0.12.0" and found.taken == ()
