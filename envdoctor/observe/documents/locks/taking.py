@@ -140,7 +140,7 @@ def _installed(
         if isinstance(result, Message):
             return TakenPackages((), tuple(refused), (*unread, result))
         if isinstance(result, TakingRefusal):
-            known = any(one.kind not in ("build", "index") for one in refused)
+            known = any(one.package == result.package and one.kind not in ("build", "index") for one in refused)
             return TakenPackages((), tuple(refused) if known else (*refused, result), unread)
         new = {name: version for name, version in result.versions.items() if there.get(name) != version}
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))

@@ -142,6 +142,21 @@ def test_what_an_installer_refuses(read, text, python, refused):
 
 
 @pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("tqdm==4.66.0\ndatasets==2.20.0\ntrl==0.9.0\n", {("trl", "release"), ("tqdm", "conflict")}),
+        ("tqdm==4.66.0\ndatasets==2.20.0\nsklearn\n", {("sklearn", "name"), ("tqdm", "conflict")}),
+        # What another release of trl will require is not known.
+        ("trl==0.9.0\ntransformers==4.20.0\n", {("trl", "release"), ("tokenizers", "source")}),
+        ("tqdm==4.66.99\ndatasets==2.20.0\n", {("tqdm", "release")}),
+        ("tqdm==4.65.99\ndatasets==2.20.0\n", {("tqdm", "release")}),
+    ],
+)
+def test_a_contradiction_is_said_beside_what_does_not_exist(read, text, refused):
+    assert {*_refused(read(text))} == refused
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "--extra-index-url https://download.pytorch.org/whl/cu121\ntorch==2.1.2+cu121\n",
