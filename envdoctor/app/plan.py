@@ -4,6 +4,7 @@ The resolver knows what packages require of each other, the rules what breaks al
 resolved is judged as ``check --lock`` judges it, what ends its errors becomes a bound, and it is resolved again.
 """
 
+import json
 import os
 import re
 import tempfile
@@ -16,7 +17,7 @@ from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources, collect_facts
 from envdoctor.app.whole_file import write_whole
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Records
+from envdoctor.facts.values import ABSENT, Fact, Records
 from envdoctor.judge.derivations.model import needs_of
 from envdoctor.judge.finding import Finding
 from envdoctor.matrix.matrix import Matrix, load_matrix
@@ -129,7 +130,8 @@ class _New:
         path = Path(str(self._judged.lock))
         self._asked = {one.name: one.specifiers for one in map(read_requirement, asked)}
         nothing = path.with_name("facts.json")
-        write_whole(nothing, '{"schema": "envdoctor.facts/1", "facts": {}}')
+        listed = {f"pkg.{name}": "installed" for name in self._asked}
+        write_whole(nothing, json.dumps({"schema": "envdoctor.facts/1", "facts": listed, "complete": ["pkg"]}))
         facts = collect_facts(self._judged._replace(lock=None, facts=str(nothing)), self._matrix).facts
         needs = list(needs_of(facts, self._matrix))
         built = [name for row in needs if row.get("built") for name in row["asks"]]
@@ -181,7 +183,7 @@ class _New:
         for version, build in [(v, b[0]) for v, b in builds] + [(v, one) for v, b in builds for one in b[1:]]:
             if build.forbidden is not None or build.cuda is None:
                 continue
-            changed = {"pkg.torch": version, "torch.cuda": build.cuda}
+            changed = {"pkg.torch": version, "torch.cuda": build.cuda, "torch.hip": ABSENT}
             facts_of = tuple(Fact(key, value, "the plan", "given") for key, value in changed.items())
             after = try_remedy(Remedy(facts=facts_of), now)
             new = next(iter(after.new(now)), None)

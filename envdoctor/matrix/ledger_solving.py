@@ -207,7 +207,8 @@ class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: i
         own = f"=={candidate.version}" if candidate.version else ""
         base = [AskedRequirement(candidate.name, (), own, by)] if candidate.extras else []
         is_there = self._there.get(candidate.name) == candidate.version
-        if not self._step.deps or (is_there and candidate.name not in self._step.kept):
+        is_out = candidate.name in self._refused - self._step.given  # another release will require something else
+        if not self._step.deps or is_out or (is_there and candidate.name not in self._step.kept):
             return base
         required = self._releases.required(candidate)
         return [*base, *(one._replace(specifiers=self._overrides.get(one.name, one).specifiers) for one in required)]

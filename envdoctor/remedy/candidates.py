@@ -108,8 +108,9 @@ def builds_of(version: str, facts: FactSet, matrix: Matrix) -> Iterator[Build]:
         yield Build(ABSENT, "cpu")
         return
     yield Build(usual if isinstance(usual, (str, Absent)) else None)
+    has_index = usual is not ABSENT or facts.value("os.platform") == "windows"
     for cuda in sorted(map(str, row.get("cuda", ())), key=_numbers, reverse=True):
-        if cuda != usual and usual is not ABSENT:
+        if cuda != usual and has_index:
             yield torch_build_for(version, cuda, facts, matrix)
 
 

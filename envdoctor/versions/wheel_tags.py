@@ -103,7 +103,7 @@ def wheel_target(value: Callable[[str], Any]) -> WheelTarget | None:
         release[1] if release and len(release) > 1 else None,
         value("python.free_threaded") is True,
         system if system in _WORDS else None,
-        _MACHINES.get(machine, machine) or None,
+        _MACHINES.get(machine.lower(), machine) or None,
         glibc if system in ("linux", "") else None,
     )
 

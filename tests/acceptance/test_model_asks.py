@@ -74,6 +74,7 @@ def test_code_of_a_repository_has_a_window_of_releases(run, tmp_path, model, wor
     [
         ("openbmb/MiniCPM-V-2_6", "4.51.3", "4.52.4", "error", 1),
         ("baichuan-inc/Baichuan2-7B-Chat", "4.33.3", "4.40.2", "error", 1),
+        ("baichuan-inc/Baichuan-13B-Chat", "4.33.3", "4.35.2", "error", 1),
         ("Qwen/Qwen-7B-Chat", "4.37.2", "4.52.4", "warning", 0),
     ],
 )

@@ -84,18 +84,20 @@ echo transformers==4.57.6
 
 
 @pytest.mark.parametrize(
-    ("gpu", "driver", "asked", "build"),
+    ("gpu", "driver", "asked", "build", "system"),
     [
-        ("A100", "535.161.08", "torch==2.13.0", "2.13.0+cu126"),
-        ("RTX5090", "575.57.08", "torch==2.7.1", "2.7.1+cu128"),
-        ("A100", "450.80.02", "wandb", "2.7.1+cu118"),
+        ("A100", "535.161.08", "torch==2.13.0", "2.13.0+cu126", "linux"),
+        ("RTX5090", "575.57.08", "torch==2.7.1", "2.7.1+cu128", "linux"),
+        ("A100", "450.80.02", "wandb", "2.7.1+cu118", "linux"),
+        # PyPI has builds for the CPU alone there.
+        ("RTX4070", "576.88", "torch==2.6.0", "2.6.0+cu126", "windows"),
     ],
 )
-def test_the_list_names_the_index_of_the_build_that_fits_driver_and_gpu(planned, tmp_path, gpu, driver, asked, build):
+def test_the_list_names_the_index_of_the_build_that_fits(planned, tmp_path, gpu, driver, asked, build, system):
     (tmp_path / "uv").write_text(NO_MIRROR)
     (tmp_path / "uv").chmod(0o755)
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    machine = (*MACHINE, "--target-gpu", gpu, "--target-driver", driver)
+    machine = (*MACHINE[:-1], f"{system}-x86_64", "--target-gpu", gpu, "--target-driver", driver)
     result = planned("--model", "Qwen/Qwen2.5-7B", *machine, asked, PATH=path)
     index = f"--extra-index-url https://download.pytorch.org/whl/{build.partition('+')[2]}\n"
     assert result.code == 0 and f"\n{index}torch=={build}\n" in result.out, result.err

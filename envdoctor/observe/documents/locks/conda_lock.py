@@ -4,6 +4,7 @@ materials in JSON, CycloneDX and SPDX, as syft, trivy and uv write them."""
 import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Any
 from urllib.parse import parse_qs, unquote
 
@@ -21,7 +22,7 @@ from envdoctor.observe.documents.locks.lock import (
 )
 from envdoctor.observe.documents.locks.requirements import Requirements
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import is_version, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
 from envdoctor.versions.requirement import valid_name
 
 _OPEN = "{} says what is asked for, and conda adds what that requires"
@@ -98,10 +99,10 @@ class Conda:
         plain = re.fullmatch(r"[\w.!+]+", version or "") is not None and "[" not in text and "*" not in version
         exact = plain and (build is not None or operator == "==" or version.count(".") > 1)
         self._whole = self._whole and exact and build is not None
-        said = text[len(name) :].strip() if version else ""
+        said = text[match.end(1) :].strip() if match and version else ""
         self._add(name, version if exact else "", build or "", place, said)
-        if plain and name == "python":
-            self._python = version
+        if name == "python":
+            self._python = version if plain else _only_minor(said)
         if plain and name == "pip":
             self._pip_version = version
 
@@ -139,10 +140,20 @@ class Conda:
             raise LockError("names no package")
         old_pip = bool(self._pip_version and is_version(self._pip_version) and satisfies(self._pip_version, "<25.3"))
         whole = self._whole and not self.notes and all(isinstance(one.version, str) for one in pip.packages)
-        commands = tuple(one._replace(legacy=old_pip) for one in pip.commands) if not whole else ()
+        # conda installs the section by `pip install -U -r`, also when all of it is pinned.
+        commands = tuple(one._replace(legacy=old_pip, upgrade=True) for one in pip.commands)
         incomplete, facts = None if whole else Message(_OPEN, self._path), tuple(self._facts.values())
         packages, notes = [*self.packages, *pip.packages], (*self.notes[:5], *pip.notes)
         return Lock(packages, incomplete, self._python, facts, notes=notes, commands=commands)
+
+
+def _only_minor(asked: str) -> str | None:
+    """Return the one minor release of Python (``3.10``) that ``=3.10.*`` or ``>=3.10,<3.11`` allows, if it is one."""
+    with suppress(NotASpecifier):
+        exact = re.sub(r"\A=?(?=\d)", "==", asked)
+        minors = [f"3.{minor}" for minor in range(4, 40) if any(satisfies(f"3.{minor}.{at}", exact) for at in (0, 99))]
+        return minors[0] if len(minors) == 1 else None
+    return None
 
 
 def _pixi(environments: dict[str, Any], found: Conda, wish: Wish) -> Lock:

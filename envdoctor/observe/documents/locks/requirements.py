@@ -290,6 +290,12 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
 
 _ELSEWHERE = ("git", "url", "path", "workspace", "file")
 _MOST_GROUPS = 100
+#: ``mine[train,serve]``: a project whose extras are made of others asks for itself.
+_EXTRAS = r"\s*([A-Za-z0-9][\w.-]*)\s*\[([^]]*)\]"
+_COMPUTED = (
+    "says that what is required is computed in the build (dynamic), which is not read: "
+    "`uv pip compile pyproject.toml -o requirements.txt` writes the list that --lock reads"
+)
 
 
 def read_project(text: str, path: str, wish: Wish) -> Lock:
@@ -300,14 +306,13 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
         raise LockError("is {}", error.problem) from None
     project, tool = _table(document, "project"), _table(document, "tool")
     uv, poetry = _table(tool, "uv"), _table(tool, "poetry")
-    named = {**_table(document, "dependency-groups"), **_table(project, "optional-dependencies")}
-    groups = {normalise(name): value for name, value in named.items()}
-    chosen = [name for name in wish.names if normalise(name) in groups]
-    of_poetry = [*_poetry(_table(poetry, "dependencies"))]
-    lines = [*words(project.get("dependencies")), *of_poetry]
-    for name in chosen:
-        lines += _of_group(groups, normalise(name), set())
     own = normalise(str(project.get("name") or poetry.get("name") or ""))
+    extras = {f"{own}[{normalise(name)}]": one for name, one in _table(project, "optional-dependencies").items()}
+    groups = {normalise(name): one for name, one in _table(document, "dependency-groups").items()}
+    of_poetry, seen = [*_poetry(_table(poetry, "dependencies"))], set[str]()
+    lines = [*words(project.get("dependencies")), *of_poetry]
+    for name in map(normalise, wish.names):
+        lines += _of_group({**groups, **extras}, f"{own}[{name}]" if f"{own}[{name}]" in extras else name, seen)
     sources = {normalise(name): [*_sources(given, wish)] for name, given in _table(uv, "sources").items()}
     asked = [(normalise(re.split(r"[^\w.-]", line.strip(), maxsplit=1)[0]), line) for line in lines]
     indexes = {str(source.get("index")) for name, _ in asked for source in sources.get(name, ())}
@@ -319,9 +324,11 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
         if index.get("explicit") and str(index.get("name")) not in indexes:  # serves only what names it
             continue
         found.line(f"--extra-index-url {index.get('url', '')}", path, _place(text, path, str(index.get("url", ""))))
-    # Files from which setuptools takes the dependencies.
-    files = _table(_table(_table(tool, "setuptools"), "dynamic"), "dependencies").get("file")
-    for file in [files] if isinstance(files, str) else words(files):
+    # Files from which setuptools and hatch take the dependencies.
+    files = _table(tool, "setuptools", "dynamic", "dependencies").get("file")
+    files = [files] if isinstance(files, str) else words(files)
+    files += words(_table(tool, "hatch", "metadata", "hooks", "requirements_txt").get("files"))
+    for file in files:
         found.line(f"-r {file}", path, _place(text, path, file))
     for name, line in asked:
         if name != own:
@@ -329,25 +336,29 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
     for line in words(uv.get("constraint-dependencies")):
         found.line(line, path, _place(text, path, line), constraints=True)
     lock = found.lock()
+    computed = "dependencies" in words(project.get("dynamic")) and not files
     if not lock.packages:
-        raise LockError("names no package that is installed with the project")
+        raise LockError(_COMPUTED if computed else "names no package that is installed with the project")
     built = (*words(uv.get("no-build-isolation-package")), *_table(uv, "extra-build-dependencies"))
     isolated, overrides = not built and not uv.get("no-build-isolation"), replacing.command().lines
     command = found.command()._replace(isolated=isolated, overrides=overrides)
     if of_poetry:  # whose versions mean more than those of pip
         command = command._replace(invalid=())
-    others = [name for name in groups if name not in map(normalise, wish.names)]
+    others = [name.removeprefix(f"{own}[").rstrip("]") for name in (*groups, *extras) if name not in seen]
     notes = (*lock.notes, *((left_out(others),) if others else ()))
+    notes = (*([Message("{} {}", path, Message(_COMPUTED))] if computed else ()), *notes)
     return lock._replace(notes=notes, commands=(command,))
 
 
-def _table(value: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = value.get(name)
-    return found if isinstance(found, dict) else {}
+def _table(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    for name in names:
+        found = value.get(name)
+        value = found if isinstance(found, dict) else {}
+    return {**value}
 
 
 def _of_group(groups: Mapping[str, Any], name: str, seen: set[str]) -> Iterator[str]:
-    """Yield the lines of a group, and of those that it includes."""
+    """Yield the lines of a group or an extra (``own-name[extra]``), and of those that it includes or asks for."""
     if name in seen or len(seen) > _MOST_GROUPS:
         return
     seen.add(name)
@@ -355,8 +366,19 @@ def _of_group(groups: Mapping[str, Any], name: str, seen: set[str]) -> Iterator[
         match entry:
             case str():
                 yield entry
+                if match := re.match(_EXTRAS, entry):
+                    for extra in match[2].split(","):
+                        inner = _of_group(groups, f"{normalise(match[1])}[{normalise(extra.strip())}]", seen)
+                        yield from (_where(line, entry.partition(";")[2]) for line in inner)
             case {"include-group": str(included)}:
                 yield from _of_group(groups, normalise(included), seen)
+
+
+def _where(line: str, marker: str) -> str:
+    """Return the line for where a marker holds as well."""
+    bare, _, own = line.partition(";")
+    both = " and ".join(f"({one.strip()})" for one in (own, marker) if one.strip())
+    return f"{bare} ; {both}" if both else line
 
 
 def _sources(given: Any, wish: Wish) -> Iterator[dict[str, Any]]:

@@ -2,7 +2,7 @@
 lists of packages, each with the marker that says when it counts."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from envdoctor.facts.values import Unknown
@@ -150,10 +150,11 @@ def read_list(text: str, path: str, wish: Wish) -> Lock:
         package = entry.table
         groups = words(package.get("groups")) or [str(package.get("category", _DEFAULT[0]))]
         optional = package.get("optional") is True and str(package.get("name")) not in asked
-        if optional or not set(groups) & {*_DEFAULT, *wish.names}:
+        chosen = [group for group in groups if group in (*_DEFAULT, *wish.names)]
+        if optional or not chosen:
             left.update(_extras(document) if optional else groups)
             continue
-        found.append(_locked(entry, path))
+        found.append(_locked(entry, path, chosen))
     notes = (left_out(sorted(left)),) if left else ()
     return Lock(found, None if found else Message("no group of it was chosen"), notes=notes)
 
@@ -163,12 +164,13 @@ def _extras(document: dict[str, Any]) -> dict[str, Any]:
     return extras if isinstance(extras, dict) else {}
 
 
-def _locked(entry: LockEntry, path: str) -> Locked:
+def _locked(entry: LockEntry, path: str, groups: Iterable[str]) -> Locked:
     package, place = entry.table, place_in(path, entry.line)
     name = name_of(package.get("name"), package)
     marker = package.get("marker", package.get("markers", ""))
-    if isinstance(marker, dict):  # of poetry, one for each group
-        marker = " or ".join(f"({one})" for one in marker.values() if isinstance(one, str) and one)
+    if isinstance(marker, dict):  # of poetry, by group; a group without one has the package everywhere
+        each = [str(marker.get(group, "")) for group in groups]
+        marker = " or ".join(f"({one})" for one in each) if all(each) else ""
     wheels = items(package.get("wheels")) or items([package.get("archive")])
     wheel = wheel_of(str(wheels[0].get("name") or wheels[0].get("url", ""))) if len(wheels) == 1 else None
     requires, declared = _requires(package.get("dependencies"))

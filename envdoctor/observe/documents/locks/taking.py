@@ -140,7 +140,7 @@ def _installed(
         if isinstance(result, Message):
             return TakenPackages((), tuple(refused), (*unread, result))
         if isinstance(result, TakingRefusal):
-            known = any(one.kind not in ("build", "index") for one in refused)
+            known = any(one.package == result.package and one.kind not in ("build", "index") for one in refused)
             return TakenPackages((), tuple(refused) if known else (*refused, result), unread)
         new = {name: version for name, version in result.versions.items() if there.get(name) != version}
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
@@ -403,10 +403,10 @@ def _taken(
             origin = Message("what an install on {} asks for", day)
             yield known._replace(version=range_) if known else Locked(name, range_, origin)
         is_known = known is not None and isinstance(known.version, str) and same_release(known.version, version)
-        if version in ("", _ANY) or is_known or (known is not None and known.conda):
+        if version in ("", _ANY) or is_known:
             continue
-        origin = Message("what an install on {} takes", day)
-        yield known._replace(version=version, place=origin) if known is not None else Locked(name, version, origin)
+        taken = Locked(name, version, Message("what an install on {} takes", day))
+        yield known._replace(version=version, place=taken.place, conda=False) if known is not None else taken
 
 
 def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collection[str]]) -> list[Message]:

@@ -13,6 +13,8 @@ dependencies = [
 ]
 [project.optional-dependencies]
 gpu = ["bitsandbytes==0.45.0", "mine[more]"]
+serve = ["vllm==0.8.5; python_version < '3.13'", "Mine[All]"]
+all = ["mine [gpu, serve]; sys_platform == 'linux'"]
 [dependency-groups]
 dev = ["peft==0.14.0", {include-group = "more"}]
 more = ["trl==0.9.6"]
@@ -32,13 +34,38 @@ def test_dependencies_are_lines_of_a_list(read):
     found = read(PROJECT)
     assert found.version("torch") == "2.5.1" and found.facts.get("pkg.torch").origin == "pyproject.toml:4"
     assert found.version("transformers") == "4.49.0"
-    assert found.notes == ("extras and groups that nobody chose are left out: dev, more, gpu",)
+    assert found.notes == ("extras and groups that nobody chose are left out: dev, more, gpu, serve, all",)
 
 
 def test_extras_and_groups_are_chosen(read):
     assert read(PROJECT, "[gpu]").version("bitsandbytes") == "0.45.0"
     found = read(PROJECT, "[dev]")
     assert found.version("peft") == "0.14.0" and found.version("trl") == "0.9.6"
+
+
+def test_an_extra_that_names_the_project_brings_its_other_extras(read):
+    """As pip and uv follow it; torch of such a list was not known, without a word."""
+    found = read(PROJECT, "[all]")
+    assert found.version("bitsandbytes") == "0.45.0" and found.version("vllm") == "0.8.5"
+    assert found.notes[0] == "extras and groups that nobody chose are left out: dev, more"
+    elsewhere = read(PROJECT, "[all]", platform="windows-x86_64").facts
+    assert not elsewhere.known("pkg.bitsandbytes") and not elsewhere.known("pkg.vllm")
+    assert not read(PROJECT, "[all]", python="3.13").facts.known("pkg.vllm")
+
+
+@pytest.mark.parametrize(
+    "tool", ["setuptools.dynamic]\ndependencies = {file", "hatch.metadata.hooks.requirements_txt]\nfiles"]
+)
+def test_what_a_build_computes_is_said_unless_a_file_has_it(read, tmp_path, tool):
+    dynamic = PROJECT.replace(
+        'dependencies = [\n    "torch==2.5.1",\n    "transformers>=4.40,<4.50",\n]', 'dynamic = ["dependencies"]'
+    )
+    assert "is computed in the build (dynamic)" in read(dynamic, "[gpu]").notes[0]
+    with pytest.raises(LockError, match=r"computed in the build .* `uv pip compile pyproject.toml"):
+        read(dynamic)
+    (tmp_path / "base.txt").write_text("torch==2.6.0\n")
+    listed = read(f"{dynamic}[tool.{tool} = ['base.txt']{'}' * ('{' in tool)}\n")
+    assert listed.version("torch") == "2.6.0" and "dynamic" not in listed.notes[0]
 
 
 def test_what_uv_is_told_counts(read):

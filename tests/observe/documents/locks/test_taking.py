@@ -142,6 +142,21 @@ def test_what_an_installer_refuses(read, text, python, refused):
 
 
 @pytest.mark.parametrize(
+    ("text", "refused"),
+    [
+        ("tqdm==4.66.0\ndatasets==2.20.0\ntrl==0.9.0\n", {("trl", "release"), ("tqdm", "conflict")}),
+        ("tqdm==4.66.0\ndatasets==2.20.0\nsklearn\n", {("sklearn", "name"), ("tqdm", "conflict")}),
+        # What another release of trl will require is not known.
+        ("trl==0.9.0\ntransformers==4.20.0\n", {("trl", "release"), ("tokenizers", "source")}),
+        ("tqdm==4.66.99\ndatasets==2.20.0\n", {("tqdm", "release")}),
+        ("tqdm==4.65.99\ndatasets==2.20.0\n", {("tqdm", "release")}),
+    ],
+)
+def test_a_contradiction_is_said_beside_what_does_not_exist(read, text, refused):
+    assert {*_refused(read(text))} == refused
+
+
+@pytest.mark.parametrize(
     "text",
     [
         "--extra-index-url https://download.pytorch.org/whl/cu121\ntorch==2.1.2+cu121\n",
@@ -161,6 +176,12 @@ def test_what_an_installer_refuses(read, text, python, refused):
 )
 def test_what_is_not_refused(read, text):
     assert _refused(read(text)) == []
+
+
+@pytest.mark.parametrize("platform", ["windows-x86_64", "windows-amd64", "macos-arm64", "linux-aarch64"])
+@pytest.mark.parametrize("line", ["torch==2.6.0", "torch", "bitsandbytes==0.49.2", "numpy==2.2.6"])
+def test_a_release_with_a_wheel_for_the_system_is_not_refused(read, line, platform):
+    assert _refused(read(f"{line}\n", platform=platform)) == []
 
 
 def test_commands_of_a_dockerfile_are_run_in_order(read):
@@ -204,6 +225,37 @@ def test_an_image_brings_what_is_known_of_it_and_an_unknown_one_may_bring_all(re
 def test_a_pip_of_conda_that_is_old_builds_with_the_torch_of_conda(read, pip, refused):
     text = f"dependencies:\n  - python=3.11\n  - {pip}\n  - pytorch=2.5.1\n  - pip:\n    - flash-attn\n"
     assert _refused(read(text, "environment.yml")) == refused
+
+
+@pytest.mark.parametrize(
+    ("python", "said"),
+    [
+        ("python=3.10", "3.10"),
+        ("python=3.10.14=h955ad1f_1", "3.10"),
+        ("python=3.10.*", "3.10"),
+        ("conda-forge::python>=3.10,<3.11", "3.10"),
+        ("python 3.10.*", "3.10"),
+        ("python ==3.10.14", "3.10"),
+        ("python>=3.10", "3.11"),
+        ("python=3.10|3.11", "3.11"),
+        ("pip", "3.11"),
+    ],
+)
+def test_a_pip_section_of_conda_that_contradicts_itself_is_refused(read, python, said):
+    """However the Python is written that it is for: by the list, otherwise by ``--target-python``."""
+    text = f"dependencies:\n  - {python}\n  - pip:\n    - datasets==2.20.0\n    - fsspec==2024.6.1\n"
+    for target in ({"python": said}, *([{"python": ""}] if said == "3.10" else ())):
+        assert _refused(read(text, "environment.yml", **target)) == [("fsspec", "conflict")]
+
+
+def test_what_pip_replaces_of_conda_is_what_is_there(read):
+    """It was an error (pyarrow cannot be imported with numpy 1.26.4) beside a note that numpy is replaced."""
+    text = "dependencies:\n  - python=3.11\n  - numpy=1.26.4\n  - pip:\n    - datasets==3.0.1\n"
+    found = read(text, "environment.yml")
+    assert found.version("numpy").startswith("2.") and "is replaced by 2." in found.notes[0]
+    assert next(one for one in found.facts.value("dist") if one["name"] == "numpy").get("kind") != "conda"
+    kept = read(text.replace("3.0.1", "2.20.0\n    - pandas<2.3\n    - pyarrow<18"), "environment.yml")
+    assert kept.version("numpy") == "1.26.4" and not kept.notes
 
 
 def test_nothing_is_taken_for_absent_on_an_image_that_is_not_known(read):

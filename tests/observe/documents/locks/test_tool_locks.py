@@ -133,10 +133,23 @@ serve = ["vllm"]
     assert write("poetry.lock", text, "poetry.lock[serve]").version("vllm") == "0.5.4"
 
 
-def test_a_marker_of_poetry_and_of_pylock_decides(write):
-    text = '[[package]]\nname = "{}"\nversion = "1"\ngroups = ["main"]\nmarkers = {}\n'
-    by_group = text.format("colorama", '{ main = "sys_platform == \\"win32\\"" }')
-    assert write("poetry.lock", by_group).version("colorama") == ABSENT
+@pytest.mark.parametrize(
+    ("groups", "markers", "chosen", "version"),
+    [
+        ('"main"', "main = WIN", "", ABSENT),
+        ('"main", "dev"', "dev = WIN", "", "1"),
+        ('"main", "dev"', "main = WIN, dev = WIN", "", ABSENT),
+        ('"main", "docs"', "main = WIN", "", ABSENT),
+        ('"main", "docs"', "main = WIN", "[docs]", "1"),
+    ],
+)
+def test_a_marker_of_poetry_counts_for_its_group(write, groups, markers, chosen, version):
+    markers = markers.replace("WIN", "\"sys_platform == 'win32'\"")
+    text = f'[[package]]\nname = "colorama"\nversion = "1"\ngroups = [{groups}]\nmarkers = {{{markers}}}\n'
+    assert write("poetry.lock", text, f"poetry.lock{chosen}").version("colorama") == version
+
+
+def test_a_marker_of_pylock_decides(write):
     extra = 'lock-version = "1.0"\n[[packages]]\nname = "vllm"\nversion = "0.9"\nmarker = "\'gpu\' in extras"\n'
     assert write("pylock.toml", extra).version("vllm") == ABSENT
     assert write("pylock.toml", extra, "pylock.toml[gpu]").version("vllm") == "0.9"
