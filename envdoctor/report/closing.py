@@ -16,8 +16,6 @@ from envdoctor.system.message import Message
 _COUNTED = {"error": "{n} error(s)", "warning": "{n} warning(s)", "note": "{n} note(s)"}
 #: How many are told: facts that an advice names, reasons why rules could not be checked, things that are not known for
 #: one reason, and things that the matrix does not know.
-#: Characters of a reason that only -v tells.
-_LONG = 70
 _NAMED_KEYS, _MOST_REASONS, _MOST_NAMED, _MOST_BEYOND = 2, 2, 6, 6
 
 
@@ -211,22 +209,15 @@ def _steps(report: Report) -> tuple[list[tuple[tuple[str, ...], int]], list[NotC
 
 
 def _missing(report: Report, page: Page) -> str:
-    """Return in a sentence what would make how many unchecked rules decidable, and the reason of the others that needs
-    the most words."""
-    steps, others = _steps(report)
-    parts = [
-        page.say(
-            "{n} with {help}" if place else "{n} more with {help}", n, help=" + ".join(_needs(report, names, page))
-        )
-        for place, (names, n) in enumerate(steps)
-    ]
-    text = page.separated(parts)
-    if rest := len(report.not_checked) - sum(count for _, count in steps):
-        first, *more = _reasons(report, others, page, brief=True) or [""]
-        told = page.say("; ").join([first, *([page.say("{n} more: -v", len(more))] if more else [])])
-        rule = "{n} for other reasons: {reasons}" if parts else "{n} rule(s): {reasons}"
-        text = page.say("; ").join([*([text] if parts else []), page.say(rule, rest, reasons=told)])
-    return text
+    """Return in a sentence what would make how many unchecked rules decidable and how many others there are; where
+    nothing would, why."""
+    steps, _ = _steps(report)
+    helps = [" + ".join(_needs(report, names, page)) for names, _ in steps]
+    texts = ["{n} more with {help}", *["{n} with {help}"] * len(steps)]
+    parts = [page.say(text, n, help=one) for text, one, (_, n) in zip(texts, helps, steps, strict=False)]
+    rest = len(report.not_checked) - sum(count for _, count in steps)
+    parts += [page.say("{n} for other reasons: -v", rest)] if rest and parts else []
+    return page.separated(parts) or "".join(advices(report, page))
 
 
 def _needs(report: Report, names: Sequence[str], page: Page) -> Iterator[str]:
@@ -252,16 +243,15 @@ def advices(report: Report, page: Page) -> list[str]:
     return [*texts, page.say(text, rest, reasons=told)] if told else texts
 
 
-def _reasons(report: Report, others: list[NotChecked], page: Page, *, brief: bool = False) -> list[str]:
-    """Return why these rules could not be checked, if ``brief`` without reasons that take a line; what a comparison
-    could not read is said above."""
+def _reasons(report: Report, others: list[NotChecked], page: Page) -> list[str]:
+    """Return why these rules could not be checked; what a comparison could not read is said above."""
     if report.revision is not None and report.revision.unread:
         for place, other in enumerate(others):
             said = {
                 key: Message("") if key.partition(".")[0] == "change" else why for key, why in other.missing.items()
             }
             others[place] = other._replace(missing=said)
-    return _why_not(others, page, brief=brief)
+    return _why_not(others, page)
 
 
 def _texts_of(report: Report, name: str) -> Mapping[str, Any]:
@@ -292,7 +282,7 @@ def is_given(report: Report, key: str) -> bool:
     return not isinstance(value, Unknown)
 
 
-def _why_not(entries: Sequence[NotChecked], page: Page, *, brief: bool = False) -> list[str]:
+def _why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:
     """Return why rules could not be checked, the commonest first, and last what was not given: what is not known, by
     reason. A list stands for its columns; what depends on another fact that is not known needs no words."""
     counts: Counter[str] = Counter()
@@ -310,6 +300,5 @@ def _why_not(entries: Sequence[NotChecked], page: Page, *, brief: bool = False) 
         things = list(names.get(reason, ()))
         more = [page.say("{n} more", len(things) - _MOST_NAMED)] if len(things) > _MOST_NAMED else []
         told = page.separated([*things[:_MOST_NAMED], *more])
-        reason = "" if brief and things and len(page.sentence(reason)) > _LONG else reason
         texts.append(page.not_known(told, reason) if things else page.sentence(reason))
     return texts

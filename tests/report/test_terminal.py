@@ -55,8 +55,7 @@ def test_the_header_and_a_finding_look_like_the_mock_up(report: Report) -> None:
     assert text.endswith(
         "\n2 errors, 1 warning, 1 ignored.\n"
         "124 rules checked in 0.5 s; 5 could not be checked.\n"
-        "  2 more with --model ORG/NAME, 1 with --recipe FILE; 2 for other reasons:\n"
-        "    commit of torch not known (torch/version.py names none); 1 more: -v\n"
+        "  2 more with --model ORG/NAME, 1 with --recipe FILE, 2 for other reasons: -v\n"
         "Next         envdoctor explain ID (why, and how to accept it or to say that it\n"
         "             is wrong)\n"
     )
@@ -70,9 +69,9 @@ def test_why_rules_could_not_be_checked_is_said_the_commonest_reason_first(repor
     given += [NotChecked(f"b{n}", "error", {key: lost}) for n, key in enumerate(("pkg.trl", "pkg.peft", "pkg.trl"))]
     given += [NotChecked("c", "error", {"memory.verdict": NOT_GIVEN.reason, "memory.free_gib": NOT_GIVEN.reason})]
     text = page(report, not_checked=tuple(given), width=None)
-    assert "\n  5 rules: trl, peft not known (it cannot be read: Permission denied); 2 more: -v\n" in text
-    every = page(report, not_checked=tuple(given), width=None, verbosity=1)
-    assert "(it cannot be read: Permission denied); unknown key 'foo'; 1 more: -v" in every
+    said = "\n  5 rules: trl, peft not known (it cannot be read: Permission denied); unknown key 'foo'; 1 more: -v"
+    assert said in text
+    assert said.partition("; ")[0] in page(report, not_checked=tuple(given), width=None, verbosity=1)
     assert "\n  1 rule: verdict on memory not known\n" in page(report, not_checked=tuple(given[-1:]))
 
 

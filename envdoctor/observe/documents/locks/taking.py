@@ -232,7 +232,7 @@ def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Me
     strange = [one.name for one in asked if one.name not in {*own, *refused} and not _is_read(ledger, one)]
     first, second = listed(dict.fromkeys(own), 6), listed(dict.fromkeys(strange), 5)
     unread = Message("what {} requires is not read: it is taken from a repository or a folder", first)
-    unknown = Message("what {} requires is not known, nor whether other lines fit it", second)
+    unknown = Message("whether the other lines fit what these require is not known: {}", second)
     return (*([unread] if own else []), *([unknown] if strange else []))
 
 
