@@ -24,7 +24,7 @@ from envdoctor.revision.hub.online import Access, HubSnapshot
 from envdoctor.revision.hub.opening import Pair, from_cache, name_of, open_pair, open_side, steps, two_of
 from envdoctor.revision.hub.pins import PINS, find_pins
 from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
-from envdoctor.revision.hub.snapshot import SnapshotError, Unread, kinds_of
+from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, kinds_of
 from envdoctor.system.message import Message, joined, said_by
 
 #: Areas that the way back is compared in.
@@ -191,7 +191,13 @@ def _section(
         pin=pair.old.revision if errors else None,
         unjudged=tuple(c for c in comparison.changes if c[:4] not in told and c[:2] not in excused),
         effects={" ".join(kind): Text(text["en"], text.get("zh")) for kind, text in excused.items()},
+        documents=_texts(pair.old) != _texts(pair.new),
     )
+
+
+def _texts(side: Snapshot) -> set[tuple[str, str | None]]:
+    """Return the texts about the model, which nothing compares, with what their bytes are known by."""
+    return {(path, entry.oid) for path, entry in side.files.items() if is_text_about_the_model(path)}
 
 
 #: Commits on a page: each costs one request.

@@ -193,6 +193,8 @@ def rule_named(rule_id: str, matrix: Matrix) -> _NamedRule:
         if (successor := matrix.find(retired.get("now", ""))) is not None:
             return _NamedRule(successor, matrix.texts(successor), rule_id)
         raise UsageProblem("{} was withdrawn on {}: {}", rule_id, retired["date"], retired["because"])
+    if re.search(r"[./\\]", rule_id):
+        raise UsageProblem("there is no file {}, and no rule has such a name", rule_id)
     hint = did_you_mean(rule_id, matrix.origins(), Message("`envdoctor matrix list` names them"))
     raise UsageProblem("there is no rule {}; {}", rule_id, hint)
 

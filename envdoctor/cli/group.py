@@ -87,9 +87,12 @@ def _fact_of(option: str, arguments: Sequence[str]) -> Message | None:
     from envdoctor.observe.recipe.assignments import fact_called
 
     matrix = load_matrix()
-    fact = fact_called(option.strip("-").replace("-", "_"), matrix.registry, matrix.rows("recipe-formats", "format"))
-    if fact is None:
+    word = option.strip("-").replace("-", "_")
+    begun = [spec.key for spec in matrix.registry if spec.key.startswith(f"recipe.{word}_")]
+    fact = fact_called(word, matrix.registry, matrix.rows("recipe-formats", "format"))
+    if fact is None and len(begun) != 1:
         return None
+    fact = fact or begun[0]
     words = " ".join(arguments).replace("=", " ").split()
     value = words[at + 1] if option in words and (at := words.index(option)) + 1 < len(words) else "VALUE"
     return Message("{} is a fact here: --set {}={}", option, fact, value)

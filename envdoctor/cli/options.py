@@ -196,10 +196,14 @@ target_python_option = Option(
     common=True,
 )
 
+target_platform_option = Option(
+    "--target-platform", "Judge for this system: linux-x86_64.", "SYSTEM-ARCH", multiple=True, group=RUN
+)
+
 #: For which machines: what nobody can read from a lock. Each option may name several.
 target_options = Options(
     target_python_option,
-    Option("--target-platform", "Judge for this system: linux-x86_64.", "SYSTEM-ARCH", multiple=True),
+    target_platform_option,
     Option(
         "--target-gpu, --gpu",
         "Judge for this GPU: A100; none: for the CPU.",

@@ -126,7 +126,7 @@ def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
     return {
         "verdict": verdict(section, report.shown(), Page(report.registry)),
         "areas": areas,
-        **_without(json_data(section), "weights_equal", "unjudged", "effects"),
+        **_without(json_data(section), "weights_equal", "unjudged", "effects", "documents"),
         "changes": changes,
     }
 

@@ -77,6 +77,7 @@ class RevisionSection(NamedTuple):
     ``tensors`` are all changed patterns when they were asked for; ``amounts`` tensors, parameters and bytes of each
     side, by dtype and by module. ``pin`` is the old revision, when a finding says to stay there. ``unjudged`` are those
     of the changes that no finding tells and nothing excuses; ``effects`` say, by area and kind, why a change has none.
+    ``documents``: texts about the model changed, such as README.md.
     """
 
     weights: str
@@ -95,6 +96,7 @@ class RevisionSection(NamedTuple):
     unjudged: tuple[Change, ...] = ()
     effects: Mapping[str, Text] = {}
     mended: tuple[Mended, ...] = ()
+    documents: bool = False
 
     def effect_of(self, change: Change) -> Text | None:
         """Return why the change has no effect, or None if no table says so."""
@@ -348,7 +350,8 @@ def _verdict_line(section: RevisionSection, ranked: Sequence[Finding], page: Pag
     told = [weights] if section.weights != "none" or not parts else []
     if not parts:  # all was read and nothing was left unjudged
         calm = all(section.effect_of(change) is not None for change in section.changes)
-        calmest = page.say("nothing that matters changed" if section.changes else "nothing changed")
+        matters = section.changes or section.documents
+        calmest = page.say("nothing that matters changed" if matters else "nothing changed")
         parts = [calmest if calm else page.say("what changed is ignored or in the baseline")]
     parts = [*parts, *told]
     if section.mended and "mended" not in without:

@@ -213,6 +213,18 @@ def test_equal_revisions_are_said_to_be_equal(published, diff):
     assert result.out.startswith("nothing changed; weights identical")
 
 
+@pytest.mark.parametrize(
+    ("texts", "said"), [(("a", "a"), "nothing changed; "), (("a", "b"), "nothing that matters changed; ")]
+)
+def test_a_readme_that_changed_is_no_reason_to_say_that_nothing_did(run, tmp_path, texts, said):
+    for name, text in zip(("old", "new"), texts, strict=True):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text('{"model_type": "qwen2"}')
+        (tmp_path / name / "README.md").write_text(text)
+    result = run("diff-revision", "--no-config", tmp_path / "old", tmp_path / "new")
+    assert result.code == 0 and result.out.startswith(said)
+
+
 def test_pin_writes_the_oids_and_diff_revision_says_when_the_files_are_others(run, published, diff, hub, tmp_path):
     pinned = run("pin", "zai-org/chatglm3-6b", OLD, env=hub.environ(tmp_path))
     assert pinned.code == 0, pinned.err

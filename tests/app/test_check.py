@@ -143,6 +143,7 @@ def test_a_rule_is_explained_under_its_id_and_its_former_id(small):
     [
         ("gone", "gone was withdrawn on 2026-11-01: it was wrong"),
         ("torch-batch-na", "there is no rule torch-batch-na; did you mean torch-batch-nan?"),
+        ("NOT_THERE.md", "there is no file NOT_THERE.md, and no rule has such a name"),
         ("zzz", "there is no rule zzz; `envdoctor matrix list` names them"),
     ],
 )

@@ -14,6 +14,7 @@ def test_the_version_by_any_of_its_names(run, words):
     ("words", "said"),
     [
         ("memory --model Qwen/Qwen3-8B --max-length 2048", "--max-length is a fact here: --set recipe.max_length=2048"),
+        ("memory --model Qwen/Qwen3-8B --batch 4", "--batch is a fact here: --set recipe.batch_size=4"),
         ("check --cutoff-len=4096", "--cutoff-len is a fact here: --set recipe.max_length=4096"),
         ("plan --max_seq_length", "--max_seq_length is a fact here: --set recipe.max_length=VALUE"),
         ("check --set recipe.cutoff_len=2048", "did you mean recipe.max_length?"),

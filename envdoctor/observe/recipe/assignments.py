@@ -52,9 +52,17 @@ def fact_called(word: str, registry: Registry, formats: Iterable[Mapping[str, An
     """Return the fact of a recipe that a word names: as it is called here, or by a key of a trainer (``cutoff_len``),
     by the table recipe-formats."""
     word = word.removeprefix("recipe.")
-    fields = [row.get("keys", {}).get(word) for row in formats]
+    fields = [_field(row.get("keys", {}).get(word)) for row in formats]
     names = (f"recipe.{field}" for field in (word, *fields))
     return next((name for name in names if registry.find(name) is not None), None)
+
+
+def _field(said: Any) -> Any:
+    """Return the field that a key gives as it is written, but for words that leave it open."""
+    match said:
+        case {"field": field, "words": words} if {*words.values()} == {"?"}:
+            return field
+    return said
 
 
 def parse_assignments(

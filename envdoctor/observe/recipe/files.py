@@ -195,6 +195,10 @@ _COMMENTS = re.compile(r"(?m)(?:^|[ \t])#.*")
 _LINE = re.compile(r":(\d{1,6})\Z")
 #: An option behind a word: no name of a file.
 _COMMAND = re.compile(r"\s--?[A-Za-z]")
+_NO_RUN = (
+    "describes no run of a framework that is known: {}; say what it does (--set recipe.method=lora --set "
+    "recipe.batch_size=2), or give the script that reads it: --code FILE"
+)
 #: Words of scripts that train, and of others that run, merge or judge a model.
 _TRAINS = re.compile(r"\w*(?:Trainer|TrainingArguments)|backward")
 _RUNS = {"generate", "merge_and_unload", "evaluate"}
@@ -379,7 +383,7 @@ def _taken_apart(
         if missing and not scripts:
             raise RecipeError("names {}, which {}", missing[0][0], missing[0][2])
         known = ", ".join(sorted({form.framework for form in formats if form.framework}))
-        nothing = NoRun("describes no run of a framework that is known: {}", known)
+        nothing = NoRun(_NO_RUN, known)
         nothing.started, nothing.missing = tuple(scripts), tuple(missing)
         raise nothing
     yield RecipeFile(name, parts, tuple(missing), tuple(scripts), runs)

@@ -67,6 +67,8 @@ def test_what_is_read_of_a_report_and_what_is_not(found, name):
         ),
         ("我用的是 torch 2.0.1 和 python 3.10", {"pkg.torch": "2.0.1", "python.minor": "3.10"}),
         ("- torch: 2.4.1", {"pkg.torch": "2.4.1"}),
+        ("8×H200 or 4 x B200, `vllm` 0.6.3", {}),
+        ("transformers 4.46.1, 4 x 4090 and 2 x 3090", {"pkg.transformers": "4.46.1"}),
         ("微调 ZhipuAI/glm-4-9b-chat", {"model.repo": "ZhipuAI/glm-4-9b-chat"}),
         ("用 LLaMA-Factory 微调 Qwen/Qwen2-7B (modelscope 下载)", {"model.repo": "Qwen/Qwen2-7B"}),
         ("Fine-tuning `meta-llama/Llama-3.1-8B`", {"model.repo": "meta-llama/Llama-3.1-8B"}),
@@ -85,6 +87,9 @@ def test_packages_with_their_versions_and_the_model_are_read_in_a_sentence(matri
         ("NVIDIA L4 x4", "NVIDIA L4*4"),
         ("Tesla P40(24G) * 3", "Tesla P40 24G*3"),
         ("单卡 3090", "RTX 3090*1"),
+        ("2× RTX 5090 (32 GB each)", "RTX 5090 32GB*2"),
+        ("2x RTX 5090 32 GB each", "RTX 5090 32GB*2"),
+        ("4 x A100 (80GB each, no NVLink)", "A100 80GB*4"),
         ("RTX 4090", "RTX 4090*1?"),
         ("B300", "B300*1?"),
         ("RTX 6090", None),
@@ -105,9 +110,11 @@ def test_gpus_behind_a_label_are_those_that_the_tables_know(matrix, said, gpus):
         ("显卡 RTX 4090 24G", "RTX 4090 24G*1?"),
         ("- 显卡 3090 x 2", "RTX 3090*2"),
         ("显卡 8 x A100 80G", "A100 80G*8"),
+        ("I have 2× RTX 5090 (32 GB each), `transformers` 4.46.1 and `peft==0.13.0`.", "RTX 5090 32GB*2"),
+        ("2x5090, torch `2.7.0`", "RTX 5090*2"),
     ],
 )
-def test_a_gpu_is_read_behind_its_word_alone(matrix, text, gpus):
+def test_a_gpu_is_read_behind_its_word_alone_and_in_a_sentence_with_versions(matrix, text, gpus):
     assert spelled(report_facts(text, matrix, "report").facts.value("gpu")) == gpus
 
 

@@ -452,6 +452,7 @@ def test_a_library_that_lies_beside_a_script_is_not_followed(tmp_path):
         ("python -m verl.trainer.main_ppo --config-name=ppo_megatron_trainer actor_rollout_ref.model.path=a/b\n",
          {"fsdp": False}),
         (SWIFT, {"framework": "megatron-swift", "stage": "sft", "max_length": 64}),
+        ("swift sft --model a/b --max_length -1\n", {"max_length": "?"}),
         ("python -m sglang.launch_server --model-path a/b --tp 2\n",
          {"framework": "sglang", "method": "serve", "tensor_parallel": 2}),
         ("lmdeploy serve api_server a/b --tp 2\n", {"framework": "lmdeploy", "method": "serve"}),
@@ -471,6 +472,7 @@ def test_commands_of_every_framework(tmp_path, text, expected):
     for field, value in expected.items():
         told = found.get(field, NOT_GIVEN)
         assert isinstance(told, Unknown) if value == "?" else told == value, field
+    assert "unusable" not in {item["state"] for item in found["recipe_key"]}
 
 
 @pytest.mark.parametrize(

@@ -338,6 +338,11 @@ BOMB = "a0: &a0 {k: v}\n" + "".join(
         ("a.yaml", b"a: \0\n", "is not text but binary"),
         ("a.yaml", "a: " + "x" * (600 << 10), "is larger than 256 kB"),
         ("a.yaml", "hello: world\n", "describes no run of a framework that is known"),
+        (
+            "a.yaml",
+            "lr: 1\n",
+            "say what it does (--set recipe.method=lora --set recipe.batch_size=2), or give the script",
+        ),
         ("a.sh", "ls -l\n", "describes no run of a framework that is known"),
         ("a.sh", "A=x\n" + 'A="$A$A"\n' * 60, "variables count for all that they stand for"),
         ("a.py", "def (", "is not Python that this interpreter can parse (line 1)"),

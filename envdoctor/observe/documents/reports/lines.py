@@ -43,6 +43,11 @@ _BUILT_FOR = re.compile(r"cuda(\d{2})\.?(\d)|cuda(\d{2}\.\d)")
 _CUDA = r"(?<![A-Za-z0-9])cuda[ :=]{0,3}\d{1,2}\.\d{1,2}(?:\.\d{1,3})?\b|\bcu\d{3}\b"
 #: What GPUs are called by: ``3090``, ``A100``, ``RTX4090``, ``24G``.
 _NUMBER = r"(?<![A-Za-z0-9_.])[a-z]{0,3}\d{2,4}[a-z]{0,3}(?![A-Za-z0-9_.])"
+#: ``2× RTX 5090 (32 GB each)`` in a sentence.
+_CARDS = re.compile(
+    r"(?i)(?<![\w.])\d{1,2} ?[x×*] ?(?:(?:nvidia|geforce|rtx|tesla) ?){0,3}[a-z]{0,3}\d{2,4}(?: ti| super)?"
+    r"(?:[ -]\d{2,3} ?GB?)?(?: ?\(\d{1,3} ?GB?(?: each)?\))?(?![\w.])"
+)
 _LONGEST = 300
 
 
@@ -175,8 +180,9 @@ class Forms:
         if not pairs:
             return None
         text = text.removeprefix("# ") if number == 1 else text  # the title; further down it may be switched off
-        left = self._beside.sub(" ", self._pair.sub(" ", text))
-        claims = []
+        cards = [found[0] for found in _CARDS.finditer(text)]
+        left = self._beside.sub(" ", self._pair.sub(" ", _CARDS.sub(" ", text)))
+        claims = [Claim("gpu.name", cards[0], number, True)] if len(cards) == 1 else []
         for name, value in ((pair[1].lower(), pair[2]) for pair in pairs):
             release = value.partition("+")[0]
             if name not in ("python", "py"):
@@ -188,7 +194,7 @@ class Forms:
         if re.search(r"[\w<>?%$#@\\&]", left) or self.doubtful(text) or not claims:
             first = self.package(pairs[0][1])
             return Line(unread=f"pkg.{first}" if first else "python.version")
-        return Line(tuple(claims))
+        return understood(Line(tuple(claims)), self._matrix)
 
 
 def _any_of(words: Iterable[str], latin: bool | None = None) -> str:

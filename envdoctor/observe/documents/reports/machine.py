@@ -30,7 +30,8 @@ _GROUP = re.compile(r"GPU (0(?:,\d{1,2}){1,63}): ([A-Z][\w/-]{1,30}(?: [A-Z0-9][
 #: Words of the names of GPUs; every other one has a number in it.
 _WORDS = r"(?i)(?:nvidia|geforce|rtx|gtx|tesla|quadro|titan|ti|super|ada|generation|laptop|gpus?|pcie|nvl|pro|d)\Z"
 #: Their memory in brackets, and what else stands there and does not say how many there are.
-_MEMORY = r"\((\d{1,3} ?G(?:i?B)?)\)"
+_MEMORY = r"\((\d{1,3} ?G(?:i?B)?)(?:, [^()]{1,40})?\)"
+_EACH = r"(?i)(?<=\d) (?=gi?b?\b)|(?<=[gb]) (?:each|per (?:gpu|card))\b"
 _ASIDE = r"\((?:[^()\d]|sm_\d{2,3}|(?:cc|capability) ?\d\d?\.\d){1,40}\)"
 #: Names as tools print them, all of them with commas.
 _PRODUCT = r"(?:NVIDIA|Tesla|GeForce|Quadro) (?:(?! [x*]\s?\d)[\w -]){2,60}"
@@ -80,7 +81,8 @@ def _gpu(said: str, number: int, matrix: Matrix) -> Claim | None:
     if _PRODUCTS.fullmatch(said):
         names = said.split(", ")
         return _gpus([{"name": name} for name in names], number) if names[1:] else Claim("gpu.type", said, number)
-    found = counted(re.sub(_ASIDE, "", re.sub(_MEMORY, r" \1", said)).strip())
+    plain = re.sub(_ASIDE, "", re.sub(_MEMORY, r" \1", re.sub(_EACH, "", said)))
+    found = counted(" ".join(plain.split()))
     if found is None:
         return None
     count, name = found
