@@ -24,7 +24,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -220,10 +220,8 @@ class Conversation:
         """Sort a line in; whether more may come."""
         lines = self._by_task[min(self._at, len(self._by_task) - 1)]
         record: Any = None
-        try:
+        with suppress(ValueError, RecursionError):
             record = json.loads(line)
-        except (ValueError, RecursionError):
-            pass
         if not isinstance(record, dict):
             lines.garbage.append(line[:_GARBAGE_KEPT].decode("utf-8", "replace"))
             return len(lines.garbage) < _MOST_GARBAGE
