@@ -19,7 +19,7 @@ from envdoctor.report.page import Page
 from envdoctor.report.report import names
 
 if TYPE_CHECKING:
-    from envdoctor.judge.finding import Known, Policy
+    from envdoctor.judge.finding import Known
     from envdoctor.report.report import Report
 
 #: How long something may take.
@@ -441,22 +441,17 @@ class CommandRun(CommandOptions):
                 raise UsageProblem("--output {}: FORMAT=FILE is expected, with FORMAT one of {}", value, known)
             self._outputs.append((name, Path(file)))
         super().__init__(options)
-        self._policy = self._gate()
-        self.judging = {"policy": self._policy, "matrix": self.matrix, "exit_zero": options["exit_zero"]}
-
-    def _gate(self) -> Policy:
-        """Return the gate and what the project accepts: command line over environment variables over configuration."""
-        from envdoctor.app.errors import UsageProblem
-
-        options, baseline = self._options, None
+        baseline = None
         if options["baseline"] is not None:
             from envdoctor.app.baseline import read_baseline
 
             baseline = read_baseline(options["baseline"])
         elif options["only_new"]:
             raise UsageProblem("--only-new needs --baseline FILE, which says what is old")
+        # The gate and what the project accepts: command line over environment variables over configuration.
         stated = {name: options[name] for name in ("fail_on", "fail_confidence")}
-        return self.configuration.policy(**stated, baseline=baseline)
+        self._policy = self.configuration.policy(**stated, baseline=baseline)
+        self.judging = {"policy": self._policy, "matrix": self.matrix, "exit_zero": options["exit_zero"]}
 
     def present(self, report: Report, *, detail: str = "usual") -> int:
         """Write the report's files, then the report itself; the exit code of the run."""

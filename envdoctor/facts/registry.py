@@ -139,9 +139,9 @@ def strange_name(key: str, registry: Registry) -> Message | None:
     """Return why a key below a prefix is not a fact: its package name is invalid, or no source reads the variable."""
     prefix, _, name = key.partition(".")
     if prefix == "pkg" and valid_name(name) is None:
-        return Message("{} is no name of a package", _short(name))
+        return Message("{} is no name of a package", shown(name))
     if prefix == "env" and name not in registry.names("env"):
-        return Message("{} is no variable that is read", _short(name))
+        return Message("{} is no variable that is read", shown(name))
     return None
 
 
@@ -168,26 +168,26 @@ def parse_value(spec: FactSpec, raw: object, unread: list[str] | None = None) ->
                 return tuple(_spelled(spec, part.strip()) for part in raw.split(",") if part.strip())
             case list() | tuple() if all(isinstance(item, str) for item in raw):
                 return tuple(_spelled(spec, item) for item in raw)
-        raise FactTypeError("a list of text is expected, not {}", _short(raw))
+        raise FactTypeError("a list of text is expected, not {}", shown(raw))
     if isinstance(raw, (list, tuple, Mapping)):
-        raise FactTypeError("{} is expected, not {}", _article(spec.type), _short(raw))
+        raise FactTypeError("{} is expected, not {}", _article(spec.type), shown(raw))
     if spec.type == "boolean":
         flag = raw if isinstance(raw, bool) else _FLAGS.get(raw.lower()) if isinstance(raw, str) else None
         if flag is None:
-            raise FactTypeError("true or false is expected, not {}", _short(raw))
+            raise FactTypeError("true or false is expected, not {}", shown(raw))
         return flag
     if spec.type == "number":
         return _number(spec, raw)
     if not isinstance(raw, str):
-        raise FactTypeError("{} in quotes is expected, not {}", _article(spec.type), _short(raw))
+        raise FactTypeError("{} in quotes is expected, not {}", _article(spec.type), shown(raw))
     if len(raw) > 4096:
         raise FactTypeError("the text is {} characters long; at most 4096 are read", len(raw))
     if spec.type == "dotted" and dotted(raw) is None:
-        raise FactTypeError('dotted integers such as "12.4" are expected, not {}', _short(raw))
+        raise FactTypeError('dotted integers such as "12.4" are expected, not {}', shown(raw))
     if spec.key == "pkg.*" and (raw == "installed" or raw.lstrip()[:1] in ("<", ">", "=", "!", "~")):
         return _range(raw)
     if spec.type == "version" and not is_version(raw):
-        raise FactTypeError("a version by PEP 440 is expected, not {}", _short(raw))
+        raise FactTypeError("a version by PEP 440 is expected, not {}", shown(raw))
     return _spelled(spec, raw) if spec.type == "text" else raw
 
 
@@ -198,7 +198,7 @@ def _range(raw: str) -> Range:
             raise NotASpecifier(NOTHING)
         satisfies("1", specifiers)
     except NotASpecifier:
-        raise FactTypeError("a version or a range by PEP 440 is expected, not {}", _short(raw)) from None
+        raise FactTypeError("a version or a range by PEP 440 is expected, not {}", shown(raw)) from None
     return Range(specifiers)
 
 
@@ -230,10 +230,10 @@ def _number(spec: FactSpec, raw: object) -> int | float:
             raw = int(raw) if raw.lstrip("+-").isdecimal() and len(raw) < 20 else float(raw)
         except ValueError:
             if spec.key.endswith("_gib"):
-                raise FactTypeError("a number of GiB is expected, not {}", _short(raw)) from None
-            raise FactTypeError("a number is expected, not {}", _short(raw)) from None
+                raise FactTypeError("a number of GiB is expected, not {}", shown(raw)) from None
+            raise FactTypeError("a number is expected, not {}", shown(raw)) from None
     if isinstance(raw, bool) or not isinstance(raw, (int, float)):
-        raise FactTypeError("a number is expected, not {}", _short(raw))
+        raise FactTypeError("a number is expected, not {}", shown(raw))
     if isinstance(raw, float) and not math.isfinite(raw):
         raise FactTypeError("a finite number is expected")
     if raw < spec.least:
@@ -245,16 +245,16 @@ def _number(spec: FactSpec, raw: object) -> int | float:
 
 def _records(spec: FactSpec, raw: object, unread: list[str] | None) -> Records:
     if not isinstance(raw, (list, tuple)):
-        raise FactTypeError("a list of tables is expected, not {}", _short(raw))
+        raise FactTypeError("a list of tables is expected, not {}", shown(raw))
     items: list[dict[str, Value]] = []
     for number, entry in enumerate(raw, 1):
         if not isinstance(entry, Mapping):
-            raise FactTypeError("item {}: a table of columns is expected, not {}", number, _short(entry))
+            raise FactTypeError("item {}: a table of columns is expected, not {}", number, shown(entry))
         item: dict[str, Value] = {}
         for name, cell in entry.items():
             column = spec.columns.get(name)
             if column is None:
-                raise FactTypeError("item {}: {} is no column of {}", number, _short(name), spec.key)
+                raise FactTypeError("item {}: {} is no column of {}", number, shown(name), spec.key)
             try:
                 value = parse_value(column, cell)
                 places = value if name == spec.edit and isinstance(value, tuple) else None
@@ -273,6 +273,7 @@ def _article(kind: str) -> str:
     return known.get(kind, Message("a version"))
 
 
-def _short(raw: object) -> str:
+def shown(raw: object) -> str:
+    """Return what somebody gave as a message repeats it, of 60 characters at most."""
     text = repr(raw)
     return text if len(text) <= 60 else text[:57] + "..."

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
+from envdoctor.facts.registry import shown
 from envdoctor.system.message import Message, did_you_mean
 
 
@@ -21,7 +22,7 @@ class Kind(NamedTuple):
     def faults(self, given: Any) -> Iterator[str]:
         """Yield what is wrong with a value."""
         if not self.test(given):
-            yield self.refusal.format(expected=self.expected, given=_short(given))
+            yield self.refusal.format(expected=self.expected, given=shown(given))
 
 
 def one_of(*words: str) -> Kind:
@@ -33,7 +34,7 @@ def faults(given: Any, required: Mapping[str, Kind], optional: Mapping[str, Kind
     """Yield what is wrong with a table that has the ``required`` keys and may have the ``optional`` ones; each clause
     begins with ``place``."""
     if not isinstance(given, Mapping):
-        yield f"{place}a table is expected, not {_short(given)}"
+        yield f"{place}a table is expected, not {shown(given)}"
         return
     known = {**required, **optional}
     for key, value in given.items():
@@ -52,11 +53,6 @@ def rows(data: Mapping[str, Any], name: str, problems: list[str]) -> list[tuple[
         return [(f"{name} {number}: ", entry) for number, entry in enumerate(given, 1)]
     problems.append(f"{name}: an array of tables ([[…]]) is expected")
     return []
-
-
-def _short(given: object) -> str:
-    shown = repr(given)
-    return shown if len(shown) <= 60 else shown[:57] + "..."
 
 
 def _is_texts(given: Any) -> bool:

@@ -190,8 +190,7 @@ class _Prediction(NamedTuple):
     def form(self, trace: Trace, change: Saving = NO_CHANGE) -> ClosedForm:
         """Return what one process of the run holds, by a trace of it or of another job, maybe after a change."""
         given = {**self.given, **{key.removeprefix("recipe."): value for key, value in change.set.items()}}
-        shared = sharing(given, trace.model, at_full_depth(trace, "trained"))
-        return ClosedForm(trace, change.job.get("batch", self.batch), shared)
+        return ClosedForm(trace, change.job.get("batch", self.batch), sharing(given, trace))
 
     def peak(self, without: Sequence[str] = ()) -> Peak:
         """Return the most of the step; of a prompt, or of the answer with all keys and values, if that is more."""
@@ -375,14 +374,11 @@ class _Prediction(NamedTuple):
         """Return the longest samples that fit, by the batch."""
         longest = self.base["config"].get("max_position_embeddings")
         most = min(longest, _LONGEST << 7) if isinstance(longest, int) else _LONGEST
-        lengths = {"tokens": _lengths(USUAL)}
-        (trace,) = self.tracer([{**self.base, **lengths}])
-        if not isinstance(trace, Trace):
+        jobs = [self.base, *(job for _, job in _doubts(self.plan, self.model, self.base))]
+        traces = self.tracer([{**job, "tokens": _lengths(USUAL)} for job in jobs])
+        forms, reach = [self.form(trace) for trace in traces if isinstance(trace, Trace)], list[MemoryReach]()
+        if isinstance(traces[0], str):
             return []
-        forms, reach = [self.form(trace)], list[MemoryReach]()
-        for _, job in _doubts(self.plan, self.model, self.base):
-            (other,) = self.tracer([{**job, **lengths}])
-            forms += [self.form(other)] if isinstance(other, Trace) else []
         for batch in _BATCHES:
 
             def fits(steps: int, batch: int = batch) -> bool:

@@ -7,14 +7,15 @@ torch/csrc/distributed/c10d/reducer.cpp); activations are not divided.
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from envdoctor.peak.closed_form import LOGITS, OF_THE_MODEL, OTHER_MODELS, Terms
+from envdoctor.peak.closed_form import LOGITS, OF_THE_MODEL, OTHER_MODELS, Terms, at_full_depth
 from envdoctor.peak.section import MemoryProblem
+from envdoctor.peak.tracing import Trace
 
 
-def sharing(given: Mapping[str, Any], model: Mapping[str, Any], trained: float) -> Callable[[Terms], Terms]:
-    """Return a function that turns the bytes of one process into those of one of ``recipe.world_size``. ``trained`` is
-    the number of trained parameters. Raises :class:`MemoryProblem` if the number of processes is unknown."""
-    world = given.get("world_size")
+def sharing(given: Mapping[str, Any], trace: Trace) -> Callable[[Terms], Terms]:
+    """Return a function that turns the bytes of one process into those of one of ``recipe.world_size``. Raises
+    :class:`MemoryProblem` if the number of processes is unknown."""
+    world, model, trained = given.get("world_size"), trace.model, at_full_depth(trace, "trained")
     if world is None and (given.get("zero_stage") or given.get("fsdp")):
         raise MemoryProblem("the number of processes is not known: give --set recipe.world_size=8")
     width = float(model["weight_bytes"]) / float(model["parameters"])

@@ -123,10 +123,9 @@ def _machine(facts: FactSet, page: Page) -> list[str]:
         why = facts.unknown(key)
         return page.not_known(name, why.reason if why is not None else "")
 
-    groups, gpus, no_driver = gpu_groups(facts), facts.records("gpu"), facts.unknown("driver.version")
+    groups, gpus = gpu_groups(facts), facts.records("gpu")
     differs = any(item["key"] == "driver.version" for item in facts.items("drift"))  # between machines
-    no_driver = None if differs else no_driver
-    if not groups and gpus is None and no_driver:
+    if not (groups or differs) and gpus is None and facts.unknown("driver.version"):
         return [unknown(page.say("GPU and driver"), "gpu")]
     doubt = gpus.incomplete if gpus is not None else None
     if groups:

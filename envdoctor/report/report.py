@@ -37,11 +37,9 @@ class CleanFacts(FactSet):
         self._facts, self._complete = facts._facts, facts._complete
 
     def get(self, key: str) -> Fact:
-        """Return the fact of ``key``, clean."""
         return _clean_fact(super().get(key))
 
     def complete_prefixes(self) -> Mapping[str, str]:
-        """Return prefixes whose unlisted keys are absent, with the origin of that knowledge."""
         return cleaned(super().complete_prefixes())
 
     def __iter__(self) -> Iterator[Fact]:

@@ -15,7 +15,7 @@ envdoctor's: Python 3.8 syntax, the standard library, and what the target has. `
 
 Several tasks run one after another in one process, so that torch is imported but once. The child gets the request as
 JSON on standard input and writes one JSON object a line (``payload/child.py`` says which); what libraries print is no
-answer. It runs in the user's own environment, with scratch files and one thread (``child.py``), and is ended at
+answer. It runs in the user's own environment, with scratch files and one thread, and is ended at
 its time, at its memory, with this process, and with everything it started.
 """
 
@@ -24,11 +24,11 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from envdoctor.system.child import ChildResult, Limits, run_child, target_environment
+from envdoctor.system.child import OFFLINE, ChildResult, Limits, run_child
 from envdoctor.system.message import NOTHING, Message, quoted
 from envdoctor.system.process_tree import Usage
 
@@ -46,6 +46,11 @@ PATIENCE = 10.0
 #: A task that computes, or stands in the queue for a processor, less than this share of the time hangs or waits for
 #: something: it has its seconds on the clock.
 _IDLE = 0.05
+#: They say that the process is one of many that a launcher started, which a child is not: it would wait for the others.
+_RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
+_LAUNCHERS = ("TORCHELASTIC_", "ACCELERATE_", "OMPI_COMM_WORLD_", "PMI_", "FSDP_", "NODE_RANK", "DEEPSPEED_")
+#: Lists of folders that may be given relative to the working directory.
+_PATHS = ("PYTHONPATH", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH")
 _GARBAGE_KEPT = 200
 _MOST_GARBAGE = 100
 _FRAME = re.compile(r'File "([^"]*)", line (\d+) in (\S+)')
@@ -70,6 +75,44 @@ class Place(NamedTuple):
     scratch: str
     visible: str | None = None
     payload: Path = PAYLOAD
+
+    def environment(self, device: str) -> dict[str, str]:
+        """Return the variables of a child.
+
+        PYTHONPATH, LD_LIBRARY_PATH, the allocator's configuration and everything else stay as they are, because an
+        experiment in a cleaned environment is one on another environment. Relative folders are resolved against the
+        working directory, which itself is taken off PYTHONPATH. Files of compilers and temporary files go to
+        ``scratch``; nothing is asked of the network; one thread computes. The devices to be seen are named in CUDA's
+        variable; that of HIP stays as it is. On the device ``cpu`` none is seen, or a library would take one unasked.
+        """
+        named = self.environ.items()
+        kept = {name: value for name, value in named if name not in _RANKS and not name.startswith(_LAUNCHERS)}
+        for name in _PATHS:
+            if name in kept:
+                folders = [os.path.join(self.cwd, folder) for folder in kept[name].split(os.pathsep) if folder]
+                if name == "PYTHONPATH":
+                    folders = [folder for folder in folders if os.path.normpath(folder) != os.path.normpath(self.cwd)]
+                kept[name] = os.pathsep.join(folders)
+        kept.update(
+            OFFLINE,
+            PYTHONSAFEPATH="1",
+            PYTHONUTF8="1",
+            OMP_NUM_THREADS="1",
+            MKL_NUM_THREADS="1",
+            TOKENIZERS_PARALLELISM="false",
+            TRANSFORMERS_OFFLINE="1",
+            DO_NOT_TRACK="1",
+            TRANSFORMERS_VERBOSITY="error",
+            WANDB_MODE="disabled",
+            TORCHINDUCTOR_CACHE_DIR=os.path.join(self.scratch, "inductor"),
+            TRITON_CACHE_DIR=os.path.join(self.scratch, "triton"),
+            **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self.scratch),
+        )
+        if device == "cpu":
+            kept.update(CUDA_VISIBLE_DEVICES="", HIP_VISIBLE_DEVICES="")
+        elif self.visible is not None:
+            kept["CUDA_VISIBLE_DEVICES"] = self.visible
+        return kept
 
 
 class Task(NamedTuple):
@@ -110,13 +153,7 @@ def run_in_target(
         Limits(sum(task.seconds for task in tasks), max(task.memory_mib for task in tasks), 32 << 20, PATIENCE),
         json.dumps(request).encode(),
         confined=False,
-        environ=target_environment(
-            place.environ,
-            cwd=place.cwd,
-            scratch=place.scratch,
-            device=tasks[0].job.get("device", "cpu"),
-            visible=place.visible,
-        ),
+        environ=place.environment(tasks[0].job.get("device", "cpu")),
         cwd=place.scratch,
         on_line=conversation.take,
         until=lambda used: until() or conversation.is_late(used),
@@ -183,10 +220,8 @@ class Conversation:
         """Sort a line in; whether more may come."""
         lines = self._by_task[min(self._at, len(self._by_task) - 1)]
         record: Any = None
-        try:
+        with suppress(ValueError, RecursionError):
             record = json.loads(line)
-        except (ValueError, RecursionError):
-            pass
         if not isinstance(record, dict):
             lines.garbage.append(line[:_GARBAGE_KEPT].decode("utf-8", "replace"))
             return len(lines.garbage) < _MOST_GARBAGE
