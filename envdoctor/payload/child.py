@@ -29,6 +29,7 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -161,10 +162,8 @@ def _work(task: dict[str, Any], channel: Channel) -> tuple[str, str]:
     gc.enable()
     run = getattr(script, function or "run")
     if job.get("begun"):
-        try:
+        with suppress(_Begun):
             run(job, _stop)
-        except _Begun:
-            pass
     run(job, channel.emit)
     return "ok", ""
 
