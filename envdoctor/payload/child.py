@@ -29,6 +29,7 @@ import json
 import os
 import sys
 import time
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
@@ -161,10 +162,8 @@ def _work(task: dict[str, Any], channel: Channel) -> tuple[str, str]:
     gc.enable()
     run = getattr(script, function or "run")
     if job.get("begun"):
-        try:
+        with suppress(_Begun):
             run(job, _stop)
-        except _Begun:
-            pass
     run(job, channel.emit)
     return "ok", ""
 
@@ -290,10 +289,8 @@ def _plain(value: Any, depth: int) -> Any:
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(entry, depth + 1) for entry in value]
     if hasattr(value, "item") and getattr(value, "size", None) is not None:
-        try:
+        with suppress(ValueError, RuntimeError, TypeError):
             return _plain(value.item(), depth + 1)
-        except (ValueError, RuntimeError, TypeError):
-            pass
     return str(value)[:LONGEST_TEXT]
 
 
@@ -316,30 +313,24 @@ def give_back() -> None:
 def _libc(name: str, *numbers: int) -> None:
     import ctypes
 
-    try:
+    with suppress(OSError, AttributeError, TypeError):  # another C library
         getattr(ctypes.CDLL(None), name)(*numbers)
-    except (OSError, AttributeError, TypeError):
-        pass  # another C library
 
 
 def _peak_rss_mib() -> float | None:
     """Peak resident memory of this process in MiB. Linux carries a parent's peak over into the ``ru_maxrss`` of the
     child that it starts, so that the peak of the memory this program runs in is read instead
     (https://man7.org/linux/man-pages/man5/proc_pid_status.5.html, VmHWM)."""
-    try:
-        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
-            for line in file:
-                if line.startswith("VmHWM:"):
-                    return round(int(line.split()[1]) / 1024.0, 1)
-    except (OSError, ValueError, IndexError):
-        pass
-    try:
+    with suppress(OSError, ValueError, IndexError), open("/proc/self/status", "rb") as file:
+        for line in file:
+            if line.startswith(b"VmHWM:"):
+                return round(int(line.split()[1]) / 1024.0, 1)
+    with suppress(ImportError, OSError):
         import resource
 
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return round(peak / (1048576.0 if sys.platform == "darwin" else 1024.0), 1)
-    except (ImportError, OSError):
-        return None
+    return None
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import datetime
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 #: Different documents of a job, and bytes of one, in base64.
@@ -49,13 +50,11 @@ def meet(job: dict[str, Any]) -> Any:
 
 def _allow_many_files() -> None:
     """Every rank is a connection, and the usual limit is 1,024 files: as many as the system lets this user have."""
-    try:
+    with suppress(ImportError, OSError, ValueError):
         import resource
 
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    except (ImportError, OSError, ValueError):
-        pass
 
 
 def send(store: Any, job: dict[str, Any], more: str = "") -> None:

@@ -29,7 +29,6 @@ _LARGEST_CODE = 1 << 20
 Item = TypeVar("Item")
 Key = TypeVar("Key")
 
-
 #: The kind of a change on the path of a training step whose cause is not known.
 UNNAMED = "training-code-changed"
 
@@ -126,13 +125,11 @@ class Revisions(NamedTuple):
 
     def read(self, path: str, limit: int) -> tuple[bytes | None, bytes | None] | Unread:
         """Return the file in both snapshots, None if a snapshot lacks it; unread if either cannot be read."""
-        contents: list[bytes | None] = []
-        for snapshot in (self.old, self.new):
-            content = snapshot.read(path, limit) if path in snapshot.files else None
-            if isinstance(content, Unread):
-                return content
-            contents.append(content)
-        return contents[0], contents[1]
+        before = self.old.read(path, limit) if path in self.old.files else None
+        after = self.new.read(path, limit) if path in self.new.files else None
+        if isinstance(before, Unread):
+            return before
+        return after if isinstance(after, Unread) else (before, after)
 
 
 class Comparer(NamedTuple):

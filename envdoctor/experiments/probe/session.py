@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -165,11 +166,9 @@ def _workers(jobs: Sequence[Job]) -> int:
 def _free_mib() -> int | None:
     """Return the memory that is left, in MiB, by the system and the container's limit; None if unknown."""
     found: list[int] = []
-    try:
+    with suppress(OSError, ValueError):  # no limit, or no such file
         with open("/proc/meminfo") as file:
             found += [int(line.split()[1]) >> 10 for line in file if line.startswith("MemAvailable")]
         with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as current:
             found.append((int(most.read()) - int(current.read())) >> 20)
-    except (OSError, ValueError):
-        pass  # no limit, or no such file
     return min(found, default=None)

@@ -4,6 +4,7 @@ import json
 import logging
 import platform
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -88,8 +89,6 @@ def _versions() -> dict[str, str]:
 
     versions = {"python.version": platform.python_version(), "pkg.torch": str(torch.__version__)}
     for name in _PACKAGES[1:]:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             versions[f"pkg.{name}"] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            continue
     return versions

@@ -28,11 +28,6 @@ class Block:
         self.before: Block | None = None
         self.after: Block | None = None
 
-    @property
-    def place(self) -> tuple[int, int]:
-        """Where it stands among the free ones."""
-        return self.size, self.number
-
 
 class Allocator:
     """``held`` are the bytes of all segments."""
@@ -80,11 +75,11 @@ class Allocator:
     def _keep(self, block: Block) -> None:
         block.free = True
         self._free[block.number] = block
-        bisect.insort(self._places[block.small], block.place)
+        bisect.insort(self._places[block.small], (block.size, block.number))
 
     def _dropped(self, block: Block) -> Block:
         places = self._places[block.small]
-        del places[bisect.bisect_left(places, block.place)]
+        del places[bisect.bisect_left(places, (block.size, block.number))]
         return self._free.pop(block.number)
 
     def _join(self, first: Block, second: Block) -> Block:

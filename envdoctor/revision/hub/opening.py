@@ -6,6 +6,7 @@ A further source (ModelScope) is a module beside the others and a branch in ``op
 
 import os
 import re
+from contextlib import suppress
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import pairwise
@@ -23,12 +24,9 @@ from envdoctor.system.message import Message, joined, listed, said_by
 MOST_COMMITS = 5000
 _PREFIX = re.compile(r"[0-9a-f]{4,39}\Z")
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}(?:T[\d:.+Z-]{5,25})?\Z")
-#: Dates in other forms: of the day or the month first, of the year first, without anything in between.
-_OTHER_DATES = (
-    r"(\d{1,2})[./-](\d{1,2})[./-](\d{4})\Z",
-    r"(\d{4})[./-](\d{1,2})[./-](\d{1,2})\Z",
-    r"(\d{4})(\d\d)(\d\d)\Z",
-)
+#: Dates in other forms: of the day, the month or the year first, and without anything in between.
+_ORDERS = (("%d", "%m", "%Y"), ("%m", "%d", "%Y"), ("%Y", "%m", "%d"))
+_OTHER_DATES = (*(between.join(order) for order in _ORDERS for between in "./-"), "%Y%m%d")
 
 
 def commits_between(
@@ -104,13 +102,12 @@ def _open_revision(repo: str, revision: str | None, access: Access) -> HubSnapsh
 
 def _written_otherwise(text: str) -> SnapshotError | None:
     """Return the error for a date in another form than ours, with the right form; None for other texts."""
-    match = next(filter(None, (re.match(form, text) for form in _OTHER_DATES)), None)
-    one, two, three = map(int, match.groups()) if match else (0, 0, 0)
-    orders = [(one, two, three)] if match and len(match[1]) == 4 else [(three, two, one), (three, one, two)]
-    days = [f"{year:04}-{month:02}-{day:02}" for year, month, day in orders]
-    right = [day for day in dict.fromkeys(days) if moment(day)]
+    days: dict[str, None] = {}
+    for form in _OTHER_DATES if len(text) >= len("1.1.2024") else ():
+        with suppress(ValueError):
+            days[f"{datetime.strptime(text, form):%Y-%m-%d}"] = None
     problem = "{} is no revision that is known; for a date write {}"
-    return SnapshotError(problem, text, joined(right, " or "), kind="usage") if right else None
+    return SnapshotError(problem, text, joined(list(days), " or "), kind="usage") if days else None
 
 
 def _date_of(text: str) -> datetime | None:

@@ -77,11 +77,8 @@ def _asked_wait(headers: Mapping[str, str]) -> float | None:
         from datetime import datetime, timezone
         from email.utils import parsedate_to_datetime
 
-        try:
-            when = parsedate_to_datetime(after)
-            return max(0.0, (when - datetime.now(timezone.utc)).total_seconds())
-        except (TypeError, ValueError):
-            pass
+        with suppress(TypeError, ValueError):
+            return max(0.0, (parsedate_to_datetime(after) - datetime.now(timezone.utc)).total_seconds())
     match = re.search(r"r\s*=\s*0\s*;\s*t\s*=\s*(\d{1,9})", headers.get("ratelimit", ""))
     return float(match[1]) if match else None
 

@@ -1,7 +1,7 @@
 """The differences between two layouts of one set of weights, as changes: one line a cause, and one line a pattern."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import combinations, takewhile
 from typing import Any
@@ -9,7 +9,6 @@ from typing import Any
 from envdoctor.revision.comparer import Change, read_json
 from envdoctor.revision.hub.snapshot import Snapshot, Unread
 from envdoctor.revision.weights.parts.layouts import (
-    Spec,
     TensorGroup,
     WeightLayout,
     gigabytes,
@@ -179,7 +178,7 @@ def compare_layouts(
     return [change for part in parts for change in part[0]], [change for part in parts for change in part[1]]
 
 
-def _lives_on(name: str, layout: WeightLayout, others: Mapping[str, Spec]) -> bool:
+def _lives_on(name: str, layout: WeightLayout, others: Collection[str]) -> bool:
     """Return whether it shares its storage with a tensor that the other side has: pickles name a tied head."""
     owner = layout.twins.get(name, name)
     return owner in others or any(other in others for other, first in layout.twins.items() if first == owner)
