@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pinned import pinned
+from pinned import installing, pinned
 from rewriting import rewrite
 from sharing import once
-from uv import find_uv_bin
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="hard-linked copies of a POSIX environment")]
 
@@ -33,10 +32,7 @@ def install(prefix: Path, *wanted: str, pins: str = "", python: str = sys.execut
     """Install into an environment, which is made for this Python where there is none; the versions that it has then."""
     if not prefix.exists():
         call(python, "-m", "venv", "--without-pip", prefix)
-    # pip takes ten seconds of a processor for torch, which uv takes from its cache.
-    links = ("--find-links", os.environ["PIP_FIND_LINKS"]) if "PIP_FIND_LINKS" in os.environ else ()
-    options = ("-q", "--python", prefix / "bin" / "python", *links, *pinned(prefix, pins))
-    call(find_uv_bin(), "pip", "install", *options, *wanted)
+    call(*installing(prefix / "bin" / "python", *pinned(prefix, pins), *wanted))
     return {one.name: one.version for one in distributions(path=[str(site_of(prefix))])}
 
 
