@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -35,6 +36,7 @@ __all__ = [
     "Seen",
     "Wanted",
     "batch",
+    "checks_of",
     "inside",
     "jobs",
     "planted",
@@ -95,6 +97,11 @@ def pure(name: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def checks_of(script: str) -> list[str]:
+    """The checks of this script of ``inside/``: its public functions that take nothing and give something."""
+    return re.findall(r"(?m)^def ([a-z]\w*)\(\) -> Any:", (INSIDE / script).read_text(encoding="utf-8"))
 
 
 def inside(python: str, script: str, *arguments: str, read: str | None = None) -> str:
