@@ -11,8 +11,6 @@ from loopback import Hub
 from pinned import installing, pinned
 from sharing import once
 
-__all__ = ["hub", "packages_of"]
-
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:

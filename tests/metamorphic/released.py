@@ -14,8 +14,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["arguments", "release"]
-
 _FOLDER = Path(__file__).with_name("arguments")
 
 

@@ -30,22 +30,6 @@ from envdoctor.facts import Records
 from envdoctor.judge import Finding
 from envdoctor.system import Place, run_in_target
 
-__all__ = [
-    "INSIDE",
-    "PROBES",
-    "Seen",
-    "Wanted",
-    "batch",
-    "checks_of",
-    "inside",
-    "jobs",
-    "planted",
-    "planted_session",
-    "pure",
-    "results",
-    "seen",
-]
-
 INSIDE = Path(__file__).parent / "inside"
 PROBES = find_probes()
 Name = TypeVar("Name")

@@ -15,20 +15,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = [
-    "RECORDED",
-    "Built",
-    "Recording",
-    "Store",
-    "build",
-    "link",
-    "package_of",
-    "place",
-    "recordings",
-    "remove",
-    "write",
-]
-
 RECORDED = Path(__file__).resolve().parents[2] / "fixtures" / "environments"
 _COMPILED = re.compile(r"\.so(\.[\d.]+)?\Z")
 #: Folders that imports find, for the packages whose place on the import path a specimen is about.

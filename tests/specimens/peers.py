@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from environments import Built
 
-__all__ = ["Complaint", "base_interpreter", "told_by_pip", "told_by_uv"]
-
 
 class Complaint(NamedTuple):
     """``kind`` is missing, conflict, python, platform, duplicate or broken; ``asker`` is who asks for ``package``."""

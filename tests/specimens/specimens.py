@@ -14,8 +14,6 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-__all__ = ["SPECIMENS", "Specimen", "build_specimen"]
-
 _HEALTHY = {recording.name: recording for recording in recordings("healthy")}
 
 

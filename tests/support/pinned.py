@@ -7,8 +7,6 @@ from pathlib import Path
 
 from uv import find_uv_bin
 
-__all__ = ["installing", "pinned"]
-
 _PINS = Path(__file__).resolve().parents[1] / "requirements"
 
 
