@@ -1,6 +1,5 @@
 """One run, all dialects: what a rule says of facts it says of the run that is written, whoever wrote it."""
 
-import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -12,12 +11,9 @@ from dialects import DIALECTS
 from observing import shipped
 from pairs import MISSED, Outcome, asks_recipe, chosen, judged, said_by, summary
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from envdoctor.matrix import load_toml
 
-LISTED = tomllib.loads(MISSED.read_text(encoding="utf-8"))
+LISTED = load_toml(MISSED)
 
 
 @cache
