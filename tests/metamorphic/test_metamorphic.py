@@ -17,7 +17,7 @@ LISTED = load_toml(MISSED)
 
 
 @cache
-def cases() -> list[tuple[str, Mapping[str, Any], set[tuple[str, str]]]]:
+def _cases() -> list[tuple[str, Mapping[str, Any], set[tuple[str, str]]]]:
     """Each rule about recipes with each of its cases, and the values that the case says."""
     matrix = shipped()
     rules = [rule.id for rule in matrix.rules if asks_recipe(matrix, rule.id)]
@@ -29,7 +29,7 @@ def tried(dialect: str, folder: Path) -> dict[tuple[str, str], Outcome]:
     one with most values that were not, of these another in each dialect. ``pairs.py`` tries all."""
     outcomes: dict[tuple[str, str], Outcome] = {}
     found: set[tuple[str, str]] = set()
-    left = sorted(cases(), key=lambda one: crc32(f"{dialect} {one[:2]}".encode()))
+    left = sorted(_cases(), key=lambda one: crc32(f"{dialect} {one[:2]}".encode()))
     while left:
         rule, case, values = one = max(left, key=lambda one: len(one[2] - found))
         if values <= found:

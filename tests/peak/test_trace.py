@@ -164,7 +164,7 @@ def real(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping
     return once(tmp_path_factory, "real-traces", make)
 
 
-def whole(answers: list[ChildAnswer], tokens: int) -> list[float]:
+def _whole(answers: list[ChildAnswer], tokens: int) -> list[float]:
     assert [answer.ending for answer in answers] == ["ok"] * len(answers), [answer.detail for answer in answers]
     return sizes([Trace(answer.records[0], answer.records[1:]) for answer in answers], tokens)
 
@@ -172,7 +172,7 @@ def whole(answers: list[ChildAnswer], tokens: int) -> list[float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 def test_real_models(name: str, real: Mapping[str, list[ChildAnswer]]) -> None:
-    low, full = whole(real[name], 2048)
+    low, full = _whole(real[name], 2048)
     assert low == pytest.approx(full, rel=1e-3)
     peak = real[name][0].peak_mib
     assert peak is not None and peak < 1024
@@ -180,7 +180,7 @@ def test_real_models(name: str, real: Mapping[str, list[ChildAnswer]]) -> None:
 
 @pytest.mark.slow
 def test_glm_4_9b_of_the_story(real: Mapping[str, list[ChildAnswer]]) -> None:
-    found = [size / GIB for size in whole(real["story"], 6001)]
+    found = [size / GIB for size in _whole(real["story"], 6001)]
     assert found == pytest.approx([338.3, 79.1, 33.2, 29.7], rel=0.01)
 
 
@@ -195,5 +195,5 @@ def test_a_release_changes_what_a_long_prompt_needs(
     into = installing(place.python, "--no-deps", "--target", tmp_path / "old")
     subprocess.run([*into, *old], check=True, capture_output=True)
     before = place._replace(environ={**os.environ, "PYTHONPATH": str(tmp_path / "old")})
-    found = [*sizes(Tracer(before, {"torch": None}, None).run(PROMPT), 30720), *whole(real["prompt"], 30720)]
+    found = [*sizes(Tracer(before, {"torch": None}, None).run(PROMPT), 30720), *_whole(real["prompt"], 30720)]
     assert [size / GIB for size in found] == [pytest.approx(42.6, rel=0.01), pytest.approx(19.9, rel=0.01)]
