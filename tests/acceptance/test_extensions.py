@@ -1,6 +1,7 @@
 """Compiled extensions and the torch beside them, through the command line: one cause, one finding, nothing loaded."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 from dists import install
+from pinned import installing
 from sharing import once
 
 ELF = Path(__file__).resolve().parents[2] / "fixtures" / "elf"
@@ -171,10 +173,11 @@ def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The real torch 2.13.0 for CPU with the torchvision 0.28.0 that PyPI gives, which is built for CUDA."""
 
     def make(folder: Path) -> Path:
-        pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(folder)]
-        index = ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
-        subprocess.run([*pip, *index, "torch==2.13.0+cpu"], check=True, capture_output=True)
-        subprocess.run([*pip, "torchvision==0.28.0"], check=True, capture_output=True)
+        into = installing(sys.executable, "--no-deps", "--target", folder)
+        here = "PIP_FIND_LINKS" in os.environ  # then a way to pytorch.org may be missing
+        index = [] if here else ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
+        subprocess.run([*into, *index, "torch==2.13.0+cpu"], check=True, capture_output=True)
+        subprocess.run([*into, "torchvision==0.28.0"], check=True, capture_output=True)
         return folder
 
     return once(tmp_path_factory, "real-torch", make)
@@ -194,10 +197,10 @@ def test_the_real_torchvision_of_pypi_beside_the_real_cpu_torch(run, checked, wh
 
 @pytest.mark.slow
 def test_real_wheels_of_one_release_fit_each_other_on_aarch64_too(run, checked, tmp_path):
-    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(tmp_path / "packages")]
-    platform = ["--only-binary", ":all:", "--platform", "manylinux2014_aarch64", "--python-version", "3.11"]
+    into = installing(sys.executable, "--no-deps", "--target", tmp_path / "packages", "--only-binary", ":all:")
+    platform = ["--python-platform", "aarch64-manylinux2014", "--python-version", "3.11"]
     wheels = ["torch==2.5.1", "torchvision==0.20.1", "torchaudio==2.5.1"]
-    subprocess.run([*pip, *platform, *wheels], check=True, capture_output=True)
+    subprocess.run([*into, *platform, *wheels], check=True, capture_output=True)
     # The folder is for another machine than this one: that is said, as its user would.
     assert errors(checked("os.arch=aarch64")) == {}
     facts = run("facts", "--no-config", "--path", str(tmp_path / "packages"), "--format", "json").json["facts"]

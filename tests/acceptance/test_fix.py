@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from small_index import SmallIndex
+from uv import find_uv_bin
 
 DAY = "2026-01-01"
 #: Has every name.
@@ -57,10 +58,7 @@ def index():
 
 @pytest.fixture(scope="module")
 def uv() -> str:
-    found = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
-    if found is None:
-        pytest.skip("uv is not installed")
-    return found
+    return find_uv_bin()
 
 
 @pytest.fixture

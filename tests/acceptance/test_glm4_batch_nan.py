@@ -36,14 +36,6 @@ def test_the_reported_environment_fails_with_cause_fix_and_source(check):
     assert all(release in texts for release in ("2.5.1", ">=2.5.0", ">=2.5.1"))
 
 
-def test_the_terminal_report_can_be_acted_on(check):
-    lines = check().out.splitlines()
-    assert any(line.startswith(f"error[{RULE}]") for line in lines)
-    assert any(line.strip().startswith("fix") and "2.4.1" in line for line in lines)
-    assert any("github.com/zai-org/GLM-4/issues/724" in line for line in lines)
-    assert any("1 error" in line for line in lines)
-
-
 HOPPER = {"pkg.torch": "2.5.0+cu124", "gpu": [{"name": "NVIDIA H100 80GB HBM3", "cc": "9.0"}]}
 AMPERE = {**HOPPER, "gpu": [{"name": "NVIDIA A100-SXM4-80GB", "cc": "8.0"}]}
 BARE = {"model.repo": None, "recipe.batch_size": None, "pkg.transformers": None}

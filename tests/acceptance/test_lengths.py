@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from jsonschema import validate
-from pinned import pinned
+from pinned import installing, pinned
 
 import envdoctor
 from envdoctor.peak import fed_length
@@ -116,8 +116,8 @@ def test_a_template_that_refuses_leaves_the_words(ask: Any, folder: Path, torch_
 @pytest.mark.torch
 def test_parquet_is_read_by_the_pyarrow_of_the_target(run: Any, folder: Path, torch_python: str) -> None:
     packages = str(folder / "packages")
-    pip = [torch_python, "-m", "pip", "install", "-q", "--no-deps", "--no-compile", "--target", packages]
-    subprocess.run([*pip, *pinned(folder, "pyarrow"), "pyarrow"], check=True, capture_output=True)
+    into = installing(torch_python, "--no-deps", "--target", packages, *pinned(folder, "pyarrow"))
+    subprocess.run([*into, "pyarrow"], check=True, capture_output=True)
     there = {"PYTHONPATH": packages}
     code = "import json, pyarrow, pyarrow.parquet as p; rows = [json.loads(line) for line in open('train.jsonl')]; "
     code += "p.write_table(pyarrow.Table.from_pylist([{**row, 'image': b'\\xff'} for row in rows]), 'train.parquet')"

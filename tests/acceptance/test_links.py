@@ -1,12 +1,12 @@
 """A broken import found before it happens: in a folder by its files, in a facts file by the ledger."""
 
-import subprocess
-import sys
+import os
 from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from venv import create
 
 import pytest
 from dists import install
@@ -99,7 +99,7 @@ def test_hostile_source_ends(check: Any) -> None:
 
 
 def test_what_hides_a_module_is_told_and_not_that_the_hidden_one_lacks_what_is_taken(tmp_path: Path, run: Any) -> None:
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
+    create(tmp_path / "venv", symlinks=os.name != "nt")
     (site,) = (tmp_path / "venv").glob("lib/*/site-packages")
     install(site, "peft", "0.21.2", files={"peft/__init__.py": "from tokenizers import Encoding\n"})
     install(site, "tokenizers", "0.22.1", files={"tokenizers/__init__.py": "class Encoding: ...\n"})

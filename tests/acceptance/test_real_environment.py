@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pinned import pinned
+from pinned import installing, pinned
 from rewriting import rewrite
 from sharing import once
-from uv import find_uv_bin
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name == "nt", reason="hard-linked copies of a POSIX environment")]
 
@@ -33,15 +32,12 @@ def install(prefix: Path, *wanted: str, pins: str = "", python: str = sys.execut
     """Install into an environment, which is made for this Python where there is none; the versions that it has then."""
     if not prefix.exists():
         call(python, "-m", "venv", "--without-pip", prefix)
-    # pip takes ten seconds of a processor for torch, which uv takes from its cache.
-    links = ("--find-links", os.environ["PIP_FIND_LINKS"]) if "PIP_FIND_LINKS" in os.environ else ()
-    options = ("-q", "--python", prefix / "bin" / "python", *links, *pinned(prefix, pins))
-    call(find_uv_bin(), "pip", "install", *options, *wanted)
+    call(*installing(prefix / "bin" / "python", *pinned(prefix, pins), *wanted))
     return {one.name: one.version for one in distributions(path=[str(site_of(prefix))])}
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory, built: Path) -> tuple[Path, dict[str, str], dict[str, str]]:
+def real(tmp_path_factory: pytest.TempPathFactory, built: Path) -> tuple[Path, dict[str, str], dict[str, str]]:
     """The environment, with envdoctor installed, and the versions before and after that."""
 
     def make(folder: Path) -> tuple[Path, dict[str, str], dict[str, str]]:
@@ -52,15 +48,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory, built: Path) -> tuple[Pa
 
 
 @pytest.fixture
-def real(installed: tuple[Path, dict[str, str], dict[str, str]]) -> Path:
-    return installed[0]
-
-
-@pytest.fixture
-def copy(real: Path, tmp_path: Path) -> Path:
+def copy(real: tuple[Path, Any, Any], tmp_path: Path) -> Path:
     """A copy that can be broken. Files are hard links: remove and re-create, never edit."""
     target = tmp_path / "copy"
-    call("cp", "-al", str(real), str(target))
+    call("cp", "-al", str(real[0]), str(target))
     return target
 
 
@@ -84,15 +75,16 @@ def check(run: Callable[..., Any], prefix: Path, *arguments: str, **options: Any
 
 
 def test_inside_and_outside_find_the_same(run, real):
+    prefix = real[0]
     arguments = ["--model", "THUDM/glm-4-9b-chat-hf", "--set", "recipe.batch_size=2", "--set", "recipe.dtype=bf16"]
     inside = subprocess.run(
-        [str(real / "bin" / "envdoctor"), "check", "--no-config", "--format", "json", "-v", *arguments],
+        [str(prefix / "bin" / "envdoctor"), "check", "--no-config", "--format", "json", "-v", *arguments],
         capture_output=True,
         text=True,
         check=False,
-        cwd=real,
+        cwd=prefix,
     )
-    outside = check(run, real, *arguments, fresh=True)
+    outside = check(run, prefix, *arguments, fresh=True)
     within = json.loads(inside.stdout)
     assert findings(within) == findings(outside.json)
     assert within["not_checked"] == outside.json["not_checked"]
@@ -103,7 +95,7 @@ def test_inside_and_outside_find_the_same(run, real):
 
 
 def test_a_healthy_environment_has_no_findings(run, real):
-    report = check(run, real).json
+    report = check(run, real[0]).json
     assert report["exit_code"] == 0
     assert findings(report) == []
 
@@ -174,8 +166,8 @@ def test_a_python_3_8_environment_is_read_from_outside(run, tmp_path):
     assert report["facts"]["pkg.transformers"]["value"] == "4.46.3"
 
 
-def test_installing_envdoctor_changes_no_installed_version(installed, tmp_path, built):
-    _, *versions = installed
+def test_installing_envdoctor_changes_no_installed_version(real, tmp_path, built):
+    _, *versions = real
     old = [install(tmp_path / "env", *wanted, pins=OLD) for wanted in ([OLD], map(str, built.glob("*.whl")))]
     for before, after in (versions, old):
         assert "transformers" in before and "envdoctor" not in before

@@ -16,15 +16,11 @@ from packaging.version import Version
 from uv import find_uv_bin
 
 from envdoctor import __version__
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from envdoctor.matrix import load_toml
 
 ROOT = Path(__file__).resolve().parents[2]
 NAN = ROOT / "fixtures/environments/glm4-batch-nan.json"
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = load_toml(ROOT / "pyproject.toml")["project"]
 
 
 def uv(*words: object) -> subprocess.CompletedProcess[str]:

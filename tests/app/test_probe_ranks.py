@@ -164,10 +164,13 @@ if "child.py" in " ".join(sys.orig_argv):
 @pytest.fixture
 def started(tmp_path: Path, torch_python: str, cache: Path):
     """Start ``probe`` by these words of a launcher, or as the rank of two that the variables tell."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
 
     def start(*launcher: str, wait: int = 300, **variables: str) -> subprocess.Popen[str]:
         asked = f"-m envdoctor probe --all-ranks --only ranks --wait {wait} --no-config --format json --python"
-        two = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", **variables} if variables else {}
+        two = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, **variables} if variables else {}
         return subprocess.Popen(
             [*launcher, sys.executable, *asked.split(), torch_python],
             cwd=tmp_path,
@@ -179,14 +182,7 @@ def started(tmp_path: Path, torch_python: str, cache: Path):
     return start
 
 
-@pytest.fixture
-def port() -> str:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
-
-
-def ended(child: subprocess.Popen[str]) -> tuple[int, Any]:
+def _ended(child: subprocess.Popen[str]) -> tuple[int, Any]:
     out, _ = child.communicate(timeout=500)
     return child.returncode, json.loads(out or "{}")
 
@@ -194,7 +190,7 @@ def ended(child: subprocess.Popen[str]) -> tuple[int, Any]:
 @pytest.mark.slow
 def test_two_healthy_ranks_give_one_report(started, torch_python) -> None:
     launcher = "-m torch.distributed.run --standalone --nproc-per-node 2 --no-python"
-    code, report = ended(started(torch_python, *launcher.split()))
+    code, report = _ended(started(torch_python, *launcher.split()))
     assert (code, report["findings"]) == (0, [])
     assert "2 of 2 ranks ran the experiments, on 1 machine(s)" in [one["text"] for one in report["notices"]]
     (ran,) = [one for one in report["sections"]["probe"]["probes"] if one["name"] == "ranks"]
@@ -202,19 +198,19 @@ def test_two_healthy_ranks_give_one_report(started, torch_python) -> None:
 
 
 @pytest.mark.slow
-def test_a_rank_that_computes_wrongly_is_named(started, tmp_path, port) -> None:
+def test_a_rank_that_computes_wrongly_is_named(started, tmp_path) -> None:
     (tmp_path / "sick").mkdir()
     (tmp_path / "sick" / "sitecustomize.py").write_text(SICK)
-    sick = started(RANK="1", MASTER_PORT=port, PYTHONPATH=str(tmp_path / "sick"))
-    code, report = ended(started(RANK="0", MASTER_PORT=port))
-    assert ended(sick) == (0, {})
+    sick = started(RANK="1", PYTHONPATH=str(tmp_path / "sick"))
+    code, report = _ended(started(RANK="0"))
+    assert _ended(sick) == (0, {})
     (found,) = [one for one in report["findings"] if "superseded_by" not in one]
     assert (code, found["id"]) == (1, "probe-one-gpu-differs")
     assert f"rank 1 on {socket.gethostname()} (" in found["message"] and "layer norm 64" in found["message"]
 
 
 @pytest.mark.slow
-def test_a_rank_that_never_comes_is_named(started, port) -> None:
-    code, report = ended(started(RANK="0", MASTER_PORT=port, wait=1))
+def test_a_rank_that_never_comes_is_named(started) -> None:
+    code, report = _ended(started(RANK="0", wait=1))
     assert (code, report["findings"]) == (3, [])
     assert "of 2 ranks these did not come in 1 s: 1" in [one["text"] for one in report["notices"]]

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -18,7 +17,8 @@ from pathlib import Path
 
 import pytest
 from dists import install
-from pinned import pinned
+from pinned import installing, pinned
+from uv import find_uv_bin
 
 from envdoctor.app import Gathered, JobError, Sources, UsageProblem, all_ranks, launched
 from envdoctor.facts import Fact, FactSet
@@ -222,13 +222,11 @@ sys.exit(done.returncode)
 @pytest.fixture
 def ray_python(tmp_path: Path) -> Path:
     """An interpreter with ray from the package index, and behind it everything that the tests' own has."""
-    uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
-    assert uv is not None
     folder = tmp_path / "with-ray"
-    subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(folder)], check=True)
+    subprocess.run([find_uv_bin(), "venv", "-q", "--python", sys.executable, str(folder)], check=True)
     python = folder / "bin" / "python"
     # Compiled at once: else Ray's processes do it when they start, for which Ray gives them 30 seconds.
-    install = [uv, "pip", "install", "-q", "--compile-bytecode", "--python", str(python), *pinned(tmp_path, "ray")]
+    install = installing(python, "--compile-bytecode", *pinned(tmp_path, "ray"))
     subprocess.run([*install, "ray"], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     (packages / "tests.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")

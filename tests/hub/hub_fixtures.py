@@ -8,11 +8,8 @@ from pathlib import Path
 
 import pytest
 from loopback import Hub
-from pinned import pinned
+from pinned import installing, pinned
 from sharing import once
-from uv import find_uv_bin
-
-__all__ = ["hub", "packages_of"]
 
 
 @pytest.fixture
@@ -36,9 +33,8 @@ def packages_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 
         def make(target: Path) -> Path:
             wanted = f"huggingface-hub=={version}"
-            # pip takes four seconds of a processor for what uv takes from its cache.
-            install = [find_uv_bin(), "pip", "install", "-q", "--python", sys.executable, "--target", str(target)]
-            install += pinned(tmp_path_factory.mktemp("pins"), wanted)
+            pins = pinned(tmp_path_factory.mktemp("pins"), wanted)
+            install = installing(sys.executable, "--target", target, *pins)
             subprocess.run([*install, wanted], check=True, timeout=600, capture_output=True)
             return target
 

@@ -28,8 +28,6 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import yaml
 
-__all__ = ["Blob", "Commit", "Entry", "Fault", "Hub", "Repo", "text", "virtual"]
-
 _ZEROS = bytes(1 << 16)
 _LOGIN_PAGE = b"<!DOCTYPE html><html><body>Please log in to the airport WiFi</body></html>"
 #: Contents up to this size are hashed as they are; beyond, oids are synthetic.

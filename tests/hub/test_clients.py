@@ -15,14 +15,10 @@ CALLS = Path(__file__).with_name("client_calls.py")
 CLIENTS = ("0.23.5", "0.36.2", "1.33.0", "2.4.0")
 
 
-def header(tensors: dict[str, object]) -> bytes:
-    body = json.dumps(tensors).encode()
-    return struct.pack("<Q", len(body)) + body
-
-
 def fill(hub: Hub) -> None:
     tensor = {"dtype": "F16", "shape": [4, 2], "data_offsets": [0, 16]}
-    weights = virtual(header({"lm_head.weight": tensor}) + bytes(16))
+    body = json.dumps({"lm_head.weight": tensor}).encode()
+    weights = virtual(struct.pack("<Q", len(body)) + body + bytes(16))
     repo = hub.repo("zai-org/tiny")
     repo.commit({"config.json": "{}", "README.md": "hello", "model.safetensors": weights}, title="first")
     repo.commit({"sub/notes.txt": "notes", "config.json": '{"a": 1}'}, title="second")

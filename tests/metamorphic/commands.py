@@ -7,17 +7,6 @@ from saying import Arguments, CannotSay, Run, accelerated, say_training
 from scripts import SGLANG, VLLM, say_engine
 from writing import LONG, document, options, put, shell, targets
 
-__all__ = [
-    "hf_file",
-    "llamafactory_command",
-    "llamafactory_yaml",
-    "serve_sglang",
-    "serve_vllm",
-    "swift",
-    "trl_command",
-]
-
-
 # --- TRL's command, and files of arguments ----------------------------------------------------------------------------
 
 

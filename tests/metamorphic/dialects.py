@@ -8,8 +8,6 @@ import frameworks
 import scripts
 from saying import Run
 
-__all__ = ["DIALECTS", "Dialect", "other_kind", "written"]
-
 
 class Dialect(NamedTuple):
     """``implied`` is what a run in this dialect is where nothing else is said; ``write`` gives its files, the recipe

@@ -6,9 +6,6 @@ from typing import Any
 from saying import Arguments, CannotSay, Run, say_training
 from writing import LONG, document, options, put, shell
 
-__all__ = ["axolotl", "openrlhf", "openrlhf_attention", "torchtune", "verl"]
-
-
 # --- axolotl and torchtune --------------------------------------------------------------------------------------------
 
 

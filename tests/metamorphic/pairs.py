@@ -21,8 +21,6 @@ from envdoctor.app import Sources, UsageProblem, collect_facts
 from envdoctor.judge import Policy, facts_of, judge
 from envdoctor.matrix import Matrix, load_source
 
-__all__ = ["MISSED", "Outcome", "all_pairs", "asks_recipe", "chosen", "judged", "on_framework", "said_by", "summary"]
-
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
 MISSED = Path(__file__).with_name("missed.toml")
 _HEAD = """# Rules that a dialect says and nobody reads there: the test fails for a pair that is not listed.

@@ -1,6 +1,5 @@
 """The arguments of released trainers and servers (``arguments/``), and which release a run with given packages has."""
 
-import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -9,12 +8,7 @@ from typing import Any
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-__all__ = ["arguments", "release"]
+from envdoctor.matrix import load_toml
 
 _FOLDER = Path(__file__).with_name("arguments")
 
@@ -22,7 +16,7 @@ _FOLDER = Path(__file__).with_name("arguments")
 @cache
 def _releases(project: str) -> list[Mapping[str, Any]]:
     """The releases of a project that were read, oldest first."""
-    found: list[Mapping[str, Any]] = tomllib.loads((_FOLDER / f"{project}.toml").read_text(encoding="utf-8"))["release"]
+    found: list[Mapping[str, Any]] = load_toml(_FOLDER / f"{project}.toml")["release"]
     return found
 
 

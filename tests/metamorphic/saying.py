@@ -6,8 +6,6 @@ from typing import Any
 
 from released import arguments, release
 
-__all__ = ["Arguments", "CannotSay", "Code", "Run", "accelerated", "deepspeed_file", "dtype_of", "say_training"]
-
 #: What a dialect without an argument for it does anyway.
 _OFF_ANYWAY = {"torch_compile", "sleep_mode", "fsdp", "resume"}
 #: Facts that the training arguments of transformers, and what is made of them, say by one name.

@@ -6,20 +6,6 @@ from typing import Any
 
 from saying import Arguments, CannotSay, Code, Run, accelerated, deepspeed_file, dtype_of, say_training
 
-__all__ = [
-    "SGLANG",
-    "VLLM",
-    "accelerator",
-    "launched",
-    "loop",
-    "notebook",
-    "say_engine",
-    "sglang",
-    "trainer",
-    "unsloth",
-    "vllm",
-]
-
 _CONFIGS = {"sft": "SFTConfig", "dpo": "DPOConfig", "grpo": "GRPOConfig"}
 _GPTQ = 'GPTQConfig(bits=4, dataset="c4", tokenizer=tokenizer)'
 

@@ -20,21 +20,6 @@ from saying import CannotSay
 from envdoctor.app import Sources, collect_facts
 from envdoctor.judge import Policy, judge
 
-__all__ = [
-    "BLOCK",
-    "NOT_READ",
-    "PAGES",
-    "ROOT",
-    "STORIES",
-    "Story",
-    "cells",
-    "judged",
-    "marks",
-    "said",
-    "table",
-    "told",
-]
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

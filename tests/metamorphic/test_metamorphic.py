@@ -1,6 +1,5 @@
 """One run, all dialects: what a rule says of facts it says of the run that is written, whoever wrote it."""
 
-import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -12,16 +11,13 @@ from dialects import DIALECTS
 from observing import shipped
 from pairs import MISSED, Outcome, asks_recipe, chosen, judged, said_by, summary
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from envdoctor.matrix import load_toml
 
-LISTED = tomllib.loads(MISSED.read_text(encoding="utf-8"))
+LISTED = load_toml(MISSED)
 
 
 @cache
-def cases() -> list[tuple[str, Mapping[str, Any], set[tuple[str, str]]]]:
+def _cases() -> list[tuple[str, Mapping[str, Any], set[tuple[str, str]]]]:
     """Each rule about recipes with each of its cases, and the values that the case says."""
     matrix = shipped()
     rules = [rule.id for rule in matrix.rules if asks_recipe(matrix, rule.id)]
@@ -33,7 +29,7 @@ def tried(dialect: str, folder: Path) -> dict[tuple[str, str], Outcome]:
     one with most values that were not, of these another in each dialect. ``pairs.py`` tries all."""
     outcomes: dict[tuple[str, str], Outcome] = {}
     found: set[tuple[str, str]] = set()
-    left = sorted(cases(), key=lambda one: crc32(f"{dialect} {one[:2]}".encode()))
+    left = sorted(_cases(), key=lambda one: crc32(f"{dialect} {one[:2]}".encode()))
     while left:
         rule, case, values = one = max(left, key=lambda one: len(one[2] - found))
         if values <= found:

@@ -6,8 +6,6 @@ from typing import Any
 import yaml
 from saying import Arguments, Run
 
-__all__ = ["LONG", "document", "options", "put", "shell", "targets"]
-
 LONG = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "auto": "auto"}
 
 

@@ -1,12 +1,12 @@
 """Environments built in a temporary folder: real virtual environments, and trees of files that look like others."""
 
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from venv import create
 
 import pytest
 from observing import Observed, choose, observe, values
@@ -48,7 +48,7 @@ def make_dist() -> MakeDist:
 def pristine_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A real virtual environment without pip, of the Python that runs the tests. Not to be modified."""
     folder = tmp_path_factory.mktemp("venv") / "env"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    create(folder, symlinks=os.name != "nt")
     return folder
 
 
@@ -56,7 +56,7 @@ def pristine_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def venv(tmp_path: Path) -> Path:
     """A real virtual environment without pip, for one test."""
     folder = tmp_path / "env"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    create(folder, symlinks=os.name != "nt")
     return folder
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from pinned import installing
 from sharing import once
 from traced_jobs import GIB, JOB, LORA, config
-from uv import find_uv_bin
 
 from envdoctor.matrix import load_matrix
 from envdoctor.peak import ClosedForm, OnCuda, Shipped, Trace, Tracer
@@ -164,7 +164,7 @@ def real(torch_python: str, tmp_path_factory: pytest.TempPathFactory) -> Mapping
     return once(tmp_path_factory, "real-traces", make)
 
 
-def whole(answers: list[ChildAnswer], tokens: int) -> list[float]:
+def _whole(answers: list[ChildAnswer], tokens: int) -> list[float]:
     assert [answer.ending for answer in answers] == ["ok"] * len(answers), [answer.detail for answer in answers]
     return sizes([Trace(answer.records[0], answer.records[1:]) for answer in answers], tokens)
 
@@ -172,7 +172,7 @@ def whole(answers: list[ChildAnswer], tokens: int) -> list[float]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", REAL)
 def test_real_models(name: str, real: Mapping[str, list[ChildAnswer]]) -> None:
-    low, full = whole(real[name], 2048)
+    low, full = _whole(real[name], 2048)
     assert low == pytest.approx(full, rel=1e-3)
     peak = real[name][0].peak_mib
     assert peak is not None and peak < 1024
@@ -180,7 +180,7 @@ def test_real_models(name: str, real: Mapping[str, list[ChildAnswer]]) -> None:
 
 @pytest.mark.slow
 def test_glm_4_9b_of_the_story(real: Mapping[str, list[ChildAnswer]]) -> None:
-    found = [size / GIB for size in whole(real["story"], 6001)]
+    found = [size / GIB for size in _whole(real["story"], 6001)]
     assert found == pytest.approx([338.3, 79.1, 33.2, 29.7], rel=0.01)
 
 
@@ -192,8 +192,8 @@ def test_a_release_changes_what_a_long_prompt_needs(
     in benchmarks/memory_readings.toml). Until 4.45 the logits of all tokens were made, in float32."""
     old = ["transformers==4.44.2", "tokenizers==0.19.1", "huggingface-hub==0.36.2"]
     old += ["requests==2.34.2", "urllib3==2.8.0", "certifi==2026.10.19.post1", "charset-normalizer==3.5.2"]
-    install = [find_uv_bin(), "pip", "install", "-q", "--python", place.python, "--no-deps", "--target"]
-    subprocess.run([*install, str(tmp_path / "old"), *old], check=True, capture_output=True)
+    into = installing(place.python, "--no-deps", "--target", tmp_path / "old")
+    subprocess.run([*into, *old], check=True, capture_output=True)
     before = place._replace(environ={**os.environ, "PYTHONPATH": str(tmp_path / "old")})
-    found = [*sizes(Tracer(before, {"torch": None}, None).run(PROMPT), 30720), *whole(real["prompt"], 30720)]
+    found = [*sizes(Tracer(before, {"torch": None}, None).run(PROMPT), 30720), *_whole(real["prompt"], 30720)]
     assert [size / GIB for size in found] == [pytest.approx(42.6, rel=0.01), pytest.approx(19.9, rel=0.01)]

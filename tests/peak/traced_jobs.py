@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from envdoctor.peak import Trace
 
-__all__ = ["GIB", "JOB", "LORA", "MadeUp", "config"]
-
 GIB = 1 << 30
 LORA = {"r": 8, "lora_dropout": 0.0, "target_modules": "all-linear", "modules_to_save": None, "use_dora": None}
 JOB: dict[str, Any] = {

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-__all__ = ["CONTEXT", "payload", "write_probe"]
-
 CONTEXT = """
 emit({"kind": "environment", "case": "build", "torch": "2.13.0+cpu", "accelerators": 0})
 """

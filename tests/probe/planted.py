@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -28,21 +29,6 @@ from envdoctor.experiments import (
 from envdoctor.facts import Records
 from envdoctor.judge import Finding
 from envdoctor.system import Place, run_in_target
-
-__all__ = [
-    "INSIDE",
-    "PROBES",
-    "Seen",
-    "Wanted",
-    "batch",
-    "inside",
-    "jobs",
-    "planted",
-    "planted_session",
-    "pure",
-    "results",
-    "seen",
-]
 
 INSIDE = Path(__file__).parent / "inside"
 PROBES = find_probes()
@@ -95,6 +81,11 @@ def pure(name: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def checks_of(script: str) -> list[str]:
+    """The checks of this script of ``inside/``: its public functions that take nothing and give something."""
+    return re.findall(r"(?m)^def ([a-z]\w*)\(\) -> Any:", (INSIDE / script).read_text(encoding="utf-8"))
 
 
 def inside(python: str, script: str, *arguments: str, read: str | None = None) -> str:

@@ -4,24 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from planted import inside
+from planted import checks_of, inside
 from sharing import once
 
 from envdoctor.experiments import find_probes, judge
 
-CHECKS = (
-    "truth_is_that_of_autograd",
-    "an_offset_moves_every_logit",
-    "memory_is_laid_out_as_named",
-    "masks_hide_what_they_say",
-    "no_generator_of_the_user_moves",
-    "what_does_not_fit_the_dtype_is_not_judged",
-    "refusals_are_told_from_errors",
-    "a_setting_that_raises_is_not_offered_where_the_plain_one_works",
-    "a_wrong_block_of_rows_counts_by_itself",
-    "a_block_of_rows_without_a_key_and_one_with_one_key_is_no_alarm",
-    "a_row_says_which_of_its_results_is_the_worst",
-)
+CHECKS = checks_of("pieces.py")
 
 
 @pytest.fixture(scope="module")

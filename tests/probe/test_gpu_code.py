@@ -10,31 +10,13 @@ from typing import Any
 
 import pytest
 from fakes import payload, write_probe
-from planted import PROBES, inside, pure
+from planted import PROBES, checks_of, inside, pure
 from sharing import once
 
 from envdoctor.experiments import PAYLOAD, Wishes, find_probes, run_session
 from envdoctor.system import Place
 
-CHECKS = (
-    "the_trainer_splits_no_batch_over_eight_cards",
-    "only_a_context_that_is_lost_ends_the_process",
-    "a_card_that_torch_was_not_built_for_is_one_sentence",
-    "bf16_that_is_emulated_is_not_called_supported",
-    "settings_of_nccl_are_recorded_without_names_of_files",
-    "deterministic_mode_comes_back_behind_the_padded_batch",
-    "atomics_of_a_gpu_are_information",
-    "without_a_compiler_for_the_card_nothing_is_compiled",
-    "the_memory_of_another_tenant_is_no_growth",
-    "tf32_that_a_container_sets_is_no_error_of_arithmetic",
-    "products_of_many_tiles_are_judged_as_torch_is_set",
-    "cards_are_alike_where_their_libraries_are",
-    "slices_of_one_card_are_no_broken_fabric",
-    "memory_that_is_full_is_not_called_right",
-    "memory_is_filled_from_what_is_free_and_from_half_of_it_beside_others",
-    "a_kernel_is_forced_once_for_all_cards",
-    "every_tile_of_a_product_is_compared_with_float64",
-)
+CHECKS = checks_of("cuda_pieces.py")
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,6 @@ from planted import PROBES, jobs
 from envdoctor.experiments import Job
 from envdoctor.matrix import parse_toml
 
-__all__ = ["SETS", "Causes", "suite_jobs", "with_heads"]
-
 
 class Causes(NamedTuple):
     """The rules that may name each fault of a machine, a kernel or a build, of released code, or that is not steady."""

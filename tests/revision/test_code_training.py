@@ -1,6 +1,5 @@
 """What changed on the path of a training step: told by its cause where that is known, else as changed, not judged."""
 
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -8,12 +7,8 @@ import pytest
 from comparing import holds, outcome
 from rooms import comparer
 
+from envdoctor.matrix import load_toml
 from envdoctor.revision import Change
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 remote_code = comparer("remote_code")
 
@@ -32,7 +27,7 @@ class Planted(NamedTuple):
     everywhere: bool = False
 
 
-PLANTED = tomllib.loads((FAMILIES / "planted.toml").read_text(encoding="utf-8"))
+PLANTED = load_toml(FAMILIES / "planted.toml")
 FAULTS, HARMLESS = ([Planted(**row) for row in PLANTED[part]] for part in ("fault", "harmless"))
 
 

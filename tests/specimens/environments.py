@@ -3,31 +3,13 @@
 import os
 import re
 import shutil
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import stand_ins
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-__all__ = [
-    "RECORDED",
-    "Built",
-    "Recording",
-    "Store",
-    "build",
-    "link",
-    "package_of",
-    "place",
-    "recordings",
-    "remove",
-    "write",
-]
+from envdoctor.matrix import load_toml
 
 RECORDED = Path(__file__).resolve().parents[2] / "fixtures" / "environments"
 _COMPILED = re.compile(r"\.so(\.[\d.]+)?\Z")
@@ -36,7 +18,7 @@ _FOLLOWED = ("accelerate", "datasets", "numpy", "peft", "safetensors", "tokenize
 #: The modules of the stack by their distributions: others are compiled, so that no import in them is followed.
 _MODULES = {
     row["name"].replace("-", "_"): row["module"]
-    for row in tomllib.loads((RECORDED.parents[1] / "matrices/tables/stack-modules.toml").read_text("utf-8"))["module"]
+    for row in load_toml(RECORDED.parents[1] / "matrices/tables/stack-modules.toml")["module"]
 }
 
 
@@ -147,11 +129,7 @@ LAYOUTS = {
 
 def recordings(folder: str = "healthy") -> list[Recording]:
     """The recorded environments, by name."""
-    found = []
-    for path in sorted((RECORDED / folder).glob("*.toml")):
-        with path.open("rb") as stream:
-            found.append(Recording(path.stem, tomllib.load(stream)))
-    return found
+    return [Recording(path.stem, load_toml(path)) for path in sorted((RECORDED / folder).glob("*.toml"))]
 
 
 class Store:

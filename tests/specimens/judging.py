@@ -10,8 +10,6 @@ from envdoctor.judge import Policy
 from envdoctor.matrix import Matrix
 from envdoctor.report import Report
 
-__all__ = ["MACHINE", "judge", "named", "told"]
-
 #: A machine on which nothing is the matter. Without GPU facts: those are a specimen's own.
 MACHINE = (
     "os.arch=x86_64",

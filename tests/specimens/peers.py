@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -10,8 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from environments import Built
-
-__all__ = ["Complaint", "base_interpreter", "told_by_pip", "told_by_uv"]
+from uv import find_uv_bin
 
 
 class Complaint(NamedTuple):
@@ -28,13 +26,9 @@ def base_interpreter() -> Path | None:
     return path if sys.version_info[:2] == (3, 11) and path.exists() else None
 
 
-def told_by_uv(built: Built) -> list[Complaint] | None:
-    """None when uv is not installed."""
-    uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
-    if uv is None:
-        return None
+def told_by_uv(built: Built) -> list[Complaint]:
     python = built.target / "bin" / "python"
-    done = _run([uv, "pip", "check", "--python", str(python), "--no-config"], built)
+    done = _run([find_uv_bin(), "pip", "check", "--python", str(python), "--no-config"], built)
     told = []
     for line in done.stderr.splitlines():
         named = [_normal(name) for name in re.findall(r"`([A-Za-z0-9._-]+)[^`]*`", line)]

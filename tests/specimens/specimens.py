@@ -1,7 +1,6 @@
 """Broken environments as recipes: a healthy one, what is done to it, and what must be said of it."""
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,12 +8,7 @@ from typing import Any, NamedTuple
 import stand_ins
 from environments import Built, Recording, Store, build, link, package_of, place, recordings, remove, write
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-__all__ = ["SPECIMENS", "Specimen", "build_specimen"]
+from envdoctor.matrix import load_toml
 
 _HEALTHY = {recording.name: recording for recording in recordings("healthy")}
 
@@ -66,12 +60,7 @@ class Specimen(NamedTuple):
         return (edit["install"] for edit in self.said.get("edits", ()) if "install" in edit)
 
 
-def _read() -> list[Specimen]:
-    with (Path(__file__).parent / "specimens.toml").open("rb") as stream:
-        return [Specimen(name, said) for name, said in tomllib.load(stream).items()]
-
-
-SPECIMENS = _read()
+SPECIMENS = [Specimen(name, said) for name, said in load_toml(Path(__file__).with_name("specimens.toml")).items()]
 
 
 def build_specimen(specimen: Specimen, home: Path, store: Store, interpreter: Path | None = None) -> Built:

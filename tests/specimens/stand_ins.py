@@ -6,8 +6,6 @@ from typing import Any
 
 from elf_writer import shared_object
 
-__all__ = ["extension", "library"]
-
 #: Symbol, the library of torch that has it, and the first and the last minor release that has it (None: open). Read in
 #: the undefined symbols of torchvision/_C.so of 0.17.2 to 0.28.0, each built for the torch released with it.
 _SYMBOLS: tuple[tuple[str, str, int | None, int | None], ...] = (

@@ -5,8 +5,6 @@ from collections.abc import Iterable, Sequence
 from peers import Complaint
 from specimens import SPECIMENS, Specimen
 
-__all__ = ["HEAD", "envdoctor_says", "peer_says", "row", "rows_of"]
-
 HEAD = """# Specimens
 
 Broken environments, built by the tests from recorded metadata of released wheels ([specimens.toml](specimens.toml) says

@@ -61,8 +61,8 @@ def test_nothing_that_uv_or_pip_report_is_missed_and_the_readme_is_current(tmp_p
         built = build_specimen(specimen, home, store, interpreter)
         report = judge(built, matrix, specimen.assignments())
         uv, pip = told_by_uv(built), told_by_pip(built)
-        if uv is None or pip is None:
-            pytest.skip("uv and pip are not both installed")
+        if pip is None:
+            pytest.skip("pip is not installed")
         # pip check follows PYTHONPATH with its own packages on it; uv looks at the environment alone.
         if not specimen.pending:
             missed += [(specimen.id, complaint) for complaint in {*uv, *pip} if not is_told(complaint, report)]

@@ -11,8 +11,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Browser", "chromium"]
-
 _NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 

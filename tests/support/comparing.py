@@ -12,8 +12,6 @@ from rooms import comparer
 
 from envdoctor.revision import AREAS, Change, Clock, Compared, Revisions, effect_of, files_of
 
-__all__ = ["holds", "judged_kinds", "only", "outcome", "two_sided"]
-
 
 def outcome(comparer: ModuleType | Any, old: Any, new: Any, clock: Clock | None = None) -> Compared:
     """What the comparer says of two snapshots, or of two tables of files and their contents.

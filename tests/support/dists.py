@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["install"]
-
 
 def install(site: Path, name: str, version: str, *lines: str, files: Mapping[str, str | bytes] | None = None) -> Path:
     """Write a package with these files and further lines of METADATA into ``site``; gives its ``.dist-info``."""

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from envdoctor.observe import gnu_hash
 
-__all__ = ["section_file", "shared_object", "write_shared_object"]
-
 _MACHINES = {"x86_64": 62, "aarch64": 183}
 _HEADER, _SEGMENT, _SYMBOL = 64, 56, 24
 _NEEDED, _STRTAB, _SYMTAB, _STRSZ, _SYMENT, _SONAME, _RPATH, _RUNPATH = 1, 5, 6, 10, 11, 14, 15, 29

@@ -17,8 +17,6 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 
-__all__ = ["Forking"]
-
 #: Rooms and modules that no command imports: they are for other interpreters, or need transformers.
 _OTHERS = {"payload", "watch", "__main__", "guard_callback"}
 

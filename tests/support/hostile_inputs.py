@@ -36,8 +36,6 @@ from envdoctor.revision import HeaderError, PinError, described, flatten, parse_
 from envdoctor.source import NotANotebook, TooMuch
 from envdoctor.versions import NotARequirement, holds, read_requirement, satisfies
 
-__all__ = ["Seen", "run"]
-
 ROOT = Path(__file__).resolve().parents[2]
 PIECES = (
     *(b"\0", b"\xff\xfe", b"\xed\xa0\x80", b"\x1b[31m", b"\r\n", b"'''", b'"""', b"[[", b"{" * 200, b"(" * 500),

@@ -11,8 +11,6 @@ from envdoctor.judge.derivations import derive
 from envdoctor.matrix import Matrix
 from envdoctor.remedy import with_fixes
 
-__all__ = ["answer", "derived", "following", "given", "judged", "keyed"]
-
 
 def given(
     values: Mapping[str, Any], registry: Registry, complete: Iterable[str] = (), origin: str = "facts.json"

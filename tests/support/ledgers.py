@@ -1,7 +1,5 @@
 """The text of a small ledger file, without what every such file has."""
 
-__all__ = ["ledger"]
-
 
 def ledger(package: str, releases: str, lines: str = "", depth: str = "names") -> str:
     """A package of that name with these releases (``1.2.0?`` was not read) and the lines of its sections."""

@@ -9,8 +9,6 @@ from envdoctor.app import target_facts
 from envdoctor.facts import FactSet, Unknown, Value
 from envdoctor.observe import SOURCES, Ask
 
-__all__ = ["LOCKS", "Opened", "opened"]
-
 LOCKS = Path(__file__).resolve().parents[2] / "fixtures" / "locks"
 _LINUX = {"python": "3.12", "platform": "linux-x86_64"}
 

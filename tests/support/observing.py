@@ -16,20 +16,6 @@ from envdoctor.observe import choose as _choose
 from envdoctor.observe.gather import gather
 from envdoctor.system import Files
 
-__all__ = [
-    "Observed",
-    "a_layout",
-    "ask",
-    "assert_registered",
-    "choose",
-    "installed",
-    "observe",
-    "one",
-    "program",
-    "shipped",
-    "values",
-]
-
 MATRICES = Path(__file__).resolve().parents[2] / "matrices"
 
 

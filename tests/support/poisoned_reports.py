@@ -10,8 +10,6 @@ from envdoctor.report import Cost, Introduced, Mended, MovedCommits, Notice, Rep
 from envdoctor.revision import Change, Unread
 from envdoctor.system.clean import clean
 
-__all__ = ["BAD", "compared", "poisoned", "section_of_experiments"]
-
 BAD = "\x1b[2J\x1b]0;x\x07\r\n::error::\u202e\u200b\ud800\x00\x85{}%`"
 
 

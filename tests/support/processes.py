@@ -3,8 +3,6 @@
 import os
 import select
 
-__all__ = ["gone"]
-
 
 def gone(process: int) -> bool:
     """Whether a process, of whatever parent, has ended or ends within five seconds (Linux only)."""

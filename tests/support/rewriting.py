@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-__all__ = ["rewrite"]
-
 
 def rewrite(path: Path, content: bytes) -> None:
     """Put a new file in the place of one, if there is one; its hard links stay what they are. A file that is emptied

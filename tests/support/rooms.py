@@ -9,8 +9,6 @@ from envdoctor.judge.derivations import derivations
 from envdoctor.observe import observers
 from envdoctor.revision import COMPARERS
 
-__all__ = ["comparer", "computing", "derivation", "observer", "observing"]
-
 _OBSERVED = ("machine", "packages", "binaries", "model", "source", "code")
 
 

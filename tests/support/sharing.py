@@ -8,8 +8,6 @@ from typing import TypeVar
 
 import pytest
 
-__all__ = ["once"]
-
 T = TypeVar("T")
 
 

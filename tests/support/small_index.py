@@ -11,8 +11,6 @@ from typing import Any
 from urllib.parse import unquote
 from zipfile import ZipFile
 
-__all__ = ["SmallIndex"]
-
 
 class SmallIndex:
     """Serves the files that were added; ``asked`` lists requests, ``broken`` answers 500 to paths that match it."""

@@ -10,8 +10,6 @@ from typing import NamedTuple
 
 import envdoctor
 
-__all__ = ["House", "is_sentence"]
-
 _ROOT = Path(envdoctor.__file__).parent
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module

@@ -2,8 +2,6 @@
 
 from typing import Any
 
-__all__ = ["tokens"]
-
 
 def tokens(count: int, length: int = 20, pad: int = 0) -> list[dict[str, Any]]:
     """Samples of random tokens, left-padded by ``pad``."""

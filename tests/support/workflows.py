@@ -9,8 +9,6 @@ from typing import Any, NamedTuple
 
 import yaml
 
-__all__ = ["Ran", "run_steps"]
-
 
 class Ran(NamedTuple):
     """What a step printed, its exit code, and its outputs."""

@@ -105,7 +105,7 @@ def tried(name: str, matrix: Matrix) -> Iterator[Tried]:
         if use["kind"] not in KINDS or released is None or line in provided:
             continue
         # Others are there, and not judged, which takes most of the time.
-        judged = Records(tuple(one if is_about(one, use) else {**one, "guarded": True} for one in uses))
+        judged = Records(tuple(one if _is_about(one, use) else {**one, "guarded": True} for one in uses))
         for version, works in both_sides(use, released):
             found = broken(judged, {**beside(entry, use, matrix), use["package"]: version}, matrix)
             here = {one for one in found if one.line == line and (use["kind"] == "override" or one.what == use["what"])}
@@ -115,7 +115,7 @@ def tried(name: str, matrix: Matrix) -> Iterator[Tried]:
             yield Tried(works, bool(here if works else here | around), text)
 
 
-def is_about(item: Mapping[str, Any], use: Mapping[str, Any]) -> bool:
+def _is_about(item: Mapping[str, Any], use: Mapping[str, Any]) -> bool:
     """Whether what is found of a use at its line, or of what it is part of, can come of this item."""
     names = (item[key] for key in ("module", "name") if isinstance(item.get(key), str) and item[key])
     places = {place.partition(":")[2] for place in item["place"]}

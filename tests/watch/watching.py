@@ -13,8 +13,6 @@ import torch
 
 from envdoctor.experiments.watch import RunStopped, Watch
 
-__all__ = ["NAN", "Poison", "both", "findings", "records", "run", "same", "spoil", "weights"]
-
 NAN = float("nan")
 ROOT = Path(__file__).parents[2]
 

@@ -1,8 +1,9 @@
 """The environment that is judged when none is named."""
 
-import subprocess
+import os
 import sys
 from pathlib import Path
+from venv import create
 
 import pytest
 from observing import observe, program
@@ -18,7 +19,7 @@ def running_in(prefix: Path, **changes: str) -> Running:
 def plain(tmp_path: Path) -> Path:
     """A virtual environment in the way uv and pipx make them, without a receipt."""
     folder = tmp_path / "tools" / "envdoctor"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
+    create(folder, symlinks=os.name != "nt")
     return folder
 
 

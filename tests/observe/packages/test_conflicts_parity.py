@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import venv
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 from observing import choose, observe
 from sharing import once
+from uv import find_uv_bin
 
 from envdoctor.facts import Records
 
@@ -92,11 +92,11 @@ def normal(name: str) -> str:
 
 
 def told_by_uv(python: Path) -> Told:
-    uv = shutil.which("uv", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")]))
-    if uv is None:
-        pytest.skip("uv is not installed")
     done = subprocess.run(
-        [uv, "pip", "check", "--python", str(python), "--no-cache"], capture_output=True, text=True, check=False
+        [find_uv_bin(), "pip", "check", "--python", str(python), "--no-cache"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode in (0, 1), done.stderr
     told: Told = set()

@@ -1,12 +1,12 @@
 """Wheels for another Python or platform: the answers of uv pip check, in an environment that is built and asked."""
 
 import platform
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
 from envdoctor.facts import ABSENT, Unknown
 
@@ -88,11 +88,12 @@ def test_the_python_of_most_compiled_packages_is_told_when_torch_is_one_of_them(
     assert isinstance(found, Unknown) if most is None else found == most
 
 
-@pytest.mark.skipif(shutil.which("uv") is None and not Path(sys.executable).with_name("uv").exists(), reason="needs uv")
 def test_uv_pip_check_says_the_same(built, read):
-    uv = shutil.which("uv") or str(Path(sys.executable).with_name("uv"))
     done = subprocess.run(
-        [uv, "pip", "check", "--python", str(built / "bin" / "python")], capture_output=True, text=True, check=False
+        [find_uv_bin(), "pip", "check", "--python", str(built / "bin" / "python")],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     lines = [line for line in done.stderr.splitlines() if "different platform" in line]
     assert {line.split("`")[1] for line in lines} == set(DOES_NOT), done.stderr

@@ -14,8 +14,6 @@ import torch
 from patches import FAULTS, Put, fault
 from stranger_faults import _first, _kernel, _kernels, _one, _product, _sick
 
-__all__: list[str] = []
-
 _FAST = (torch.bfloat16, torch.float16, torch.float32)
 _ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
 

@@ -15,8 +15,6 @@ import torch
 from patches import fault
 from stranger_faults import _first, _kernel, _kernels, _one, _product, _sick
 
-__all__: list[str] = []
-
 _HALF = (torch.bfloat16, torch.float16)
 _FAST = (*_HALF, torch.float32)
 _ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"

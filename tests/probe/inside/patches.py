@@ -7,8 +7,6 @@ from functools import reduce
 from importlib import import_module
 from typing import Any
 
-__all__ = ["CALLS", "FAULTS", "SDPA", "Put", "fault"]
-
 #: Replaces an attribute: ``put(module, "name", value)``.
 Put = Callable[[Any, str, Any], None]
 FAULTS: dict[str, Callable[[Put], None]] = {}

@@ -15,8 +15,6 @@ import third_faults  # noqa: F401
 import trial_faults  # noqa: F401
 from patches import FAULTS, Put
 
-__all__ = ["plant"]
-
 
 def plant(name: str, put: Put) -> None:
     """Put the fault in place through ``put(module, name, value)``."""

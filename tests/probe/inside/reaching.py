@@ -9,8 +9,6 @@ from typing import Any
 
 from patches import CALLS, Put
 
-__all__ = ["only_reached"]
-
 _KINDS = {"size": "tails", "dtype": "fp32", "layouts": "plain", "values": "unit", "beside": "same"}
 
 

@@ -14,8 +14,6 @@ import torch
 from patches import FAULTS, Put, fault
 from stranger_faults import _kernel, _kernels
 
-__all__: list[str] = []
-
 _FAST = (torch.bfloat16, torch.float16, torch.float32)
 _WHOLE = (torch.bool, torch.int32, torch.int64)
 _ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"

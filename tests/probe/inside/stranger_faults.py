@@ -16,8 +16,6 @@ from typing import Any
 import torch
 from patches import FAULTS, SDPA, Put, fault
 
-__all__: list[str] = []
-
 _HALF = (torch.bfloat16, torch.float16)
 _FAST = (*_HALF, torch.float32)
 _FLOAT32 = (torch.float32,)
