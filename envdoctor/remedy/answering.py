@@ -421,7 +421,7 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
     ruled_out: list[tuple[tuple[object, ...], Suspect]] = []
     sharing: Counter[Seen | None] = Counter()
     stood_for: dict[str, tuple[object, ...]] = {}
-    # A rule of which nothing is known here says no more than a known error with its symptom.
+    # A rule of which nothing is known here but words says no more than a known error with its symptom.
     guesses: dict[str, Seen] = {}
     kinds: set[Seen] = set()
     for rule, texts, seen in shown:
@@ -448,7 +448,9 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             ruled_out.append((order, suspect))
             continue
         stood_for.update(dict.fromkeys(rule.supersedes, order[:3]))
-        guesses |= {rule.id: seen} if len(missing) == len(set(rule.keys())) else {}
+        asked = {condition[0] for clause in rule.affects for condition in clause}.difference(missing)
+        weak = all(fact.source in ("default", "told") or fact.is_guess for fact in map(facts.get, asked))
+        guesses |= {rule.id: seen} if weak and outcome.holds is None else {}
         sharing[seen] += 1
         found.append((order, seen if is_open else None, suspect))
     most = {place: letters for place, letters, _ in sorted(known for known, _ in known_errors)}
