@@ -41,7 +41,7 @@ _IN_WORDS = re.compile(
 _OPTION = re.compile(
     r"(?<![\w./-])(?:--)?([A-Za-z][a-z0-9]{0,20}(?:_[a-z0-9]{1,20}){1,5})[`'\"]?"
     r"(?:\s?[=:]\s?|\s(?:is |of |to |at |as )?|\s?(?:设为|设成|设置为|为|是)\s?)[`'\"]?"
-    r"(true|false|\d{1,6}(?:\.\d{1,4})?(?:e-\d)?)(?!\w)",
+    r"(true|false|\d{1,6}(?:\.\d{1,20})?(?:e-?\d{1,2})?)(?!\w|\.\d)",
     re.IGNORECASE | re.ASCII,
 )
 
