@@ -21,7 +21,7 @@ from envdoctor.remedy.question import Situation
 from envdoctor.report.report import Notice
 from envdoctor.system.documents import read_named
 from envdoctor.system.files import because_of
-from envdoctor.system.message import Message, did_you_mean, said_by
+from envdoctor.system.message import Message, did_you_mean, joined, said_by
 
 #: A log of a long run on many machines; what is behind it decides anyway.
 _LARGEST = 64 * 1024 * 1024
@@ -89,7 +89,7 @@ def _answer(text: str, reading: Reading, situation: Situation) -> Answer:
     if not reading.error:  # no error is shown: what the title says is what is asked, and other lines are words
         asked = _REQUEST.search(lines[0] if lines else "")
         shown = (one for one in suspects if asked is None or not (asked["wish"] or one.line == first))
-        suspects = tuple(sorted(shown, key=lambda one: one.line != first))
+        suspects = tuple(sorted(shown, key=lambda one: (one.applies is not True, one.line != first)))
     return answer_to(reading, situation)._replace(suspects=suspects)
 
 
@@ -129,6 +129,10 @@ def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: st
     if sign is not None and not (reading.error and same):
         text, said = "it says {}; {}; why, and what to do: {}", sign.said
     said = said if len(said) <= _LONGEST_ERROR else f"{said[: _LONGEST_ERROR - 3]}..."
+    if not answer.known:  # `explain` knows no more
+        text = "the run in it failed with {}; what it means is not known"
+        ask = Message("give the whole traceback: its last file tells whose code failed")
+        return Notice("error", joined([Message(text, said), *([] if reading.frames else [ask])]))
     command = " ".join(["envdoctor", "explain", *(["--log", "-"] if file == "-" else [quote(file)])])
     meaning = _meaning(suspect, answer)
     if suspect is None and refuted and not answer.homes:

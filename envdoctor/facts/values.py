@@ -141,7 +141,8 @@ class Fact(NamedTuple):
     ``origin`` is an :class:`Origin`, or names a file or an option in words a person can follow ("torch/version.py",
     "--set"); it may contain a path of this machine and is treated as private in exports.
     ``source`` groups origins by kind: environment, machine, model, recipe, preset (what a library takes for what the
-    recipe leaves open, or an installer for what a list does), given, derived, default, unasked or assumed.
+    recipe leaves open, or an installer for what a list does), given, told (in a sentence), derived, default, unasked or
+    assumed.
     """
 
     key: str

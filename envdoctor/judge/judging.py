@@ -252,6 +252,8 @@ def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[Messag
     caveats = sorted(
         {as_message(read(key).origin) for key in match.keys if key not in own and read(key).source == "assumed"}
     )
+    if told := [key for key in match.keys if read(key).source == "told"]:
+        caveats.append(Message("it is said in a sentence only: {}", ", ".join(told)))
     for key in match.from_base:
         release = spell(read(key).value)
         caveats.append(Message("{} is no plain release: it and its base release answer differently", release))

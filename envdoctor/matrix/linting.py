@@ -332,7 +332,8 @@ def _format_checker() -> Any:
         "specifier": lambda text: text and satisfies("1", text) is not None,
         "releases": parse_ranges,
         "statement": parse_statement,
-        "bounded-pattern": _is_bounded,
+        "bounded": _is_bounded,
+        "bounded-pattern": lambda text: _is_bounded(text) and "value" in re.compile(text).groupindex,
         "date": date.fromisoformat,
     }
     for name, test in tests.items():
@@ -343,6 +344,6 @@ def _format_checker() -> Any:
 
 
 def _is_bounded(pattern: str) -> bool:
-    """Return whether a regular expression has the group ``value`` and nothing in it repeats without end."""
-    plain = re.sub(r"\[[^\]]*\]?", "x", re.sub(r"\\.", "x", pattern))
-    return "value" in re.compile(pattern).groupindex and not re.search(r"[*+]|,\}", plain)
+    """Return whether nothing in a regular expression repeats without end."""
+    plain = re.sub(r"\[[^\]]*\]?", "x", re.sub(r"\\.", "x", re.compile(pattern).pattern))
+    return not re.search(r"[*+]|,\}", plain)

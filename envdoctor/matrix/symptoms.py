@@ -124,9 +124,9 @@ def _last(log: Log, pieces: Sequence[str]) -> int | None:
 
 def _in_order(line: str, pieces: Sequence[str]) -> bool:
     """Return whether the pieces follow one another. The first begins a word: SFTTrainer does not count as Trainer, but
-    Chinese is written next to it without a blank."""
+    Chinese is written without blanks."""
     place, first = line.find(pieces[0]), pieces[0][0]
-    while place > 0 and f"{line[place - 1]}{first}".isalnum() and line[place - 1].isascii() == first.isascii():
+    while place > 0 and f"{line[place - 1]}{first}".isalnum() and f"{line[place - 1]}{first}".isascii():
         place = line.find(pieces[0], place + 1)
     for piece in pieces if place >= 0 else ():
         place = line.find(piece, place)

@@ -12,7 +12,7 @@ from operator import or_
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Unknown
+from envdoctor.facts.values import Fact, Unknown, spell
 from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.evaluate import evaluate, text_of, title_of, without_values
 from envdoctor.judge.finding import Text
@@ -414,12 +414,14 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
     number of the first line.
     """
     log, matrix = Log.of(lines), situation.matrix
-    facts, shown = _told_by(log, situation)
+    rows = matrix.rows("known-errors", "error")  # whose kind of cause is known, and which no facts decide
+    known_errors = [(known, row) for row in rows if (known := seen_in(log, row["symptom"])) is not None]
+    facts, shown = _told_by(log, situation, known_errors)
     found: list[tuple[tuple[object, ...], Seen | None, Suspect]] = []
     ruled_out: list[tuple[tuple[object, ...], Suspect]] = []
     sharing: Counter[Seen | None] = Counter()
     stood_for: dict[str, tuple[object, ...]] = {}
-    # A rule of which nothing is known here says no more than a known error with its symptom.
+    # A rule of which nothing is known here but words says no more than a known error with its symptom.
     guesses: dict[str, Seen] = {}
     kinds: set[Seen] = set()
     for rule, texts, seen in shown:
@@ -446,11 +448,11 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
             ruled_out.append((order, suspect))
             continue
         stood_for.update(dict.fromkeys(rule.supersedes, order[:3]))
-        guesses |= {rule.id: seen} if len(missing) == len(set(rule.keys())) else {}
+        asked = {condition[0] for clause in rule.affects for condition in clause}.difference(missing)
+        weak = all(fact.source in ("default", "told") or fact.is_guess for fact in map(facts.get, asked))
+        guesses |= {rule.id: seen} if weak and outcome.holds is None else {}
         sharing[seen] += 1
         found.append((order, seen if is_open else None, suspect))
-    rows = matrix.rows("known-errors", "error")  # whose kind of cause is known, and which no facts decide
-    known_errors = [(known, row) for row in rows if (known := seen_in(log, row["symptom"])) is not None]
     most = {place: letters for place, letters, _ in sorted(known for known, _ in known_errors)}
     for known, row in known_errors:
         if known.letters == most[known.place]:  # of two in one line the one that says more is meant
@@ -485,9 +487,11 @@ def _together(texts: Sequence[Text]) -> Text | None:
     return Text("; ".join(text.en for text in texts), "；".join(chinese) if len(chinese) == len(texts) else None)
 
 
-def _told_by(log: Log, situation: Situation) -> tuple[FactSet, list[tuple[Rule, Mapping[str, Any], Seen]]]:
-    """Return the facts with those that the log tells, and the rules of which a symptom stands in it. A word counts as a
-    fact where all that the rule says follows from it."""
+def _told_by(
+    log: Log, situation: Situation, known_errors: Iterable[tuple[Seen, Mapping[str, Any]]]
+) -> tuple[FactSet, list[tuple[Rule, Mapping[str, Any], Seen]]]:
+    """Return the facts with those that the log tells, and the rules of which a symptom stands in it, or a known error
+    that a rule which holds may cause. A word counts as a fact where all that the rule says follows from it."""
     facts, matrix = situation.facts, situation.matrix
     shown = []
     for rule in matrix.rules:
@@ -500,11 +504,20 @@ def _told_by(log: Log, situation: Situation) -> tuple[FactSet, list[tuple[Rule, 
                 facts = given
             else:
                 seen = seen_in(log, (one for one in symptoms if "{" not in "".join(one["lines"])))
+        caused = (one for one, row in known_errors if _causes(rule, row))
+        if seen is None and (known := next(caused, None)) and evaluate(rule, facts, matrix.registry).holds:
+            seen = known
         if seen is not None:
             shown.append((rule, texts, seen))
     return facts, shown
 
 
+def _causes(rule: Rule, row: Mapping[str, Any]) -> bool:
+    """Return whether what a rule is about may end in a known error."""
+    return rule.effect == row.get("effect") or rule.id in row.get("rules", ())
+
+
 def _values(texts: Mapping[str, Any], facts: FactSet) -> dict[str, str]:
     """Return the facts that a rule's message says, "" for what is not known."""
-    return {key: facts.text(key) or "" for key in placeholders(text_of(texts["message"]).en)}
+    known = placeholders(text_of(texts["message"]).en)
+    return {key: spell(facts.value(key)) if facts.known(key) else "" for key in known}

@@ -279,3 +279,51 @@ def test_the_type_of_a_model_is_read_behind_a_traceback(run):
     assert (
         "model type qwen3 (known from 4.51.0 on)" in run("explain", "--no-environment", "--error", "\n".join(lines)).out
     )
+
+
+@pytest.mark.parametrize(
+    ("told", "rule"),
+    [
+        (
+            "I'm fine-tuning glm-4-9b-chat-hf with LoRA on one A100 80GB. With batch size 1 eval is fine.\n"
+            "When I put per_device_eval_batch_size=2 eval_loss is nan.\n\ntorch 2.5.0+cu124, transformers 4.46.1",
+            "torch-2-5-0-glm4-batch-may-be-nan",
+        ),
+        (
+            "单卡A100 80G 微调 glm-4-9b-chat-hf，LoRA。batch_size=2 时 eval loss 为 nan。\n\ntorch 2.5.0",
+            "torch-2-5-0-glm4-batch-may-be-nan",
+        ),
+        (
+            "用 LoRA 微调 GLM-4-9B，单卡 A100 80G，3500+2500 tokens，没有开启gradient checkpointing，几步后显存不足",
+            "glm4-9b-lora-out-of-memory-without-gradient-checkpointing",
+        ),
+        (
+            "In January I trained ChatGLM3-6b with LoRA on a 16 GB card. I downloaded it again, and now: CUDA out of\n"
+            "memory. The script has gradient_checkpointing=True.\n\ntorch 2.1.2, transformers 4.36.2",
+            "chatglm3-6b-current-code-ignores-gradient-checkpointing",
+        ),
+        (
+            "DPO of GLM-4-9B with OpenRLHF runs out of memory on 8×A100-80G after a few steps. Full fine-tuning,\n"
+            "ZeRO-3, max length 2048.\n\nOpenRLHF version: 0.3.8, torch 2.4.0, transformers 4.45.2",
+            "openrlhf-glm4-dpo-out-of-memory-without-flash-attention",
+        ),
+        (
+            "# vLLM 启动报错显存不足\n\nWeClone 微调 Qwen2.5-7B-Instruct 之后用 vLLM 部署，一张 A6000 48G\n"
+            "gpu_memory_utilization 设为 0.95，启动就报 CUDA out of memory\n\nvllm 0.6.6，torch 2.5.1",
+            "vllm-gpu-memory-utilization-too-high",
+        ),
+    ],
+)
+def test_a_story_told_in_words_is_answered_by_its_rule(run, report, told, rule):
+    report.write_text(told, encoding="utf-8")
+    checked = run("check", "--no-config", "--report", report, "--format", "json")
+    assert rule in {finding["id"] for finding in checked.json["findings"]}
+    assert "envdoctor explain /" not in checked.out
+    explained = run("explain", "--no-config", report, "--format", "json")
+    assert (rule, True) in {(one["id"], one.get("applies")) for one in explained.json["suspects"]}
+
+
+def test_nobody_is_sent_to_explain_for_what_it_does_not_know(run, report):
+    report.write_text(REPORT + "\nZeroDivisionError: division by zero\n")
+    done = run("check", "--no-config", "--report", report)
+    assert done.code == 3 and "give the whole traceback" in done.out and "envdoctor explain" not in done.out

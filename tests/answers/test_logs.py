@@ -148,3 +148,8 @@ def test_a_long_line_may_be_broken(matrix, log, told):
 def test_a_word_of_a_log_is_a_fact_where_something_follows_from_it(matrix, log, said):
     titles = [one.title.en for one in explain_error(log, matrix).answer.suspects]
     assert (said or "") in " ".join(titles) and bool(titles) is bool(said)
+
+
+def test_a_known_error_names_rules_that_exist(matrix):
+    named = {rule for row in matrix.rows("known-errors", "error") for rule in row.get("rules", ())}
+    assert len(named) > 5 and all(matrix.find(rule) for rule in named)

@@ -15,6 +15,7 @@ ELSEWHERE = {
     "envdoctor/observe/documents/locks/opening.py": "names of the table's modules, one or the other",
     "envdoctor/observe/documents/locks/dockerfile.py": "the table's own patterns, which `supplied` brings",
     "envdoctor/observe/documents/reports/lines.py": "the table's own patterns, which `supplied` brings",
+    "envdoctor/observe/documents/reports/prose.py": "the table's own patterns, which `supplied` brings",
     "envdoctor/observe/recipe/script_calls.py": "asked of names of 200 characters at most",
     "envdoctor/revision/code/parts/training.py": "the table's own patterns, of statements of 400 characters at most",
     "envdoctor/source/names.py": "with one repeat at most, asked of names of 500 characters at most",

@@ -166,14 +166,20 @@ def supplied() -> list[Pattern]:
     """Return the patterns that are put together from the matrix."""
     from envdoctor.matrix import load_matrix
     from envdoctor.observe.documents.locks.dockerfile import tag_pattern
-    from envdoctor.observe.documents.reports.lines import Forms
+    from envdoctor.observe.documents.reports.lines import Forms, Prose
 
     matrix = load_matrix()
     rows = [("values", row["values"], re.IGNORECASE, "fullmatch") for row in matrix.rows("report-forms", "label")]
     for row in matrix.rows("report-forms", "line"):
         rows.append(("pattern", row["pattern"], 0, "search" if row.get("each") else "fullmatch"))
+    rows += [
+        ("pattern", row["pattern"], re.IGNORECASE | re.ASCII, "search") for row in matrix.rows("report-forms", "phrase")
+    ]
     rows += [("tag", tag_pattern(row["tag"]), 0, "fullmatch") for row in matrix.rows("images")]
     rows += [
-        (name, one.pattern, 0, "search") for name, one in vars(Forms(matrix)).items() if isinstance(one, re.Pattern)
+        (name, one.pattern, 0, "search")
+        for forms in (Forms(matrix), Prose(matrix))
+        for name, one in vars(forms).items()
+        if isinstance(one, re.Pattern)
     ]
     return [Pattern(f"matrices: {column}", text, flags, how) for column, text, flags, how in rows]

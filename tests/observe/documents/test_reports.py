@@ -10,6 +10,7 @@ from envdoctor.observe import report_facts
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures/reports"
 NAMES = sorted(path.stem for path in FOLDER.glob("*.txt"))
+ONE_3090 = Records(({"name": "RTX 3090"},))
 #: What is said of a recipe as such, beside its settings.
 OF_THE_RECIPE = ("recipe_file", "recipe_key", "recipe.arguments")
 
@@ -63,21 +64,70 @@ def test_what_is_read_of_a_report_and_what_is_not(found, name):
         ("peft==0.15.2\nanyio @ file:///home/conda/build_artifacts/work_if_tried/work", {"pkg.peft": "0.15.2"}),
         (
             "We are using `transformers` 4.48.0 and peft==0.14.0 on a 3090",
-            {"pkg.transformers": "4.48.0", "pkg.peft": "0.14.0"},
+            {"pkg.transformers": "4.48.0", "pkg.peft": "0.14.0", "gpu": ONE_3090},
         ),
         ("我用的是 torch 2.0.1 和 python 3.10", {"pkg.torch": "2.0.1", "python.minor": "3.10"}),
         ("- torch: 2.4.1", {"pkg.torch": "2.4.1"}),
         ("8×H200 or 4 x B200, `vllm` 0.6.3", {}),
         ("transformers 4.46.1, 4 x 4090 and 2 x 3090", {"pkg.transformers": "4.46.1"}),
         ("微调 ZhipuAI/glm-4-9b-chat", {"model.repo": "ZhipuAI/glm-4-9b-chat"}),
-        ("用 LLaMA-Factory 微调 Qwen/Qwen2-7B (modelscope 下载)", {"model.repo": "Qwen/Qwen2-7B"}),
+        (
+            "用 LLaMA-Factory 微调 Qwen/Qwen2-7B (modelscope 下载)",
+            {"model.repo": "Qwen/Qwen2-7B", "recipe.framework": "llamafactory"},
+        ),
         ("Fine-tuning `meta-llama/Llama-3.1-8B`", {"model.repo": "meta-llama/Llama-3.1-8B"}),
-        ("Fine-tuning google/gemma-2-9b-it with QLoRA fails at loading.", {"model.repo": "google/gemma-2-9b-it"}),
+        (
+            "Fine-tuning google/gemma-2-9b-it with QLoRA fails at loading.",
+            {"model.repo": "google/gemma-2-9b-it", "recipe.method": "qlora"},
+        ),
         ("I use torch 2.4", {"pkg.torch": Unknown("line 1 of report says 2.4, which may be any 2.4.x")}),
     ],
 )
 def test_packages_with_their_versions_and_the_model_are_read_in_a_sentence(matrix, text, facts):
     assert {fact.key: fact.value for fact in report_facts(text, matrix, "report").facts} == facts
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("We train Llama 3.1 8B with QLoRA.", {"model.path": "Llama-3.1-8B", "recipe.method": "qlora"}),
+        ("训练 ChatGLM3-6b 时显存溢出", {"model.repo": "zai-org/chatglm3-6b"}),
+        ("GLM-4-9B diverges. It is THUDM/glm-4-9b-chat-hf.", {"model.repo": "THUDM/glm-4-9b-chat-hf"}),
+        ("unlike Llama-2-7b it diverges", {}),
+        ("The same with Qwen2-7B. I also tried Qwen2.5-7B. Qwen2-7B or Qwen2.5-7B", {}),
+        ("Qwen2-7B diverges. Then Qwen2.5-7B.", {"model.repo": "unknown"}),
+        ("see https://example.org/Qwen2-7B, /data/Qwen2-7B and Qwen2-7B/config.json", {}),
+        ("It fails on 8×A100-80G.", {"gpu": "A100 80G*8"}),
+        ("one A100 80GB", {"gpu": "A100 80G*1"}),
+        ("8 * H100", {"gpu": "H100*8"}),
+        ("a single RTX 3090 (24G)", {"gpu": "RTX 3090 24G*1"}),
+        ("a 48 GB RTX A6000", {"gpu": "RTX A6000 48G*1"}),
+        ("8卡A800", {"gpu": "A800*8"}),
+        ("单卡 4090", {"gpu": "RTX 4090*1"}),
+        ("3090 samples, 4090 tokens, A3B, T5", {}),
+        ("works on A100, and on V100 it hangs", {}),
+        ("It works on A100, but hangs on 2 x 4090", {"gpu": "RTX 4090*2"}),
+        ("We need 8 x H100", {}),
+        ("batch size 4 diverges. batch size 1 is fine.", {"recipe.batch_size": "4"}),
+        ("per_device_eval_batch_size=2", {"recipe.eval_batch_size": "2", "recipe.batch_size": "2"}),
+        ("it has learning_rate = 8.148148e-06.", {"recipe.learning_rate": "8.148148e-06"}),
+        ("vLLM with gpu_memory_utilization 0.95", {"recipe.gpu_memory_utilization": "0.95"}),
+        ("3500+2500 tokens without gradient checkpointing",
+         {"recipe.max_length": "6000", "recipe.gradient_checkpointing": "false"}),
+        ("Maybe set per_device_train_batch_size=1 instead", {}),
+        ("LoRA is set. Full fine-tuning is what fails.", {"recipe.method": "unknown"}),
+        ("```\nQwen2-7B on one A100\n```", {}),
+    ],
+)  # fmt: skip
+def test_sentences_say_what_is_run_and_those_that_compare_or_advise_say_nothing(matrix, text, facts):
+    assert {fact.key: spelled(fact.value) for fact in report_facts(text, matrix, "report").facts
+            if fact.key != "model.name"} == facts  # fmt: skip
+
+
+def test_a_command_counts_before_a_sentence(matrix):
+    text = "Qwen2-7B diverges with batch size 4.\n\n```\nswift sft --model Qwen/Qwen2.5-7B --train_type lora\n```"
+    facts = report_facts(text, matrix, "report").facts
+    assert facts.text("model.repo") == "Qwen/Qwen2.5-7B" and facts.get("recipe.batch_size").source == "told"
 
 
 @pytest.mark.parametrize(
@@ -142,7 +192,6 @@ def test_a_gpu_is_read_behind_its_word_alone_and_in_a_sentence_with_versions(mat
         'the model\'s config: "transformers_version": "4.40.0"',
         "OS: Linux or Windows",
         "GPU: A100 or H100",
-        "GPU 0: NVIDIA A100 is at 90%",
         "datasets 3.0.0 rows",
         "## Environment\n\n**What works:**\n- PyTorch: 2.7.0+cu128",
         "**Dependencies:**\n- PyTorch: 2.7.0+cu128",

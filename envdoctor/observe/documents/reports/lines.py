@@ -13,6 +13,7 @@ from envdoctor.facts.registry import Registry
 from envdoctor.facts.values import ABSENT, Value
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.reports.machine import Claim, Line, smi_line, understood
+from envdoctor.observe.documents.reports.prose import Prose
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import is_version
 from envdoctor.versions.requirement import normalise, valid_name
@@ -234,11 +235,12 @@ _EXTENSION = re.compile(r"\.cpython-3(\d{1,2})-(x86_64|aarch64)-linux-gnu\.so\b"
 
 
 class _Row(NamedTuple):
-    """A line of the report with what it says (None: words)."""
+    """A line of the report with what it says (None: words); ``is_words``: it is no line of a known form."""
 
     number: int
     text: str
     said: Line | None
+    is_words: bool
 
     @property
     def words(self) -> str:
@@ -252,11 +254,12 @@ class _Row(NamedTuple):
         return not title and _HEADING.fullmatch(self.words) is not None
 
 
-def standing(lines: Sequence[str], matrix: Matrix) -> tuple[list[Claim], list[tuple[int, str]], set[int]]:
-    """Return the claims that stand, the number and fact of lines that speak of one and do not count, and the numbers of
-    lines below a heading, or between fences, that speak of something else."""
-    forms = Forms(matrix)
+def standing(lines: Sequence[str], matrix: Matrix) -> tuple[list[Claim], list[Claim], list[tuple[int, str]], set[int]]:
+    """Return the claims that stand, what sentences say of the run, the number and fact of lines that speak of one and
+    do not count, and the numbers of lines below a heading, or between fences, that speak of something else."""
+    forms, prose = Forms(matrix), Prose(matrix)
     claims: list[Claim] = []
+    told: list[Claim] = []
     unread: list[tuple[int, str]] = []
     silenced: set[int] = set()
     below = fenced = behind = False  # what a heading says is in doubt; between fences; behind a line that doubts
@@ -270,6 +273,8 @@ def standing(lines: Sequence[str], matrix: Matrix) -> tuple[list[Claim], list[tu
         elif rows[0].heading:
             below = forms.doubtful(rows[0].text)
         before = "" if fenced else next((row.text for row in reversed(rows) if row.text), before)
+        if not (fenced or below or behind):
+            told += prose.told([(row.number, row.text) for row in rows if row.is_words and row.text])
         doubt = any(forms.doubtful(row.words) for row in rows)
         for row in rows:
             if below or behind:
@@ -281,7 +286,7 @@ def standing(lines: Sequence[str], matrix: Matrix) -> tuple[list[Claim], list[tu
                     claims.append(claim)
             if row.said is not None and row.said.unread:
                 unread.append((row.number, row.said.unread))
-    return claims, unread, silenced
+    return claims, told, unread, silenced
 
 
 def _paragraphs(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
@@ -311,7 +316,7 @@ def _read(lines: Sequence[str], forms: Forms, matrix: Matrix) -> Iterator[_Row]:
             in_table = True
         elif not text or text.startswith(_FENCE):
             in_table = False
-        said = None
+        said, is_words = None, not text.startswith(_FENCE)
         # Most lines of logs are told by this alone.
         may = _DIGIT.search(text) or "nstalled" in text or any(sign in text for sign in (":", "=", " ..", "] "))
         if may and not text.startswith(_FENCE) and not _TABLE.fullmatch(text) and not _RULE.match(text):
@@ -322,10 +327,11 @@ def _read(lines: Sequence[str], forms: Forms, matrix: Matrix) -> Iterator[_Row]:
             variable = _ENV.match(text) if said is None and in_tool else None
             if variable is not None and variable[1] in variables:
                 said = Line((Claim(f"env.{variable[1]}", variable[2], number),))
-            said = said or forms.sentence(text, number)
+            is_words = said is None
+            said = said if said is not None and said.claims else forms.sentence(text, number) or said
             in_tool = in_tool or (said is not None and any(not claim.loose for claim in said.claims))
         before = before if not text or text.startswith(_FENCE) else text
-        yield _Row(number, text, said)
+        yield _Row(number, text, said, is_words)
 
 
 def _titled(before: str, text: str, number: int, forms: Forms) -> Line | None:

@@ -15,6 +15,7 @@ from envdoctor.observe.documents.reports.lines import standing, traces
 from envdoctor.observe.documents.reports.machine import Claim, gpu_fact
 from envdoctor.observe.documents.tracebacks import visible
 from envdoctor.observe.errors import ObservationError
+from envdoctor.observe.model.config import words_of
 from envdoctor.observe.model.names import is_repo_name
 from envdoctor.observe.recipe.document import Part, RecipeError, read_document
 from envdoctor.observe.recipe.files import (
@@ -268,7 +269,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     cut = len(lines) > _LINES or len(text) > _CHARACTERS
     lines = lines[:_LINES]
     plain = [_QUOTE.sub("", visible(line[:_LINE])).translate(_WIDE).rstrip() for line in lines]
-    stated, speaking, silenced = standing(plain, matrix)
+    stated, told, speaking, silenced = standing(plain, matrix)
     # What paths say counts where no line does.
     said = {"python" if claim.key.startswith("python.") else claim.key for claim in stated}
     paths = (claim for claim in traces(plain) if claim.key.removesuffix(".minor") not in said)
@@ -285,6 +286,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
             facts.add(one)
         elif before.value != one.value and not isinstance(before.value, Unknown):
             facts.add(before._replace(value=differ(before, one)))
+    facts.update(_told(told, facts, name))
     notes = [Message("{}: only the first {} lines were read", name, len(lines))] if cut else []
     notes += unread[:_NAMED]
     notes += [
@@ -321,6 +323,27 @@ def _facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
                     Message("line {} of {} says {}, which may be any {}.x", best.line, name, best.value, best.value)
                 )
         yield Fact(key, value, Origin(name, best.line), "given")
+
+
+def _told(claims: Sequence[Claim], facts: FactSet, name: str) -> Iterator[Fact]:
+    """Yield what sentences say and nothing else in the report does; unknown where two of them differ. Of several batch
+    sizes, which people try, the largest is the one that matters."""
+    settings = [claim for claim in claims if claim.key.startswith("recipe.")]
+    sizes = [claim for claim in settings if claim.key == "recipe.batch_size"]
+    largest = max(sizes, key=lambda claim: float(str(claim.value)), default=None)
+    settings = [claim for claim in settings if claim not in sizes or claim is largest]
+    said = [*_facts_of(settings, name), gpu_fact(claims, name)]
+    yield from (fact._replace(source="told") for fact in said if fact is not None and fact.key not in facts)
+    models = [claim for claim in claims if claim.key.startswith("model.")]
+    if models and all(fact.is_computed for fact in facts.below("model.")):
+        # Of GLM-4-9B and glm-4-9b-chat-hf the second says more.
+        best = max(models, key=lambda claim: (len(words_of(str(claim.value))), claim.key == "model.repo"))
+        words = words_of(str(best.value))
+        other = next((one for one in models if (less := words_of(str(one.value))) != words[: len(less)]), best)
+        fact, against = (Fact(best.key, one.value, Origin(name, one.line), "told") for one in (best, other))
+        if other is not best:
+            fact = fact._replace(key="model.repo", value=differ(fact, against))
+        yield from [fact, fact._replace(key="model.name")] if fact.key == "model.path" else [fact]
 
 
 def _joined(one: Claim, other: Claim) -> Claim | None:
