@@ -190,8 +190,10 @@ def _predicted(
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
     open_ = facts.unknown("recipe.method") if "recipe.method" in facts else None
     if open_ is not None and not any(map(facts.known, _ADAPTED)):
-        ways = {way: facts.copy([*facts, Fact("recipe.method", way, "", "derived")]) for way in ("full", "lora")}
-        return _of_ways(open_, *(_predicted(one, sources, matrix, place, usual) for one in ways.values()))
+        packs = "recipe.quantization" in facts and facts.unknown("recipe.quantization") is not None
+        methods = (Fact("recipe.method", way, "", "derived") for way in ("full", "qlora" if packs else "lora"))
+        ways = (facts.copy([*facts, method]) for method in methods)
+        return _of_ways(open_, *(_predicted(one, sources, matrix, place, usual) for one in ways))
     known, framework = matrix.table("memory-frameworks"), str(facts.value("recipe.framework"))
     each = any(row["name"] == framework for row in known["replicated"])
     facts, division, sharing = _divided(_trained_as_loaded(facts), each)

@@ -128,3 +128,54 @@ def test_processes_that_each_hold_the_whole_model_may_divide_it(
     assert changes[0]["keys"]["recipe.zero_stage"] == 'deepspeed: "zero_optimization.stage": 3'
     # What a smaller change does already is not offered with more.
     assert any("recipe.offload_optimizer" in change["set"] for change in changes) == bool(first)
+
+
+TUNER = """from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+def load(args):
+    four = BitsAndBytesConfig(load_in_4bit=True)
+    model = AutoModelForCausalLM.from_pretrained(args.model_name_or_path, quantization_config=four)
+    return get_peft_model(prepare_model_for_kbit_training(model), LoraConfig(r=8))
+"""
+OWN_OPTIONS = """from dataclasses import dataclass
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+from tuner.mod import load
+@dataclass
+class Options:
+    model_name_or_path: str = "meta-llama/Meta-Llama-3-8B-Instruct"
+    model_max_length: int = 2048
+    bf16: bool = True
+options = HfArgumentParser([Options]).parse_args_into_dataclasses()[0]
+arguments = TrainingArguments("o", bf16=options.bf16, per_device_train_batch_size=1)
+Trainer(model=load(options), args=arguments).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "gpu", "code", "verdict"),
+    [
+        ("src/tuner", "RTX 4090", 0, "fits"),
+        ("ex/tuner", "RTX 4090", 0, "fits"),
+        ("gone/tuner", "RTX 4090", 3, None),  # the package that makes the model is not here
+        ("gone/tuner", "H200", 0, "fits"),
+    ],
+)
+def test_a_model_that_a_module_makes_is_made_as_the_module_says(
+    run: Callable[..., Any],
+    facts_file: Callable[..., str],
+    tmp_path: Path,
+    package: str,
+    gpu: str,
+    code: int,
+    verdict: str | None,
+) -> None:
+    (tmp_path / package).mkdir(parents=True)
+    (tmp_path / package / "mod.py").write_text(TUNER)
+    (tmp_path / "ex").mkdir(exist_ok=True)
+    (tmp_path / "ex" / "sft.py").write_text(OWN_OPTIONS)
+    (tmp_path / "run.sh").write_text("accelerate launch ex/sft.py --model_max_length 2048 --bf16 True\n")
+    facts = {"pkg.torch": "2.6.0", "pkg.transformers": "4.51.3", "python.version": "3.11.9", "gpu.name": [gpu]}
+    words = ("--facts", facts_file(facts), "--recipe", "run.sh", "--target-gpu", gpu, "--format", "json")
+    answer = run("check", "--no-config", *words)
+    assert (answer.code, answer.json["sections"]["memory"]["verdict"]) == (code, verdict)
+    assert [one["id"] for one in answer.json["findings"] if one["severity"] == "error"] == []

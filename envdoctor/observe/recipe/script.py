@@ -470,17 +470,18 @@ def calls_of(
     tree, place, _ = parse_code(content, notebook=notebook)
     beside = Beside(folder, libraries)
     script = Script(tree, words, beside, names)
-    calls = _plain_training(tree, place, beside)
+    calls = [_training(tree, place, beside)]
     for name, settings, perhaps in script.calls:
         calls.append([name, [[key, value, place(line), *how] for key, value, line, *how in settings], perhaps])
     return calls
 
 
-def _plain_training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], beside: Beside) -> list[Any]:
-    """Return a call of that name for a script that trains and, with the modules beside it, says nothing of adapters or
-    frozen weights. Its keys are the modules of others that it imports (``#torch``): any may do both unseen."""
+def _training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], beside: Beside) -> list[Any]:
+    """Return a call ``training`` whose keys are what may make a model that is not trained as a whole: modules of others
+    that the script and the modules beside it import (``#torch``), and ``#adapters`` where they speak of adapters or
+    frozen weights, or train nothing themselves."""
     modules: dict[str, int] = {}
-    trains = False
+    line, trains = 0, False
     nodes = list(ast.walk(tree))
     for node in nodes:  # it grows
         words = ""
@@ -498,9 +499,9 @@ def _plain_training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], b
                 pass
             case ast.Constant(value=str(words)):
                 pass
-        if _NOT_PLAIN.search(words):
-            return []
+        if not line and _NOT_PLAIN.search(words):
+            line = getattr(node, "lineno", getattr(getattr(node, "value", None), "lineno", 1))
     tops = {name.partition(".")[0]: line for name, line in modules.items() if name}
-    others = {name: line for name, line in tops.items() if name not in sys.stdlib_module_names}
-    keys = [[f"#{name}", None, place(line), 0, False] for name, line in others.items()]
-    return [["plain training", keys, False]] if trains and keys else []
+    others = {f"#{name}": line for name, line in tops.items() if name not in sys.stdlib_module_names}
+    others |= {"#adapters": line or 1} if line or not trains else {}
+    return ["training", [[name, None, place(line), 0, False] for name, line in others.items()], False]

@@ -7,7 +7,14 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envdoctor.observe.recipe.document import RecipeEntry, RecipeError, folders_above, read_document, scalar
+from envdoctor.observe.recipe.document import (
+    RecipeEntry,
+    RecipeError,
+    folders_above,
+    module_folders,
+    read_document,
+    scalar,
+)
 from envdoctor.source.definitions import keyword_of, texts_in
 from envdoctor.source.notebook import parse_code
 from envdoctor.system.documents import content_of, text_of
@@ -203,7 +210,7 @@ class Beside:
     def module(self, name: str, level: int, folder: str) -> tuple[ast.Module, str] | None:
         """Return a module's syntax tree and folder, None for a library's. ``level`` is that of a relative import."""
         starts = (
-            folders_above(self.folder)
+            module_folders(self.folder)
             if not level
             else [os.path.normpath(os.path.join(folder, *[os.pardir] * (level - 1)))]
         )

@@ -123,7 +123,7 @@ swift infer --model out
 def test_of_several_commands_one_that_trains_is_the_run(tmp_path, name, batch, runs):
     init = "model = AutoModelForCausalLM.from_pretrained('base/model', device_map='auto')\nmodel.save_pretrained('x')\n"
     files = {**PACKAGE, "init.py": init, "run.sh": STEPS}
-    files["pkg/train.py"] += "from transformers import Trainer\n"
+    files["pkg/train.py"] += "transformers.Trainer().train()\n"
     files |= {"pkg/merge.py": "model.merge_and_unload()\n"}
     found = read(tmp_path, name, files)
     assert (found["train_batch_size"], found["model"], found["runs"]) == (batch, "a/b", (("run.sh", runs),))
