@@ -130,6 +130,29 @@ def test_processes_that_each_hold_the_whole_model_may_divide_it(
     assert any("recipe.offload_optimizer" in change["set"] for change in changes) == bool(first)
 
 
+@pytest.mark.parametrize(("test", "code"), [("True", 0), ("False", 1), ("len(os.listdir()) > 3", 3)])
+def test_weights_that_an_undecided_test_quantises_are_no_error(
+    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, test: str, code: int
+) -> None:
+    text = f"""import os
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+four = None
+if {test}:
+    four = BitsAndBytesConfig(load_in_4bit=True)
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Meta-Llama-3-8B", quantization_config=four)
+model = get_peft_model(model, LoraConfig(r=8))
+arguments = TrainingArguments("o", bf16=True, per_device_train_batch_size=1, gradient_checkpointing=True)
+Trainer(model=model, args=arguments).train()
+"""
+    (tmp_path / "t.py").write_text(text)
+    facts = {"pkg.torch": "2.6.0", "pkg.transformers": "4.51.3", "python.version": "3.11.9", "gpu.name": ["RTX A4000"]}
+    words = ("--set", "recipe.max_length=512", "--target-gpu", "RTX A4000")
+    answer = run("check", "--no-config", "--facts", facts_file(facts), "--recipe", "t.py", *words)
+    assert answer.code == code
+    assert ("give --set recipe.quantization=bnb-4bit" in answer.out) is (code == 3)
+
+
 TUNER = """from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 def load(args):

@@ -87,7 +87,8 @@ class Statements:
             elif field != "call":
                 self.weak.setdefault(field, self.fact(field, word, origin))
         here: _Here = {}
-        for entry in part.entries:
+        doubtful = part.perhaps and "switch" in form.row
+        for entry in (one._replace(computed=True, undecided=True) if doubtful else one for one in part.entries):
             place = Origin(file, *entry.place)
             if entry.key == REST:
                 self.rests |= {} if "uncalled" in form.row else {form.name: place}
