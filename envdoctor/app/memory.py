@@ -201,7 +201,12 @@ def _predicted(
         runs = (facts.copy([*facts, *(Fact(key, one[key], "", "derived") for key in one)]) for one in each)
         larger, smaller = (_predicted(run, sources, matrix, place, usual) for run in runs)
         return _of_ways(reason, larger, smaller, adapted)
-    return _predicted_so(facts, sources, matrix, place, usual)
+    section, unjudged = _predicted_so(facts, sources, matrix, place, usual)
+    if section["verdict"] == "does-not-fit" and facts.value("recipe.auto_find_batch_size") is True:
+        one = (Fact(f"recipe.{batch}", 1, "", "derived") for batch in ("batch_size", "train_batch_size"))
+        section, unjudged = _predicted_so(facts.copy([*facts, *one]), sources, matrix, place, usual)
+        section["assumed"].insert(0, Message("auto_find_batch_size halves the batch until it fits: 1 sample was taken"))
+    return section, unjudged
 
 
 def _predicted_so(

@@ -130,6 +130,12 @@ def test_processes_that_each_hold_the_whole_model_may_divide_it(
     assert any("recipe.offload_optimizer" in change["set"] for change in changes) == bool(first)
 
 
+def test_a_batch_that_is_halved_until_it_fits_is_no_error(check: Callable[..., Any]) -> None:
+    words = ("--set", "gpu.name=A6000", "--set", "recipe.auto_find_batch_size=true")
+    assert (answer := check(*words)).code == 0 and "auto_find_batch_size halves the batch until it fits" in answer.out
+    assert check(*words, "--set", "recipe.max_length=65536").code == 1
+
+
 @pytest.mark.parametrize(("test", "code"), [("True", 0), ("False", 1), ("len(os.listdir()) > 3", 3)])
 def test_weights_that_an_undecided_test_quantises_are_no_error(
     run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, test: str, code: int

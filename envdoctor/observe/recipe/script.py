@@ -373,7 +373,13 @@ class Script(Calls):
         for branch in (node.body, node.orelse):
             values.append(self.value(branch, scope))
             starts.append(len(self.calls))
-        self._doubt(*starts)
+        match node.body, node.orelse:
+            case (ast.Call(func=ast.Name() as called), _) | (_, ast.Call(func=ast.Name() as called)) if _function(
+                self._named(called, scope)
+            ):
+                pass  # model = prepared(model) if training else model: who trains calls it
+            case _:
+                self._doubt(*starts)
         match values:
             case dict() as one, dict() as other:
                 both = {key: Item(PERHAPS, item.line) for key, item in {**other, **one}.items()}
