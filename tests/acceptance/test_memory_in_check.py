@@ -208,3 +208,19 @@ def test_a_model_that_a_module_makes_is_made_as_the_module_says(
     answer = run("check", "--no-config", *words)
     assert (answer.code, answer.json["sections"]["memory"]["verdict"]) == (code, verdict)
     assert [one["id"] for one in answer.json["findings"] if one["severity"] == "error"] == []
+
+
+def test_what_a_script_hands_to_its_arguments_is_changed_in_the_script(
+    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path
+) -> None:
+    """Its parser has neither --gradient_checkpointing nor --optim."""
+    loaded = "AutoModelForCausalLM.from_pretrained(options.model_name_or_path)"
+    script = OWN_OPTIONS.replace("load(options)", loaded).replace(
+        "from tuner.mod import load", "from transformers import *"
+    )
+    (tmp_path / "sft.py").write_text(script)
+    (tmp_path / "run.sh").write_text("accelerate launch sft.py --model_max_length 2048 --bf16 True\n")
+    facts = {"pkg.torch": "2.6.0", "pkg.transformers": "4.51.3", "python.version": "3.11.9", "gpu.name": ["RTX 4090"]}
+    answer = run("check", "--no-config", "--facts", facts_file(facts), "--recipe", "run.sh", "--target-gpu", "RTX 4090")
+    assert answer.code == 1 and "gradient_checkpointing=True" in answer.out and 'optim="adamw_8bit"' in answer.out
+    assert "--gradient_checkpointing" not in answer.out and "--optim" not in answer.out

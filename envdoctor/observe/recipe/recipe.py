@@ -136,7 +136,7 @@ class Statements:
         shown = "" if secret or entry.undecided or entry.value is None else spell(_plain(entry.value))[:80]
         # A key of a section is one of a dictionary that the call takes; one that the framework lists is its own.
         owned = "." in inner or (owner is not form and inner in form.unused) or "uncalled" in owner.row
-        owned = owned or entry.perhaps
+        owned = owned or entry.perhaps or entry.own
         call = "" if owned else call or form.row.get("call", owner.row.get("call"))
         item = {"call": call, "value": shown, "state": state, "other": other}
         key = inner if state == "contradicted" else entry.key.rpartition(".")[2]
