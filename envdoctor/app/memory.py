@@ -188,10 +188,31 @@ def _predicted(
     """Return the section of the report, and why it has no verdict; ``usual`` is the length if none was given.
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
-    open_ = facts.unknown("recipe.method") if "recipe.method" in facts else None
-    if open_ is not None and not any(map(facts.known, _ADAPTED)):
-        ways = {way: facts.copy([*facts, Fact("recipe.method", way, "", "derived")]) for way in ("full", "lora")}
-        return _of_ways(open_, *(_predicted(one, sources, matrix, place, usual) for one in ways.values()))
+    method, packs = (facts.unknown(key) if key in facts else None for key in ("recipe.method", "recipe.quantization"))
+    packs = None if facts.known("model.quantization") else packs
+    told = facts.text("recipe.method")
+    adapted = told == "lora" if told is not None else any(map(facts.known, _ADAPTED))
+    if (reason := packs if adapted else method) is not None:
+        ways: tuple[tuple[str, Value], ...] = (
+            ("lora" if adapted else "full", ABSENT),
+            ("qlora", "bnb-4bit") if packs else ("lora", ABSENT),
+        )
+        each = (dict(zip(("recipe.method", "recipe.quantization"), way, strict=True)) for way in ways)
+        runs = (facts.copy([*facts, *(Fact(key, one[key], "", "derived") for key in one)]) for one in each)
+        larger, smaller = (_predicted(run, sources, matrix, place, usual) for run in runs)
+        return _of_ways(reason, larger, smaller, adapted)
+    section, unjudged = _predicted_so(facts, sources, matrix, place, usual)
+    if section["verdict"] == "does-not-fit" and facts.value("recipe.auto_find_batch_size") is True:
+        one = (Fact(f"recipe.{batch}", 1, "", "derived") for batch in ("batch_size", "train_batch_size"))
+        section, unjudged = _predicted_so(facts.copy([*facts, *one]), sources, matrix, place, usual)
+        section["assumed"].insert(0, Message("auto_find_batch_size halves the batch until it fits: 1 sample was taken"))
+    return section, unjudged
+
+
+def _predicted_so(
+    facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None, usual: int | None
+) -> tuple[MemorySection, Notice | None]:
+    """Return the same for a run that is known to train the whole model or not."""
     known, framework = matrix.table("memory-frameworks"), str(facts.value("recipe.framework"))
     each = any(row["name"] == framework for row in known["replicated"])
     facts, division, sharing = _divided(_trained_as_loaded(facts), each)
@@ -260,13 +281,19 @@ _ADAPTED = ("recipe.lora_r", "recipe.quantization", "model.quantization")
 
 
 def _of_ways(
-    reason: Unknown, full: tuple[MemorySection, Notice | None], adapted: tuple[MemorySection, Notice | None]
+    reason: Unknown,
+    larger: tuple[MemorySection, Notice | None],
+    smaller: tuple[MemorySection, Notice | None],
+    adapted: bool,
 ) -> tuple[MemorySection, Notice | None]:
-    """Return the section of full training, which takes no less than adapters do, and why there is no verdict: one of
-    the two fits."""
-    (section, unjudged), (other, _) = full, adapted
+    """Return the section of the way that takes most, and why there is no verdict: one of the two fits."""
+    (section, unjudged), (other, _) = larger, smaller
     most, least = section["process_gib"][1], other["process_gib"][0]
     text = "whether the whole model is trained is not known ({}): full up to {} GiB, adapters from {} GiB"
+    ask = "{}; give --set recipe.method=full or recipe.method=lora"
+    if adapted:
+        text = "whether the weights are quantised is not known ({}): up to {} GiB if not, from {} GiB if they are"
+        ask = "{}; give --set recipe.quantization=bnb-4bit or recipe.quantization=absent"
     section["assumed"].insert(0, Message(text, reason.reason, f"{most:.1f}", f"{least:.1f}"))
     section["process_gib"][0] = min(least, section["process_gib"][0])
     interval, below = section["interval"], other["interval"]
@@ -274,8 +301,7 @@ def _of_ways(
         interval["mostly"], interval["process"][0] = below["mostly"], section["process_gib"][0]
     if unjudged is None and section["verdict"] != other["verdict"]:
         section["verdict"] = None
-        text = "{}; give --set recipe.method=full or recipe.method=lora"
-        unjudged = Notice("error", Message(text, section["assumed"][0]))
+        unjudged = Notice("error", Message(ask, section["assumed"][0]))
     return section, unjudged
 
 

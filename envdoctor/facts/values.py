@@ -89,7 +89,8 @@ class Unlisted(Unknown):
 
     def __init__(self, word: str, known: Iterable[str]) -> None:
         self.word, self.known = word[:60], tuple(known)
-        super().__init__(Message("{} is none of {}", repr(self.word), ", ".join(self.known)))
+        listed = ", ".join(one for one in self.known if "*" not in one)
+        super().__init__(Message("{} is none of {}", repr(self.word), listed))
 
 
 #: What is not known because nobody gave it and nothing observes it here.

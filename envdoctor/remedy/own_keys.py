@@ -37,7 +37,9 @@ def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dic
     if not records:
         return {}
     used = {str(item.text("key")).replace("-", "_"): item for item in records}
-    places = {str(item.text("format")): (item.words("place") or ("",))[0] for item in reversed(records)}
+    # A call in a script takes each key; of options a script has those that it declares.
+    calls = (item for item in records if item.text("call") and _is_script((item.words("place") or ("",))[0]))
+    places = {str(item.text("format")): (item.words("place") or ("",))[0] for item in (*reversed(records), *calls)}
     forms = {row["name"]: row for row in matrix.rows("recipe-formats", "format")}
     framework = facts.value("recipe.framework")
     # Of a framework with several formats those that the recipe has.

@@ -37,10 +37,19 @@ class Code(NamedTuple):
     unread: Sequence[tuple[int, ...]] = ()
 
 
+class NeedsPython312(SyntaxError):
+    """A line has a form that came with Python 3.12, and this interpreter is older."""
+
+
+#: ``type Rows = list[int]``, ``def first[T](…``, ``class Box[T]:``
+_OF_PYTHON_312 = re.compile(r"[ \t]*(?:type[ \t]+\w+[ \t]*[=\[]|(?:async[ \t]+)?(?:def|class)[ \t]+\w+\[)")
+
+
 def parse_code(content: bytes, *, notebook: bool = False) -> Code:
     """Parse a script, or a notebook of nbformat 3 or 4.
 
-    Raises :class:`NotANotebook`, RecursionError, MemoryError, and SyntaxError, also for a script that is no text.
+    Raises :class:`NotANotebook`, RecursionError, MemoryError, and SyntaxError, also for a script that is no text:
+    :class:`NeedsPython312` where that is sure.
     """
     if notebook:
         return _parse_notebook(content)
@@ -48,6 +57,9 @@ def parse_code(content: bytes, *, notebook: bool = False) -> Code:
         raise RecursionError
     try:
         return Code(ast.parse(content))
+    except SyntaxError as error:
+        newer = sys.version_info < (3, 12) and _OF_PYTHON_312.match(error.text or "")
+        raise NeedsPython312(*error.args) if newer else error from None
     except (ValueError, LookupError) as error:
         raise SyntaxError(str(error)) from None
 

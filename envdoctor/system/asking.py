@@ -31,6 +31,7 @@ _WORDS = {
     "crash": ("made Python crash",),
     "unstarted": ("cannot be started: {}", "tail"),
     "unreached": ("came behind files that took all the time",),
+    "NeedsPython312": ("needs Python 3.12 or newer (line {}): run envdoctor with such a Python", "line"),
     "SyntaxError": ("is not Python that this interpreter can parse (line {})", "line"),
     "RecursionError": ("is nested too deeply, or took more than {} MiB", "mib"),
     "MemoryError": ("is nested too deeply, or took more than {} MiB", "mib"),

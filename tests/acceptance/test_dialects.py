@@ -108,8 +108,8 @@ def test_a_switch_of_a_script_that_is_not_there_leaves_open_what_it_may_say(run,
         answer = run("facts", "--facts", facts_file(FACTS), "--recipe", "run.sh", cwd=tmp_path)
         said = dict(line.split()[:2] for line in answer.out.splitlines() if line.startswith("recipe."))
         told[switch] = [said.get(f"recipe.{field}") for field in ("dtype", "attn", "quantization")]
-    assert told[""] == ["bf16", "sdpa", "absent"]
-    assert told[" --use_flash_attn True"] == ["bf16", None, "absent"]
+    assert told[""] == ["bf16", "sdpa", None]
+    assert told[" --use_flash_attn True"] == ["bf16", None, None]
     assert told[" --bits 4"] == ["bf16", "sdpa", "bnb-4bit"]
     assert told[" --our_bits 4"] == ["bf16", "sdpa", None]
 

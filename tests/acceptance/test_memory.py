@@ -109,6 +109,9 @@ def test_no_number_for_a_length_is_exit_code_3_with_the_reason(ask: Ask, python_
     assert "No findings" not in answer.out and "Incomplete" not in answer.out
 
 
+TRAINS = "from transformers import Trainer, TrainingArguments\nTrainer(None, TrainingArguments('x')).train()\n"
+
+
 @pytest.mark.parametrize(
     ("recipe", "sentence"),
     [
@@ -216,7 +219,7 @@ def test_each_gpu_that_a_run_sees_has_one_process(
         words = "--model Qwen/Qwen2.5-1.5B --max_length 512"
     else:
         zero = " train.py --deepspeed ds.json"
-        (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
+        (tmp_path / "train.py").write_text(TRAINS)
         (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
     (tmp_path / "run.sh").write_text(f"{start}{zero} {words}\n")
     asked = ("memory", "--facts", facts_file({}), "--recipe", "run.sh", "--gpu", gpu, "--no-config")
@@ -229,7 +232,7 @@ def test_one_gpu_that_nobody_counted_may_be_one_of_several(
     run: Any, facts_file: Any, tmp_path: Path, gpu: str, code: int
 ) -> None:
     (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 3}}')
-    (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
+    (tmp_path / "train.py").write_text(TRAINS)
     words = "--model_name_or_path Qwen/Qwen2.5-7B --bf16 True --model_max_length 2048 --gradient_checkpointing True"
     (tmp_path / "run.sh").write_text(f"deepspeed train.py --deepspeed ds.json {words} --torch_dtype bfloat16\n")
     asked = ("memory", "--facts", facts_file({}), "--recipe", "run.sh", "--gpu", gpu, "--no-config")

@@ -128,3 +128,99 @@ def test_processes_that_each_hold_the_whole_model_may_divide_it(
     assert changes[0]["keys"]["recipe.zero_stage"] == 'deepspeed: "zero_optimization.stage": 3'
     # What a smaller change does already is not offered with more.
     assert any("recipe.offload_optimizer" in change["set"] for change in changes) == bool(first)
+
+
+def test_a_batch_that_is_halved_until_it_fits_is_no_error(check: Callable[..., Any]) -> None:
+    words = ("--set", "gpu.name=A6000", "--set", "recipe.auto_find_batch_size=true")
+    assert (answer := check(*words)).code == 0 and "auto_find_batch_size halves the batch until it fits" in answer.out
+    assert check(*words, "--set", "recipe.max_length=65536").code == 1
+
+
+@pytest.mark.parametrize(("test", "code"), [("True", 0), ("False", 1), ("len(os.listdir()) > 3", 3)])
+def test_weights_that_an_undecided_test_quantises_are_no_error(
+    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, test: str, code: int
+) -> None:
+    text = f"""import os
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig, Trainer, TrainingArguments
+four = None
+if {test}:
+    four = BitsAndBytesConfig(load_in_4bit=True)
+model = AutoModelForCausalLM.from_pretrained("meta-llama/Meta-Llama-3-8B", quantization_config=four)
+model = get_peft_model(model, LoraConfig(r=8))
+arguments = TrainingArguments("o", bf16=True, per_device_train_batch_size=1, gradient_checkpointing=True)
+Trainer(model=model, args=arguments).train()
+"""
+    (tmp_path / "t.py").write_text(text)
+    facts = {"pkg.torch": "2.6.0", "pkg.transformers": "4.51.3", "python.version": "3.11.9", "gpu.name": ["RTX A4000"]}
+    words = ("--set", "recipe.max_length=512", "--target-gpu", "RTX A4000")
+    answer = run("check", "--no-config", "--facts", facts_file(facts), "--recipe", "t.py", *words)
+    assert answer.code == code
+    assert ("give --set recipe.quantization=bnb-4bit" in answer.out) is (code == 3)
+
+
+TUNER = """from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+def load(args):
+    four = BitsAndBytesConfig(load_in_4bit=True)
+    model = AutoModelForCausalLM.from_pretrained(args.model_name_or_path, quantization_config=four)
+    return get_peft_model(prepare_model_for_kbit_training(model), LoraConfig(r=8))
+"""
+OWN_OPTIONS = """from dataclasses import dataclass
+from transformers import HfArgumentParser, Trainer, TrainingArguments
+from tuner.mod import load
+@dataclass
+class Options:
+    model_name_or_path: str = "meta-llama/Meta-Llama-3-8B-Instruct"
+    model_max_length: int = 2048
+    bf16: bool = True
+options = HfArgumentParser([Options]).parse_args_into_dataclasses()[0]
+arguments = TrainingArguments("o", bf16=options.bf16, per_device_train_batch_size=1)
+Trainer(model=load(options), args=arguments).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "gpu", "code", "verdict"),
+    [
+        ("src/tuner", "RTX 4090", 0, "fits"),
+        ("ex/tuner", "RTX 4090", 0, "fits"),
+        ("gone/tuner", "RTX 4090", 3, None),  # the package that makes the model is not here
+        ("gone/tuner", "H200", 0, "fits"),
+    ],
+)
+def test_a_model_that_a_module_makes_is_made_as_the_module_says(
+    run: Callable[..., Any],
+    facts_file: Callable[..., str],
+    tmp_path: Path,
+    package: str,
+    gpu: str,
+    code: int,
+    verdict: str | None,
+) -> None:
+    (tmp_path / package).mkdir(parents=True)
+    (tmp_path / package / "mod.py").write_text(TUNER)
+    (tmp_path / "ex").mkdir(exist_ok=True)
+    (tmp_path / "ex" / "sft.py").write_text(OWN_OPTIONS)
+    (tmp_path / "run.sh").write_text("accelerate launch ex/sft.py --model_max_length 2048 --bf16 True\n")
+    facts = {"pkg.torch": "2.6.0", "pkg.transformers": "4.51.3", "python.version": "3.11.9", "gpu.name": [gpu]}
+    words = ("--facts", facts_file(facts), "--recipe", "run.sh", "--target-gpu", gpu, "--format", "json")
+    answer = run("check", "--no-config", *words)
+    assert (answer.code, answer.json["sections"]["memory"]["verdict"]) == (code, verdict)
+    assert [one["id"] for one in answer.json["findings"] if one["severity"] == "error"] == []
+
+
+def test_what_a_script_hands_to_its_arguments_is_changed_in_the_script(
+    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path
+) -> None:
+    """Its parser has neither --gradient_checkpointing nor --optim."""
+    loaded = "AutoModelForCausalLM.from_pretrained(options.model_name_or_path)"
+    script = OWN_OPTIONS.replace("load(options)", loaded).replace(
+        "from tuner.mod import load", "from transformers import *"
+    )
+    (tmp_path / "sft.py").write_text(script)
+    (tmp_path / "run.sh").write_text("accelerate launch sft.py --model_max_length 2048 --bf16 True\n")
+    facts = {"pkg.torch": "2.6.0", "pkg.transformers": "4.51.3", "python.version": "3.11.9", "gpu.name": ["RTX 4090"]}
+    answer = run("check", "--no-config", "--facts", facts_file(facts), "--recipe", "run.sh", "--target-gpu", "RTX 4090")
+    assert answer.code == 1 and "gradient_checkpointing=True" in answer.out and 'optim="adamw_8bit"' in answer.out
+    assert "--gradient_checkpointing" not in answer.out and "--optim" not in answer.out

@@ -30,7 +30,7 @@ from envdoctor.system.message import Message, said_by
 #: Formats of what says something of a run, and is no recipe of its own.
 NO_RECIPES = (
     *("environment", "plain-training", "model-cast", "tokenizer", "torch-loop", "trainer", "trainer-run", "datasets"),
-    *("script-arguments", "attention-patch", "model-config"),
+    *("script-arguments", "attention-patch", "model-config", "other-training"),
 )
 _NUMBERS = {"1": "true", "0": "false"}
 

@@ -25,6 +25,8 @@ from envdoctor.versions.pep440 import satisfies
 
 #: Why a field is unknown that the recipe says, but not as a constant.
 COMPUTED = Message("the recipe computes it, or takes it from a variable")
+#: Fields that code sets which makes the model, and their values where none does.
+_OF_MODEL = {"method": None, "quantization": ABSENT, "gradient_checkpointing": False}
 UNDECIDED = Message("set in a branch of a test that is not decided")
 #: Fields that are no facts of their own.
 _TEXTS = ("model", "revision", "file", "gres", "devices", "exports", "chats")
@@ -47,7 +49,8 @@ class Statements:
     of a program says, for what no key says; ``files`` the first file of each format, ``calls`` its programs and calls;
     ``given`` every known key; ``open`` the fields of which a key says that nobody knows them; ``rests`` the formats of
     which a script hands on keys that cannot be told; ``extra`` what is added to the lengths of prompt and answer;
-    ``unread`` the keys that name a file by a variable."""
+    ``unread`` the keys that name a file by a variable; ``elsewhere`` says where the script is whose model others may
+    make."""
 
     def __init__(self, formats: Formats, called: Mapping[str, str]) -> None:
         self.called = called
@@ -59,6 +62,7 @@ class Statements:
         self.given: set[str] = set()
         self.open: set[str] = set()
         self.unread: list[str] = []
+        self.elsewhere = ""
         self.rests: dict[str, Origin] = {}
         self.extra = 0
         self.formats, self.registry = formats, formats.registry
@@ -72,6 +76,8 @@ class Statements:
         self.calls.setdefault(form.name, set()).update(filter(None, (part.program, named.get("call"), *beside)))
         origin = Origin(file, *part.entries[0].place) if part.entries else file
         says = {**form.row.get("says", {}), **named}
+        if "?" in says.values():
+            self.elsewhere, says = self.elsewhere or origin, {}
         for field, word in says.items():
             if part.perhaps and field in named and field != "call":
                 unknown = Unknown(Message("{} is called under a condition", part.program))
@@ -81,7 +87,8 @@ class Statements:
             elif field != "call":
                 self.weak.setdefault(field, self.fact(field, word, origin))
         here: _Here = {}
-        for entry in part.entries:
+        doubtful = part.perhaps and "switch" in form.row
+        for entry in (one._replace(computed=True, undecided=True) if doubtful else one for one in part.entries):
             place = Origin(file, *entry.place)
             if entry.key == REST:
                 self.rests |= {} if "uncalled" in form.row else {form.name: place}
@@ -129,7 +136,7 @@ class Statements:
         shown = "" if secret or entry.undecided or entry.value is None else spell(_plain(entry.value))[:80]
         # A key of a section is one of a dictionary that the call takes; one that the framework lists is its own.
         owned = "." in inner or (owner is not form and inner in form.unused) or "uncalled" in owner.row
-        owned = owned or entry.perhaps
+        owned = owned or entry.perhaps or entry.own
         call = "" if owned else call or form.row.get("call", owner.row.get("call"))
         item = {"call": call, "value": shown, "state": state, "other": other}
         key = inner if state == "contradicted" else entry.key.rpartition(".")[2]
@@ -334,13 +341,17 @@ def _complete(
         said["framework"] = statements.fact("framework", framework.framework, statements.files[framework.name])
     for field, fact in statements.weak.items():
         said[field] = joined(said.get(field), fact) if field == "kernels" else said.get(field, fact)
-    # A file that was not read may say anything of DeepSpeed, for which nearly all documents are; a script may switch
-    # checkpointing on, as those that prepare quantised weights do.
+    # A file that was not read may say anything of DeepSpeed, for which nearly all documents are; a script may make the
+    # model in any way.
     of_deepspeed = [meaning.field for meanings in formats["deepspeed"].keys.values() for meaning in meanings]
+    elsewhere = Message("the script may add adapters in a way that was not followed") if statements.elsewhere else None
     for name in unread:
-        reason = Unknown(Message("{} was not read", name))
-        for field in ["gradient_checkpointing"] if name.endswith(".py") else of_deepspeed:
-            said.setdefault(field, statements.fact(field, reason, ""))
+        reason = Message("{} was not read", name)
+        if name.endswith(".py"):
+            elsewhere = reason
+            continue
+        for field in of_deepspeed:
+            said.setdefault(field, statements.fact(field, Unknown(reason), ""))
     for field, named in (("nproc", "gres"), ("gpus", "devices")):
         if named in said and (number := gpus_named(str(said[named].value))) is not None:
             said.setdefault(field, statements.fact(field, number, said[named].origin))
@@ -360,6 +371,11 @@ def _complete(
         adapters = field.startswith("lora_") and _value(said, "method") not in ("lora", "qlora")
         if field not in said and not adapters:
             said.update(_own(statements, field, defaults) or _default(statements, field, defaults, installed))
+    if elsewhere is not None and "method" not in said:
+        for field, none in _OF_MODEL.items():
+            before = said.get(field)
+            if before is None or (before.source == "preset" and before.value == none):
+                said[field] = statements.fact(field, Unknown(elsewhere), statements.elsewhere)
     _compute(statements, "world_size", lambda each, nodes: each * nodes, "nproc", "nnodes")
     _compute(statements, "gradient_accumulation", lambda total, batch, world: max(1, total // (batch * world)),
              "global_batch", "train_batch_size", "world_size")  # fmt: skip

@@ -16,6 +16,7 @@ from typing import Any
 from envdoctor.observe.recipe.document import REST
 from envdoctor.observe.recipe.script_calls import (
     OPEN,
+    PERHAPS,
     Calls,
     Item,
     Loaded,
@@ -32,6 +33,7 @@ from envdoctor.observe.recipe.script_options import Beside
 from envdoctor.source.definitions import functions_in, last_name
 from envdoctor.source.notebook import parse_code
 
+_MOST_ROUNDS = 200
 #: What scripts call tokens, and the length of the blocks that they cut.
 _TOKENS = ("input_ids", "labels", "ids")
 _LENGTHS = ("block_size", "max_length", "max_len", "max_seq_length", "seq_length", "context_length", "cutoff_len")
@@ -119,9 +121,7 @@ class Script(Calls):
             case ast.If(test=test, body=body, orelse=orelse):
                 self._either(self._decided(test, body, orelse, scope), body, orelse, scope)
             case ast.For() | ast.AsyncFor():
-                self.value(node.iter, scope)
-                self._bind(node.target, OPEN, scope)
-                self._block([*node.body, *node.orelse], scope)
+                self._rounds(node, self.value(node.iter, scope), scope)
             case ast.While(test=test, body=body, orelse=orelse):
                 self.value(test, scope)
                 self._block([*body, *orelse], scope)
@@ -151,6 +151,18 @@ class Script(Calls):
                     self._either(None, case.body, [], scope)
             case _:
                 self._inner(node, scope)
+
+    def _rounds(self, node: ast.For | ast.AsyncFor, over: Any, scope: dict[str, Any]) -> None:
+        """Follow a loop: over the fields of a class each round, over anything else one whose value is open."""
+        match over:
+            case [ScriptObject(), *_]:
+                rounds = over[:_MOST_ROUNDS]
+            case _:
+                rounds = [OPEN]
+        for one in rounds:
+            self._bind(node.target, one, scope)
+            self._block(node.body, scope)
+        self._block(node.orelse, scope)
 
     def _inner(self, node: ast.AST, scope: dict[str, Any]) -> None:
         for child in ast.iter_child_nodes(node):
@@ -211,11 +223,7 @@ class Script(Calls):
             ends.append(end)
             starts.append(len(self.calls))
         first, second = ends
-        start, middle, end_ = starts
-        both = {one[0] for one in self.calls[start:middle]} & {one[0] for one in self.calls[middle:end_]}
-        for at in range(start, end_):
-            name, settings, perhaps = self.calls[at]
-            self.calls[at] = (name, settings, perhaps or name not in both)
+        self._doubt(*starts)
         for name in {*first, *second}:
             one, other = first.get(name, OPEN), second.get(name, OPEN)
             if name in scope and one is not other and not same(one, other):
@@ -224,6 +232,13 @@ class Script(Calls):
                 scope[name] = one if name in first else other
         if "return" in first and "return" in second:
             raise Returned(first["return"] if same(first["return"], second["return"]) else OPEN)
+
+    def _doubt(self, start: int, middle: int, end: int) -> None:
+        """Note of the calls in two branches that they may not be made, unless both make them."""
+        both = {one[0] for one in self.calls[start:middle]} & {one[0] for one in self.calls[middle:end]}
+        for at in range(start, end):
+            name, settings, perhaps = self.calls[at]
+            self.calls[at] = (name, settings, perhaps or name not in both)
 
     def _decided(
         self, test: ast.expr, body: Sequence[ast.AST], otherwise: Sequence[ast.AST], scope: dict[str, Any]
@@ -354,8 +369,24 @@ class Script(Calls):
         truth = self._decided(node.test, [node.body], [node.orelse], scope)
         if truth is not None:
             return self.value(node.body if truth else node.orelse, scope)
-        one, other = self.value(node.body, scope), self.value(node.orelse, scope)
-        return one if same(one, other) else OPEN
+        starts, values = [len(self.calls)], list[Any]()
+        for branch in (node.body, node.orelse):
+            values.append(self.value(branch, scope))
+            starts.append(len(self.calls))
+        match node.body, node.orelse:
+            case (ast.Call(func=ast.Name() as called), _) | (_, ast.Call(func=ast.Name() as called)) if _function(
+                self._named(called, scope)
+            ):
+                pass  # model = prepared(model) if training else model: who trains calls it
+            case _:
+                self._doubt(*starts)
+        match values:
+            case dict() as one, dict() as other:
+                both = {key: Item(PERHAPS, item.line) for key, item in {**other, **one}.items()}
+                alike = {key: item for key, item in one.items() if key in other and same(item.value, other[key].value)}
+                return self._new({**both, **alike})
+            case one, other:
+                return one if same(one, other) else OPEN
 
     def _of_BoolOp(self, node: ast.BoolOp, scope: dict[str, Any]) -> Any:
         stops = isinstance(node.op, ast.Or)
@@ -470,37 +501,42 @@ def calls_of(
     tree, place, _ = parse_code(content, notebook=notebook)
     beside = Beside(folder, libraries)
     script = Script(tree, words, beside, names)
-    calls = _plain_training(tree, place, beside)
+    calls = [_training(tree, place, beside)]
     for name, settings, perhaps in script.calls:
         calls.append([name, [[key, value, place(line), *how] for key, value, line, *how in settings], perhaps])
     return calls
 
 
-def _plain_training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], beside: Beside) -> list[Any]:
-    """Return a call of that name for a script that trains and, with the modules beside it, says nothing of adapters or
-    frozen weights. Its keys are the modules of others that it imports (``#torch``): any may do both unseen."""
-    modules: dict[str, int] = {}
-    trains = False
-    nodes = list(ast.walk(tree))
-    for node in nodes:  # it grows
-        words = ""
-        match node:
-            case ast.Import() | ast.ImportFrom():
-                level, module = getattr(node, "level", 0), getattr(node, "module", None)
-                for name in [one.name for one in node.names] if isinstance(node, ast.Import) else [module or ""]:
-                    found = beside.module(name, level, beside.folder) if name else None
-                    nodes += ast.walk(found[0]) if found is not None and name not in modules else ()
-                    modules.setdefault("" if found is not None else "." * level + name, node.lineno)
-                words = " ".join(one.name for one in node.names) if module else ""
-            case ast.Call(func=func):
-                trains = trains or last_name(func).endswith("Trainer") or getattr(func, "attr", "") == "backward"
-            case ast.Name(id=words) | ast.Attribute(attr=words) | ast.keyword(arg=str(words)):
-                pass
-            case ast.Constant(value=str(words)):
-                pass
-        if _NOT_PLAIN.search(words):
-            return []
-    tops = {name.partition(".")[0]: line for name, line in modules.items() if name}
-    others = {name: line for name, line in tops.items() if name not in sys.stdlib_module_names}
-    keys = [[f"#{name}", None, place(line), 0, False] for name, line in others.items()]
-    return [["plain training", keys, False]] if trains and keys else []
+def _training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], beside: Beside) -> list[Any]:
+    """Return a call ``training`` whose keys are what may make a model that is not trained as a whole: modules of others
+    that the script and the modules beside it import (``#torch``), and ``#adapters`` where they speak of adapters or
+    frozen weights, or train nothing themselves."""
+    others = dict[str, int]()
+    adapters, trains = 0, False
+    trees, seen = [(tree, beside.folder, 0)], set[tuple[str, int, str]]()
+    for inner, folder, start in trees:  # it grows
+        for node in ast.walk(inner):
+            words, line = "", start or getattr(node, "lineno", 1)
+            match node:
+                case ast.Import(names=names) | ast.ImportFrom(names=names):
+                    level, module = getattr(node, "level", 0), getattr(node, "module", None)
+                    words = " ".join(one.name for one in names)
+                    wanted = {f"{module}.{one.name}": False for one in names if module}
+                    for name, needed in {**wanted, **{module or one.name: True for one in names}}.items():
+                        if (key := (name, level, folder if level else "")) not in seen:
+                            seen.add(key)
+                            found = beside.module(name, level, folder)
+                            trees += [(*found, line)] if found is not None else ()
+                            top = f"#{'.' * level}{name.partition('.')[0]}"
+                            others |= {top: line} if needed and found is None else {}
+                case ast.Call(func=func):
+                    trains = trains or last_name(func).endswith("Trainer") or getattr(func, "attr", "") == "backward"
+                case ast.Name(id=words) | ast.Attribute(attr=words) | ast.keyword(arg=str(words)):
+                    pass
+                case ast.Constant(value=str(words)):
+                    pass
+            if not adapters and _NOT_PLAIN.search(words):
+                adapters = line
+    keys = {name: line for name, line in others.items() if name[1:] not in sys.stdlib_module_names}
+    keys |= {"#adapters": adapters or 1} if adapters or not trains else {}
+    return ["training", [[name, None, place(line), 0, False] for name, line in keys.items()], False]

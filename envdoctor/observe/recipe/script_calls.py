@@ -187,6 +187,9 @@ class Calls(ABC):
                 return first
             case _ if last in ("safe_load", "full_load") or name in _LOADING:
                 return self._document(first, node.lineno)
+            case _, "fields", [ast.ClassDef(), *_]:
+                of = self._fields(first, scope)
+                return [ScriptObject({"name": Item(key, item.line), "default": item}) for key, item in of.items()]
             case "len", _, [str() | list(), *_]:
                 return len(first)
             case _, "Fire" | "run", [ast.FunctionDef() | ast.AsyncFunctionDef(), *_]:

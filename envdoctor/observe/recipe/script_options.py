@@ -7,12 +7,20 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envdoctor.observe.recipe.document import RecipeEntry, RecipeError, folders_above, read_document, scalar
+from envdoctor.observe.recipe.document import (
+    RecipeEntry,
+    RecipeError,
+    folders_above,
+    module_folders,
+    read_document,
+    scalar,
+)
 from envdoctor.source.definitions import keyword_of, texts_in
 from envdoctor.source.notebook import parse_code
 from envdoctor.system.documents import content_of, text_of
 
 _OPTION = re.compile(r"--?[A-Za-z]")
+_KINDS = ("str", "int", "float", "bool")
 _TRUE = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 #: Words of a command behind the script's name; None for one that is computed.
@@ -51,14 +59,17 @@ class Parser:
         words = {one.arg: ast.unparse(one.value) for one in node.keywords if one.arg in ("type", "action")}
         longest = next((one for one in names if one.startswith("--")), names[0])
         action = str(said("action")) if isinstance(said("action"), str) else words.get("action", "")
-        default = {"store_true": False, "store_false": True}.get(action)
+        default = said("default", {"store_true": False, "store_false": True}.get(action))
+        kind = words.get("type", "str")
+        if kind not in _KINDS and type(default) in (int, float):
+            kind = type(default).__name__  # type=field.type
         self.arguments.append(
             _Argument(
                 names,
                 said("dest") if isinstance(said("dest"), str) else longest.lstrip("-").replace("-", "_"),
-                said("default", default),
+                default,
                 action.rpartition(".")[2],
-                words.get("type", "str"),
+                kind,
                 said("nargs") in ("+", "*") or isinstance(said("nargs"), int),
                 said("required") is True or (not longest.startswith("-") and said("nargs") not in ("?", "*")),
                 node.lineno,
@@ -203,7 +214,7 @@ class Beside:
     def module(self, name: str, level: int, folder: str) -> tuple[ast.Module, str] | None:
         """Return a module's syntax tree and folder, None for a library's. ``level`` is that of a relative import."""
         starts = (
-            folders_above(self.folder)
+            module_folders(self.folder)
             if not level
             else [os.path.normpath(os.path.join(folder, *[os.pardir] * (level - 1)))]
         )

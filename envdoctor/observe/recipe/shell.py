@@ -28,7 +28,11 @@ _SUCCEED = re.compile(
     r"(?::|true|cd|pushd|echo|printf|mkdir|source|\.|set|export|declare|local|readonly|conda|module)\Z"
 )
 _NAME = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
-_PARAMETER = re.compile(r"\$(?:([A-Za-z_]\w*|[0-9@*#?$!-])|\{([A-Za-z_]\w*|[0-9@*])(?:\[[@*]\])?(?::?[-=]([^{}]*))?\})")
+#: A default may hold others: ``${N:-${1:-1}}``.
+_DEFAULT = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
+_PARAMETER = re.compile(
+    r"\$(?:([A-Za-z_]\w*|[0-9@*#?$!-])|\{([A-Za-z_]\w*|[0-9@*])(?:\[[@*]\])?(?::?[-=](" + _DEFAULT + r"))?\})"
+)
 #: What whoever starts the script says.
 _ASKED = re.compile(r"\"?\$\{?(?:[1-9]|OPTARG)\}?\"?(?=[\s;]|\Z)")
 _ARRAY = re.compile(r"\"\$\{(\w+)\[@\]\}\"")
@@ -431,7 +435,7 @@ class Shell:
         name, otherwise = found[1] or found[2], found[3]
         known = self.variables.get(name)
         if known is None and otherwise is not None:
-            return _split(Word(re.sub("[\"']", "", otherwise), self._line, "$" in otherwise))
+            return self._words(otherwise, self._line)
         return [Word("", self._line, True, True)] if known is None else known
 
     def _document(self, end: str) -> None:
@@ -445,11 +449,15 @@ class Shell:
             if row.strip() == end:
                 break
             inner.append(row)
-        shell = Shell("\n".join(inner), ChainMap({}, self.variables), first, lambda name, line: None)
+        self._here = (end, self._words("\n".join(inner), first))
+
+    def _words(self, text: str, line: int) -> list[Word]:
+        """Return the words of a text in which variables may stand."""
+        shell = Shell(text, ChainMap({}, self.variables), line, lambda name, line: None)
         words: list[Word] = []
-        while shell._at < len(shell._text):
-            words += shell._paid(shell._next() or [])
-        self._here = (end, words)
+        while shell._at < len(text):
+            words += self._paid(shell._next() or [])
+        return words
 
     def _peek(self) -> str:
         return self._text[self._at : self._at + 1]

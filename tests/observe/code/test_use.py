@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -130,6 +131,13 @@ def test_what_cannot_be_read_is_said(read: Any, name: str, content: str | bytes,
     ((place, (why, named)),) = unread(facts).items()
     assert place == name and reason in why and named
     assert facts["use"].incomplete.startswith(f"{name}: ")
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="reads it")
+@pytest.mark.parametrize("line", ["type A = int", "async def f[T](x: T): pass", "class A[T]: pass"])
+def test_a_form_of_python_3_12_asks_for_that_python(read: Any, line: str):
+    ((_, (why, _)),) = unread(read({"x.py": f"import a\n{line}\n", "b.py": "import b"}, ".")).items()
+    assert "needs Python 3.12 or newer (line 2): run envdoctor with such a Python" in why
 
 
 def test_a_cell_that_cannot_be_read_costs_that_cell(read: Any):

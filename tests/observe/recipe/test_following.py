@@ -123,7 +123,7 @@ swift infer --model out
 def test_of_several_commands_one_that_trains_is_the_run(tmp_path, name, batch, runs):
     init = "model = AutoModelForCausalLM.from_pretrained('base/model', device_map='auto')\nmodel.save_pretrained('x')\n"
     files = {**PACKAGE, "init.py": init, "run.sh": STEPS}
-    files["pkg/train.py"] += "from transformers import Trainer\n"
+    files["pkg/train.py"] += "transformers.Trainer().train()\n"
     files |= {"pkg/merge.py": "model.merge_and_unload()\n"}
     found = read(tmp_path, name, files)
     assert (found["train_batch_size"], found["model"], found["runs"]) == (batch, "a/b", (("run.sh", runs),))
@@ -266,6 +266,23 @@ def test_what_a_command_prints_is_not_known_amid_other_options_either(tmp_path):
     shell += "torchrun $ARGS pkg/train.py --bf16 True\n"
     found = read(tmp_path, "run.sh", {**PACKAGE, "run.sh": shell})
     assert "world_size" not in found and found["dtype"] == "bf16" and "unusable" not in str(found)
+
+
+@pytest.mark.parametrize(
+    ("default", "size"),
+    [
+        ("${N:-${1:-2}}", 2),
+        ("${N:-${1:-${M:-'3'}}}", 3),
+        ("${N:-$((2 * 2))}", 4),
+        ("${N:-${1:-$(nvidia-smi -L | wc -l)}}", Unknown),
+        ("${N:-${M}}", Unknown),
+    ],
+)
+def test_a_default_in_a_default_is_read_or_open(tmp_path, default, size):
+    shell = f'N="{default}"\ntorchrun --nproc_per_node "$N" pkg/train.py --bf16 True\n'
+    found = read(tmp_path, "run.sh", {**PACKAGE, "run.sh": shell})
+    assert found.get("world_size", Unknown) == size
+    assert "unusable" not in str(found)
 
 
 @pytest.mark.parametrize("how", ["source ./vars.sh", ". vars.sh", "bash vars.sh"])
@@ -718,24 +735,42 @@ Trainer(model, TrainingArguments("out", seed=int(os.environ.get("SEED", 7)))).tr
     assert isinstance(found["device_map"], Unknown) and found["world_size"] == 2
 
 
-def test_options_of_a_parser_that_are_made_in_a_loop_leave_the_fields_open(tmp_path):
-    """They were the class's defaults, and a model of 32B fitted as one of 1.5B."""
-    script = """import argparse
+LOOPED = """import argparse
 from dataclasses import dataclass, fields
+from peft import LoraConfig
+from transformers import BitsAndBytesConfig
 from trl import SFTConfig, SFTTrainer
 @dataclass
 class Config:
     model: str = "a/small-1B"
     batch: int = 1
+    four: bool = False
 parser = argparse.ArgumentParser()
-for one in fields(Config):
+for one in LOOP:
     parser.add_argument(f"--{one.name}", type=one.type, default=one.default)
 config = Config(**vars(parser.parse_args()))
-SFTTrainer(model=config.model, args=SFTConfig("out", max_length=2048, per_device_train_batch_size=config.batch)).train()
+four = {"quantization_config": BitsAndBytesConfig(load_in_4bit=True)} if config.four else {}
+more = {"model_init_kwargs": {**four}, "per_device_train_batch_size": config.batch}
+arguments = SFTConfig("out", max_length=2048, **more)
+SFTTrainer(model=config.model, args=arguments, peft_config=LoraConfig(r=8)).train()
 """
-    found = read(tmp_path, "run.sh", {"run.sh": "python t.py --model a/large-32B --batch 8\n", "t.py": script})
-    assert found["model"] is None or isinstance(found["model"], Unknown)
-    assert isinstance(found["train_batch_size"], Unknown) and found["max_length"] == 2048
+
+
+@pytest.mark.parametrize(
+    ("loop", "options", "told"),
+    [
+        ("fields(Config)", "", ["a/small-1B", 1, ABSENT, "lora"]),
+        ("fields(Config)", "--model a/large-32B --batch 8 --four true", ["a/large-32B", 8, "bnb-4bit", "qlora"]),
+        # Others leave the fields open, and what they decide.
+        ("options()", "--model a/large-32B --batch 8", [Unknown, Unknown, Unknown, "lora"]),
+    ],
+)
+def test_options_of_a_parser_that_are_made_in_a_loop(tmp_path, loop, options, told):
+    files = {"run.sh": f"python t.py {options}\n", "t.py": LOOPED.replace("LOOP", loop)}
+    found = read(tmp_path, "run.sh", files)
+    known = [found[field] for field in ("model", "train_batch_size", "quantization", "method")]
+    assert [Unknown if isinstance(one, Unknown) else one for one in known] == told
+    assert found["max_length"] == 2048
 
 
 def test_what_a_launcher_is_given_and_nobody_knows_is_not_what_its_file_says(tmp_path):
