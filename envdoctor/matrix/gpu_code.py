@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
+from itertools import product
 from typing import Any, NamedTuple
 
 from envdoctor.matrix.matrix import Matrix
@@ -14,7 +15,8 @@ _SIZE = r"(?i)\b(\d{1,3})\s*(?:GB|GiB|G)[)\uff09]?(?: PCIe| HBM\w+)?\Z"
 _LETTERS_THEN_DIGITS = r"(?i)\A(RTX|GTX|Quadro|Tesla)(?=[A-Z]?\d)"
 #: Where people leave out a blank, or write something else for it: ``rtx-4090``, ``3090Ti``, ``RTXPRO6000``.
 _JOINTS = (
-    r"(?i)[\s_-]+|(?<=\d)(?=(?:Ti|D|Super|Ada)\b)|(?<=RTX)(?=PRO|\d)|(?<=PRO)(?=\d)|(?<=TITAN)(?=RTX|V\b)|(?<=DGX)(?=S)"
+    r"(?i)[\s_-]+|(?<=\d)(?=(?:(?:Ti)?Super|Ti|D|Ada)\b)|(?<=Ti)(?=Super\b)"
+    r"|(?<=RTX)(?=PRO|\d)|(?<=PRO)(?=\d)|(?<=TITAN)(?=RTX|V\b)|(?<=DGX)(?=S)"
 )
 #: What people leave out in front; ``RTX 6000`` is of two series, and stays what it is.
 _SERIES = ("", "RTX ", "GeForce ", "GeForce RTX ", "GeForce GTX ", "Tesla ")
@@ -40,9 +42,9 @@ def gpu_named(name: str, matrix: Matrix) -> _NamedGpu | None:
     """Return what is known of a GPU by its name; None if no table has it."""
     match = re.search(_SIZE, name)
     said = int(match[1]) if match else 0
-    for spelled in _spellings(name, name[: match.start()].rstrip(" \t_(\uff08-") if match else name):
-        rows = (row for table in ("gpus", "gpu-series") for row in matrix.rows(table))
-        row = next((row for row in rows if is_one_of(spelled, row["names"])), None)
+    spellings = [*_spellings(name, name[: match.start()].rstrip(" \t_(\uff08-") if match else name)]
+    for table, spelled in product(("gpus", "gpu-series"), spellings):
+        row = next((row for row in matrix.rows(table) if is_one_of(spelled, row["names"])), None)
         if row is not None:
             sizes = tuple(row.get("memory_gb", ()))
             if said and spelled != name and sizes != (said,):

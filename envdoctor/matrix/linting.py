@@ -276,7 +276,7 @@ def _fixes(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str
     for number, fix in enumerate(texts["fix"], 1):
         if fix["kind"] == "advice" and fix["safety"] != "manual":
             yield f'fix {number}: advice without anything to apply has safety = "manual"'
-        unknown = sorted(placeholders(" ".join((*fix["constraints"], *fix["uninstall"]))) - columns)
+        unknown = sorted(placeholders(" ".join((*fix["constraints"], *fix["uninstall"]))) - columns - {*rule.keys()})
         if unknown:
             yield f"fix {number}: {unknown[0]} is no column of a list of records that a rule with each may read"
 

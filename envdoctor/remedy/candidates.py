@@ -210,9 +210,13 @@ class Candidates(NamedTuple):
             yield from map(self._remedy, self._pins(wanted))
 
     def _filled(self, text: str, problem: Problem) -> str | None:
-        """Return the text with the columns of the problem's record, or one of the same package; None if unknown."""
+        """Return the text with facts, and with the columns of the problem's record or one of the same package; None if
+        one is unknown."""
         item = dict(problem.item)
         for placeholder in list(re.finditer(_COLUMN, text)):
+            if (fact := self.facts.text(placeholder[0][1:-1])) is not None:
+                text = text.replace(placeholder[0], fact)
+                continue
             for record in self.facts.items(placeholder[1]):
                 known = {column: spell(cell) for column, cell in record.items() if isinstance(cell, str)}
                 agree = [known[column] == item[column] for column in item if column in known]

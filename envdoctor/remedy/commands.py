@@ -260,15 +260,22 @@ def try_remedy(remedy: Remedy, now: Before) -> After:
     not there may ask for nothing else than what is there."""
     after = apply(remedy, now.facts, now.matrix)
     after = after if now.predict is None else now.predict(after)
-    new = sorted(_unmet(after) - now.unmet)
+    unmet = _unmet(after)
+    new = sorted(unmet - now.unmet)
     text = "it would break a requirement: {} asks for another {}"
     if new and new[0][0] in remedy.removed:
         text = "it would break a requirement: {} asks for {}"
     broken = against(remedy, now.facts) or (Message(text, new[0][1], new[0][0]) if new else None)
     errors = dict(errors_of(after, now.matrix)[0])
+    asked, still = ({package for package, _ in pairs} for pairs in (now.unmet, unmet))
     for problem, said in now.errors.items():
-        rule = now.matrix.find(problem.rule_id)
-        if problem not in errors and rule is not None and is_lost(rule, now, after):
+        rule, item = now.matrix.find(problem.rule_id), dict(problem.item)
+        is_of_list = rule is not None and rule.each == "refused" and item["kind"] == "conflict"
+        if is_of_list and item["package"] in asked:
+            # What packages require of each other then tells whether the list still contradicts itself.
+            errors.pop(problem, None)
+            errors.update({problem: said} if item["package"] in still else {})
+        elif problem not in errors and rule is not None and is_lost(rule, now, after):
             errors[problem] = said
     return After(after, errors, broken)
 

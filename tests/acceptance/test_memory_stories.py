@@ -186,7 +186,7 @@ def test_a_number_by_name(without_files: Any, model: str, words: list[str], code
         ("V100", 3, None, "it does not fit 16 GB; it is tight on 32 GB; name the one that is meant, such as V100-32GB"),
         ("4060 Ti", 1, "does-not-fit", "sold in several sizes: it does not fit 8 GB; it does not fit 16 GB"),
         ("V100-32GB", 0, "tight", "and 31.7 GiB are free for it on V100-32GB"),
-        ("RTX A2000", 3, None, "how much memory RTX A2000 has is not known, so whether it fits was not judged"),
+        ("RTX A3000", 3, None, "how much memory RTX A3000 has is not known, so whether it fits was not judged"),
     ],
 )
 def test_a_card_of_several_sizes_is_judged_in_each(

@@ -193,6 +193,29 @@ def test_a_plan_keeps_the_bounds_of_the_list_or_says_which_one_is_in_the_way(run
     assert (result.code, "\ntransformers==" in result.out) == ((0, True) if "==" in said else (1, False))
 
 
+@pytest.mark.parametrize(
+    ("lines", "planned_"),
+    [
+        # The type of the model is known from 4.37.0 on.
+        ("torch==2.1.2\ntransformers==4.36.2\naccelerate==0.25.0\nnumpy==1.26.4\n", ["transformers==4.37.0"]),
+        # Both errors were ended by the set beside which "no set of versions" stood.
+        ("vllm==0.6.3\ntorch==2.5.1\ntransformers==4.46.3\n", ["torch==2.4.0"]),
+        ("tqdm==4.66.0\ndatasets==2.20.0\ntransformers==4.43.0\n", ["tqdm==4.66.3"]),
+    ],
+)
+def test_a_list_is_planned_until_it_can_be_installed_and_runs_the_model(run, tmp_path, lines, planned_):
+    """uv resolves the changed lists, and refuses those before."""
+    (tmp_path / "pins.txt").write_text(lines)
+    asked = ("--lock", "pins.txt", "--model", "Qwen/Qwen2.5-1.5B", *MACHINE)
+    result = run("plan", *asked)
+    assert (result.code, result.err) == (0, "")
+    assert [line for line in result.out.splitlines() if not line.startswith("#")] == planned_
+    for line in planned_:
+        lines = re.sub(rf"(?m)^{line.partition('=')[0]}==.*$", line, lines)
+    (tmp_path / "pins.txt").write_text(lines)
+    assert run("check", *asked).code == 0
+
+
 @pytest.mark.parametrize("option", ["--code", "--recipe"])
 def test_an_older_release_is_looked_for_where_the_code_needs_it(planned, tmp_path, option):
     (tmp_path / "train.py").write_text(SCRIPT.replace("7B", "0.5B"))

@@ -39,7 +39,7 @@ def test_what_is_called_alike_has_its_own_memory():
         ("4090 48G", "RTX 4090 48GB", 48),
         ("4090\uff0848G\uff09", "RTX 4090 48GB", 48),
         ("RTX4090-48GB", "RTX 4090 48GB", 48),
-        ("4090D 48G", "GeForce RTX 4090D 48GB", 48),
+        ("4090D 48G", "RTX 4090 D 48GB", 48),
         ("3080 20G", "RTX 3080 20GB", 20),
         ("2080 Ti 22G", "RTX 2080 Ti 22GB", 22),
         ("3080 10G", "RTX 3080 10GB", 10),
@@ -48,6 +48,10 @@ def test_what_is_called_alike_has_its_own_memory():
         ("A6000 48GB", "RTX A6000", 48),
         ("4090", "RTX 4090", 24),
         ("A100", "A100", None),
+        ("2080", "RTX 2080", 8),
+        ("NVIDIA GeForce GTX 1080 Ti", "NVIDIA GeForce GTX 1080 Ti", 11),
+        ("1080Ti", "GeForce GTX 1080 Ti", 11),
+        ("4070TiSuper", "RTX 4070 Ti Super", 16),
     ],
 )
 def test_a_size_that_is_written_counts_and_stays_in_the_name(written, name, memory):

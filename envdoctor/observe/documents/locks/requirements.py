@@ -327,7 +327,8 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
     # Files from which setuptools and hatch take the dependencies.
     files = _table(tool, "setuptools", "dynamic", "dependencies").get("file")
     files = [files] if isinstance(files, str) else words(files)
-    files += words(_table(tool, "hatch", "metadata", "hooks", "requirements_txt").get("files"))
+    of_hatch = _table(tool, "hatch", "metadata", "hooks", "requirements_txt")
+    files += [*words(of_hatch.get("files")), *words([of_hatch.get("filename")])]
     for file in files:
         found.line(f"-r {file}", path, _place(text, path, file))
     for name, line in asked:

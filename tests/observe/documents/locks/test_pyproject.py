@@ -54,7 +54,12 @@ def test_an_extra_that_names_the_project_brings_its_other_extras(read):
 
 
 @pytest.mark.parametrize(
-    "tool", ["setuptools.dynamic]\ndependencies = {file", "hatch.metadata.hooks.requirements_txt]\nfiles"]
+    "tool",
+    [
+        "setuptools.dynamic]\ndependencies = { file = ['base.txt'] }\n",
+        "hatch.metadata.hooks.requirements_txt]\nfiles = ['base.txt']\n",
+        "hatch.metadata.hooks.requirements_txt]\nfilename = 'base.txt'\n",
+    ],
 )
 def test_what_a_build_computes_is_said_unless_a_file_has_it(read, tmp_path, tool):
     dynamic = PROJECT.replace(
@@ -64,7 +69,7 @@ def test_what_a_build_computes_is_said_unless_a_file_has_it(read, tmp_path, tool
     with pytest.raises(LockError, match=r"computed in the build .* `uv pip compile pyproject.toml"):
         read(dynamic)
     (tmp_path / "base.txt").write_text("torch==2.6.0\n")
-    listed = read(f"{dynamic}[tool.{tool} = ['base.txt']{'}' * ('{' in tool)}\n")
+    listed = read(f"{dynamic}[tool.{tool}")
     assert listed.version("torch") == "2.6.0" and "dynamic" not in listed.notes[0]
 
 
