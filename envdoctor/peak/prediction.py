@@ -41,6 +41,7 @@ USUAL = 2048
 _DOUBTS = {
     "checkpointing": "the model's own code is not here to be read, and some revisions ignore gradient checkpointing: "
     "then its tensors take {} GiB",
+    "default": "older releases have gradient checkpointing off: then its tensors take {} GiB",
     "attention": "the attention was not given, and some releases take eager attention: then its tensors take {} GiB",
     "outputs": "the framework is not known, and a loop without a trainer may keep the model's outputs: "
     "then its tensors take {} GiB",
@@ -49,14 +50,20 @@ _DOUBTS = {
 
 def _doubts(plan: RunPlan, model: Model, job: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield each property of the job that is unknown, and the job with all of them so far as they take more."""
-    if job["checkpointing"] and model.heeds is None:
+    if job["checkpointing"] and (model.heeds is None or plan.maybe_off):
         job = {**job, "checkpointing": False}
-        yield "checkpointing", job
+        yield "checkpointing" if model.heeds is None else "default", job
     if plan.eager:
         job = {**job, "attention": "eager"}
         yield "attention", job
     if plan.untold and isinstance(job["config"].get("vocab_size"), int):
         yield "outputs", {**job, "keep_outputs": True}
+
+
+def _settled(plan: RunPlan, saving: Saving) -> RunPlan:
+    """Return the plan without the doubts of a release that a change would end."""
+    eager, maybe_off = "attention" not in saving.job, "checkpointing" not in saving.job
+    return plan._replace(eager=plan.eager and eager, maybe_off=plan.maybe_off and maybe_off)
 
 
 #: The least length that is traced beside the one that is asked.
@@ -298,23 +305,26 @@ class _Prediction(NamedTuple):
         tokens = self.plan.tokens
         if "tokens" in saving.job or saving.job.keys() == {"batch"}:
             return after
-        plan = self.plan._replace(eager=self.plan.eager and "attention" not in saving.job)
-        for what, job in _doubts(plan, self.model, {**self.base, **saving.job}):
-            if what in ("checkpointing", "attention"):
+        for what, job in _doubts(_settled(self.plan, saving), self.model, {**self.base, **saving.job}):
+            if what != "outputs":
                 form = self.form(traced({**job, "tokens": [tokens]}, self.tracer), saving)
                 most = form.at(saving.job.get("batch", self.batch), tokens)
                 after = after.up_to(self.needed(form, most, most))
         return after
 
+    def left(self, saving: Saving, doubted: Need) -> float:
+        """Return how many times the need the doubts are that a change leaves."""
+        need, run = self.need(), self._replace(plan=_settled(self.plan, saving))
+        return (doubted if run.plan == self.plan else run.doubted(need)[0]).process[2] / need.process[2]
+
     def changes(self, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
         """Return changes that lower the peak, and whether the run then fits; the ones that make it fit come first."""
         plan, need = self.plan, self.need()
         lengths, doubt = _lengths(plan.tokens), doubted.process[2] / need.process[2]
-        left = self._replace(plan=plan._replace(eager=False)).doubted(need)[0].process[2] / need.process[2]
 
         def after(saving: Saving, form: ClosedForm) -> MemorySaving:
             at = partial(form.at, saving.job.get("batch", self.batch), saving.job.get("tokens", plan.tokens))
-            need = self.around(form, at, left if "attention" in saving.job else doubt)
+            need = self.around(form, at, self.left(saving, doubted))
             verdict = self.up_to_doubts(need, saving).verdict(gpu.free)
             return {"set": dict(saving.set), "gib": rounded(need.allocated[1]), "verdict": verdict}
 
@@ -326,7 +336,8 @@ class _Prediction(NamedTuple):
             forms = ((one, self.form(trace, one)) for one, trace in traces if isinstance(trace, Trace))
             return [(after(one, form), one) for one, form in forms]
 
-        worst = {**self.base, "attention": "eager"} if plan.eager else self.base
+        worst = {**self.base, **({"attention": "eager"} if plan.eager else {})}
+        worst["checkpointing"] &= not plan.maybe_off
         tried = list(traced_changes(worst, plan.adapted, divisible=plan.divisible))
         if self.model.heeds is False:
             tried = [saving for saving in tried if not saving.job.get("checkpointing")]

@@ -158,7 +158,8 @@ class RunPlan(NamedTuple):
     """``job`` is what is traced (:mod:`envdoctor.payload.tracing.trace` says what its keys mean), without the
     configuration and the lengths. ``tokens`` is the longest sample, ``stated`` where somebody gave it. ``assumed`` are
     sentences about what nobody gave, ``savers`` names what the trace does not follow and can only lower the peak, by no
-    more than the terms ``spared`` and to one of ``parts``. ``eager``: the attention may be eager, by the release.
+    more than the terms ``spared`` and to one of ``parts``. ``eager``: the attention may be eager, by the release;
+    ``maybe_off``: gradient checkpointing may be off, by the release.
     ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
     ``stage`` changes the traces (:func:`staged`). ``adapted`` is where the reference model of
     an adapter comes from. ``whole``: what is trained, and how it is divided among processes (``divided``), is known.
@@ -182,6 +183,7 @@ class RunPlan(NamedTuple):
     loads: bool = False
     divisible: bool = False
     off: bool = True
+    maybe_off: bool = False
 
 
 def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
@@ -302,6 +304,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         loads,
         loads and (given.get("world_size") or 1) > 1 and given.get("zero_stage") != 3 and not given.get("fsdp"),
         "gradient_checkpointing" in given or ("framework" in given and "recipe.gradient_checkpointing" not in facts),
+        bool(training and newest and "gradient_checkpointing" not in given),
     )
 
 

@@ -291,11 +291,22 @@ def test_a_line_without_a_command_is_refused(check, tmp_path, recipes, sentence)
         assert "run.sh:3 is the run that is judged" in " ".join(check("--recipe", f"run.sh:{line}").out.split())
 
 
-def test_a_command_may_stand_in_the_place_of_a_file(check, tmp_path):
-    command = "vllm serve Qwen/Qwen2.5-7B-Instruct \\\n  --gpu-memory-utilization 0.95 --host 0.0.0.0:8000"
-    (tmp_path / "serve.sh").write_text(command)
-    given, told = (check(word).out.partition("\nnote: ")[0] for word in ("serve.sh", command))
-    assert "gpu_memory_utilization 0.95" in given and given.replace("serve.sh", "command") == told
+@pytest.mark.parametrize(
+    "command",
+    [
+        "vllm serve Qwen/Qwen2.5-7B-Instruct \\\n  --gpu-memory-utilization 0.95 --host 0.0.0.0:8000",
+        "CUDA_VISIBLE_DEVICES=0 llamafactory-cli train train.yaml",
+        "accelerate launch train.py",
+        "uv run python train.py learning_rate=1",
+        "bash run.sh",
+    ],
+)
+def test_a_command_may_stand_in_the_place_of_a_file(check, tmp_path, command):
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "run.sh").write_text("python train.py --max_steps 1")
+    (tmp_path / "given.sh").write_text(command)
+    given, told = (check(word).out.partition("\nnote: ")[0] for word in ("given.sh", command))
+    assert "Recipe" in given and given.replace("given.sh", "command") == told
 
 
 def test_a_script_is_followed_for_the_model_that_the_recipe_names(check, tmp_path):

@@ -193,8 +193,8 @@ _IMPORTED = re.compile(r"(?m)^(?:from|import)[ \t]+\.*(\w[\w.]*)")
 _TAKES = {"boolean": "flag", "texts": "many"}
 _COMMENTS = re.compile(r"(?m)(?:^|[ \t])#.*")
 _LINE = re.compile(r":(\d{1,6})\Z")
-#: An option behind a word: no name of a file.
-_COMMAND = re.compile(r"\s--?[A-Za-z]")
+#: What no name of a file has: an option, or a script, a path or a key behind the program that starts it.
+_COMMAND = re.compile(r"\s--?[A-Za-z]|\A\s*(?:\S{1,200}\s+){1,6}\S*(?:\.py|\.sh|\.ya?ml|=|[\w-]/[\w-])")
 _NO_RUN = (
     "describes no run of a framework that is known: {}; say what it does (--set recipe.method=lora --set "
     "recipe.batch_size=2), or give the script that reads it: --code FILE"
