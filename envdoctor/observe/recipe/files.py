@@ -379,9 +379,11 @@ def _taken_apart(
             # A helper, or training that no format knows, is code: it sets nothing of what a format says.
             if one not in own and not (one in started and type(error) is NoRun):
                 missing.append((shown, where, said_by(error)))
+    said = [entry for part, form in parts if form.framework for entry in part.entries if entry.key[:1] != "#"]
+    lacking = [one for one in missing if one[0].endswith(_DOCUMENTS)]
+    if (lacking and not (said or later)) or (missing and not (parts or scripts or later)):
+        raise RecipeError("names {}, which {}", *(lacking or missing)[0][::2])
     if not parts and not later:
-        if missing and not scripts:
-            raise RecipeError("names {}, which {}", missing[0][0], missing[0][2])
         known = ", ".join(sorted({form.framework for form in formats if form.framework}))
         nothing = NoRun(_NO_RUN, known)
         nothing.started, nothing.missing = tuple(scripts), tuple(missing)

@@ -298,7 +298,7 @@ def _pickle_in(archive: _Archive) -> tuple[str, bytes]:
     try:
         with zipfile.ZipFile(archive) as directory:
             members = directory.infolist()
-            pickles = [member for member in members if member.filename.rpartition("/")[2] == "data.pkl"]
+            pickles = [member for member in members if member.filename.rpartition("/")[2].lower() == "data.pkl"]
             if len(pickles) != 1:
                 raise _Unreadable("the archive has {} files named data.pkl instead of one", len(pickles))
             (member,) = pickles
@@ -316,7 +316,7 @@ def _pickle_in(archive: _Archive) -> tuple[str, bytes]:
         raise _Unreadable("its archive is damaged, or the file is cut ({})", str(error)[:80]) from None
     if len(content) != member.file_size:
         raise _Unreadable("its data.pkl does not have the size that the directory of its archive gives")
-    script = any(member.filename.rpartition("/")[2] == "constants.pkl" for member in members)
+    script = any(member.filename.rpartition("/")[2].lower() == "constants.pkl" for member in members)
     return "torchscript" if script else "zip", content
 
 

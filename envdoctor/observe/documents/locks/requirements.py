@@ -290,6 +290,8 @@ def _logical(text: str) -> Iterator[tuple[int, str]]:
 
 _ELSEWHERE = ("git", "url", "path", "workspace", "file")
 _MOST_GROUPS = 100
+#: Groups and extras that were walked, each with the markers under which it was asked for.
+_Seen = set[tuple[str, frozenset[str]]]
 #: ``mine[train,serve]``: a project whose extras are made of others asks for itself.
 _EXTRAS = r"\s*([A-Za-z0-9][\w.-]*)\s*\[([^]]*)\]"
 _COMPUTED = (
@@ -309,7 +311,7 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
     own = normalise(str(project.get("name") or poetry.get("name") or ""))
     extras = {f"{own}[{normalise(name)}]": one for name, one in _table(project, "optional-dependencies").items()}
     groups = {normalise(name): one for name, one in _table(document, "dependency-groups").items()}
-    of_poetry, seen = [*_poetry(_table(poetry, "dependencies"))], set[str]()
+    of_poetry, seen = [*_poetry(_table(poetry, "dependencies"))], _Seen()
     lines = [*words(project.get("dependencies")), *of_poetry]
     for name in map(normalise, wish.names):
         lines += _of_group({**groups, **extras}, f"{own}[{name}]" if f"{own}[{name}]" in extras else name, seen)
@@ -345,7 +347,7 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
     command = found.command()._replace(isolated=isolated, overrides=overrides)
     if of_poetry:  # whose versions mean more than those of pip
         command = command._replace(invalid=())
-    others = [name.removeprefix(f"{own}[").rstrip("]") for name in (*groups, *extras) if name not in seen]
+    others = [name.removeprefix(f"{own}[").rstrip("]") for name in (*groups, *extras) if name not in {one for one, _ in seen}]
     notes = (*lock.notes, *((left_out(others),) if others else ()))
     notes = (*([Message("{} {}", path, Message(_COMPUTED))] if computed else ()), *notes)
     return lock._replace(notes=notes, commands=(command,))
@@ -358,21 +360,24 @@ def _table(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {**value}
 
 
-def _of_group(groups: Mapping[str, Any], name: str, seen: set[str]) -> Iterator[str]:
-    """Yield the lines of a group or an extra (``own-name[extra]``), and of those that it includes or asks for."""
-    if name in seen or len(seen) > _MOST_GROUPS:
+def _of_group(groups: Mapping[str, Any], name: str, seen: _Seen, under: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield the lines of a group or an extra (``own-name[extra]``), and of those that it includes or asks for, ``under``
+    these markers."""
+    if (name, under) in seen or len(seen) > _MOST_GROUPS:
         return
-    seen.add(name)
+    seen.add((name, under))
     for entry in groups[name] if isinstance(groups.get(name), list) else ():
         match entry:
             case str():
                 yield entry
                 if match := re.match(_EXTRAS, entry):
+                    marker = entry.partition(";")[2].strip()
                     for extra in match[2].split(","):
-                        inner = _of_group(groups, f"{normalise(match[1])}[{normalise(extra.strip())}]", seen)
-                        yield from (_where(line, entry.partition(";")[2]) for line in inner)
+                        inner = f"{normalise(match[1])}[{normalise(extra.strip())}]"
+                        for line in _of_group(groups, inner, seen, under | {*filter(None, [marker])}):
+                            yield _where(line, marker)
             case {"include-group": str(included)}:
-                yield from _of_group(groups, normalise(included), seen)
+                yield from _of_group(groups, normalise(included), seen, under)
 
 
 def _where(line: str, marker: str) -> str:
