@@ -189,6 +189,8 @@ def _predicted(
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
     open_ = facts.unknown("recipe.method") if "recipe.method" in facts else None
+    if open_ is not None and not any(map(facts.known, _TRAINED)):
+        raise MemoryProblem("{}: give --set recipe.method=infer, lora or full", open_.reason)
     if open_ is not None and not any(map(facts.known, _ADAPTED)):
         ways = {way: facts.copy([*facts, Fact("recipe.method", way, "", "derived")]) for way in ("full", "lora")}
         return _of_ways(open_, *(_predicted(one, sources, matrix, place, usual) for one in ways.values()))
@@ -255,6 +257,8 @@ def _predicted(
     return section, unjudged
 
 
+#: What says that a run trains, whatever its method.
+_TRAINED = ("recipe.framework", "recipe.optimizer")
 #: What says, where the method is unknown, that adapters are trained: their rank, or weights that cannot be.
 _ADAPTED = ("recipe.lora_r", "recipe.quantization", "model.quantization")
 

@@ -128,3 +128,27 @@ def test_processes_that_each_hold_the_whole_model_may_divide_it(
     assert changes[0]["keys"]["recipe.zero_stage"] == 'deepspeed: "zero_optimization.stage": 3'
     # What a smaller change does already is not offered with more.
     assert any("recipe.offload_optimizer" in change["set"] for change in changes) == bool(first)
+
+
+GENERATES = """\
+from transformers import AutoModelForCausalLM, AutoTokenizer
+name = "meta-llama/Llama-2-13b-hf"
+model = AutoModelForCausalLM.from_pretrained(name, torch_dtype="float16", device_map="auto")
+ids = AutoTokenizer.from_pretrained(name)("hello", max_length=2048, truncation=True, return_tensors="pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("uses", "said"),
+    [
+        ("model.generate(**ids)\n", "about 27.7 GiB on the GPU"),
+        ("from elsewhere import work\nwork(model)\n", "nothing is known to train in use.py: give --set recipe.method="),
+    ],
+)
+def test_a_script_in_which_nothing_trains_needs_no_memory_for_an_optimizer(
+    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, uses: str, said: str
+) -> None:
+    (tmp_path / "use.py").write_text(GENERATES + uses)
+    path = facts_file({"pkg.torch": "2.1.2", "pkg.transformers": "4.38.2", "python.version": "3.11.9"})
+    answer = run("check", "--no-config", "--facts", path, "--recipe", "use.py", "--target-gpu", "A100-80G")
+    assert answer.code == 0 and said in " ".join(answer.out.split())

@@ -200,8 +200,9 @@ _NO_RUN = (
     "recipe.batch_size=2), or give the script that reads it: --code FILE"
 )
 #: Words of scripts that train, and of others that run, merge or judge a model.
-_TRAINS = re.compile(r"\w*(?:Trainer|TrainingArguments)|backward")
+_TRAINS = re.compile(r"\w*(?:Trainer|TrainingArguments)|backward|optimizer|train_batch")
 _RUNS = {"generate", "merge_and_unload", "evaluate"}
+_NO_GRADIENTS = {"no_grad", "inference_mode", "for_inference"}
 _NO_TRAINING = ("export", "infer", "serve")
 
 
@@ -224,13 +225,14 @@ class RecipeFile(NamedTuple):
     """One file: its name as the user or the naming file gives it, and its parts, each with its format. ``missing`` are
     files that it names and that could not be read: the name, the place, and why (a clause after "which"); ``started``
     are scripts of one's own that its commands start. Of several training commands one is the run: ``runs`` are the
-    lines of all, its own first."""
+    lines of all, its own first. ``trains`` is False for a script that only runs a model, None where nobody knows."""
 
     name: str
     parts: tuple[tuple[Part, Format], ...]
     missing: tuple[tuple[str, Origin, str], ...] = ()
     started: tuple[str, ...] = ()
     runs: tuple[int, ...] = ()
+    trains: bool | None = True
 
 
 def is_command(typed: str) -> bool:
@@ -386,7 +388,7 @@ def _taken_apart(
         nothing = NoRun(_NO_RUN, known)
         nothing.started, nothing.missing = tuple(scripts), tuple(missing)
         raise nothing
-    yield RecipeFile(name, parts, tuple(missing), tuple(scripts), runs)
+    yield RecipeFile(name, parts, tuple(missing), tuple(scripts), runs, _script_trains(path, names_in, formats))
     yield from later
 
 
@@ -419,6 +421,14 @@ def _trains(part: Part, formats: Formats, words: Collection[str]) -> bool | None
         return False
     trains = named is not None or any(_TRAINS.fullmatch(word) for word in words)
     return True if trains else None if _RUNS.isdisjoint(words) else False
+
+
+def _script_trains(path: str, names_in: Callable[[str], Collection[str]], formats: Formats) -> bool | None:
+    """Return whether a file trains that is a recipe itself: any but a script does, and one without gradients does not."""
+    if not path.endswith((".py", ".ipynb")):
+        return True
+    truth = _trains(Part(path, ()), formats, words := names_in(path))
+    return False if truth is None and not _NO_GRADIENTS.isdisjoint(words) else truth
 
 
 def _one_run(

@@ -293,6 +293,11 @@ def recipe_of(
     missing = tuple(one for file in files for one in file.missing)
 
     there = [form for form in formats if form.name in statements.files]
+    scripts = {file.trains: file.name for file in files if file.name.endswith((".py", ".ipynb"))}
+    if scripts and True not in scripts and not any(form.framework for form in there):
+        nobody = Unknown(Message("nothing is known to train in {}", scripts.get(None)))
+        method = nobody if None in scripts else "infer"
+        statements.weak.setdefault("method", statements.fact("method", method, next(iter(scripts.values()))))
     _complete(statements, there, installed, [*(name for name, *_ in missing), *statements.unread])
     variables = {form.name: f"env.{form.row.get('lenient', '')}" for form in there}
     said = statements.said
