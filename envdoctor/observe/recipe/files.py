@@ -161,7 +161,7 @@ class Formats:
         if part.program and not (part.program.endswith(".py") or part.module):
             return None
         among = [form for form in self if form.row.get("files") and (not frameworks or form.framework in frameworks)]
-        if part.program:  # options of somebody's own script prove no framework whose files have such keys
+        if part.program and not frameworks:  # options alone prove no framework whose files have such keys
             among = [form for form in among if not form.row.get("marked_only")]
         shares = [(self._share(form, part.entries), form) for form in among]
         best = max(shares, key=lambda share: share[0], default=None)

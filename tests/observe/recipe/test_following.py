@@ -160,6 +160,15 @@ def test_a_script_with_the_name_of_a_framework_s_is_of_it_if_it_imports_it(tmp_p
     assert (found["framework"], keys) == (framework, unknown)
 
 
+def test_options_of_a_script_that_parses_the_classes_of_trl_are_theirs(tmp_path):
+    script = "from trl import ModelConfig, RLOOConfig, RLOOTrainer, TrlParser\n"
+    script += "args, model = TrlParser((RLOOConfig, ModelConfig)).parse_args_and_config()\nRLOOTrainer(config=args)\n"
+    options = "--dataset_name a/b --dataset_text_field x --rloo_k 2 --max_prompt_length 64 --bf16 --rloo_kk 2"
+    found = read(tmp_path, "run.sh", {"run.sh": f"python t.py {options}\n", "t.py": script}, trl="0.13.0")
+    assert [one["key"] for one in found["recipe_key"] if one["state"] == "unknown"] == ["rloo_kk"]
+    assert (found["framework"], found["dtype"]) == ("trl", "bf16")
+
+
 def test_keys_that_a_checkout_of_the_framework_declares_are_its_own(tmp_path):
     text = "finetuning_type: full\nsequence_parallel_size: 4\nlora_rnak: 8\n"
     files = {"src/train.py": "from llamafactory import args\n", "examples/a.yaml": text}
