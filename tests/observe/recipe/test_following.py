@@ -164,6 +164,7 @@ def test_options_of_a_script_that_parses_the_classes_of_trl_are_theirs(tmp_path)
     script = "from trl import ModelConfig, RLOOConfig, RLOOTrainer, TrlParser\n"
     script += "args, model = TrlParser((RLOOConfig, ModelConfig)).parse_args_and_config()\nRLOOTrainer(config=args)\n"
     options = "--dataset_name a/b --dataset_text_field x --rloo_k 2 --max_prompt_length 64 --bf16 --rloo_kk 2"
+    options += " --learning_rate 1e-6 --per_device_train_batch_size 1 --gradient_accumulation_steps 4"
     found = read(tmp_path, "run.sh", {"run.sh": f"python t.py {options}\n", "t.py": script}, trl="0.13.0")
     assert [one["key"] for one in found["recipe_key"] if one["state"] == "unknown"] == ["rloo_kk"]
     assert (found["framework"], found["dtype"]) == ("trl", "bf16")
