@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from envdoctor.observe.locate.layout import Layout
     from envdoctor.observe.model.config import Shape
     from envdoctor.observe.recipe.assignments import Assignment
+    from envdoctor.observe.recipe.files import RecipeFileError
     from envdoctor.observe.recipe.recipe import Recipe
     from envdoctor.revision.hub.online import Access
 
@@ -249,6 +250,42 @@ def _misplaced(error: ObservationError, option: str, words: Sequence[str], sourc
     return UsageProblem(said)
 
 
+def _without_run(
+    error: "RecipeFileError",
+    read: "Callable[[str], Recipe]",
+    sources: Sources,
+    notices: list[Notice],
+    *,
+    as_code: bool,
+) -> Sources:
+    """Return the sources without the recipes that describe no run, of which the code is judged, or what was given
+    beside a command; raise the ``error`` about them as :class:`UsageProblem` where that is nothing."""
+    from envdoctor.observe.recipe.files import is_command
+
+    def code_alone(name: str) -> tuple[str, ...]:
+        try:
+            read(name)
+        except type(error) as problem:
+            notices.extend(_missing(problem.missing) if as_code and not sources.code else ())
+            return (name,) if name in sources.code else problem.started if as_code and not sources.code else ()
+        return ()
+
+    # A script that was typed without an option may be code alone, or start what is.
+    code = {name: found for name in sources.recipe if (found := code_alone(name))}
+    if code:
+        notices.append(Notice("note", Message("{} describes no run: only its code is judged", ", ".join(code))))
+    else:
+        others = sources.code or any(getattr(sources, name, None) for name in observed.SOURCES)
+        if not (as_code and others and all(map(is_command, sources.recipe))):
+            raise _misplaced(error, "recipe", sources.recipe, sources) from None
+        notices.append(Notice("error", said_by(error)))
+        code = dict.fromkeys(sources.recipe, ())
+    return sources._replace(
+        recipe=tuple(name for name in sources.recipe if name not in code),
+        code=tuple(dict.fromkeys((*sources.code, *chain(*code.values())))),
+    )
+
+
 def _with_recipe(
     facts: FactSet, request: Request, sources: Sources, matrix: Matrix, notices: list[Notice], *, as_code: bool
 ) -> tuple[FactSet, Sources]:
@@ -266,26 +303,10 @@ def _with_recipe(
             names, sources.folder(), formats, matrix.registry, installed, released=released, code=sources.code
         )
 
-    def code_alone(name: str) -> tuple[str, ...]:
-        try:
-            read(name)
-        except RecipeFileError as error:
-            notices.extend(_missing(error.missing) if as_code and not sources.code else ())
-            return (name,) if name in sources.code else error.started if as_code and not sources.code else ()
-        return ()
-
     try:
         recipe = read(*sources.recipe)
     except RecipeFileError as error:
-        # A script that was typed without an option may be code alone, or start what is.
-        code = {name: found for name in sources.recipe if (found := code_alone(name))}
-        if not code:
-            raise _misplaced(error, "recipe", sources.recipe, sources) from None
-        notices.append(Notice("note", Message("{} describes no run: only its code is judged", ", ".join(code))))
-        sources = sources._replace(
-            recipe=tuple(name for name in sources.recipe if name not in code),
-            code=tuple(dict.fromkeys((*sources.code, *chain(*code.values())))),
-        )
+        sources = _without_run(error, read, sources, notices, as_code=as_code)
         if not sources.recipe:
             return (_with_model(facts, request, sources, matrix) if sources.model else facts), sources
         recipe = read(*sources.recipe)

@@ -189,6 +189,8 @@ def _predicted(
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
     method, packs = (facts.unknown(key) if key in facts else None for key in ("recipe.method", "recipe.quantization"))
+    if method is not None and not any(map(facts.known, _TRAINED)):
+        raise MemoryProblem("{}: give --set recipe.method=infer, lora or full", method.reason)
     packs = None if facts.known("model.quantization") else packs
     told = facts.text("recipe.method")
     adapted = told == "lora" if told is not None else any(map(facts.known, _ADAPTED))
@@ -276,6 +278,8 @@ def _predicted_so(
     return section, unjudged
 
 
+#: What says that a run trains, whatever its method.
+_TRAINED = ("recipe.framework", "recipe.optimizer")
 #: What says, where the method is unknown, that adapters are trained: their rank, or weights that cannot be.
 _ADAPTED = ("recipe.lora_r", "recipe.quantization", "model.quantization")
 

@@ -224,3 +224,43 @@ def test_what_a_script_hands_to_its_arguments_is_changed_in_the_script(
     answer = run("check", "--no-config", "--facts", facts_file(facts), "--recipe", "run.sh", "--target-gpu", "RTX 4090")
     assert answer.code == 1 and "gradient_checkpointing=True" in answer.out and 'optim="adamw_8bit"' in answer.out
     assert "--gradient_checkpointing" not in answer.out and "--optim" not in answer.out
+
+
+GENERATES = """\
+from transformers import AutoModelForCausalLM, AutoTokenizer
+name = "meta-llama/Llama-2-13b-hf"
+model = AutoModelForCausalLM.from_pretrained(name, torch_dtype="float16", device_map="auto")
+ids = AutoTokenizer.from_pretrained(name)("hello", max_length=2048, truncation=True, return_tensors="pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("uses", "said"),
+    [
+        ("model.generate(**ids)\n", "about 27.7 GiB on the GPU"),
+        ("from elsewhere import work\nwork(model)\n", "nothing is known to train in use.py: give --set recipe.method="),
+    ],
+)
+def test_a_script_in_which_nothing_trains_needs_no_memory_for_an_optimizer(
+    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, uses: str, said: str
+) -> None:
+    (tmp_path / "use.py").write_text(GENERATES + uses)
+    path = facts_file({"pkg.torch": "2.1.2", "pkg.transformers": "4.38.2", "python.version": "3.11.9"})
+    answer = run("check", "--no-config", "--facts", path, "--recipe", "use.py", "--target-gpu", "A100-80G")
+    assert answer.code == 0 and said in " ".join(answer.out.split())
+
+
+@pytest.mark.parametrize(("trainer", "said"), [("trl.RewardTrainer", "RM is counted like DPO"), ("Trainer", "fits")])
+def test_a_reward_model_is_trained_in_pairs_by_the_trainer_that_makes_them(
+    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, trainer: str, said: str
+) -> None:
+    script = "import trl\nfrom transformers import HfArgumentParser, Trainer\n"
+    script += "args, model = HfArgumentParser((trl.RewardConfig, trl.ModelConfig)).parse_args_into_dataclasses()\n"
+    (tmp_path / "rm.py").write_text(f"{script}{trainer}(model=model.model_name_or_path, args=args).train()\n")
+    path = facts_file({"pkg.trl": "0.13.0", "pkg.transformers": "4.48.0", "python.version": "3.11.9"})
+    words = "python rm.py --model_name_or_path mistralai/Mistral-7B-v0.1 --use_peft --lora_task_type SEQ_CLS --bf16"
+    words += " --load_in_4bit --max_length 1024 --per_device_train_batch_size 32 --gradient_checkpointing"
+    answer = run("check", "--no-config", "--facts", path, "--recipe", words, "--target-gpu", "A100-80G")
+    text = " ".join(answer.out.split())
+    assert said in text and ("counted like" in text) == (trainer != "Trainer")
+    assert "the model has a few outputs of its own" in text

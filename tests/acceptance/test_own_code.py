@@ -119,6 +119,14 @@ def test_where_a_started_script_describes_no_run_its_code_is_judged(check: Any, 
     assert refused.code == 2 and "describes no run of a framework that is known" in refused.err
 
 
+def test_beside_a_recipe_that_describes_no_run_the_rest_is_judged(check: Any, write: Any):
+    write("own.py", "from transformers import AdamW\nAdamW([])\n")
+    words = ["--recipe", "uv run train-sft --config sft.yaml"]
+    told = check(*words, "--code", "own.py", packages={"transformers": "5.23.0"})
+    assert told.code == 3 and "error: --recipe command: describes no run of a framework that is known" in told.out
+    assert "transformers 5.23.0 has no transformers.AdamW" in told.out
+
+
 GUARDED = (
     "try:\n    from datasets import load_metric\nexcept ImportError:\n    from evaluate import load as load_metric"
 )

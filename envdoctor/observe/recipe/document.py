@@ -46,7 +46,8 @@ class Part(NamedTuple):
     (``AutoModelForCausalLM.from_pretrained``), ``#SBATCH`` or ``environment``; empty for a document. Of a
     command ``line`` is that of the program, ``words`` stand behind it, None for one that is computed; ``module``: it
     is named as a module (``-m``), ``folder`` is where the script has gone (``cd``), and ``lines`` are the first and the
-    last of the command. A call is made under a condition only with ``perhaps``."""
+    last of the command. A call is made under a condition only with ``perhaps``; ``own``: the script has the name of one
+    of a framework, and imports nothing of it."""
 
     program: str
     entries: tuple[RecipeEntry, ...]
@@ -56,6 +57,7 @@ class Part(NamedTuple):
     perhaps: bool = False
     folder: str = ""
     lines: tuple[int, int] = (0, 0)
+    own: bool = False
 
 
 #: PyYAML reads 100 kB a second; the largest recipes have 20 kB.

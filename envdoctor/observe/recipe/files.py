@@ -152,6 +152,8 @@ class Formats:
         ``frameworks`` where they are given; None when none does."""
         for form in self:
             if part.program and form.named(part.program) is not None:
+                if part.own:
+                    continue
                 deciding, size = form.row.get("keys_decide"), len(part.entries)
                 known = 0 if deciding is None else self._count(form, part.entries)
                 if deciding is None or (known == size if deciding == "all" else 2 * known > size):
@@ -159,7 +161,7 @@ class Formats:
         if part.program and not (part.program.endswith(".py") or part.module):
             return None
         among = [form for form in self if form.row.get("files") and (not frameworks or form.framework in frameworks)]
-        if part.program:  # options of somebody's own script prove no framework whose files have such keys
+        if part.program and not frameworks:  # options alone prove no framework whose files have such keys
             among = [form for form in among if not form.row.get("marked_only")]
         shares = [(self._share(form, part.entries), form) for form in among]
         best = max(shares, key=lambda share: share[0], default=None)
@@ -200,8 +202,9 @@ _NO_RUN = (
     "recipe.batch_size=2), or give the script that reads it: --code FILE"
 )
 #: Words of scripts that train, and of others that run, merge or judge a model.
-_TRAINS = re.compile(r"\w*(?:Trainer|TrainingArguments)|backward")
+_TRAINS = re.compile(r"\w*(?:Trainer|TrainingArguments)|backward|optimizer|train_batch")
 _RUNS = {"generate", "merge_and_unload", "evaluate"}
+_NO_GRADIENTS = {"no_grad", "inference_mode", "for_inference"}
 _NO_TRAINING = ("export", "infer", "serve")
 
 
@@ -224,13 +227,14 @@ class RecipeFile(NamedTuple):
     """One file: its name as the user or the naming file gives it, and its parts, each with its format. ``missing`` are
     files that it names and that could not be read: the name, the place, and why (a clause after "which"); ``started``
     are scripts of one's own that its commands start. Of several training commands one is the run: ``runs`` are the
-    lines of all, its own first."""
+    lines of all, its own first. ``trains`` is False for a script that only runs a model, None where nobody knows."""
 
     name: str
     parts: tuple[tuple[Part, Format], ...]
     missing: tuple[tuple[str, Origin, str], ...] = ()
     started: tuple[str, ...] = ()
     runs: tuple[int, ...] = ()
+    trains: bool | None = True
 
 
 def is_command(typed: str) -> bool:
@@ -331,22 +335,12 @@ def _taken_apart(
             if there is None and script.endswith(".sh") and not os.path.isabs(script):
                 missing.append((script, Origin(name, line), Message("is not there")))
 
-    @cache  # a script is started many times: it is looked for once, and read once
-    def there_is(one: str, folder: str) -> str | None:
-        # A module, pkg.train, lies in pkg/train.py or pkg/train/__main__.py, also below src.
-        ends = () if one.endswith((".py", *_DOCUMENTS)) else (".py", "/__main__.py")
-        choices = (one, *(f"{top}{one.replace('.', '/')}{end}" for top in ("", "src/") for end in ends))
-        return next(filter(None, (_look_for(choice, path, cwd, folder) for choice in choices)), None)
-
-    names_in = cache(lambda there: _names_in(there, cwd) if there else ())
-
-    def trains(part: Part) -> bool | None:
-        return _trains(part, formats, names_in(there_is(part.program, part.folder) if _is_own(part) else None))
-
+    project = _Project(path, cwd, formats)
+    there_is, names_in = project.there_is, project.names_in
     several = _parts(path, name, formats, words, other) if typed is None else command_parts(typed, formats, other)
-    taken, runs = _one_run(several, trains, line)
+    taken, runs = _one_run([project.named(part) for part in several], project.trains, line)
     folder = next((part.folder for part in taken if part.line), "")
-    parts = with_formats(taken, formats)
+    parts = tuple(map(project.declared, with_formats(taken, formats)))
     named: dict[str, tuple[tuple[int, ...], Sequence[str | None]]] = {
         one: (place, ()) for one, place in named_files(parts, formats)
     }
@@ -377,7 +371,9 @@ def _taken_apart(
             later += files
         except RecipeError as error:
             # A helper, or training that no format knows, is code: it sets nothing of what a format says.
-            if one not in own and not (one in started and type(error) is NoRun):
+            if one in started and type(error) is NoRun:
+                parts, _ = _told_once(parts, [], one, names_in(there), formats)
+            elif one not in own:
                 missing.append((shown, where, said_by(error)))
     said = [entry for part, form in parts if form.framework for entry in part.entries if entry.key[:1] != "#"]
     lacking = [one for one in missing if one[0].endswith(_DOCUMENTS)]
@@ -388,8 +384,52 @@ def _taken_apart(
         nothing = NoRun(_NO_RUN, known)
         nothing.started, nothing.missing = tuple(scripts), tuple(missing)
         raise nothing
-    yield RecipeFile(name, parts, tuple(missing), tuple(scripts), runs)
+    yield RecipeFile(name, parts, tuple(missing), tuple(scripts), runs, project.script_trains())
     yield from later
+
+
+class _Project:
+    """What lies beside a file that starts scripts: each is looked for once, and read once."""
+
+    def __init__(self, path: str, cwd: str, formats: Formats) -> None:
+        self._path, self._cwd, self._formats = path, cwd, formats
+        self.there_is, self.names_in = cache(self._there_is), cache(self._names_in)
+
+    def _there_is(self, one: str, folder: str) -> str | None:
+        # A module, pkg.train, lies in pkg/train.py or pkg/train/__main__.py, also below src.
+        ends = () if one.endswith((".py", *_DOCUMENTS)) else (".py", "/__main__.py")
+        choices = (one, *(f"{top}{one.replace('.', '/')}{end}" for top in ("", "src/") for end in ends))
+        return next(filter(None, (_look_for(choice, self._path, self._cwd, folder) for choice in choices)), None)
+
+    def _names_in(self, there: str | None) -> set[str]:
+        return _names_in(there, self._cwd) if there else set()
+
+    def named(self, part: Part) -> Part:
+        """Return a command whose script is somebody's own, although one of a framework has its name, as such."""
+        form = self._formats.of_part(part) if _is_own(part) else None
+        modules = form.row.get("imports", ()) if form is not None and form.named(part.program) is not None else ()
+        there = self.there_is(part.program, part.folder) if modules else None
+        return part._replace(own=there is not None and self.names_in(there).isdisjoint(modules))
+
+    def declared(self, both: tuple[Part, Format]) -> tuple[Part, Format]:
+        """Return a part with the keys as its own that a checkout of its framework beside it declares."""
+        part, form = both
+        scripts = [one for one in form.names if one.endswith(".py")] if form.row.get("imports") else []
+        words = set[str]().union(*(self.names_in(self.there_is(one, part.folder)) for one in scripts))
+        own = (entry._replace(own=f"{entry.key}:" in words) for entry in part.entries)
+        return (part._replace(entries=tuple(own)) if words and not _is_own(part) else part), form
+
+    def trains(self, part: Part) -> bool | None:
+        """Return what :func:`_trains` says of a command."""
+        there = self.there_is(part.program, part.folder) if _is_own(part) else None
+        return _trains(part, self._formats, self.names_in(there))
+
+    def script_trains(self) -> bool | None:
+        """Return whether the file itself trains: any but a script does, and one without gradients does not."""
+        if not self._path.endswith((".py", ".ipynb")):
+            return True
+        truth = _trains(Part("", ()), self._formats, words := self.names_in(self._path))
+        return False if truth is None and not _NO_GRADIENTS.isdisjoint(words) else truth
 
 
 def _shown(path: str, cwd: str) -> str:

@@ -36,7 +36,7 @@ HELPERS = {name: FactSpec(name, kind) for kind, names in (("text", _TEXTS), ("nu
 _COMPARED = 500
 #: Keys that no field takes, and whose values the prediction of memory asks for; nobody keeps a secret in them.
 _SHOWN = (
-    r"(?:.*\.)?(?:beta|task_type|reward_model_type|galore_rank|optim_args"
+    r"(?:.*\.)?(?:beta|(?:lora_)?task_type|reward_model_type|galore_rank|optim_args"
     r"|(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?)"
 )
 #: Values with which an option of the script's own does nothing.
@@ -300,6 +300,11 @@ def recipe_of(
     missing = tuple(one for file in files for one in file.missing)
 
     there = [form for form in formats if form.name in statements.files]
+    scripts = {file.trains: file.name for file in files if file.name.endswith((".py", ".ipynb"))}
+    if scripts and True not in scripts and not any(form.framework for form in there):
+        nobody = Unknown(Message("nothing is known to train in {}", scripts.get(None)))
+        method = nobody if None in scripts else "infer"
+        statements.weak.setdefault("method", statements.fact("method", method, next(iter(scripts.values()))))
     _complete(statements, there, installed, [*(name for name, *_ in missing), *statements.unread])
     variables = {form.name: f"env.{form.row.get('lenient', '')}" for form in there}
     said = statements.said

@@ -143,6 +143,42 @@ def test_what_evaluates_a_model_is_no_run(tmp_path, options, code):
     assert caught.value.started == ("a.py",)
 
 
+@pytest.mark.parametrize(
+    ("script", "framework", "unknown"),
+    [
+        ("from llamafactory.train.tuner import run_exp\n", "llamafactory", {"lora_rnak"}),  # a fork declares its keys
+        ("from llamafactory.elsewhere import run_exp\n", "llamafactory", {"lora_rnak", "sequence_parallel_size"}),
+        ("add_argument('--lora_rnak')\nadd_argument('--sequence_parallel_size')\n", "transformers", set()),
+    ],
+)
+def test_a_script_with_the_name_of_a_framework_s_is_of_it_if_it_imports_it(tmp_path, script, framework, unknown):
+    files = {"src/train.py": script, "src/llamafactory/train/tuner.py": "from .args import *\n"}
+    files["src/llamafactory/train/args.py"] = "class Arguments:\n    sequence_parallel_size: int = 1\n"
+    options = "--do_train --bf16 --per_device_train_batch_size 1 --sequence_parallel_size 4 --lora_rnak 8\n"
+    found = read(tmp_path, "run.sh", {"run.sh": f"torchrun src/train.py {options}", **files})
+    keys = {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"}
+    assert (found["framework"], keys) == (framework, unknown)
+
+
+def test_options_of_a_script_that_parses_the_classes_of_trl_are_theirs(tmp_path):
+    script = "from trl import ModelConfig, RLOOConfig, RLOOTrainer, TrlParser\n"
+    script += "args, model = TrlParser((RLOOConfig, ModelConfig)).parse_args_and_config()\nRLOOTrainer(config=args)\n"
+    options = "--dataset_name a/b --dataset_text_field x --rloo_k 2 --max_prompt_length 64 --bf16 --rloo_kk 2"
+    options += " --learning_rate 1e-6 --per_device_train_batch_size 1 --gradient_accumulation_steps 4"
+    found = read(tmp_path, "run.sh", {"run.sh": f"python t.py {options}\n", "t.py": script}, trl="0.13.0")
+    assert [one["key"] for one in found["recipe_key"] if one["state"] == "unknown"] == ["rloo_kk"]
+    assert (found["framework"], found["dtype"]) == ("trl", "bf16")
+
+
+def test_keys_that_a_checkout_of_the_framework_declares_are_its_own(tmp_path):
+    text = "finetuning_type: full\nsequence_parallel_size: 4\nlora_rnak: 8\n"
+    files = {"src/train.py": "from llamafactory import args\n", "examples/a.yaml": text}
+    files["src/llamafactory/args.py"] = "class Arguments:\n    sequence_parallel_size: int = 1\n"
+    files["src/llamafactory/__init__.py"] = "from .args import *\n"
+    found = read(tmp_path, "examples/a.yaml", files)
+    assert {one["key"] for one in found["recipe_key"] if one["state"] == "unknown"} == {"lora_rnak"}
+
+
 def test_a_module_below_src_and_what_its_modules_import_is_the_project_s_own(tmp_path):
     train = "from .args import *\nimport transformers\ndef main():\n"
     train += "    transformers.Trainer(args=transformers.TrainingArguments(**parse()))\n"

@@ -248,6 +248,22 @@ def test_a_script_trains_all_weights_when_nothing_in_it_may_do_otherwise(tmp_pat
         assert (value(recipe, "framework"), value(recipe, "dtype")) == ("accelerate", "bf16")
 
 
+@pytest.mark.parametrize(
+    ("uses", "method"),
+    [
+        ("print(model.generate(ids))", "infer"),
+        ("with torch.no_grad(): print(model(ids))", "infer"),
+        ("model.generate(ids)\nmodel(ids).loss.backward()", "full"),
+        ("from elsewhere import work\nwork(model)", "nothing is known to train in use.py"),
+    ],
+)
+def test_a_script_in_which_nothing_trains_is_not_taken_to_train(tmp_path, uses, method):
+    load = "import torch\nfrom transformers import AutoModelForCausalLM\n"
+    recipe = written(tmp_path, f"{load}model = AutoModelForCausalLM.from_pretrained('a/b')\n{uses}\n", "use.py")
+    known = value(recipe, "method")
+    assert (str(known.reason) if isinstance(known, Unknown) else known) == method
+
+
 def test_no_default_stands_for_what_a_script_computes_or_a_value_that_cannot_be_used(tmp_path):
     script = "TrainingArguments(per_device_train_batch_size=args.n, bf16=True)\n"
     wrong = "output_dir: a\nbf16: true\nper_device_train_batch_size: two\n"
