@@ -258,6 +258,9 @@ _ERROR = "import-takes-what-is-not-there"
         (_TRL, "try:\n    from trl import DPOTrainer\nexcept ImportError:\n    pass", "", {_PART}),
         (_TRL, "(" * 5000 + "trl", "", {_PART}),
         ("transformers==4.38.2\npeft==0.21.2\n", "import transformers", "", {_ERROR}),  # the stack takes peft itself
+        ("transformers==4.38.2\npeft==0.21.2\n", "--code\nfrom transformers import AutoModel", "", {_PACKAGE}),
+        ("transformers==4.38.2\npeft==0.21.2\n", "--code\nfrom transformers import Seq2SeqTrainer", "", {_ERROR}),
+        ("transformers==4.38.2\npeft==0.21.2\n", "--code\nfrom peft import LoraConfig", "", {_ERROR}),
         (_GPTQ, "", "", {_PACKAGE}),
         (_GPTQ, "import transformers", "", {_PACKAGE}),
         (_GPTQ, f"import transformers\n{_TRY}", "", {_PACKAGE}),
@@ -276,6 +279,33 @@ def test_what_the_code_of_a_list_does_without_is_a_warning(
     report = check(Sources(lock="requirements.txt", cwd=tmp_path, code=judged, assignments=given, environ={}))
     assert {one.id for one in report.findings if one.id in (_PART, _PACKAGE, _ERROR)} == found
     assert report.exit_code == (_ERROR in found)
+
+
+_TRAINER, _DIFFUSERS = "accelerate-too-new-for-transformers-trainer", "diffusers-before-0-37-fails-with-torchao-0-16"
+_OLD = "transformers==4.38.2\naccelerate==1.13.0\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "rule", "told"),
+    [
+        (_OLD, "from transformers import AutoModel", _TRAINER, False),
+        (_OLD, "from transformers import AutoModel, Trainer", _TRAINER, True),
+        (_OLD, "", _TRAINER, True),
+        (f"{_OLD}trl==0.8.6\n", "from trl import SFTTrainer", _TRAINER, True),
+        ("unsloth==2026.2.1\n", "import unsloth", _DIFFUSERS, False),
+        ("unsloth==2026.2.1\n", "", _DIFFUSERS, False),
+        ("unsloth==2026.2.1\n", "import diffusers", _DIFFUSERS, True),
+        ("unsloth==2026.2.1\ndiffusers\n", "", _DIFFUSERS, True),
+    ],
+)
+def test_an_import_that_nothing_takes_does_not_fail(
+    tmp_path: Path, lines: str, code: str, rule: str, told: bool
+) -> None:
+    (tmp_path / "list.txt").write_text(lines)
+    (tmp_path / "train.py").write_text(code)
+    judged = ("train.py",) if code else ()
+    sources = Sources(lock="list.txt", as_of="2026-03-02", cwd=tmp_path, code=judged, assignments=_HERE, environ={})
+    assert (rule in {one.id for one in check(sources).findings}) == told
 
 
 def test_one_cause_is_one_finding_whose_fix_holds_for_all_that_is_imported(tmp_path: Path) -> None:
