@@ -390,6 +390,7 @@ _STACK = "torch==2.6.0\ntransformers==4.51.3\naccelerate==1.6.0\n"
         (f"{_STACK}trl\n", {}, _ALL - {"datasets"}),
         (f"{_STACK}deepspeed==0.16.5\npeft==0.15.2\n", {}, {"flash-attn", "bitsandbytes", "datasets"}),
         (_STACK, {"README.md": "pip install flash-attn --no-build-isolation"}, _ALL - {"flash-attn"}),
+        (_STACK, {"README.md": "pip install unsloth"}, {"flash-attn", "deepspeed"}),
         (_STACK, {"requirements-gpu.txt": "flash_attn==2.7.4\nbitsandbytes\n"}, {"deepspeed", "peft", "datasets"}),
         (f"{_STACK}# deepspeed\n", {}, _ALL - {"deepspeed"}),
         (f"{_STACK}some-package-of-nobody\n", {}, set()),
