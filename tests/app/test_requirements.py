@@ -308,6 +308,33 @@ def test_an_import_that_nothing_takes_does_not_fail(
     assert (rule in {one.id for one in check(sources).findings}) == told
 
 
+@pytest.mark.parametrize(
+    ("lines", "base", "method", "rule"),
+    [
+        (
+            "transformers==4.51.3\n",
+            "transformers",
+            "Trainer.compute_loss(self, model, inputs)",
+            "use-override-outdated",
+        ),
+        (
+            *("transformers==4.45.2\ntrl==0.9.6\n", "trl"),
+            *("DPOTrainer.compute_reference_log_probs(self, model, batch)", "use-override-outdated-sometimes"),
+        ),
+    ],
+)
+def test_a_method_that_not_every_run_calls_is_a_warning(
+    tmp_path: Path, lines: str, base: str, method: str, rule: str
+) -> None:
+    above, _, line = method.partition(".")
+    (tmp_path / "list.txt").write_text(lines)
+    (tmp_path / "train.py").write_text(
+        f"from {base} import {above}\nclass Own({above}):\n    def {line}:\n        pass\nOwn()\n"
+    )
+    sources = Sources(lock="list.txt", cwd=tmp_path, code=("train.py",), assignments=_HERE, environ={})
+    assert [one.id for one in check(sources).findings if "override" in one.id] == [rule]
+
+
 def test_one_cause_is_one_finding_whose_fix_holds_for_all_that_is_imported(tmp_path: Path) -> None:
     """peft 0.15.2 takes a name that transformers 4.37.2 lacks and one that accelerate 0.27.2 lacks; 0.13.2 takes
     neither, 0.14.0 one."""
