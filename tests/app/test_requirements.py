@@ -314,7 +314,7 @@ def test_an_import_that_nothing_takes_does_not_fail(
         (
             "transformers==4.51.3\n",
             "transformers",
-            "Trainer.compute_loss(self, model, inputs)",
+            "Trainer.compute_loss(self, model, inputs, return_outputs=False)",
             "use-override-outdated",
         ),
         (
@@ -333,6 +333,26 @@ def test_a_method_that_not_every_run_calls_is_a_warning(
     )
     sources = Sources(lock="list.txt", cwd=tmp_path, code=("train.py",), assignments=_HERE, environ={})
     assert [one.id for one in check(sources).findings if "override" in one.id] == [rule]
+
+
+@pytest.mark.parametrize(
+    ("version", "call", "told"),
+    [
+        ("4.57.6", "AutoConfig", None),
+        ("4.57.6", "AutoTokenizer", None),
+        ("4.57.6", "AutoModelForCausalLM", "use-keyword-renamed"),
+        ("4.29.2", "AutoModelForCausalLM", "use-keyword-refused"),  # attn_implementation came with 4.36
+    ],
+)
+def test_models_alone_refuse_a_keyword_and_what_replaces_it_is_there(
+    tmp_path: Path, version: str, call: str, told: str | None
+) -> None:
+    (tmp_path / "list.txt").write_text(f"transformers=={version}\n")
+    (tmp_path / "train.py").write_text(
+        f"from transformers import {call}\n{call}.from_pretrained('x/y', use_flash_attention_2=True)\n"
+    )
+    sources = Sources(lock="list.txt", cwd=tmp_path, code=("train.py",), assignments=_HERE, environ={})
+    assert [one.id for one in check(sources).findings if "keyword" in one.id] == [told] * bool(told)
 
 
 def test_one_cause_is_one_finding_whose_fix_holds_for_all_that_is_imported(tmp_path: Path) -> None:

@@ -300,6 +300,8 @@ class _Judged:
             told = move.write[lang] if move.into and move.write else move.called(broken.kind) or move.write[lang]
             if broken.kind != "keyword" or version is None or not (move.into or move.new.isidentifier()):
                 return told
+            if not (is_new or move.into):
+                return ABSENT
             return ABSENT if isinstance(self._by_releases(owner, place, version), Lacking) else told
         released = self._ledger.package(broken.package)
         if released is None or broken.installed is None or broken.kind not in ("module", "name"):
