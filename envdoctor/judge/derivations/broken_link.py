@@ -96,7 +96,12 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
         str(one["package"]): str(one["version"]) for one in facts.items("package_damage") if one["fails"] is True
     } | {str(one["package"]): str(one["hidden_version"]) for one in facts.items("import_shadow") if "asked_by" in one}
     items = []
+    is_used, (_, others) = _used(facts, matrix, _code(facts)), _stages(facts, matrix)
     for item in found:
+        classes_of = [one.rpartition(".") for one in str(item["stops"]).split(", ")] * (item["kind"] in _OF_CLASSES)
+        # A recipe of one stage makes no trainer of another.
+        if classes_of and all(one.lower().startswith(others) and not is_used(of, one) for of, _, one in classes_of):
+            continue
         ran = [worked[statement] for statement in str(item["stops"]).split(", ") if statement in worked]
         if not ran or not all(ran):
             cells = {key: cell for key, cell in _with_declared(item, declared).items() if key != "fail"}
@@ -163,11 +168,19 @@ def _stack(facts: View, matrix: Matrix) -> set[str]:
     return {*needed({str(one["name"]): one for one in facts.items("dist")}, matrix.registry.first("pkg"))}
 
 
+def _stages(facts: View, matrix: Matrix) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words for the stage of the recipe, and those for all others; no words where it is not known."""
+    stage, spec = facts.text("recipe.stage"), matrix.registry.find("recipe.stage")
+    if stage is None or spec is None:
+        return (), ()
+    words = {**dict(zip(spec.values, spec.values, strict=True)), **spec.spellings, stage: stage}
+    own = tuple(word for word, meant in words.items() if meant == stage)
+    return own, tuple(words.keys() - own)
+
+
 def _used(facts: View, matrix: Matrix, code: Iterable[Mapping[str, Value]]) -> Callable[[str, str | None], bool]:
     """Return what tells whether the code, or the stage of the recipe, takes a module, or a name of it."""
-    stage, spec = facts.text("recipe.stage"), matrix.registry.find("recipe.stage")
-    spellings = spec.spellings.items() if spec is not None else ()
-    stages = (stage, *(word for word, meant in spellings if meant == stage)) if stage is not None else ()
+    stages, _ = _stages(facts, matrix)
     uses = [(str(use.get("module")), str(use.get("name")).partition(".")[0]) for use in _sure(code)]
 
     def is_used(module: str, name: str | None) -> bool:
