@@ -204,7 +204,7 @@ def untaken(facts: View, matrix: Matrix) -> Answer:
     code, brought = [*_code(facts), *facts.items("model_use")], facts.words("environment.brought") or ()
     whole = _is_whole(facts)
     if not whole and not brought:
-        return Derived((), Message("nobody knows all of the code"))
+        return Derived((), Message("the code and the ledger of releases"))
     is_used, dists = _used(facts, matrix, code), {str(one["name"]): one for one in facts.items("dist")}
     there = {name: one for name in matrix.ledger.packages() if (one := facts.text(f"pkg.{name}")) is not None}
     # What may import more: packages of the code, where it is known, else what the list names.
@@ -226,7 +226,9 @@ def untaken(facts: View, matrix: Matrix) -> Answer:
     told = {one.statement for one in idle}
     taking = [row for row in matrix.rows("entry-statements") if not told.issuperset(row["statements"])]
     also = {name for row in taking for name in row.get("imports", ()) if row["name"] in there}
-    return Derived(tuple(one.statement for one in idle if one.package not in also), Message("the code"))
+    return Derived(
+        tuple(one.statement for one in idle if one.package not in also), Message("the code and the ledger of releases")
+    )
 
 
 def _not_whole(link: Mapping[str, Value], damaged: Mapping[str, str], ledger: Ledger) -> str | Absent:
