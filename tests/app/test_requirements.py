@@ -258,6 +258,9 @@ _ERROR = "import-takes-what-is-not-there"
         (_TRL, "try:\n    from trl import DPOTrainer\nexcept ImportError:\n    pass", "", {_PART}),
         (_TRL, "(" * 5000 + "trl", "", {_PART}),
         ("transformers==4.38.2\npeft==0.21.2\n", "import transformers", "", {_ERROR}),  # the stack takes peft itself
+        ("transformers==4.38.2\npeft==0.21.2\n", "--code\nfrom transformers import AutoModel", "", {_PACKAGE}),
+        ("transformers==4.38.2\npeft==0.21.2\n", "--code\nfrom transformers import Seq2SeqTrainer", "", {_ERROR}),
+        ("transformers==4.38.2\npeft==0.21.2\n", "--code\nfrom peft import LoraConfig", "", {_ERROR}),
         (_GPTQ, "", "", {_PACKAGE}),
         (_GPTQ, "import transformers", "", {_PACKAGE}),
         (_GPTQ, f"import transformers\n{_TRY}", "", {_PACKAGE}),
@@ -276,6 +279,80 @@ def test_what_the_code_of_a_list_does_without_is_a_warning(
     report = check(Sources(lock="requirements.txt", cwd=tmp_path, code=judged, assignments=given, environ={}))
     assert {one.id for one in report.findings if one.id in (_PART, _PACKAGE, _ERROR)} == found
     assert report.exit_code == (_ERROR in found)
+
+
+_TRAINER, _DIFFUSERS = "accelerate-too-new-for-transformers-trainer", "diffusers-before-0-37-fails-with-torchao-0-16"
+_OLD = "transformers==4.38.2\naccelerate==1.13.0\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "code", "rule", "told"),
+    [
+        (_OLD, "from transformers import AutoModel", _TRAINER, False),
+        (_OLD, "from transformers import AutoModel, Trainer", _TRAINER, True),
+        (_OLD, "", _TRAINER, True),
+        (f"{_OLD}trl==0.8.6\n", "from trl import SFTTrainer", _TRAINER, True),
+        ("unsloth==2026.2.1\n", "import unsloth", _DIFFUSERS, False),
+        ("unsloth==2026.2.1\n", "", _DIFFUSERS, False),
+        ("unsloth==2026.2.1\n", "import diffusers", _DIFFUSERS, True),
+        ("unsloth==2026.2.1\ndiffusers\n", "", _DIFFUSERS, True),
+    ],
+)
+def test_an_import_that_nothing_takes_does_not_fail(
+    tmp_path: Path, lines: str, code: str, rule: str, told: bool
+) -> None:
+    (tmp_path / "list.txt").write_text(lines)
+    (tmp_path / "train.py").write_text(code)
+    judged = ("train.py",) if code else ()
+    sources = Sources(lock="list.txt", as_of="2026-03-02", cwd=tmp_path, code=judged, assignments=_HERE, environ={})
+    assert (rule in {one.id for one in check(sources).findings}) == told
+
+
+@pytest.mark.parametrize(
+    ("lines", "base", "method", "rule"),
+    [
+        (
+            "transformers==4.51.3\n",
+            "transformers",
+            "Trainer.compute_loss(self, model, inputs, return_outputs=False)",
+            "use-override-outdated",
+        ),
+        (
+            *("transformers==4.45.2\ntrl==0.9.6\n", "trl"),
+            *("DPOTrainer.compute_reference_log_probs(self, model, batch)", "use-override-outdated-sometimes"),
+        ),
+    ],
+)
+def test_a_method_that_not_every_run_calls_is_a_warning(
+    tmp_path: Path, lines: str, base: str, method: str, rule: str
+) -> None:
+    above, _, line = method.partition(".")
+    (tmp_path / "list.txt").write_text(lines)
+    (tmp_path / "train.py").write_text(
+        f"from {base} import {above}\nclass Own({above}):\n    def {line}:\n        pass\nOwn()\n"
+    )
+    sources = Sources(lock="list.txt", cwd=tmp_path, code=("train.py",), assignments=_HERE, environ={})
+    assert [one.id for one in check(sources).findings if "override" in one.id] == [rule]
+
+
+@pytest.mark.parametrize(
+    ("version", "call", "told"),
+    [
+        ("4.57.6", "AutoConfig", None),
+        ("4.57.6", "AutoTokenizer", None),
+        ("4.57.6", "AutoModelForCausalLM", "use-keyword-renamed"),
+        ("4.29.2", "AutoModelForCausalLM", "use-keyword-refused"),  # attn_implementation came with 4.36
+    ],
+)
+def test_models_alone_refuse_a_keyword_and_what_replaces_it_is_there(
+    tmp_path: Path, version: str, call: str, told: str | None
+) -> None:
+    (tmp_path / "list.txt").write_text(f"transformers=={version}\n")
+    (tmp_path / "train.py").write_text(
+        f"from transformers import {call}\n{call}.from_pretrained('x/y', use_flash_attention_2=True)\n"
+    )
+    sources = Sources(lock="list.txt", cwd=tmp_path, code=("train.py",), assignments=_HERE, environ={})
+    assert [one.id for one in check(sources).findings if "keyword" in one.id] == [told] * bool(told)
 
 
 def test_one_cause_is_one_finding_whose_fix_holds_for_all_that_is_imported(tmp_path: Path) -> None:
@@ -360,6 +437,7 @@ _STACK = "torch==2.6.0\ntransformers==4.51.3\naccelerate==1.6.0\n"
         (f"{_STACK}trl\n", {}, _ALL - {"datasets"}),
         (f"{_STACK}deepspeed==0.16.5\npeft==0.15.2\n", {}, {"flash-attn", "bitsandbytes", "datasets"}),
         (_STACK, {"README.md": "pip install flash-attn --no-build-isolation"}, _ALL - {"flash-attn"}),
+        (_STACK, {"README.md": "pip install unsloth"}, {"flash-attn", "deepspeed"}),
         (_STACK, {"requirements-gpu.txt": "flash_attn==2.7.4\nbitsandbytes\n"}, {"deepspeed", "peft", "datasets"}),
         (f"{_STACK}# deepspeed\n", {}, _ALL - {"deepspeed"}),
         (f"{_STACK}some-package-of-nobody\n", {}, set()),

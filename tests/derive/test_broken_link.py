@@ -154,3 +154,9 @@ def test_versions_alone_tell_which_methods_no_longer_take_the_calls_of_a_base_cl
     assert told == wanted
     bounds = {LOSS: "<4.46", LOG: "<4.46" if version == "0.11.4" else "<4.47"}
     assert all(str(item["constraint"]).endswith(bounds.get(str(item["name"]), "")) for item in overrides)
+
+
+@pytest.mark.parametrize(("stage", "told"), [("sft", set()), ("dpo", {LOSS, LOG}), ("rm", {LOSS})])
+def test_a_recipe_of_one_stage_makes_no_trainer_of_another(stage: str, told: set[str]) -> None:
+    found = derived({"pkg.trl": "0.11.4", "pkg.transformers": "4.51.2", "recipe.stage": stage})
+    assert {item["name"] for item in found if item["kind"] == "override"} & {LOSS, LOG} == told

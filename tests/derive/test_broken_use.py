@@ -126,7 +126,7 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str, list[dict[str,
         [KEYWORD, OVERRIDE],
         NEW,
         "use",
-        [WIDTH, {"what": "spade.Trainer.step", "call": "step(_, hard=_)", "has": "<2.0"}],
+        [WIDTH, {"what": "spade.Trainer.step", "call": "step(_, hard=_)", "has": "<2.0", "reach": "sometimes"}],
     ),
     "a keyword that a base class of another package takes": (
         [{**KEYWORD, "name": "Tool", "keyword": "loops"}],

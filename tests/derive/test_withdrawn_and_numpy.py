@@ -46,6 +46,13 @@ def test_a_local_tag_changes_nothing(records):
     assert item["version"] == "0.15.0+cu118"
 
 
+@pytest.mark.parametrize(("kind", "told"), [("conda", 0), ("dist-info", 1)])
+def test_what_pypi_withdrew_says_nothing_of_a_build_of_conda(records, kind, told):
+    dists = Records(({"name": "torchvision", "kind": kind},))
+    items, _ = records(withdrawn, "withdrawn", {"torchvision": "0.15.0", "dist": dists})
+    assert len(items) == told
+
+
 def test_unknown_versions_leave_the_list_open(records):
     items, incomplete = records(withdrawn, "withdrawn", {"numpy": "2.4.0"}, Unknown("not given"))
     assert [item["package"] for item in items] == ["numpy"]

@@ -4,7 +4,7 @@ ledger.
 Where the statements were really run (the probe imports), a link stands only if one of those that it stops failed.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
 from operator import and_
 
@@ -22,13 +22,15 @@ from envdoctor.matrix.lookup import (
     inherited_from,
     missing,
     outdated,
+    taken,
     where,
 )
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.packages.link import needed
+from envdoctor.observe.packages.link import needed, required
 from envdoctor.source.signatures import spelled
 from envdoctor.system.message import Message
 from envdoctor.versions.releases import Releases
+from envdoctor.versions.requirement import normalise
 
 _COLUMNS = (
     *("consumer", "consumer_version", "provider", "provider_version", "kind", "name", "keyword", "place", "stops"),
@@ -41,7 +43,7 @@ _OF_IMPORTS = ("module", "name", "attribute", "argument")
 
 _READS = (
     "link link_read import_run conflict dist pkg.* refused use beside code.files code_unread recipe.stage "
-    "package_damage import_shadow"
+    "package_damage import_shadow untaken"
 )
 
 
@@ -94,7 +96,12 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
         str(one["package"]): str(one["version"]) for one in facts.items("package_damage") if one["fails"] is True
     } | {str(one["package"]): str(one["hidden_version"]) for one in facts.items("import_shadow") if "asked_by" in one}
     items = []
+    is_used, (_, others) = _used(facts, matrix, _code(facts)), _stages(facts, matrix)
     for item in found:
+        classes_of = [one.rpartition(".") for one in str(item["stops"]).split(", ")] * (item["kind"] in _OF_CLASSES)
+        # A recipe of one stage makes no trainer of another.
+        if classes_of and all(one.lower().startswith(others) and not is_used(of, one) for of, _, one in classes_of):
+            continue
         ran = [worked[statement] for statement in str(item["stops"]).split(", ") if statement in worked]
         if not ran or not all(ran):
             cells = {key: cell for key, cell in _with_declared(item, declared).items() if key != "fail"}
@@ -113,25 +120,9 @@ def _with_needs(
     """
     if not links:
         return
-    code = [use for key in ("use", "beside") for use in facts.items(key)]
-    uses = [use for use in code if not use.get("guarded") and use.get("reach") != "unused"]
-    stack = {*needed({str(one["name"]): one for one in facts.items("dist")}, matrix.registry.first("pkg"))}
-    stage, spec = facts.text("recipe.stage"), matrix.registry.find("recipe.stage")
-    spellings = spec.spellings.items() if spec is not None else ()
-    stages = (stage, *(word for word, meant in spellings if meant == stage)) if stage is not None else ()
-
-    def is_used(module: str, name: str | None) -> bool:
-        if name is not None and name.lower().startswith(stages):
-            return True
-        top = module.partition(".")[0]
-        return any(
-            str(use.get("module")).partition(".")[0] == top
-            and (name is None or str(use.get("name")).partition(".")[0] in (name, "*"))
-            for use in uses
-        )
-
-    whole = bool(facts.words("code.files")) and facts.value("code_unread") == Records(())
-    tops = {str(use.get("module")).partition(".")[0] for use in uses if whole}
+    code, stack = _code(facts), _stack(facts, matrix)
+    is_used, unused = _used(facts, matrix, code), facts.words("untaken") or ()
+    tops = _tops(code) if _is_whole(facts) else set()
     known = [*entries(matrix.rows, there)]
     failing = {entry for link in links for entry in View.of(link).words("fail") or ()}
     for link in links:
@@ -143,7 +134,8 @@ def _with_needs(
         elif all(name for _, name in asked):
             need = "part" * choice
         else:
-            need = "package" * (package not in stack and (choice or bool(code)))
+            none = all(one in unused for one in statements)
+            need = "package" * (none or (package not in stack and (choice or bool(code))))
         if need and any(module.partition(".")[0] in tops for module, _ in asked):
             continue
         own = (one.statement for one in known if one.package == package)
@@ -151,6 +143,92 @@ def _with_needs(
         seldom = {"reach": "sometimes"} if need and link["kind"] in _OF_CLASSES else {}
         told = {"need": need or ABSENT, "works": _listed(works) if need == "part" and works else ABSENT}
         yield {**link, **seldom, **told}
+
+
+def _code(facts: View) -> list[Mapping[str, Value]]:
+    """Return what code that was given, or lies beside a list, takes."""
+    return [use for key in ("use", "beside") for use in facts.items(key)]
+
+
+def _is_whole(facts: View) -> bool:
+    """Return whether code was given, and all of it was read."""
+    return bool(facts.words("code.files")) and facts.value("code_unread") == Records(())
+
+
+def _sure(code: Iterable[Mapping[str, Value]]) -> list[Mapping[str, Value]]:
+    return [use for use in code if not use.get("guarded") and use.get("reach") != "unused"]
+
+
+def _tops(code: Iterable[Mapping[str, Value]]) -> set[str]:
+    return {str(use.get("module")).partition(".")[0] for use in _sure(code)}
+
+
+def _stack(facts: View, matrix: Matrix) -> set[str]:
+    """Return the training stack, and what it requires."""
+    return {*needed({str(one["name"]): one for one in facts.items("dist")}, matrix.registry.first("pkg"))}
+
+
+def _stages(facts: View, matrix: Matrix) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words for the stage of the recipe, and those for all others; no words where it is not known."""
+    stage, spec = facts.text("recipe.stage"), matrix.registry.find("recipe.stage")
+    if stage is None or spec is None:
+        return (), ()
+    words = {**dict(zip(spec.values, spec.values, strict=True)), **spec.spellings, stage: stage}
+    own = tuple(word for word, meant in words.items() if meant == stage)
+    return own, tuple(words.keys() - own)
+
+
+def _used(facts: View, matrix: Matrix, code: Iterable[Mapping[str, Value]]) -> Callable[[str, str | None], bool]:
+    """Return what tells whether the code, or the stage of the recipe, takes a module, or a name of it."""
+    stages, _ = _stages(facts, matrix)
+    uses = [(str(use.get("module")), str(use.get("name")).partition(".")[0]) for use in _sure(code)]
+
+    def is_used(module: str, name: str | None) -> bool:
+        if name is not None and name.lower().startswith(stages):
+            return True
+        top = module.partition(".")[0]
+        return any(
+            of.partition(".")[0] == top and (name is None or taken == "*" or taken.endswith(name)) for of, taken in uses
+        )
+
+    return is_used
+
+
+@derives(
+    "untaken",
+    of="use beside model_use code.files code_unread dist pkg.* environment.brought recipe.stage recipe.framework",
+)
+def untaken(facts: View, matrix: Matrix) -> Answer:
+    """Give the statements of the table entry-statements that nothing known takes: the code that was read whole, or any
+    where a list only brings the package along; and no package of the ones that these may take."""
+    code, brought = [*_code(facts), *facts.items("model_use")], facts.words("environment.brought") or ()
+    whole = _is_whole(facts)
+    if not whole and not brought:
+        return Derived((), Message("the code and the ledger of releases"))
+    is_used, dists = _used(facts, matrix, code), {str(one["name"]): one for one in facts.items("dist")}
+    there = {name: one for name in matrix.ledger.packages() if (one := facts.text(f"pkg.{name}")) is not None}
+    # What may import more: packages of the code, where it is known, else what the list names.
+    of_code = {matrix.ledger.owner(top) or normalise(top) for top in _tops(code)}
+    roots = of_code if whole else {*dists, *there} - {*brought}
+    seen = {framework} if (framework := facts.text("recipe.framework")) else set()
+    asking = [*roots, *seen]
+    for name in asking:  # it grows
+        released = matrix.ledger.package(name)
+        known = released is not None and released.by_names and name in there
+        its = {one.module.partition(".")[0] for one in taken(released, there[name])} if known else set()
+        for other in required(dists[name]) if name in dists else ():
+            is_idle = known and other not in matrix.registry.first("pkg") and matrix.ledger.package(other) is not None
+            if other not in seen and not (is_idle and other not in map(matrix.ledger.owner, its)):
+                seen.add(other)
+                asking.append(other)
+    known_entries = [one for one in entries(matrix.rows, there) if whole or one.package in brought]
+    idle = [one for one in known_entries if one.package not in seen and not is_used(one.module, one.name)]
+    told = {one.statement for one in idle}
+    taking = [row for row in matrix.rows("entry-statements") if not told.issuperset(row["statements"])]
+    also = {name for row in taking for name in row.get("imports", ()) if row["name"] in there}
+    return Derived(
+        tuple(one.statement for one in idle if one.package not in also), Message("the code and the ledger of releases")
+    )
 
 
 def _not_whole(link: Mapping[str, Value], damaged: Mapping[str, str], ledger: Ledger) -> str | Absent:

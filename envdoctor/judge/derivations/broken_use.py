@@ -119,6 +119,7 @@ class _Judged:
         self._found: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
         self._asked: dict[tuple[str, Asked], None] = {}
         self._where = cache(lambda released, asked: where(self._ledger, released, asked, self._version))
+        self._every_run = {one for row in matrix.rows("entry-statements") for one in row.get("every_run", ())}
         modules = [str(item.get("module")) for item in facts.items("use")]
         self._beside = {str(facts.value("recipe.framework")), *(module.partition(".")[0] for module in modules)}
 
@@ -229,6 +230,9 @@ class _Judged:
             package, installed, has = inherited
             fits, told = has, (one for one in self._moves(broken.asked) if one.package == package)
             broken = broken._replace(move=next(told, None))
+        reach = min(reaches, key=_REACH.index)
+        if broken.kind == "override" and reach != "unused" and broken.what.rpartition(".")[2] not in self._every_run:
+            reach = "sometimes"
         return {
             "package": package,
             "kind": broken.kind,
@@ -239,7 +243,7 @@ class _Judged:
             "moved_to": self._moved_to(broken, "en"),
             "moved_to_zh": self._moved_to(broken, "zh"),
             "call": spelled(broken.what, broken.call) if broken.call else ABSENT,
-            "reach": min(reaches, key=_REACH.index),
+            "reach": reach,
             "place": tuple(dict.fromkeys(places))[:_MOST_PLACES],
         }
 
@@ -296,6 +300,8 @@ class _Judged:
             told = move.write[lang] if move.into and move.write else move.called(broken.kind) or move.write[lang]
             if broken.kind != "keyword" or version is None or not (move.into or move.new.isidentifier()):
                 return told
+            if not (is_new or move.into):
+                return ABSENT
             return ABSENT if isinstance(self._by_releases(owner, place, version), Lacking) else told
         released = self._ledger.package(broken.package)
         if released is None or broken.installed is None or broken.kind not in ("module", "name"):

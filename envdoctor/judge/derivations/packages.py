@@ -127,13 +127,20 @@ def without_wheel(facts: View, matrix: Matrix) -> Answer:
     return Derived(Records(tuple(items), incomplete), Message("the ledger, the table torch-wheels"))
 
 
-@derives("withdrawn", of="pkg.*")
+def _of_conda(facts: View) -> set[Value]:
+    """Return the packages that conda brings, in builds of its own."""
+    return {one.value("name") for one in facts.each("dist") if "conda" in (one.value("kind"), one.value("installer"))}
+
+
+@derives("withdrawn", of="pkg.* dist")
 def withdrawn(facts: View, matrix: Matrix) -> Answer:
-    """List installed releases that their makers withdrew; open while the version of one of the table is not known."""
+    """List installed releases that their makers withdrew; open while the version of one of the table is not known.
+    Conda's builds are others, which nobody withdrew."""
+    of_conda = _of_conda(facts)
     releases = {(row["package"], row["version"]): row for row in matrix.rows("withdrawn-releases", "release")}
     items: list[Mapping[str, Value]] = []
     incomplete: Message | None = None
-    for package in dict.fromkeys(package for package, _ in releases):
+    for package in dict.fromkeys(package for package, _ in releases if package not in of_conda):
         installed = facts.value(f"pkg.{package}")
         if facts.unknown(f"pkg.{package}"):
             incomplete = incomplete or Message("the version of {} is not known", package)
@@ -149,6 +156,7 @@ def numpy_binary(facts: View, matrix: Matrix) -> Answer:
     the same version."""
     items: list[Mapping[str, Value]] = []
     incomplete: Message | None = None
+    of_conda = _of_conda(facts)
     for row in matrix.rows("numpy-2-builds", "package"):
         name, first = row["name"], row["first"]
         installed = facts.value(f"pkg.{name}")
@@ -160,10 +168,7 @@ def numpy_binary(facts: View, matrix: Matrix) -> Answer:
             installed, older = Unknown(Message("it is no version")), False
         if isinstance(installed, Unknown):
             incomplete = incomplete or Message("the version of {} is not known", name)
-        elif older and not any(
-            one.value("name") == name and "conda" in (one.value("kind"), one.value("installer"))
-            for one in facts.each("dist")
-        ):
+        elif older and name not in of_conda:
             items.append({"package": name, "version": installed, "first": first})
     return Derived(Records(tuple(items), incomplete), Message("the table numpy-2-builds"))
 

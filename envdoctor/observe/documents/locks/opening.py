@@ -161,6 +161,8 @@ def _facts(
     asked = (name for row in rows for name in row.get("runs_with", ()) if name not in chosen)
     lacks = tuple(dict.fromkeys((*asked, *sorted(behind & unlisted))))
     facts.add(Fact("environment.lacks", lacks, path, "environment"))
+    named = {one.name for command in lock.commands for one in command.lines}
+    facts.add(Fact("environment.brought", tuple(sorted(chosen.keys() - named)) if named else (), path, "environment"))
     if isinstance(until, str) and until:
         facts.add(Fact("environment.day", until, "--as-of", "given"))
     facts.update(lock.facts)

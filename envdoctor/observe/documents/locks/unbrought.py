@@ -46,10 +46,13 @@ def unbrought(lock: Lock, chosen: Mapping[str, Locked], path: str, wish: Wish, l
     indexed = {row["name"] for row in wish.rows("packages", "package") if "wheel_index" in row}
     lacking = names - brought - chosen.keys() - indexed
     folders = dict.fromkeys((os.path.dirname(os.path.join(wish.cwd, path)), wish.cwd))
-    return sorted(lacking.difference(*map(_words_in, folders)))
+    words = set().union(*map(_words_in, folders))
+    # What a README has installed apart from the list brings more: unsloth bitsandbytes.
+    apart = [Requirement(name=name, extras=(), specifiers="", marker="") for name in lacking & words]
+    return sorted(lacking - words - _brought(apart, wish, ledger)[0])
 
 
-def _brought(lines: Sequence[AskedRequirement], wish: Wish, ledger: Ledger) -> tuple[set[str], bool]:
+def _brought(lines: Sequence[AskedRequirement | Requirement], wish: Wish, ledger: Ledger) -> tuple[set[str], bool]:
     """Return the names of all that the lines may bring, and whether they name all that they certainly bring."""
     asked = [Requirement(name=line.name, extras=line.extras, specifiers=line.specifiers, marker="") for line in lines]
     named, seen = {line.name for line in lines}, set(asked)
