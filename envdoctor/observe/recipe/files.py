@@ -375,17 +375,24 @@ def _taken_apart(
                 parts, _ = _told_once(parts, [], one, names_in(there), formats)
             elif one not in own:
                 missing.append((shown, where, said_by(error)))
-    said = [entry for part, form in parts if form.framework for entry in part.entries if entry.key[:1] != "#"]
-    lacking = [one for one in missing if one[0].endswith(_DOCUMENTS)]
-    if (lacking and not (said or later)) or (missing and not (parts or scripts or later)):
-        raise RecipeError("names {}, which {}", *(lacking or missing)[0][::2])
-    if not parts and not later:
+    file = RecipeFile(name, parts, tuple(missing), tuple(scripts), runs, project.script_trains())
+    if not later:
+        _describes(file, formats)
+    yield file
+    yield from later
+
+
+def _describes(file: RecipeFile, formats: Formats) -> None:
+    """Raise :class:`RecipeError` if a file says nothing of a run: what it names is missing, or no framework is known."""
+    said = any(entry.key[:1] != "#" for part, form in file.parts if form.framework for entry in part.entries)
+    lacking = [one for one in file.missing if one[0].endswith(_DOCUMENTS) and not said]
+    if lacking or (file.missing and not (file.parts or file.started)):
+        raise RecipeError("names {}, which {}", *(lacking or file.missing)[0][::2])
+    if not file.parts:
         known = ", ".join(sorted({form.framework for form in formats if form.framework}))
         nothing = NoRun(_NO_RUN, known)
-        nothing.started, nothing.missing = tuple(scripts), tuple(missing)
+        nothing.started, nothing.missing = file.started, file.missing
         raise nothing
-    yield RecipeFile(name, parts, tuple(missing), tuple(scripts), runs, project.script_trains())
-    yield from later
 
 
 class _Project:

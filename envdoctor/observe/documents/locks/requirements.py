@@ -363,8 +363,8 @@ def _table(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _of_group(groups: Mapping[str, Any], name: str, seen: _Seen, under: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield the lines of a group or an extra (``own-name[extra]``), and of those that it includes or asks for, ``under``
-    these markers."""
+    """Yield the lines of a group or an extra (``own-name[extra]``), and of those that it includes or asks for,
+    ``under`` these markers."""
     if (name, under) in seen or len(seen) > _MOST_GROUPS:
         return
     seen.add((name, under))
