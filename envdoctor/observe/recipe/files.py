@@ -383,7 +383,7 @@ def _taken_apart(
 
 
 def _describes(file: RecipeFile, formats: Formats) -> None:
-    """Raise :class:`RecipeError` if a file says nothing of a run: what it names is missing, or no framework is known."""
+    """Raise :class:`RecipeError` if a file says nothing of a run: what it names is missing, or no framework known."""
     said = any(entry.key[:1] != "#" for part, form in file.parts if form.framework for entry in part.entries)
     lacking = [one for one in file.missing if one[0].endswith(_DOCUMENTS) and not said]
     if lacking or (file.missing and not (file.parts or file.started)):
