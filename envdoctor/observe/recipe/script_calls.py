@@ -367,7 +367,10 @@ class Calls(ABC):
         has. A ``file`` that is named gives them, else the command (line 0), and the file that it names."""
         options = [(name, value, 0) for name, value in parser.given(self.words, OPEN)]
         first = self.words[0] if self.words else None
-        file = file or next((value for name, value, _ in options if name == "config"), None) or first
+        if file is OPEN:
+            return [OPEN] * len(parser.kinds)
+        config = next((value for name, value, _ in options if name == "config"), None)
+        file = next((one for one in (file, config, first) if one is not OPEN and one), None)
         if isinstance(file, str) and file.endswith((".yaml", ".yml", ".json")):
             document = self._document(file, 1)
             options[:0] = [(key, one.value, 1) for key, one in mapping_of(document).items()]

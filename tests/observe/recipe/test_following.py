@@ -388,6 +388,12 @@ def test_the_options_of_a_file_count_and_what_they_leave_out_does_not(tmp_path):
     assert [item["key"] for item in found["recipe_key"] if item["state"] == "unknown"] == []
 
 
+def test_options_of_a_file_that_nobody_can_tell_are_open(tmp_path):
+    text = FIREFLY.replace('parse_json_file(json_file="a.json")', "parse_yaml_file(yaml_file=chosen())")
+    found = read(tmp_path, "a.py", {"a.py": text}, transformers="4.40.0")
+    assert not isinstance(found["max_length"], int)
+
+
 OPTION = """from argparse import ArgumentParser
 parser = ArgumentParser()
 parser.add_argument('--eval', action='store_true')

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from itertools import islice
@@ -45,8 +45,7 @@ def unbrought(lock: Lock, chosen: Mapping[str, Locked], path: str, wish: Wish, l
     names |= {str(row["name"]) for row in wish.rows("stack-modules", "module")}
     indexed = {row["name"] for row in wish.rows("packages", "package") if "wheel_index" in row}
     lacking = names - brought - chosen.keys() - indexed
-    folders = dict.fromkeys((os.path.dirname(os.path.join(wish.cwd, path)), wish.cwd))
-    words = set().union(*map(_words_in, folders))
+    words = _words_in(dict.fromkeys((os.path.dirname(os.path.join(wish.cwd, path)), wish.cwd)))
     # What a README has installed apart from the list brings more: unsloth bitsandbytes.
     apart = [Requirement(name=name, extras=(), specifiers="", marker="") for name in lacking & words]
     return sorted(lacking - words - _brought(apart, wish, ledger)[0])
@@ -81,13 +80,16 @@ def _holds(marker: str, extras: Sequence[str], wish: Wish) -> bool | None:
     return True if True in answers else None if None in answers else False
 
 
-def _words_in(folder: str) -> set[str]:
-    """Return the words of the files in a folder that may say what else is installed."""
+def _words_in(folders: Iterable[str]) -> set[str]:
+    """Return the words of the files in folders, and in those right below, that may say what else is installed."""
     files = Files(budget=Budget(seconds=1.0, size=_TOGETHER, steps=5_000))
     words = set[str]()
     with suppress(Spent):
-        names = (one for one in files.names_or_none(folder) if any(fnmatchcase(one.lower(), glob) for glob in _TELLING))
-        for name in islice(names, _MOST_FILES):
-            text = files.text_or_empty(os.path.join(folder, name), _LARGEST)
-            words.update(normalise(word) for word in _WORDS.findall(text))
+        inside = {folder: files.names_or_none(folder) for folder in folders}
+        paths = [os.path.join(folder, name) for folder, names in inside.items() for name in names]
+        below = [path for path in paths if os.path.isdir(path) and not os.path.basename(path).startswith(".")]
+        paths += [os.path.join(path, name) for path in below[:_MOST_FILES] for name in files.names_or_none(path)]
+        told = (path for path in paths if any(fnmatchcase(os.path.basename(path).lower(), glob) for glob in _TELLING))
+        for path in islice(told, _MOST_FILES):
+            words.update(normalise(word) for word in _WORDS.findall(files.text_or_empty(path, _LARGEST)))
     return words
