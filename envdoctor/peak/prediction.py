@@ -312,19 +312,19 @@ class _Prediction(NamedTuple):
                 after = after.up_to(self.needed(form, most, most))
         return after
 
-    def left(self, saving: Saving, doubted: Need) -> float:
-        """Return how many times the need the doubts are that a change leaves."""
-        need, run = self.need(), self._replace(plan=_settled(self.plan, saving))
-        return (doubted if run.plan == self.plan else run.doubted(need)[0]).process[2] / need.process[2]
+    def left(self, saving: Saving, doubt: float) -> float:
+        """Return how many times the need the doubts are that a change leaves, of ``doubt`` in all."""
+        run = self._replace(plan=_settled(self.plan, saving))
+        return doubt if run.plan == self.plan else run.doubted(need := self.need())[0].process[2] / need.process[2]
 
     def changes(self, doubted: Need, gpu: Gpu) -> list[MemorySaving]:
         """Return changes that lower the peak, and whether the run then fits; the ones that make it fit come first."""
-        plan, need = self.plan, self.need()
-        lengths, doubt = _lengths(plan.tokens), doubted.process[2] / need.process[2]
+        plan, doubt = self.plan, doubted.process[2] / self.need().process[2]
+        lengths = _lengths(plan.tokens)
 
         def after(saving: Saving, form: ClosedForm) -> MemorySaving:
             at = partial(form.at, saving.job.get("batch", self.batch), saving.job.get("tokens", plan.tokens))
-            need = self.around(form, at, self.left(saving, doubted))
+            need = self.around(form, at, self.left(saving, doubt))
             verdict = self.up_to_doubts(need, saving).verdict(gpu.free)
             return {"set": dict(saving.set), "gib": rounded(need.allocated[1]), "verdict": verdict}
 

@@ -73,8 +73,8 @@ class _Trial(NamedTuple):
                 objection = objection or candidate
                 continue
             first = first or candidate
-            after = changes.try_remedy(candidate, self.now)
-            reason = changes.against(candidate, self.now.facts) or self._objection(after, rule, problem, fix)
+            reason = changes.against(candidate, self.now.facts)
+            reason = reason or self._objection(after := changes.try_remedy(candidate, self.now), rule, problem, fix)
             if reason is None:
                 commands = candidate.commands(self.place, self.now.matrix.rows("packages", "package"))
                 if fix.get("cuda"):  # conda chooses the CUDA of a package by itself

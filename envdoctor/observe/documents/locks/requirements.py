@@ -347,9 +347,8 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
     command = found.command()._replace(isolated=isolated, overrides=overrides)
     if of_poetry:  # whose versions mean more than those of pip
         command = command._replace(invalid=())
-    others = [
-        name.removeprefix(f"{own}[").rstrip("]") for name in (*groups, *extras) if name not in {one for one, _ in seen}
-    ]
+    walked = {name for name, _ in seen}
+    others = [name.removeprefix(f"{own}[").rstrip("]") for name in (*groups, *extras) if name not in walked]
     notes = (*lock.notes, *((left_out(others),) if others else ()))
     notes = (*([Message("{} {}", path, Message(_COMPUTED))] if computed else ()), *notes)
     return lock._replace(notes=notes, commands=(command,))
