@@ -156,7 +156,20 @@ def test_versions_alone_tell_which_methods_no_longer_take_the_calls_of_a_base_cl
     assert all(str(item["constraint"]).endswith(bounds.get(str(item["name"]), "")) for item in overrides)
 
 
-@pytest.mark.parametrize(("stage", "told"), [("sft", set()), ("dpo", {LOSS, LOG}), ("rm", {LOSS})])
-def test_a_recipe_of_one_stage_makes_no_trainer_of_another(stage: str, told: set[str]) -> None:
-    found = derived({"pkg.trl": "0.11.4", "pkg.transformers": "4.51.2", "recipe.stage": stage})
+@pytest.mark.parametrize(
+    ("stage", "framework", "told"),
+    [
+        ("sft", {}, set()),
+        ("dpo", {}, {LOSS, LOG}),
+        ("dpo", {"recipe.framework": "trl"}, {LOSS, LOG}),
+        ("rm", {}, {LOSS}),
+        # llamafactory 0.9.3: CustomDPOTrainer(DPOTrainer) takes them as **kwargs, and stage rm makes no trainer of trl
+        ("dpo", {"recipe.framework": "llamafactory"}, set()),
+        ("rm", {"recipe.framework": "llamafactory"}, set()),
+    ],
+)
+def test_a_recipe_makes_no_trainer_of_another_stage_or_framework(
+    stage: str, framework: dict[str, Any], told: set[str]
+) -> None:
+    found = derived({"pkg.trl": "0.11.4", "pkg.transformers": "4.51.2", "recipe.stage": stage, **framework})
     assert {item["name"] for item in found if item["kind"] == "override"} & {LOSS, LOG} == told

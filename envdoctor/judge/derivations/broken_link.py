@@ -38,12 +38,14 @@ _COLUMNS = (
 )
 _SHOWN = 3
 _OF_CLASSES = ("keyword", "override")
+#: Frameworks whose recipes make trl's own trainers, and a recipe of none.
+_WITH_CLASSES_OF_TRL = (None, "trl", "transformers", "accelerate", "unsloth")
 _OF_IMPORTS = ("module", "name", "attribute", "argument")
 
 
 _READS = (
     "link link_read import_run conflict dist pkg.* refused use beside code.files code_unread recipe.stage "
-    "package_damage import_shadow untaken"
+    "recipe.framework package_damage import_shadow untaken"
 )
 
 
@@ -169,12 +171,14 @@ def _stack(facts: View, matrix: Matrix) -> set[str]:
 
 
 def _stages(facts: View, matrix: Matrix) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words for the stage of the recipe, and those for all others; no words where it is not known."""
+    """Return the words for the stage of the recipe, and those for all others; no words where it is not known. To a
+    framework with trainers of its own all are others: its classes may take what those that they derive from refuse."""
     stage, spec = facts.text("recipe.stage"), matrix.registry.find("recipe.stage")
     if stage is None or spec is None:
         return (), ()
     words = {**dict(zip(spec.values, spec.values, strict=True)), **spec.spellings, stage: stage}
-    own = tuple(word for word, meant in words.items() if meant == stage)
+    foreign = facts.text("recipe.framework") not in _WITH_CLASSES_OF_TRL
+    own = () if foreign else tuple(word for word, meant in words.items() if meant == stage)
     return own, tuple(words.keys() - own)
 
 
