@@ -138,6 +138,9 @@ class _New:
         self._assign((f"pkg.{name}", "installed") for name in built)
         lines = [name for row in needs if not row.get("built") for name in row["asks"]] + list(asked)
         lines += [line for row in needs for line in others_asked(row, facts)]
+        # Of what is named first uv takes the newest release, and of the others those that go with it.
+        first = {*self._asked, facts.text("recipe.framework")}
+        lines.sort(key=lambda line: read_requirement(line).name not in first)
         ways: list[dict[str, str]] = [{}]
         because, none = "", "no set of versions without an error was found: {reason}"
         for turn in range(1, _TURNS + 1):
@@ -266,7 +269,8 @@ class _New:
         judged, target, page = self._judged, self._judged.target, self._page
         ids = [finding.id for finding in report.shown() if finding.severity == "warning"]
         warnings = page.separated(ids or [page.say("none")])
-        what = [judged.model or page.say("no model"), *(f"{name} {text}" for name, text in target.items())]
+        model = judged.model or report.facts.text("model.name") or page.say("no model")
+        what = [model, *(f"{name} {text}" for name, text in target.items())]
         remarks = [page.labelled(_GENERATED, page.say("resolved by uv, for {what}", what=page.separated(what)))]
         text = "{n} rules judged it: no error; warnings: {warnings}"
         if any(finding.gate for finding in report.shown()):
