@@ -31,7 +31,7 @@ _offers = lru_cache(maxsize=1 << 16)(Released.offers)
 _items = lru_cache(maxsize=1 << 16)(Released.items)
 
 
-class Asked(NamedTuple):
+class Symbol(NamedTuple):
     """What is asked of a package: ``module`` and, below it, a dotted ``name``; of what is found there the ``keyword``,
     or that it can be overridden by a method with ``parameters`` (as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``)."""
 
@@ -41,7 +41,7 @@ class Asked(NamedTuple):
     parameters: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, module: str, name: Value | None, keyword: Value | None, parameters: Value | None) -> Asked:
+    def of(cls, module: str, name: Value | None, keyword: Value | None, parameters: Value | None) -> Symbol:
         """Return what the cells of a record ask for, of which any may be absent."""
         name, keyword = (cell if isinstance(cell, str) else "" for cell in (name, keyword))
         return cls(module, name, keyword, parameters if isinstance(parameters, tuple) else None)
@@ -66,7 +66,7 @@ VersionOf = Callable[[str], str | None]
 
 
 def answer(
-    ledger: Ledger, released: Released, asked: Asked, version: str, other: VersionOf
+    ledger: Ledger, released: Released, asked: Symbol, version: str, other: VersionOf
 ) -> Lacking | Unknown | None:
     """Return what a release lacks of what is asked for; None if it has it. Callables that hand on any keyword are
     open."""
@@ -92,7 +92,7 @@ def answer(
 
 
 def where(
-    ledger: Ledger, released: Released, asked: Asked, other: VersionOf, user: tuple[Released, str] | None = None
+    ledger: Ledger, released: Released, asked: Symbol, other: VersionOf, user: tuple[Released, str] | None = None
 ) -> Releases:
     """Return the releases of a package that have what is asked for. With ``user`` a version of another package is asked
     for it, whose classes inherit from those of this one: the releases with which that has it."""
@@ -107,7 +107,7 @@ def where(
 
 
 def inherited_from(
-    ledger: Ledger, released: Released, asked: Asked, version: str, other: VersionOf
+    ledger: Ledger, released: Released, asked: Symbol, version: str, other: VersionOf
 ) -> tuple[Released, ...]:
     """Return the other packages of a class's base classes, the nearest first: what is asked for may be theirs."""
     found: dict[str, Released] = {}
