@@ -51,9 +51,9 @@ def entries(rows: _Rows, installed: Mapping[str, str]) -> Iterator[EntryStatemen
             continue
         if installed.keys() >= set(row.get("beside", ())):
             for statement in row["statements"]:
-                asked = parse_statement(statement)
+                names = parse_statement(statement)
                 yield EntryStatement(
-                    statement, row["name"], *asked, bool(row.get("needs_gpu")), bool(row.get("derives"))
+                    statement, row["name"], *names, bool(row.get("needs_gpu")), bool(row.get("derives"))
                 )
 
 

@@ -158,7 +158,7 @@ class _Member:
                     self.methods[name] = statement if sure else None
                 case ast.Assign(targets=targets):
                     self.methods |= dict.fromkeys(names_in(targets))
-        starts = [*map(_start, node.body[1:]), end]
+        starts = [*map(_line, node.body[1:]), end]
         self._ends = {statement.lineno: after for statement, after in zip(node.body, starts, strict=True)}
         self.body = cache(self._body)
         #: The calls of a method to methods of its own object, and the last names of all that it calls.
@@ -269,7 +269,7 @@ def _bound(tree: ast.Module) -> Iterator[str]:
     yield from modules
 
 
-def _start(statement: ast.stmt) -> int:
+def _line(statement: ast.stmt) -> int:
     """Return the first line of a statement, or of its decorators."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
     return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
@@ -317,15 +317,13 @@ class Inheriting:
             source = self._source(module)
         except (Unreadable, RecursionError, MemoryError):
             return None
-        node = next((part for part in source.tree.body if isinstance(part, ast.ClassDef) and part.name == name), None)
+        node = next((top for top in source.tree.body if isinstance(top, ast.ClassDef) and top.name == name), None)
         if node is None or added_by(node.decorator_list) != set():
             return None
         used = {name for base in node.bases for name in names_in(ast.walk(base))}
         if any(source.bound.get(other, 0) > 1 for other in (name, *used)):
             return None
-        end = min(
-            (_start(part) for part in source.tree.body if part.lineno > node.lineno), default=len(source.lines) + 1
-        )
+        end = min((_line(top) for top in source.tree.body if top.lineno > node.lineno), default=len(source.lines) + 1)
         return _Member(module, node, end, source, bases_of(node, module, source.names))
 
     def _module(self, module: str) -> _Source:

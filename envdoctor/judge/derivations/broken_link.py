@@ -324,9 +324,9 @@ def _of_ledger(
         gaps: dict[tuple[str, str], list[TakenNames]] = {}
         unread = followed if name in followed else ()
         for take, provider in missing(ledger, consumer, version, lambda package: facts.value(f"pkg.{package}"), unread):
-            if (take.wanted and name in declaring) or (dists and facts.absent(f"pkg.{provider}")):
+            if (take.need and name in declaring) or (dists and facts.absent(f"pkg.{provider}")):
                 continue  # metadata says what is required, and an installer adds it
-            demand = take.wanted and take.wanted.name + take.wanted.specifiers
+            demand = take.need and take.need.name + take.need.specifiers
             gaps.setdefault((provider, demand or ".".join(filter(None, (take.module, take.name)))), []).append(take)
         stopped: set[tuple[str, str]] = set()
         for (provider, label), takes in sorted(gaps.items(), key=_most):
@@ -336,7 +336,7 @@ def _of_ledger(
             if all((provider, entry) in stopped or (provider, whole[entry]) in stopped for entry in entries):
                 continue
             stopped |= {(provider, entry) for entry in entries}
-            requirement = takes[0].wanted
+            requirement = takes[0].need
             link: dict[str, Value] = {
                 "consumer": name,
                 "consumer_version": version,
@@ -414,7 +414,7 @@ def _take_calls(
 def _most(gap: tuple[tuple[str, str], list[TakenNames]]) -> tuple[bool, bool, int, str]:
     """Sort required versions first, then what stops the whole package, then what stops most."""
     (_, name), takes = gap
-    return not takes[0].wanted, all(take.entry.startswith("from ") for take in takes), -len(takes), name
+    return not takes[0].need, all(take.entry.startswith("from ") for take in takes), -len(takes), name
 
 
 _NO_CONSTRAINTS: Mapping[str, Value] = {"constraint": ABSENT, "consumer_constraint": ABSENT}

@@ -201,10 +201,10 @@ class _Judged:
         part = "keyword" if symbol.keyword else "override" if symbol.parameters is not None else ""
         if lacking is None or (part and lacking.kind != part):
             return None  # where the name itself is missing, that is another use
-        label = f"{lacking.what}({symbol.keyword}=)" if lacking.kind == "keyword" else lacking.what
+        label = f"{lacking.name}({symbol.keyword}=)" if lacking.kind == "keyword" else lacking.name
         if lacking.kind in ("module", "name"):
-            module, _, name = lacking.what.rpartition(".")
-            symbol = Symbol(lacking.what) if lacking.kind == "module" else Symbol(module, name)
+            module, _, name = lacking.name.rpartition(".")
+            symbol = Symbol(lacking.name) if lacking.kind == "module" else Symbol(module, name)
         return _Broken(owner, lacking.kind, label, version, symbol, lacking.call, move)
 
     def _by_releases(self, owner: str, symbol: Symbol, version: str) -> Lacking | Unknown | None:

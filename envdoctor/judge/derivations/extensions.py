@@ -154,10 +154,10 @@ def _for_this_torch(extension: View, facts: View, matrix: Matrix) -> Value:
     """Return the next release that has a wheel for this torch, else the last one before it; absent where none is known,
     or the same release has one."""
     name, version = extension.text("package") or "", (extension.text("version") or "").partition("+")[0]
-    target = wanted_here(facts.value)
-    if target is None or not isinstance(no_wheel(matrix, name, version, target), Gap):
+    situation = wanted_here(facts.value)
+    if situation is None or not isinstance(no_wheel(matrix, name, version, situation), Gap):
         return ABSENT
-    older, newer = with_wheel(matrix, name, version, target)
+    older, newer = with_wheel(matrix, name, version, situation)
     return newer or older or ABSENT
 
 

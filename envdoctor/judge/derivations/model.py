@@ -296,7 +296,7 @@ def _family(
     for entry in families:
         is_named = _matches(names, entry.get("repos", [])) and not _matches(names, entry.get("except", []))
         types = {*entry.get("types", []), *entry.get("shared_types", [])}
-        types |= {copy.get("facts", {}).get("model.type") for copy in entry.get("known", [])} - {None}
+        types |= {repository.get("facts", {}).get("model.type") for repository in entry.get("known", [])} - {None}
         # Files with another type are a folder named like it, but holding another model.
         if is_named and (kind is None or not types or kind in types):
             return entry, Message("repository name {}", names[0].removeprefix("*/"))

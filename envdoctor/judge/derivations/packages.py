@@ -104,25 +104,25 @@ def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
 def without_wheel(facts: View, matrix: Matrix) -> Answer:
     """List releases that have no wheel for this Python, system, C library or torch, with the nearest that have, of
     packages known by version alone: where a wheel is known, its own tags say what it is for (``foreign_wheel``)."""
-    installed, target = InstalledSet(facts.value), wanted_here(facts.value)
+    installed, situation = InstalledSet(facts.value), wanted_here(facts.value)
     dists = (dist for several in installed for dist in several)
     tagged = {dist.name for dist in dists if dist.kind in _ON_DISK or not isinstance(dist.tags, Unknown)}
     versions = {name: facts.value(f"pkg.{name}") for name in matrix.ledger.every() if name not in tagged}
     releases = {name: version for name, version in versions.items() if isinstance(version, str)}
-    if target is None:
+    if situation is None:
         reason = Unknown(Message("wheels are compared for CPython 3 on Linux with glibc, Windows and macOS"))
         return reason if releases else Derived(Records(()), "")
     items: list[Mapping[str, Value]] = []
     for name, version in releases.items():
-        gap = no_wheel(matrix, name, version, target)
+        gap = no_wheel(matrix, name, version, situation)
         if isinstance(gap, Gap):
-            older, newer = with_wheel(matrix, name, version, target)
+            older, newer = with_wheel(matrix, name, version, situation)
             near = ", ".join(filter(None, (older, newer))) or ABSENT
             columns: dict[str, Value] = {"package": name, "version": version, "lacks": gap.lacks, "source": gap.source}
             items.append({**columns, "older": older or ABSENT, "newer": newer or ABSENT, "nearest": near})
     unknown = next((name for name, version in versions.items() if isinstance(version, Unknown)), None)
     incomplete = Message("the version of {} is not known", unknown) if unknown is not None else None
-    if releases and not target.target.known:
+    if releases and not situation.target.known:
         incomplete = Message("the Python, the system or the C library is not known")
     return Derived(Records(tuple(items), incomplete), Message("the ledger, the table torch-wheels"))
 
