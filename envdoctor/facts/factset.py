@@ -191,12 +191,12 @@ def _changed_list(fact: Fact, spec: FactSpec, key: str) -> Fact:
             items = tuple(item for item in items if all(item.get(column) != package for column in columns))
             incomplete = incomplete or Message("{} was changed", key)
     for name, column in spec.columns.items():
-        whose = [about for pattern, them in column.concerns.items() if _depends((pattern,), key) for about in them]
-        if _depends(column.depends_on, key) or whose:
+        subjects = [about for pattern, them in column.concerns.items() if _depends((pattern,), key) for about in them]
+        if _depends(column.depends_on, key) or subjects:
             # A column that is about another package stays.
             items = tuple(
                 {column: cell for column, cell in item.items() if column != name}
-                if name in item and (not whose or any(item.get(about) == package for about in whose))
+                if name in item and (not subjects or any(item.get(about) == package for about in subjects))
                 else item
                 for item in items
             )

@@ -53,8 +53,8 @@ def text_of(table: Mapping[str, str] | str | None) -> Text:
 
 
 def title_of(texts: Mapping[str, Any], values: Mapping[str, str] = {}) -> Text:
-    """Return what a rule says of anybody's versions: its message if ``values`` has all that it names, else its title,
-    or the message with ``...`` in place of those that are missing."""
+    """Return what a rule says of any versions: its message if ``values`` has all that it names, else its title, or the
+    message with ``...`` in place of the missing values."""
     message = text_of(texts["message"])
     if texts["title"] and not all(map(values.get, placeholders(message.en) or [""])):
         return text_of(texts["title"])
@@ -88,7 +88,7 @@ def fill(text: Text, read: Callable[[str], Fact], registry: Registry) -> Text:
         def replace(match: re.Match[str]) -> str:
             own = read(match[1] + suffix).value  # a column may have a text in both languages
             value = own if isinstance(own, str) else read(match[1]).value
-            # A rule may apply to a model of which only a property was given.
+            # A rule may apply to a model that is known by a property only.
             if match[1] == "model.name" and isinstance(value, Unknown):
                 return nameless
             spec, text = registry.find(match[1]), spell(value)
@@ -144,7 +144,7 @@ _PASSED = RuleOutcome(False)
 
 
 def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> RuleOutcome:
-    """Return whether the rule applies, to what, or what is missing to tell."""
+    """Return whether the rule applies, with its matches, or the facts that are missing to tell."""
     if rule.each is None:
         return _judge(rule, facts.get, registry, None)
     records = facts.value(rule.each)
@@ -194,7 +194,7 @@ def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value]
     outcome = _attempt(rule, read, read, (), item, registry)
     if not rule.assume:  # as most rules
         return outcome
-    # What somebody said, and envdoctor could not read, need not be the default: it is a guess.
+    # A value that was stated, and envdoctor could not read, need not be the default: it is a guess.
     needed = [
         entry if value == NOT_GIVEN else [*entry[:3], False]
         for entry in rule.assume
@@ -237,7 +237,7 @@ def _attempt(  # noqa: PLR0917 (one pass of one page)
     item: Mapping[str, Value] | None,
     registry: Registry,
 ) -> RuleOutcome:
-    """Evaluate once. ``read`` answers with the assumed values, ``given`` without them."""
+    """Evaluate once. ``read`` answers with the assumed values, ``read_known`` without them."""
     verdicts = [(clause, verdict) for clause in rule.affects if (verdict := _clause(clause, read)) is not _NO]
     if not verdicts:
         return _PASSED

@@ -16,7 +16,7 @@ __all__ = ["CONFIDENCES", "EFFECTS", "SEVERITIES"]
 
 
 class Text(NamedTuple):
-    """A text in English and, where somebody has written it, in Chinese."""
+    """A text in English and, if it has been translated, in Chinese."""
 
     en: str
     zh: str | None = None
@@ -38,8 +38,8 @@ class FoundFact(NamedTuple):
 
 
 class Assumption(NamedTuple):
-    """A value that was not given and was taken for granted, with the rule's reason. ``default``: what a library takes
-    by itself, and no guess."""
+    """A value that was not given and was taken for granted, with the rule's reason. ``default``: a library takes it by
+    itself, so it is not a guess."""
 
     key: str
     value: str
@@ -103,7 +103,7 @@ class Plan(NamedTuple):
 class Finding(NamedTuple):
     """A rule that applied, with the facts that made it apply.
 
-    ``title`` is what the rule says of anybody's versions, ``message`` of these. ``confidence`` is the rule's, lowered
+    ``title`` is what the rule says of any versions, ``message`` of these. ``confidence`` is the rule's, lowered
     by guesses (``assumed``) and for other reasons (``caveats``). ``item`` holds the identity columns of the record a
     rule with ``each`` applied to; ``locations`` where the user would edit. ``fingerprint`` names it across runs.
     ``settled_by`` are the facts, as ``key=value``, that would take a guess or a doubt away, with the value that was
@@ -187,7 +187,7 @@ class Known(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Return the fingerprint of such a finding."""
+        """Return the fingerprint of the finding."""
         return fingerprint_of(self.id, self.item)
 
 
@@ -223,7 +223,7 @@ def exit_code(findings: Iterable[Finding], *, incomplete: bool, exit_zero: bool)
 
 
 def baseline_state(finding: Finding, baseline: Iterable[Known]) -> str:
-    """Return ``unchanged`` for a finding of the baseline; one that is more severe now is ``new``."""
+    """Return ``unchanged`` for a finding of the baseline, but ``new`` if it is more severe now."""
     worst = SEVERITIES.index(finding.severity)
     keys = (row.fingerprint for row in baseline if row.id == finding.id and SEVERITIES.index(row.severity) >= worst)
     return "unchanged" if finding.fingerprint in keys else "new"

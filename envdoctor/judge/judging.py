@@ -42,7 +42,7 @@ from envdoctor.system.message import Message, as_message, joined
 
 
 class Applied(NamedTuple):
-    """A rule that applies, with the identity of its record. What is ``accepted`` hides nothing that is more severe."""
+    """A rule that applies, with the identity of its record. An ``accepted`` one hides nothing that is more severe."""
 
     rule: Rule
     match: Match
@@ -52,7 +52,7 @@ class Applied(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What one finding is about: a rule, and the identity of the record that it applies to, if it applies to one."""
+    """The problem of one finding: a rule, and the identity of the record that it applies to, if it applies to one."""
 
     rule_id: str
     item: tuple[tuple[str, str], ...] = ()
@@ -84,8 +84,8 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
         if rule.status == "withdrawn" or policy.severities.get(rule.id) == "off":
             continue
         outcome = evaluate(rule, facts, matrix.registry)
-        if outcome.holds is False and newer and (unseen := newer.intersection(rule.keys())):
-            outcome = _of_newer(rule, unseen, facts, matrix)
+        if outcome.holds is False and newer and (newer_keys := newer.intersection(rule.keys())):
+            outcome = _of_newer(rule, newer_keys, facts, matrix)
         if outcome.holds is None:
             specs = map(matrix.registry.find, outcome.missing)
             helps = dict.fromkeys(spec.help for spec in specs if spec is not None and spec.help)
@@ -129,12 +129,12 @@ def _of_newer(rule: Rule, newer: Iterable[str], facts: FactSet, matrix: Matrix) 
     """Return the outcome of a rule that says no, for packages newer than the matrix. It is open if the last release
     that the rule knows still had the problem, and no release without it is known."""
     ends = matrix.texts(rule)["bound"].get("last_seen", {})
-    unseen = [
+    gaps = [
         Fact(key, Unknown(Message("newer than this matrix")), facts.get(key).origin, "") for key in newer if key in ends
     ]
     open_ = facts.copy()
-    open_.update(unseen)
-    outcome = evaluate(rule, open_, matrix.registry) if unseen else RuleOutcome(False)  # nearly all have no such bound
+    open_.update(gaps)
+    outcome = evaluate(rule, open_, matrix.registry) if gaps else RuleOutcome(False)  # nearly all have no such bound
     return outcome if outcome.holds is None else RuleOutcome(False)
 
 
@@ -206,7 +206,7 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
 
 
 def _reader(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> Read:
-    """Return a reader of facts as they are in a finding: of its record, with what was assumed."""
+    """Return a reader of the facts of a finding: of its record, with the assumed values."""
     item = match.item if rule.each is not None and match.item is not None else {}
     read = assuming(of_item(facts, rule.each, item) if rule.each and item else facts.get, match.assumed, registry)
 

@@ -69,7 +69,7 @@ def facts_of(test: Mapping[str, Any], matrix: Matrix) -> FactSet:
 
 
 def check_coverage(rule: Rule, cases: Sequence[RuleCase], matrix: Matrix) -> Iterator[str]:
-    """Yield each clause that no written test matches; those that the ledger gave count as one."""
+    """Yield each clause that no written test matches; clauses from the ledger count as one."""
     matching = [case.facts for case in cases if case.expected == "match"]
     if not matching:
         yield 'no test expects "match"'
@@ -106,7 +106,7 @@ def _mutants(rule: Rule, matrix: Matrix) -> Iterator[_Mutant]:
     for name, clauses in (("affects", rule.affects), ("unless", rule.unless)):
         for number, clause in enumerate(clauses):
             if name == "affects" and number in ledger:
-                continue  # nobody wrote it
+                continue  # the ledger wrote it
             where = f"{name} {number + 1}"
             if len(clauses) > 1 or name == "unless":
                 fewer: dict[str, Any] = {name: _without(clauses, number)}
@@ -189,7 +189,7 @@ class _Derived:
     def _told_apart(
         self, condition: Condition, now: Condition | None, base: Mapping[str, Any]
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield the test with each value, as a facts file gives it, that tells a condition from what became of it."""
+        """Yield the test with each value, as a facts file gives it, that tells a condition from the changed one."""
         spec = self._registry.find(condition.key)
         assert spec is not None, "parse_rule checks the keys"
         for raw in _values(condition, base["facts"].get(condition.key)):
@@ -225,7 +225,7 @@ def _with(table: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
 
 
 def _values(condition: Condition, current: Any) -> Iterator[Any]:
-    """Yield values at and beside those that a condition names."""
+    """Yield the values that a condition names, and values beside them."""
     for alternative in condition.alternatives:
         for operator, operand in alternative if isinstance(alternative, list) else ():
             yield from _beside(condition.type, operator, operand, current)

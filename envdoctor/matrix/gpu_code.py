@@ -97,7 +97,7 @@ def capability(text: str) -> Capability | None:
 
 
 def kernels(cc: str, archs: Sequence[str], cuda: str | None, matrix: Matrix) -> str | None:
-    """Return what a build with these architectures (``sm_86``, ``compute_90``) has for a GPU.
+    """Return the kind of code that a build with these architectures (``sm_86``, ``compute_90``) has for a GPU.
 
     ``sass`` is compiled code that runs there, ``ptx`` code that the driver compiles at first use; ``none`` is neither,
     and None is unknown. ``cuda`` is the CUDA version of the build: some exceptions of the table gpu-code end with one.

@@ -41,15 +41,15 @@ class _Contradiction(Exception):
 
 
 def solve(
-    releases: PackageReleases, step: LedgerStep, there: Mapping[str, str], refused: Iterable[str]
+    releases: PackageReleases, step: LedgerStep, installed: Mapping[str, str], refused: Iterable[str]
 ) -> Solution | TakingRefusal | None:
     """Return the packages after a step, why the installer refuses it, or None when that was not found in time.
 
-    ``there`` are the packages that were installed before; lines about packages of ``refused`` are taken as they are.
+    ``installed`` are the packages before the step; lines about packages of ``refused`` are taken as they are.
     """
     if len(step.asked) > _MOST_ASKED:
         return None
-    provider = _Provider(releases, step, there, frozenset(refused))
+    provider = _Provider(releases, step, installed, frozenset(refused))
     resolver: Any = Resolver(provider, BaseReporter())
     for provider.questions in _QUESTIONS:
         try:
@@ -64,7 +64,7 @@ def solve(
         else:
             return provider.solution(result)
     pins = tuple(need for need in step.asked if need.pin)
-    among = solve(releases, step._replace(asked=pins), there, refused) if len(pins) < len(step.asked) else None
+    among = solve(releases, step._replace(asked=pins), installed, refused) if len(pins) < len(step.asked) else None
     return among if isinstance(among, TakingRefusal) else None
 
 
@@ -101,9 +101,9 @@ def _shortened(specifiers: str) -> str:
 
 class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: ignore[misc,unused-ignore]
     def __init__(
-        self, releases: PackageReleases, step: LedgerStep, there: Mapping[str, str], refused: frozenset[str]
+        self, releases: PackageReleases, step: LedgerStep, installed: Mapping[str, str], refused: frozenset[str]
     ) -> None:
-        self._releases, self._step, self._there, self._refused = releases, step, there, refused
+        self._releases, self._step, self._installed, self._refused = releases, step, installed, refused
         self._limits: dict[str, list[AskedRequirement]] = {}
         for limit in step.limits:
             self._limits.setdefault(limit.name, []).append(limit)
@@ -139,7 +139,7 @@ class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: i
 
     def matches(self, name: str, needs: Sequence[AskedRequirement]) -> list[str] | None:
         """Return the releases of a package that meet all needs; None if others may meet them too."""
-        if name in self._there or self._step.unseen:
+        if name in self._installed or self._step.unseen:
             return None
         needs = [*needs, *self._limits.get(name, ())]
         versions = [version for version in self._versions(name, needs) if self._meets(name, version, needs)]
@@ -148,22 +148,22 @@ class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: i
     def _versions(self, name: str, needs: Sequence[AskedRequirement]) -> Iterator[str]:
         pins = [pin for need in needs if (pin := need.pin)]
         is_new = self._step.upgrade and name in self._direct
-        there = None if is_new else self._there.get(name, "" if self._step.unseen and not pins else None)
+        prior = None if is_new else self._installed.get(name, "" if self._step.unseen and not pins else None)
         if name in self._step.checkouts:
             newest = self._releases.fitting(name, True)[:1] if name in self._step.newest else None
             for version in newest or self._releases.like(name, self._step.checkouts[name]):
                 if self._meets(name, version, needs):
                     yield version
-        if there is not None:
-            yield there
+        if prior is not None:
+            yield prior
         if pins:
-            yield from (pin for pin in pins[:1] if pin != there and self._may_be(name, pin, needs))
+            yield from (pin for pin in pins[:1] if pin != prior and self._may_be(name, pin, needs))
         elif self._releases.package(name) is None or not all(map(self._releases.known, needs)):
-            yield from ("",) if there != "" else ()
+            yield from ("",) if prior != "" else ()
         else:
             sets = [set(self._releases.allowed(name, need.specifiers)) for need in needs]
             fitting = self._releases.fitting(name, self._step.other(name))
-            yield from (version for version in fitting if version != there and all(version in group for group in sets))
+            yield from (version for version in fitting if version != prior and all(version in group for group in sets))
 
     def _may_be(self, name: str, pin: str, needs: Sequence[AskedRequirement]) -> bool:
         """Return whether a pinned release can be taken. A release that the ledger does not list may be a pre-release, a
@@ -177,7 +177,7 @@ class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: i
         return self._releases.why_not(name, release, self._step.other(name) or bool(build)) is None
 
     def _meets(self, name: str, version: str, needs: Sequence[AskedRequirement]) -> bool:
-        if name in self._step.loose and name not in self._refused and version == self._there.get(name):
+        if name in self._step.loose and name not in self._refused and version == self._installed.get(name):
             own = AskedRequirement(name, (), self._step.loose[name], "")
             if any(need.pin for need in needs) or not all(map(self._releases.known, (own, *needs))):
                 return not any(need.pin for need in needs)
@@ -199,13 +199,13 @@ class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: i
                 texts = ",".join(need.specifiers for need in (*needs, *self._limits.get(name, ())))
                 clauses[name] = clauses.get(name, frozenset()) | {*"".join(texts.split()).split(",")} - {""}
         versions = {name: candidate.version for (name, _), candidate in result.mapping.items()}
-        return Solution({**versions, **{name: self._there[name] for name in self._step.checkouts}}, clauses)
+        return Solution({**versions, **{name: self._installed[name] for name in self._step.checkouts}}, clauses)
 
     def get_dependencies(self, candidate: Candidate) -> Iterable[AskedRequirement]:
         by = f"{candidate.name} {candidate.version}".strip()
         own = f"=={candidate.version}" if candidate.version else ""
         base = [AskedRequirement(candidate.name, (), own, by)] if candidate.extras else []
-        is_there = self._there.get(candidate.name) == candidate.version
+        is_there = self._installed.get(candidate.name) == candidate.version
         is_out = candidate.name in self._refused - self._step.given  # another release will require something else
         if not self._step.deps or is_out or (is_there and candidate.name not in self._step.kept):
             return base

@@ -41,7 +41,7 @@ class AskedRequirement(NamedTuple):
 
 
 class LedgerStep(NamedTuple):
-    """What one command installs: the lines ``asked``. ``limits`` are constraints; ``deps``: their requirements come
+    """The install of one command: the lines ``asked``. ``limits`` are constraints; ``deps``: their requirements come
     along; ``upgrade``: named packages are taken new; ``elsewhere``: an index beside PyPI is named, or a folder of
     files; ``given`` are packages that come from elsewhere in any case. ``overrides`` replace what others require of the
     same packages; ``unseen``: any package may be installed before, in an unknown version; ``loose`` are packages with
@@ -122,8 +122,8 @@ class PackageReleases:
         self._ledger, self.situation, self._behind, self._written = ledger, situation, behind, written
         self._certain = certain
         self.guessed: set[str] = set()
-        #: The releases of a known package that specifiers allow, whatever the Python, and those that an installer takes
-        #: unasked, both the newest first; what a release requires here, without unknown requirements.
+        #: The releases of a known package that specifiers allow, whatever the Python, and the ones that an installer
+        #: takes unasked, both the newest first; the requirements of a release here, without unknown ones.
         self.allowed, self.fitting, self._known = cache(self._allows), cache(self._fits), cache(self._is_known)
         self.required = cache(lambda candidate: tuple(self._read(candidate)))
 
@@ -207,7 +207,7 @@ class PackageReleases:
                 continue  # CUDA libraries of PyPI's own build
             if any(self._counts(need, extra) for extra in ("", *candidate.extras)):
                 pinned = need in unlike and need.specifiers.lstrip().startswith("==")
-                own = "" if pinned else need.specifiers  # each release pins another: that of a neighbour says nothing
+                own = "" if pinned else need.specifiers  # each release pins another: a neighbour's pin says nothing
                 if not near[0]:
                     own = ",".join(clause for clause in own.split(",") if clause.strip().startswith(("<", "!=")))
                 yield AskedRequirement(need.name, need.extras, own, by)

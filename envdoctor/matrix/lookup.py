@@ -32,7 +32,7 @@ _items = lru_cache(maxsize=1 << 16)(Released.items)
 
 
 class Symbol(NamedTuple):
-    """What code takes of a package: ``module`` and, below it, a dotted ``name``; a ``keyword`` of that, or its
+    """A symbol that code takes of a package: ``module`` and, below it, a dotted ``name``; a ``keyword`` of that, or its
     overriding by a method with ``parameters`` (as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``)."""
 
     module: str
@@ -53,7 +53,7 @@ class Symbol(NamedTuple):
 
 
 class Lacking(NamedTuple):
-    """What a release lacks, by ``kind``: a ``module``, a ``name``, a ``keyword``, or an ``override`` that does not fit;
+    """A gap of a release, by ``kind``: a ``module``, a ``name``, a ``keyword``, or an ``override`` that does not fit;
     ``name`` is dotted, ``call`` is how an overridden method is called."""
 
     kind: str
@@ -110,13 +110,13 @@ def inherited_from(
 ) -> tuple[Released, ...]:
     """Return the other packages of a class's base classes, the nearest first: the symbol may be theirs."""
     packages: dict[str, Released] = {}
-    waiting = [(released, place_of(released, symbol.module, symbol.name.partition(".")[0], version), version)]
-    for package, place, its_version in waiting:
+    queue = [(released, place_of(released, symbol.module, symbol.name.partition(".")[0], version), version)]
+    for package, place, its_version in queue:
         home = _home(package, place, its_version)
         for base in chain(*(_bases(package, section, home, its_version) for section in ("parameters", "calls"))):
             elsewhere = _elsewhere(ledger, package, base, its_version, other)
-            if not isinstance(elsewhere, Unknown) and len(waiting) < _HOPS * 2:
-                waiting.append((elsewhere[0], base, elsewhere[1]))
+            if not isinstance(elsewhere, Unknown) and len(queue) < _HOPS * 2:
+                queue.append((elsewhere[0], base, elsewhere[1]))
                 if elsewhere[0] is not released:
                     packages.setdefault(elsewhere[0].name, elsewhere[0])
     return tuple(packages.values())
@@ -187,13 +187,13 @@ def _known_module(released: Released, module: str, version: str) -> Lacking | Un
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         inner = ".".join(parts[:count])
-        there = _exists(released, inner, version)
-        if there is True:
+        presence = _exists(released, inner, version)
+        if presence is True:
             continue
         outer, _, last = inner.rpartition(".")
-        if there is False and outer and released.has("offers", outer, last, version):
+        if presence is False and outer and released.has("offers", outer, last, version):
             return Unknown(Message("{} is no file of its own", inner))  # it may be a module by another name
-        return Lacking("module", inner) if there is False else there
+        return Lacking("module", inner) if presence is False else presence
     return None
 
 
@@ -229,9 +229,9 @@ def _name(released: Released, module: str, name: str, version: str) -> Lacking |
     if lacking is not None:
         return lacking
     for part in filter(None, name.split(".")):
-        there = _offers(released, module, part, version)
-        if there is not True:
-            return Lacking("name", f"{module}.{part}") if there is False else there
+        presence = _offers(released, module, part, version)
+        if presence is not True:
+            return Lacking("name", f"{module}.{part}") if presence is False else presence
         if _exists(released, f"{module}.{part}", version) is not True or released.has("offers", module, part, version):
             return None  # a name, whose value is not followed
         module = f"{module}.{part}"
@@ -293,8 +293,8 @@ def _calls(  # noqa: PLR0917
 
 @lru_cache(maxsize=1 << 16)
 def _signature(released: Released, place: str, version: str) -> tuple[str, ...] | Unknown:
-    there = released.listed("parameters", place, version)
-    return released.items("parameters", place, version) if there is True else _NOT_READ
+    presence = released.listed("parameters", place, version)
+    return released.items("parameters", place, version) if presence is True else _NOT_READ
 
 
 class TakenNames(NamedTuple):
@@ -346,9 +346,9 @@ def missing(
             if take.module and (name := normalise(take.module)) not in skip and installed(name) is ABSENT:
                 yield from [(take, name)] * _requires(consumer, version, name)
         elif provider is not consumer and provider.name not in skip:
-            there = installed(provider.name)
-            if lacks(provider, take, there) or (
-                there is ABSENT and take.module and _requires(consumer, version, provider.name)
+            release = installed(provider.name)
+            if lacks(provider, take, release) or (
+                release is ABSENT and take.module and _requires(consumer, version, provider.name)
             ):
                 yield take, provider.name
 

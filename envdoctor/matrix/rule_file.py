@@ -160,10 +160,10 @@ class _Document:
         """Return the clauses of a part, and the places of the clauses from the ledger."""
         clauses: list[list[Condition]] = []
         from_ledger: list[int] = []
-        written = rows(self._data, name, self._problems)
+        entries = rows(self._data, name, self._problems)
         if name == "affects" and self._data.get(name) == []:
             self._wrong("affects: at least one clause is expected")
-        for place, clause in written:
+        for place, clause in entries:
             if not clause:
                 self._wrong(f"{place}an empty clause would always match")
             try:
@@ -246,8 +246,8 @@ class _Document:
 
     def _tests(self) -> Iterator[dict[str, Any]]:
         """Yield the tests as expectation and facts; ``[[test]]`` is how older rules write them."""
-        written = [*rows(self._data, "tests", self._problems), *rows(self._data, "test", self._problems)]
-        for place, entry in written:
+        entries = [*rows(self._data, "tests", self._problems), *rows(self._data, "test", self._problems)]
+        for place, entry in entries:
             answers = [word for word in ANSWERS if word in entry]
             if len(answers) == 1:
                 others = {key: entry[key] for key in entry if key != answers[0]}

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 _LEAST, _LEAST_LINE = 10, 4
 #: Lines that hold the first piece of a text and are looked at to the end.
 _LOOKS = 200
-#: What a symptom leaves open between its pieces: anything, or the word for a fact.
+#: The open parts of a symptom between its pieces: anything, or the word for a fact.
 _OPEN = re.compile(r"\*|\{[\w.]+\}")
 #: Characters of a line in which such a word is looked for.
 _LONGEST = 2_000

@@ -144,8 +144,8 @@ class Deciding:
 
     def present(self, module: str) -> Any:
         """Return what ``find_spec`` gives: None for a missing module."""
-        there = self.names.exists(module)
-        return None if there is False else Reference(f"spec of {module}") if there is None else Module(module)
+        answer = self.names.exists(module)
+        return None if answer is False else Reference(f"spec of {module}") if answer is None else Module(module)
 
     def available(self, module: str) -> Any:
         """Return what ``is_X_available()`` of a package that is not followed gives: False if X is missing."""

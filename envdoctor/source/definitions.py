@@ -103,9 +103,9 @@ def is_generator(function: ast.FunctionDef) -> bool:
 def methods_of(tree: ast.Module) -> Iterator[str]:
     """Yield ``Class.method(self, a, /, *args, b, **kwargs)`` and ``name(a)``: functions of the module and of its
     classes, also inside a condition or a ``try``; parameters without defaults and annotations."""
-    waiting: list[tuple[str, ast.stmt]] = [("", statement) for statement in tree.body]
-    while waiting:
-        scope, statement = waiting.pop()
+    stack: list[tuple[str, ast.stmt]] = [("", statement) for statement in tree.body]
+    while stack:
+        scope, statement = stack.pop()
         match statement:
             case ast.FunctionDef(name=name, args=args) | ast.AsyncFunctionDef(name=name, args=args):
                 words = [word.rstrip("=") for word in parameter_words(args)]
@@ -113,9 +113,9 @@ def methods_of(tree: ast.Module) -> Iterator[str]:
                     words.insert(len(args.posonlyargs), "/")
                 yield f"{scope}{name}({', '.join(words)})"
             case ast.ClassDef(name=name, body=body):
-                waiting += [(f"{scope}{name}.", inner) for inner in body]
+                stack += [(f"{scope}{name}.", inner) for inner in body]
             case ast.If() | ast.Try() | ast.With():
-                waiting += [(scope, item) for block in blocks(statement) for item in block]
+                stack += [(scope, item) for block in blocks(statement) for item in block]
 
 
 def attributes_of(tree: ast.Module) -> Iterator[str]:

@@ -205,11 +205,11 @@ class Importing(Deciding):
             name = module[:length]
             if name in self._loaded:
                 continue
-            there = self.names.exists(name)
-            if there is False:
+            answer = self.names.exists(name)
+            if answer is False:
                 self._stopped("ModuleNotFoundError", Stop("module", consumer, line, name, ""))
                 return
-            if there is None or not self.world.followed(top):
+            if answer is None or not self.world.followed(top):
                 continue
             spec = self.library.find(name)
             if spec is not None and spec.kind == "source":

@@ -33,7 +33,7 @@ class Call(NamedTuple):
     """``self.name(…)``, ``super().name(…)`` or ``name(…)``: the ``owner`` is self, super or empty.
 
     ``way`` is how it is called (``2 num_items_in_batch=``), None if that is unknown, or if the method is handed on;
-    ``keywords`` are those that it gives, ``rest`` the name behind ``**``. ``sure``: it stands in no condition.
+    ``keywords`` are the given ones, ``rest`` the name behind ``**``. ``sure``: it stands in no condition.
     """
 
     owner: str
@@ -53,7 +53,7 @@ class _Calls:
         arguments = [*method.args.posonlyargs, *method.args.args]
         self._bound = arguments[0].arg if arguments else ""
         self._waiting: list[tuple[ast.AST, bool]] = []
-        #: Variables that hold what the method asked for.
+        #: Variables that hold the answers to the method's questions.
         self._answers: set[str] = set()
         self._block(method.body if arguments else [], True)
 
@@ -67,7 +67,7 @@ class _Calls:
                 self._visit(node, sure)
 
     def _block(self, body: Sequence[ast.AST], sure: bool) -> None:
-        """Push statements in their order, up to those that run only if something is there, or is missing."""
+        """Push statements in their order, up to the first ones that depend on what is there, or is missing."""
         parts: list[tuple[ast.AST, bool]] = []
         for statement in body:
             parts.append((statement, sure))
@@ -240,15 +240,15 @@ class _Lineage:
     def always(self) -> set[tuple[int, str]]:
         """Return the methods, each with its member, that run for every object that is made, or trained."""
         reached: set[tuple[int, str]] = set()
-        waiting = [(name, 0) for name in _RUN]
-        while waiting:
-            name, start = waiting.pop()
+        stack = [(name, 0) for name in _RUN]
+        while stack:
+            name, start = stack.pop()
             at = self.definer(name, start)
             if at is None or (at, name) in reached:
                 continue
             reached.add((at, name))
             calls = [call for call in self.members[at].calls(name) if call.owner and call.sure]
-            waiting += [(call.name, 0 if call.owner == "self" else at + 1) for call in calls]
+            stack += [(call.name, 0 if call.owner == "self" else at + 1) for call in calls]
         return reached
 
 

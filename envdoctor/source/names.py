@@ -168,7 +168,7 @@ class Names:
         stems = [path.replace("\\", "/").rpartition("/")[2][:-3] for path in files]
         generated = any(stem.startswith("modeling_") for stem in stems)
         for path, stem in zip(files, stems, strict=True):
-            # What a modeling file is generated from is never imported.
+            # The source of a generated modeling file is never imported.
             if stem != "__init__" and not (generated and stem.startswith("modular_")):
                 yield from ((name, f"{package}.{stem}") for name in _exports(self.library.text(path)))
         for path in self.library.folders_below(spec.paths[0]):

@@ -48,7 +48,7 @@ _OF_PYTHON_312 = re.compile(r"[ \t]*(?:type[ \t]+\w+[ \t]*[=\[]|(?:async[ \t]+)?
 def parse_code(content: bytes, *, notebook: bool = False) -> Code:
     """Parse a script, or a notebook of nbformat 3 or 4.
 
-    Raises :class:`NotANotebook`, RecursionError, MemoryError, and SyntaxError, also for a script that is no text:
+    Raises :class:`NotANotebook`, RecursionError, MemoryError, and SyntaxError, also for a script that is not text:
     :class:`NeedsPython312` where that is sure.
     """
     if notebook:
@@ -179,7 +179,7 @@ def _compiled(source: str) -> ast.Module:
 
 
 def _without_magics(source: str) -> str:
-    """Replace each line that only IPython understands, and those that continue it, by ``pass`` at its place."""
+    """Replace each line that only IPython understands, and its continuation lines, by ``pass`` at its place."""
     lines: list[str] = []
     continued = False
     for line in source.split("\n"):

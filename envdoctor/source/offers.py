@@ -70,14 +70,14 @@ def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) ->
 
 def _executes(tree: ast.Module) -> bool:
     """Return whether a module calls exec() outside of its functions, where exec() makes names of the module."""
-    waiting: list[ast.AST] = [tree]
-    for node in waiting:  # it grows
+    queue: list[ast.AST] = [tree]
+    for node in queue:  # it grows
         match node:
             case ast.Call(func=ast.Name(id="exec")):
                 return True
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 continue
-        waiting += ast.iter_child_nodes(node)
+        queue += ast.iter_child_nodes(node)
     return False
 
 
@@ -156,9 +156,9 @@ class _Reading:
     def lazy(self) -> tuple[dict[str, str], str | None, bool]:
         """Return the names that are made on demand, the folder whose exports are among them (None: no folder), and
         whether the module is of a kind whose names are known."""
-        called = {last_name(call.func) for call in self._calls}
+        calls = {last_name(call.func) for call in self._calls}
         table: dict[str, str] = {}
-        if called.isdisjoint((*_LAZY_CALLS, *_ATTACH_CALLS)):
+        if calls.isdisjoint((*_LAZY_CALLS, *_ATTACH_CALLS)):
             return table, None, False
         is_known = False
         for submodule, names in ((key, value) for entries in self._tables.values() for key, value in entries.items()):

@@ -77,14 +77,14 @@ def scopes_of(tree: ast.Module, own: Collection[str], *, standard: bool = False)
     """Return the scopes by the ``id`` of the node that opens each. Imports of modules ``own``, of the standard library
     (unless ``standard``) and relative ones are bound to None."""
     scopes: dict[int, Scope] = {id(tree): Scope("module", None)}
-    waiting: list[tuple[ast.AST, Scope]] = [(tree, scopes[id(tree)])]
-    while waiting:
-        node, scope = waiting.pop()
+    stack: list[tuple[ast.AST, Scope]] = [(tree, scopes[id(tree)])]
+    while stack:
+        node, scope = stack.pop()
         kind, inside = _OPENS.get(type(node)), scope
         if kind is not None:
             inside = scopes[id(node)] = Scope(kind, scope)
         _bind(node, scope, inside, own, standard)
-        waiting += [(child, inside if within else scope) for child, within in inner_parts(node)][::-1]
+        stack += [(child, inside if within else scope) for child, within in inner_parts(node)][::-1]
     return scopes
 
 
@@ -114,8 +114,8 @@ def function_parts(node: FunctionNode | ast.Lambda, *, hints: bool = True) -> li
     parts: list[ast.AST] = [*getattr(node, "decorator_list", ()), *arguments.defaults]
     parts += [default for default in arguments.kw_defaults if default is not None]
     if hints:
-        written = (*(parameter.annotation for parameter in parameters_of(arguments)), getattr(node, "returns", None))
-        parts += [annotation for annotation in written if annotation is not None]
+        nodes = (*(parameter.annotation for parameter in parameters_of(arguments)), getattr(node, "returns", None))
+        parts += [annotation for annotation in nodes if annotation is not None]
     return parts
 
 

@@ -107,8 +107,8 @@ def accepts(
 
 
 def bases_of(node: ast.ClassDef, module: str, names: Names) -> list[str | None]:
-    """Return the origins of a class's base classes as ``module:Class``, without those that have nothing to call; None
-    for an expression whose origin is unknown."""
+    """Return the origins of a class's base classes as ``module:Class``, without bases that take no arguments; None for
+    an expression whose origin is unknown."""
     return [_place(base, module, names) for base in _bases(node)]
 
 

@@ -137,7 +137,7 @@ class FoundUses(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a node stands. ``guarded`` are the kinds of uses whose failure does not stop the script there, ``outer`` is
+    """The place of a node. ``guarded`` are the kinds of uses whose failure does not stop the script there, ``outer`` is
     the outermost definition around it, ``deferred`` whether it waits for a call, ``branch`` whether for a condition,
     ``bases`` are the imported base classes of the class whose method it is in."""
 
@@ -169,7 +169,7 @@ class _Class(NamedTuple):
 
 
 class _Reader:
-    """One walk over a tree, without recursion: what is nested deeply may still be read."""
+    """One walk over a tree, without recursion: deeply nested code can still be read."""
 
     def __init__(self, tree: ast.Module, own: Collection[str]) -> None:
         self._tree, self._own = tree, own
@@ -296,15 +296,15 @@ class _Reader:
 
     def _call(self, node: ast.Call, place: _Place) -> None:
         self._push([*node.args, *(keyword.value for keyword in node.keywords)], place)
-        called = self._called(node.func, place)
+        target = self._called(node.func, place)
         self._push([node.func], place)
         self._provide_by_call(node, place)
-        if called is not None and called.name:
+        if target is not None and target.name:
             cls = self._class(node.func)
             own = cls.fields if cls is not None else ()
             for keyword in node.keywords:
                 if keyword.arg is not None and keyword.arg not in own:
-                    self._use("keyword", called, keyword, place, keyword=keyword.arg)
+                    self._use("keyword", target, keyword, place, keyword=keyword.arg)
 
     def _called(self, func: ast.expr, place: _Place) -> AssignmentTarget | None:
         """Return the imported target of a call, or for ``super()`` a method of the one imported base class."""
@@ -337,7 +337,7 @@ class _Reader:
                     self._provide(key, f"{target.dotted}.")
 
     def _provide(self, expression: ast.expr, prefix: str = "") -> None:
-        """Note what the script provides itself, if the expression that names it is a text."""
+        """Note a name that the script provides itself, if the expression for it is a text."""
         name = text_of(expression)
         if name is not None:
             self._found.provided.add(prefix + name)
@@ -345,15 +345,15 @@ class _Reader:
     def _define_class(self, node: ast.ClassDef, place: _Place) -> None:
         self._push(class_parts(node), place)
         bases: tuple[AssignmentTarget, ...] = ()
-        for base in node.bases:  # imported, or of this file: then those that it derives from
-            called = self._called(base, place)
+        for base in node.bases:  # imported, or of this file: then its own imported base classes
+            target = self._called(base, place)
             cls = self._class(base)
-            bases += cls.bases if cls is not None else (called,) if called is not None and called.name else ()
+            bases += cls.bases if cls is not None else (target,) if target is not None and target.name else ()
         fields = frozenset(names_in(part.target for part in node.body if isinstance(part, ast.AnnAssign)))
         constructors = {function.name for function in functions_in(node.body)} & {"__init__", "__new__"}
         self._classes[node.name] = _Class(bases, fields, bool(constructors or node.keywords))
         if node.decorator_list:
-            self._mention(node.name, place)  # whoever decorates a class may make one
+            self._mention(node.name, place)  # its decorator may make an object of it
         # What ``super()`` finds in a class of this file is not the imported class's.
         direct = bases if not any(map(self._class, node.bases)) else ()
         inside = place._replace(scope=self._scopes[id(node)], outer=place.outer or node.name, bases=direct)

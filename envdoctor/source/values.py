@@ -65,7 +65,7 @@ class Version:
 
 
 class Stop(NamedTuple):
-    """What stops an import: the module and line that ask (``consumer``, ``line``), and the name that they ask for.
+    """The cause that stops an import: the module and line that ask (``consumer``, ``line``), and what they ask for.
 
     ``kind`` is ``module``, ``name``, ``attribute``, ``argument`` (the class ``name`` does not take ``keyword``) or
     ``raise`` (the module itself gives up: ``text`` says why). What stops a class instead is a ``keyword`` that ``name``

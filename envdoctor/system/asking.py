@@ -71,15 +71,15 @@ def ask(function: str, questions: Iterable[_Question], limits: Limits, *, packag
     root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     skipped = (root, os.getcwd())
     folders = [root, *(path for path in sys.path if packages and os.path.isabs(path) and path not in skipped)]
-    waiting = list(questions)
+    rest = list(questions)
     deadline = time.monotonic() + max(limits.seconds, limits.in_all)
     problem = None
-    while waiting and (problem is None or limits.in_all):
+    while rest and (problem is None or limits.in_all):
         seconds = round(min(limits.seconds, deadline - time.monotonic()), 1)
         if seconds <= 0:
             problem = ChildProblem("unreached", seconds, limits.mib)
             break
-        data = b"".join(map(_framed, waiting))
+        data = b"".join(map(_framed, rest))
         child = run_child([MODULE + function, *folders], limits._replace(seconds=seconds), data)
         lines = child.stdout.split(b"\n")[:-1]
         for received, *problems in map(json.loads, lines):
@@ -89,13 +89,13 @@ def ask(function: str, questions: Iterable[_Question], limits: Limits, *, packag
             kinds, number = problems
             kind = next((kind for kind in kinds if kind in _WORDS), "failed")
             yield ChildProblem(kind, limits.seconds, limits.mib, kinds[0], number)
-        waiting = waiting[len(lines) :]
-        if waiting:
+        rest = rest[len(lines) :]
+        if rest:
             kind = "failed" if child.status == "unstarted" else child.status
             problem = ChildProblem(kind, seconds, limits.mib, child.stderr_tail.strip().rpartition("\n")[2][:200])
             yield problem
-            waiting = waiting[1:]
-    yield from [problem] * len(waiting)
+            rest = rest[1:]
+    yield from [problem] * len(rest)
 
 
 def ask_once(

@@ -81,7 +81,7 @@ def run_child(
     on_line: Callable[[bytes], bool] | None = None,
     until: Callable[[Usage], bool] = lambda usage: False,
 ) -> ChildResult:
-    """Run ``argv``, give it ``stdin``, and wait within the limits; never raises for what the child does.
+    """Run ``argv``, give it ``stdin``, and wait within the limits; never raise for a failure of the child.
 
     The child has a process group of its own; it is ended whatever happens here, with all that it started. Without
     ``environ`` its variables are few (no proxies, no tokens). A ``confined`` child has that much address space and can

@@ -54,7 +54,7 @@ def joined(texts: Iterable[str], glue: str = "; ") -> Message:
 
 
 class MessageError(Exception):
-    """An error that says in one sentence what is wrong, where, and what to do: a message, or its id and values."""
+    """An error with one sentence that says what is wrong, where, and what to do: a message, or its id and values."""
 
     def __init__(self, id: str, *values: object) -> None:
         self.message = id if isinstance(id, Message) else Message(id, *values)

@@ -66,7 +66,7 @@ def scratch_folder(prefix: str) -> Iterator[str]:
 
 
 class Place(NamedTuple):
-    """Where children run: the target ``python``, the caller's environment variables and working directory, the folder
+    """A place for children: the target ``python``, the caller's environment variables and working directory, the folder
     ``scratch`` for their files, which devices they may see (None: as in ``environ``), and the folder of the scripts."""
 
     python: str

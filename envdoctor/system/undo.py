@@ -62,14 +62,14 @@ def listing(roots: Iterable[str], skip: str) -> dict[str, Entry]:
     """Return the entries of all paths at and below the roots, without the folder ``skip``. Raises ``OSError`` for a
     folder that cannot be listed."""
     entries: dict[str, Entry] = {}
-    waiting = [root for root in roots if os.path.lexists(root)]
-    while waiting:
-        path = waiting.pop()
+    stack = [root for root in roots if os.path.lexists(root)]
+    while stack:
+        path = stack.pop()
         if path == skip or path in entries:
             continue
         entries[path] = entry_of(path)
         if entries[path].kind == "dir":
-            waiting += [os.path.join(path, name) for name in os.listdir(path)]
+            stack += [os.path.join(path, name) for name in os.listdir(path)]
     return entries
 
 
@@ -101,8 +101,8 @@ class Undo:
         ours, and about these roots. Raises :class:`Busy` and ``OSError``."""
         if not os.path.lexists(self._folder):
             os.mkdir(self._folder, 0o700)
-        mine = entry_of(self._folder)
-        if mine.kind != "dir" or (hasattr(os, "geteuid") and mine.owner != os.geteuid()) or mine.mode & 0o022:
+        entry = entry_of(self._folder)
+        if entry.kind != "dir" or (hasattr(os, "geteuid") and entry.owner != os.geteuid()) or entry.mode & 0o022:
             raise PermissionError(13, "it is not this user's own folder")
         self._descriptor = os.open(os.path.join(self._folder, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
         try:

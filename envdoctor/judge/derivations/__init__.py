@@ -21,10 +21,10 @@ from envdoctor.versions.pep440 import satisfies
 
 
 class Derived(NamedTuple):
-    """A computed value (known, absent or unknown with a reason) and what it was computed from, in words.
+    """A computed value (known, absent or unknown with a reason) and its origin, in words.
 
-    ``source`` says how sure it is: ``derived`` (it follows), ``default`` (a library does so by itself, and nobody says
-    otherwise), ``unasked`` (such a default where no recipe was seen: it may raise a finding and never clears one), or
+    ``source`` says how sure it is: ``derived`` (it follows), ``default`` (a library does so by itself, and no source
+    says otherwise), ``unasked`` (a default where no recipe was seen: it may raise a finding and never clears one), or
     ``assumed`` (it usually is so: findings that rest on it say the origin and count for less; it clears none either).
     """
 
@@ -33,7 +33,7 @@ class Derived(NamedTuple):
     source: str = "derived"
 
 
-#: What a derivation of one output says: a value with its origin, the reason why it is not known, or nothing.
+#: The answer of a derivation of one output: a value with its origin, the reason why it is not known, or nothing.
 Answer = Derived | Unknown | None
 
 
@@ -70,9 +70,9 @@ def with_facts(facts: FactSet, changes: Iterable[Fact], matrix: Matrix) -> FactS
 def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
     """Add derived facts to ``facts``, and to ranges of packages the releases that they hold by the ledger.
 
-    A value that was given or observed stands: a derivation only fills what is unknown, and refines a record list that
-    it names as both input and output. With ``home`` (envdoctor's cache folder) what was computed last time for the same
-    facts of an environment, which come from there too, is not computed again.
+    A value that was given or observed stands: a derivation only fills unknown values, and refines a record list that it
+    names as both input and output. With ``home`` (envdoctor's cache folder), facts that were derived last time from the
+    same facts of an environment, which come from there too, are not derived again.
     """
     for fact in [fact for fact in facts if isinstance(fact.value, Range) and not fact.value.releases]:
         assert isinstance(fact.value, Range)
@@ -116,7 +116,7 @@ def derivations() -> tuple[Derivation, ...]:
     nodes = [member for module in modules for member in vars(module).values() if isinstance(member, Derivation)]
     sorter: TopologicalSorter[Derivation] = TopologicalSorter(dict.fromkeys(nodes, ()))
     for source, user in permutations(nodes, 2):
-        # Those that refine the same list may come in any order.
+        # Derivations that refine the same list may come in any order.
         if any(key in user.inputs and (key not in source.inputs or key not in user.outputs) for key in source.outputs):
             sorter.add(user, source)
     return tuple(sorter.static_order())

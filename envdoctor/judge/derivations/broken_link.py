@@ -1,7 +1,7 @@
 """Find what stops imports and classes, and the releases that would not: by the installed files, for other releases by
 the ledger.
 
-Where the statements were really run (the probe imports), a link stands only if one of those that it stops failed.
+If the statements were really run (the probe imports), a link stands only if a statement that it stops failed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -72,18 +72,18 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
     as they are now: packages of a facts file, and packages that are being changed."""
     links, followed = facts.records("link"), {str(item["package"]) for item in facts.items("link_read")}
     observed = Records(()) if links is None else links
-    there = {name: version for name in matrix.ledger.packages() if (version := facts.text(f"pkg.{name}")) is not None}
-    if not there and links is None:
+    stack = {name: version for name in matrix.ledger.packages() if (version := facts.text(f"pkg.{name}")) is not None}
+    if not stack and links is None:
         return None
     worked = {str(item["entry"]): item["outcome"] == "works" for item in facts.items("import_run")}
     candidates = (
-        *(_completed(item, observed, matrix.ledger, there) for item in observed),
-        *_of_ledger(facts, there, matrix.ledger, followed),
+        *(_completed(item, observed, matrix.ledger, stack) for item in observed),
+        *_of_ledger(facts, stack, matrix.ledger, followed),
     )
     # What is used of classes that were not followed, and of a list, is not known.
-    classes = tuple(_with_needs(tuple(_of_classes(facts, there, matrix, followed)), facts, matrix, there))
+    classes = tuple(_with_needs(tuple(_of_classes(facts, stack, matrix, followed)), facts, matrix, stack))
     if facts.records("refused") is not None:
-        candidates = (*_with_needs(candidates, facts, matrix, there), *classes)
+        candidates = (*_with_needs(candidates, facts, matrix, stack), *classes)
     else:
         candidates = (*candidates, *({**link, "need": ABSENT, "works": ABSENT} for link in classes))
     #: The releases of a package that all allow, where another is installed, by who requires it and its name.
@@ -112,7 +112,7 @@ def broken_link(facts: View, matrix: Matrix) -> Answer:
 
 
 def _with_needs(
-    links: Sequence[Mapping[str, Value]], facts: View, matrix: Matrix, there: Mapping[str, str]
+    links: Sequence[Mapping[str, Value]], facts: View, matrix: Matrix, stack: Mapping[str, str]
 ) -> Iterator[Mapping[str, Value]]:
     """Yield the links with ``need`` and ``works``: whether the known code of a list takes what the link stops. A link
     is left out if given code was read whole, and takes only other parts of the package.
@@ -122,10 +122,10 @@ def _with_needs(
     """
     if not links:
         return
-    code, stack = _code(facts), _stack(facts, matrix)
+    code, closure = _code(facts), _stack(facts, matrix)
     is_used, unused = _used(facts, matrix, code), facts.words("untaken") or ()
     tops = _tops(code) if _is_whole(facts) else set()
-    listed = [*entries(matrix.rows, there)]
+    listed = [*entries(matrix.rows, stack)]
     failing = {entry for link in links for entry in View.of(link).words("fail") or ()}
     for link in links:
         package, statements = str(link["consumer"]), View.of(link).words("fail") or ()
@@ -137,7 +137,7 @@ def _with_needs(
             need = "part" * choice
         else:
             none = all(statement in unused for statement in statements)
-            need = "package" * (none or (package not in stack and (choice or bool(code))))
+            need = "package" * (none or (package not in closure and (choice or bool(code))))
         if need and any(module.partition(".")[0] in tops for module, _ in imports):
             continue
         own = (entry.statement for entry in listed if entry.package == package)
@@ -211,28 +211,28 @@ def untaken(facts: View, matrix: Matrix) -> Answer:
     if not whole and not brought:
         return Derived((), Message("the code and the ledger of releases"))
     is_used, dists = _used(facts, matrix, code), {str(item["name"]): item for item in facts.items("dist")}
-    there = {name: version for name in matrix.ledger.packages() if (version := facts.text(f"pkg.{name}")) is not None}
+    stack = {name: version for name in matrix.ledger.packages() if (version := facts.text(f"pkg.{name}")) is not None}
     # What may import more: packages of the code, where it is known, else what the list names.
     of_code = {matrix.ledger.owner(top) or normalise(top) for top in _tops(code)}
-    roots = of_code if whole else {*dists, *there} - {*brought}
+    roots = of_code if whole else {*dists, *stack} - {*brought}
     reach = {framework} if (framework := facts.text("recipe.framework")) else set()
-    asking = [*roots, *reach]
-    for name in asking:  # it grows
+    queue = [*roots, *reach]
+    for name in queue:  # it grows
         released = matrix.ledger.package(name)
-        is_read = released is not None and released.by_names and name in there
-        tops = {take.module.partition(".")[0] for take in taken(released, there[name])} if is_read else set()
+        is_read = released is not None and released.by_names and name in stack
+        tops = {take.module.partition(".")[0] for take in taken(released, stack[name])} if is_read else set()
         for other in required(dists[name]) if name in dists else ():
             is_idle = is_read and other not in matrix.registry.first("pkg") and matrix.ledger.package(other) is not None
             if other not in reach and not (is_idle and other not in map(matrix.ledger.owner, tops)):
                 reach.add(other)
-                asking.append(other)
-    known_entries = [entry for entry in entries(matrix.rows, there) if whole or entry.package in brought]
+                queue.append(other)
+    known_entries = [entry for entry in entries(matrix.rows, stack) if whole or entry.package in brought]
     idle = [entry for entry in known_entries if entry.package not in reach and not is_used(entry.module, entry.name)]
     statements = {entry.statement for entry in idle}
-    taking = [row for row in matrix.rows("entry-statements") if not statements.issuperset(row["statements"])]
-    also = {name for row in taking for name in row.get("imports", ()) if row["name"] in there}
+    rows = [row for row in matrix.rows("entry-statements") if not statements.issuperset(row["statements"])]
+    deps = {name for row in rows for name in row.get("imports", ()) if row["name"] in stack}
     return Derived(
-        tuple(row.statement for row in idle if row.package not in also), Message("the code and the ledger of releases")
+        tuple(row.statement for row in idle if row.package not in deps), Message("the code and the ledger of releases")
     )
 
 
@@ -264,12 +264,12 @@ def _with_declared(link: Mapping[str, Value], declared: Mapping[tuple[str, str],
 
 
 def _completed(
-    link: Mapping[str, Value], links: Records, ledger: Ledger, there: Mapping[str, str]
+    link: Mapping[str, Value], links: Records, ledger: Ledger, stack: Mapping[str, str]
 ) -> Mapping[str, Value]:
     provider, specifiers = str(link["provider"]), link.get("wanted")
     cells: dict[str, Value] = {**{column: link.get(column, ABSENT) for column in _COLUMNS}, **_NO_CONSTRAINTS}
     if link["kind"] in (*_OF_CLASSES, "argument"):
-        cells["constraint"] = _releases_with(link, links, ledger, there)
+        cells["constraint"] = _releases_with(link, links, ledger, stack)
         if link["kind"] == "override":
             cells["text"] = spelled(str(link["name"]), str(link["text"]))
     elif isinstance(specifiers, str):
@@ -277,14 +277,14 @@ def _completed(
     elif isinstance(link["provider_version"], str):
         of_it = [other for other in links if other["consumer"] == link["consumer"] and other["kind"] in _OF_IMPORTS]
         texts = {str(other["provider"]): View.of(other).text("provider_version") for other in of_it}
-        versions = {name: version for name, version in texts.items() if version is not None}
-        cells |= _constraints(ledger, link, versions)
+        others = {name: version for name, version in texts.items() if version is not None}
+        cells |= _constraints(ledger, link, others)
         if cells["constraint"] is ABSENT and link["kind"] in _OF_IMPORTS:
-            cells["constraint"] = _releases_with(link, links, ledger, there)
+            cells["constraint"] = _releases_with(link, links, ledger, stack)
     return cells
 
 
-def _releases_with(link: Mapping[str, Value], links: Records, ledger: Ledger, there: Mapping[str, str]) -> str | Absent:
+def _releases_with(link: Mapping[str, Value], links: Records, ledger: Ledger, stack: Mapping[str, str]) -> str | Absent:
     """Return the releases of the provider that have the symbol and, if any do, all else that the consumer's imports, or
     its classes, take from it."""
     provider, version = ledger.package(str(link["provider"])), link["provider_version"]
@@ -293,7 +293,7 @@ def _releases_with(link: Mapping[str, Value], links: Records, ledger: Ledger, th
     both = [other for other in links if all(other[column] == link[column] for column in ("consumer", "provider"))]
     kinds = _OF_CLASSES if link["kind"] in _OF_CLASSES else _OF_IMPORTS
     parts = dict.fromkeys(_symbol_of(other) for other in both if other["kind"] in kinds)
-    having = {part: where(ledger, provider, part, there.get) for part in (_symbol_of(link), *parts)}
+    having = {part: where(ledger, provider, part, stack.get) for part in (_symbol_of(link), *parts)}
     own = having[_symbol_of(link)]
     if not own.yes:
         return ABSENT
@@ -308,16 +308,16 @@ def _symbol_of(link: Mapping[str, Value]) -> Symbol:
 
 
 def _of_ledger(
-    facts: View, there: Mapping[str, str], ledger: Ledger, followed: set[str]
+    facts: View, stack: Mapping[str, str], ledger: Ledger, followed: set[str]
 ) -> Iterator[Mapping[str, Value]]:
-    """Yield what is missing between releases if one was not followed: each thing that stops another statement."""
-    others = (ledger.package(name) for name in there if name not in followed)
+    """Yield the gaps between releases if one was not followed: each gap that stops another statement."""
+    others = (ledger.package(name) for name in stack if name not in followed)
     if not any(other is not None and other.by_names for other in others):
         return  # the rest is read for nothing: it was all followed
 
     dists = facts.items("dist")
     declaring = {str(record.value("name")) for record in facts.each("dist") if record.words("requires") is not None}
-    for name, version in there.items():
+    for name, version in stack.items():
         consumer = ledger.package(name)
         if consumer is None or not consumer.by_names:
             continue
@@ -349,37 +349,37 @@ def _of_ledger(
                 **dict.fromkeys(("text", "keyword", "reach", "need", "works", "package"), ABSENT),
                 "fail": tuple(dict.fromkeys(take.entry for take in takes)),
             }
-            lacking = {package: there[package] for package, _ in gaps if package in there}
-            constraints = _constraints(ledger, link, lacking) if provider in there else _NO_CONSTRAINTS
+            lacking = {package: stack[package] for package, _ in gaps if package in stack}
+            constraints = _constraints(ledger, link, lacking) if provider in stack else _NO_CONSTRAINTS
             yield {**link, **constraints, **({"constraint": label} if requirement else {})}
 
 
 def _of_classes(
-    facts: View, there: Mapping[str, str], matrix: Matrix, followed: set[str]
+    facts: View, stack: Mapping[str, str], matrix: Matrix, followed: set[str]
 ) -> Iterator[Mapping[str, Value]]:
     """Yield the methods between releases that cannot take the calls of base classes if one was not followed: each that
     a package replaces, with all its classes that do."""
     ledger = matrix.ledger
     methods: dict[tuple[Released, Released, str], tuple[Outdated, list[str], list[str]]] = {}
-    for entry in entries(matrix.rows, there):
+    for entry in entries(matrix.rows, stack):
         package = ledger.package(entry.package) if entry.derives and entry.name is not None else None
         if package is None:
             continue
-        version, dotted = there[entry.package], f"{entry.module}.{entry.name}"
-        for other in inherited_from(ledger, package, Symbol(entry.module, str(entry.name)), version, there.get):
+        version, dotted = stack[entry.package], f"{entry.module}.{entry.name}"
+        for other in inherited_from(ledger, package, Symbol(entry.module, str(entry.name)), version, stack.get):
             if not {package.name, other.name} <= followed:
-                options = {"provider": other, "its_version": there[other.name]}
+                options = {"provider": other, "its_version": stack[other.name]}
                 for method in outdated(ledger, package, version, dotted, **options) or ():
                     key = package, other, f"{method.base.replace(':', '.')}.{method.method}"
                     _, classes, statements = methods.setdefault(key, (method, [], []))
                     classes.append(dotted)
                     statements.append(entry.statement)
     for (package, other, name), (method, classes, statements) in methods.items():
-        release, its_release = there[package.name], there[other.name]
+        release, its_release = stack[package.name], stack[other.name]
 
         fits = partial(_take_calls, ledger, (package, other), tuple(classes))
-        providers = Releases.of(other.read, [fits(release, each) for each in other.read])
-        consumers = Releases.of(package.read, [fits(each, its_release) for each in package.read])
+        providers = Releases.of(other.read, [fits(release, version) for version in other.read])
+        consumers = Releases.of(package.read, [fits(version, its_release) for version in package.read])
         yield {
             "consumer": package.name,
             "consumer_version": release,
@@ -407,7 +407,7 @@ def _take_calls(
 ) -> bool | None:
     """Return whether all classes of a version of the first package take the calls of a version of the second."""
     options = {"provider": packages[1], "its_version": its_version}
-    answers = [outdated(ledger, packages[0], version, each, **options) for each in classes]
+    answers = [outdated(ledger, packages[0], version, name, **options) for name in classes]
     return False if any(answers) else None if None in answers else True
 
 

@@ -38,8 +38,8 @@ _MOST_PLACES = 5
 def broken_use(facts: View, matrix: Matrix) -> Answer:
     """Give ``broken_use``: one item for each missing symbol, with all its places; the earliest reach counts.
 
-    What cannot be told, of releases that the ledger does not know or of modules that make names up, is left out: the
-    list says what is known to fail, and is complete when the uses are.
+    It leaves out unknown uses, of releases that the ledger does not know or of modules that make names up: the list
+    says what is known to fail, and is complete when the uses are.
     """
     recipe = _of_recipe(facts, matrix)
     lists = [uses for uses in (facts.records("use"), facts.records("model_use"), recipe) if uses is not None]
@@ -80,18 +80,18 @@ def _of_recipe(facts: View, matrix: Matrix) -> Records | None:
     rows = matrix.rows("recipe-calls")
     keys, names = facts.records("recipe_key"), facts.words("recipe.arguments")
     framework, stage = map(facts.value, ("recipe.framework", "recipe.stage"))
-    passed: list[tuple[str, Value, Value]] = []
+    arguments: list[tuple[str, Value, Value]] = []
     if keys is not None:
         entries = [(row.text("call"), row.text("key"), row.words("place") or ()) for row in facts.each("recipe_key")]
-        passed = [(call, key, place) for call, key, place in entries if call is not None and key is not None]
+        arguments = [(call, key, place) for call, key, place in entries if call is not None and key is not None]
     elif names is not None:
         calls = [row["call"] for row in rows if row["framework"] == framework and row.get("stage", stage) == stage]
-        passed = [(call, name, ()) for call in calls for name in names]
+        arguments = [(call, name, ()) for call in calls for name in names]
     else:
         return None
     others = {row["call"]: tuple(row.get("others", ())) for row in rows}
     items: list[Mapping[str, Value]] = []
-    for call, keyword, place in passed:
+    for call, keyword, place in arguments:
         module, _, name = call.rpartition(".")
         use = {"kind": "keyword", "module": module, "name": name, "keyword": keyword, "place": place}
         items.append({**use, "others": others.get(call, ())})
@@ -171,8 +171,8 @@ class _Judged:
             symbol = broken.symbol._replace(module=module, name=name)
             if version is None or not isinstance(self._by_releases(module, symbol, version), Lacking):
                 return False
-        there = self._has(broken, alone=True)
-        return broken.move is not None or there is not ABSENT or self._inherited(broken) is not None
+        releases = self._has(broken, alone=True)
+        return broken.move is not None or releases is not ABSENT or self._inherited(broken) is not None
 
     def _owner(self, top: str) -> str | None:
         """Return the distribution that a top-level module comes from."""
@@ -256,9 +256,9 @@ class _Judged:
         user = released, broken.installed
         for base in inherited_from(self._ledger, released, broken.symbol, broken.installed, self._version):
             version = str(self._version(base.name))
-            having = where(self._ledger, base, broken.symbol, self._version, user).nearest(version)
-            if having.yes:
-                return base.name, version, having.excluding(version)
+            releases = where(self._ledger, base, broken.symbol, self._version, user).nearest(version)
+            if releases.yes:
+                return base.name, version, releases.excluding(version)
         return None
 
     def _has(self, broken: _Broken, alone: bool = False) -> Value:
@@ -268,23 +268,23 @@ class _Judged:
         if broken.installed is None:
             return ABSENT
         if released is not None and released.by_names:
-            having = self._whole(released, broken.symbol, broken.installed) if not alone else None
-            if having is None or not having.yes:
-                having = self._where(released, broken.symbol).nearest(broken.installed)
-            beyond = broken.move is not None and having.place_of(broken.installed) == len(having.read)
-            if having.yes and not beyond:
-                return having.excluding(broken.installed)
+            releases = self._whole(released, broken.symbol, broken.installed) if not alone else None
+            if releases is None or not releases.yes:
+                releases = self._where(released, broken.symbol).nearest(broken.installed)
+            beyond = broken.move is not None and releases.place_of(broken.installed) == len(releases.read)
+            if releases.yes and not beyond:
+                return releases.excluding(broken.installed)
         return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
 
     def _whole(self, released: Released, symbol: Symbol, installed: str) -> Releases:
         """Return the nearest releases of a package that have the symbol, and all else that the code uses of it. A
         symbol that no release has does not count: a base class of another package may bring it."""
         symbols = [gap.symbol for gap, _, _ in self._found.values() if gap.package == released.name and gap.installed]
-        fitting = [having for other in symbols if (having := self._where(released, other)).yes]
-        having = reduce(and_, fitting, self._where(released, symbol)).nearest(installed)
-        uses = [other for owner, other in self._symbols if owner == released.name] if having.yes else []
+        fitting = [releases for other in symbols if (releases := self._where(released, other)).yes]
+        releases = reduce(and_, fitting, self._where(released, symbol)).nearest(installed)
+        uses = [other for owner, other in self._symbols if owner == released.name] if releases.yes else []
         possible = [fits for other in uses if (fits := self._where(released, other).possible).yes]
-        return reduce(and_, possible, having).nearest(installed)
+        return reduce(and_, possible, releases).nearest(installed)
 
     def _moved_to(self, broken: _Broken, lang: str) -> Value:
         symbol, move = broken.symbol, broken.move
@@ -313,7 +313,7 @@ class _Judged:
 
 
 def _lacking(symbol: Symbol, lacks: str) -> Lacking:
-    """Return what the installed files lack, as the ledger would say it."""
+    """Return the gap of the installed files, in the form of the ledger's answer."""
     if symbol.keyword and lacks == symbol.keyword:
         return Lacking("keyword", symbol.dotted)
     if symbol.parameters is not None and not lacks.startswith(symbol.module.partition(".")[0]):

@@ -16,11 +16,11 @@ from envdoctor.versions.pep440 import NotASpecifier, base_release, join_specifie
 from envdoctor.versions.releases import Releases
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
 
-#: The kind of a package that is known by its version alone: who installs it gets what it lacks as well.
+#: The kind of a package that is known by its version alone: an installer adds its missing requirements.
 _SUPPOSED = "version"
 #: How many askers a message can name; ``required_by`` has them all.
 _NAMED = 3
-#: More than anybody would mend one by one; every record becomes a finding.
+#: More than a person would mend one by one; every record becomes a finding.
 _MOST_RECORDS = 300
 #: How many lines are looked through for the requirements of extras: for every asker again.
 _MOST_LINES = 50_000
@@ -65,7 +65,7 @@ def _by_version(installed: InstalledSet, value: Callable[[str], Value], ledger: 
 
 
 class _Cause:
-    """One package that must change, and who asks for what."""
+    """One package that must change, and the requirements on it."""
 
     def __init__(self, package: str, kind: str, installed: str | Absent) -> None:
         self.package, self.kind, self.installed = package, kind, installed
@@ -116,7 +116,7 @@ class _Conflicts:
         self._counts, self._is_met = cache(self._marker_counts), cache(self._has)
 
     def add(self, items: list[Installed]) -> None:
-        """Compare what a package requires, what the extras require that it asks for, and what its imports need."""
+        """Compare the requirements of a package, those of the extras that it requires, and the needs of its imports."""
         asker = items[0]
         if len({item.requires for item in items}) > 1:
             self._open_reasons.append(Message("{} is installed twice, with different requirements", asker.name))
@@ -242,22 +242,22 @@ class _Conflicts:
 
     def _has(self, name: str, specifiers: str) -> bool | None:
         """Return whether all versions are in the set; None when some are, or one is not known."""
-        there = self._installed.versions(name)
-        if there is None or isinstance(there, Unknown):
-            return False if there is None else None
+        versions = self._installed.versions(name)
+        if versions is None or isinstance(versions, Unknown):
+            return False if versions is None else None
         if not specifiers:
             return True
-        answers = {None if version is None else satisfies(version, specifiers) for version in there}
+        answers = {None if version is None else satisfies(version, specifiers) for version in versions}
         return answers.pop() if len(answers) == 1 else None
 
     def _cause(self, name: str) -> _Cause:
-        there = self._installed.versions(name)
-        kind = "missing" if there is None else "conflict"
+        versions = self._installed.versions(name)
+        kind = "missing" if versions is None else "conflict"
         label: str | Absent = ABSENT
         if bounds := self._installed.range(name):
             label = bounds.specifiers
-        elif there is not None and not isinstance(there, Unknown):
-            label = ", ".join(version for version in there if version)
+        elif versions is not None and not isinstance(versions, Unknown):
+            label = ", ".join(version for version in versions if version)
         return self._causes.setdefault((name, kind), _Cause(name, kind, label))
 
 

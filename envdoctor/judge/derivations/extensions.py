@@ -31,7 +31,7 @@ def build_needed(facts: View, matrix: Matrix) -> Answer:
 
     An offloaded optimizer becomes DeepSpeedCPUAdam (or Adagrad, Lion); accelerate replaces torch's optimizers alike.
     OpenRLHF takes DeepSpeed's FusedAdam whatever the optimizer is called. Ops are not in DeepSpeed's package unless
-    it was built with DS_BUILD_OPS, so one that is not known to be compiled counts as not compiled.
+    it was built with DS_BUILD_OPS, so an op that is not known to be compiled counts as not compiled.
     """
     if facts.absent("pkg.deepspeed") or facts.absent("recipe.zero_stage"):
         return Derived((), Message("the run does not use DeepSpeed"))
@@ -59,10 +59,10 @@ def toolkit_fits(facts: View, matrix: Matrix) -> Answer:
         return None
     if facts.absent("torch.cuda"):
         return Unknown(Message("torch is not a CUDA build"))
-    mine, its = dotted(toolkit), dotted(cuda or "")
-    if mine is None or its is None:
+    nvcc, torch = dotted(toolkit), dotted(cuda or "")
+    if nvcc is None or torch is None:
         return facts.unknown("torch.cuda") or Unknown(Message("a version that cannot be read"))
-    fits = "major" if mine[0] != its[0] else "same" if mine[:2] == its[:2] else "minor"
+    fits = "major" if nvcc[0] != torch[0] else "same" if nvcc[:2] == torch[:2] else "minor"
     return Derived(fits, Message("nvcc {}, torch for CUDA {}", toolkit, cuda))
 
 
@@ -100,8 +100,8 @@ def gcc_max(facts: View, matrix: Matrix) -> Answer:
 
 @derives("build.gcc_fits", of="build.gcc build.gcc_max build.gcc_min cuda.toolkit")
 def gcc_fits(facts: View, matrix: Matrix) -> Answer:
-    """Compare gcc with both bounds: ``too-old`` and ``too-new`` each stand on one that is known; ``yes`` needs both, or
-    the news that there is no nvcc."""
+    """Compare gcc with both bounds: ``too-old`` and ``too-new`` each need one known bound; ``yes`` needs both, or the
+    absence of nvcc."""
     gcc = facts.text("build.gcc")
     if gcc is None:
         return None
@@ -198,9 +198,9 @@ def _abi(built: BuiltFor, plain: bool, facts: View) -> Value:
     if built.new_abi is None or not plain:
         return ABSENT
     for key, judged in (("os.platform", "linux"), ("os.arch", "x86_64")):
-        there = facts.value(key)
-        if there != judged:
-            return there if isinstance(there, Unknown) else ABSENT
+        value = facts.value(key)
+        if value != judged:
+            return value if isinstance(value, Unknown) else ABSENT
     return "cxx11" if built.new_abi else "pre-cxx11"
 
 
@@ -239,8 +239,8 @@ def _python_ok(extension: View, facts: View) -> Value:
         return reason
     if facts.value("python.implementation") != "cpython":
         return Unknown(Message("only the tags of CPython are compared"))
-    mine = "cp" + "".join(str(facts.value("python.version")).split(".")[:2])
-    return mine in str(extension.value("python_tag")).split(", ")
+    tag = "cp" + "".join(str(facts.value("python.version")).split(".")[:2])
+    return tag in str(extension.value("python_tag")).split(", ")
 
 
 def _same(extension: View, column: str, facts: View, key: str, parts: int) -> Value:

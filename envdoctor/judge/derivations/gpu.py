@@ -76,7 +76,7 @@ def _kernels(cc: str, facts: View, matrix: Matrix) -> _Answer:
     unknown = facts.unknown("torch.cuda")
     if listed and unknown:
         # The list settles it, but for the few GPUs whose exceptions end with a CUDA version.
-        answers = {_of_list(cc, listed, each, matrix) for each in (None, _NEWEST)}
+        answers = {_of_list(cc, listed, version, matrix) for version in (None, _NEWEST)}
         return answers.pop() if len(answers) == 1 else (unknown, unknown)
     if cuda is None:
         return _neither(unknown.reason if unknown else Message("torch is no CUDA build"))
@@ -114,10 +114,10 @@ def _of_list(cc: str, archs: tuple[str, ...], cuda: str | None, matrix: Matrix) 
     if kind != "none":
         return kind, ABSENT
     digits = [arch.partition("_")[2].rstrip("af") for arch in archs]
-    built = sorted((int(digit[:-1]), int(digit[-1])) for digit in digits if digit.isdecimal() and len(digit) > 1)
-    if device is None or not built:
+    capabilities = sorted((int(digit[:-1]), int(digit[-1])) for digit in digits if digit.isdecimal() and len(digit) > 1)
+    if device is None or not capabilities:
         return kind, "between"
-    return kind, "newer" if device > built[-1] else "older" if device < built[0] else "between"
+    return kind, "newer" if device > capabilities[-1] else "older" if device < capabilities[0] else "between"
 
 
 @derives("driver.mismatch", of="driver.version driver.max_cuda driver.library os.wsl")
@@ -161,7 +161,7 @@ def driver_fits(facts: View, matrix: Matrix) -> Answer:
 
 
 def _alone(cuda: str, facts: View, matrix: Matrix) -> Derived | Unknown:
-    """Judge the driver without a cuda-compat package. What it says itself comes before its version number."""
+    """Judge the driver without a cuda-compat package. Its own answer comes before its version number."""
     most, version = facts.text("driver.max_cuda"), dotted(cuda)
     highest = dotted(most) if most is not None else None
     if highest is not None and version is not None:

@@ -18,7 +18,7 @@ from envdoctor.versions.pep440 import base_release, dotted, release_of, satisfie
 from envdoctor.versions.releases import EVERY, contains, parse_ranges
 from envdoctor.versions.requirement import read_requirement
 
-#: What a copy of a model has in common with it.
+#: The facts that a copy of a model has in common with it.
 _OF_A_COPY = {"model.type", "model.architectures"}
 #: Facts of a recipe: at least one is known if a recipe was seen.
 _SEEN = ("recipe_file", "recipe.framework", "recipe.method")
@@ -33,15 +33,15 @@ _TORCH = ">=2.1.1"
 def model_name(facts: View, matrix: Matrix) -> Answer:
     """Say what to call the model: its repository or its folder's name, else its type or its family."""
     for key in ("model.repo", "model.path", "model.type", "model.family"):
-        if (called := facts.text(key)) is not None:
-            folder = called.replace("\\", "/").rstrip("/").rpartition("/")[2]
-            return Derived(folder if key == "model.path" else called, key)
+        if (name := facts.text(key)) is not None:
+            folder = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
+            return Derived(folder if key == "model.path" else name, key)
     return None
 
 
 @derives("model.run_by", of="recipe.framework")
 def model_run_by(facts: View, matrix: Matrix) -> Answer:
-    """Tell whose code runs the model: transformers', a serving engine's, or that of a trainer with its own models."""
+    """Tell whose code runs the model: transformers', a serving engine's, or a trainer's with its own models."""
     framework = facts.text("recipe.framework")
     if framework is None:
         return None
@@ -52,7 +52,7 @@ def model_run_by(facts: View, matrix: Matrix) -> Answer:
 
 @derives("environment.serves", of="recipe.framework refused pkg.*")
 def serves(facts: View, matrix: Matrix) -> Answer:
-    """Tell which serving engine is run: that of the recipe, or of a list the one package that runs models."""
+    """Tell which serving engine is run: the recipe's, or in a list the only package that runs models."""
     rows = matrix.rows("framework-models", "framework")
     engines = [row["name"] for row in rows if row["model_code"] == "engine"]
     framework = facts.text("recipe.framework")
@@ -122,9 +122,9 @@ def model_need(facts: View, matrix: Matrix) -> Answer:
     for line, source, is_engine in lines:
         need, met = read_requirement(line), fits_requirement(line, facts)
         if need.specifiers:
-            there = facts.value(f"pkg.{need.name}")
+            version = facts.value(f"pkg.{need.name}")
             verdict = Unknown(Message("not known here")) if met is None else met
-            item = {"package": need.name, "asks": line, "installed": there, "source": source, "met": verdict}
+            item = {"package": need.name, "asks": line, "installed": version, "source": source, "met": verdict}
             items.append({**item, "engine": is_engine})
     return Derived(Records(tuple(items)), Message("table run-needs"))
 
@@ -256,8 +256,8 @@ def _no_family(facts: View, entries: Iterable[Mapping[str, Any]]) -> Derived:
     kind, repo = facts.value("model.type"), facts.text("model.repo")
     sharing = ", ".join(entry["id"] for entry in entries if kind in entry.get("shared_types", []))
     if isinstance(kind, Unknown):
-        called = facts.value("model.path") if repo is None else repo
-        reason = Message("the family of {} is not known by name, and its config.json was not read", called)
+        name = facts.value("model.path") if repo is None else repo
+        reason = Message("the family of {} is not known by name, and its config.json was not read", name)
     elif sharing:
         reason = Message("{} all have model type {}: give the repository's name", sharing, kind)
     else:
@@ -281,8 +281,8 @@ def _names(repo: str | None, path: str | None, matrix: Matrix) -> list[str]:
 
 
 def _matches(names: Iterable[str], globs: Iterable[str]) -> bool:
-    """Return whether a name fits a pattern. Of ``*/glm-4-9b``, a folder, the organisation is not known, so only the
-    last part is compared, unless that is no more than a star."""
+    """Return whether a name fits a pattern. The organisation of a folder, ``*/glm-4-9b``, is not known, so only the
+    last part is compared, unless the pattern has only a star there."""
     for name, glob in product(names, map(str.lower, globs)):
         last = glob.rpartition("/")[2] if name.startswith("*/") else glob
         if last.strip("*?") and glob_fits(name.removeprefix("*/"), last):
@@ -323,9 +323,9 @@ def default_attention(facts: View, matrix: Matrix) -> Answer:
     """
     if facts.value("recipe.attn") != NOT_GIVEN and not facts.absent("recipe.attn"):
         return None
-    passed = _passed_on(facts, matrix)
-    if passed is not None:
-        return passed if passed.source == "default" or facts.absent("recipe.attn") else None
+    choice = _passed_on(facts, matrix)
+    if choice is not None:
+        return choice if choice.source == "default" or facts.absent("recipe.attn") else None
     if facts.value("model.remote_code") is True or facts.value("model.run_by") in ("engine", "trainer"):
         return None
     kind, family = facts.text("model.type"), facts.text("model.family")
@@ -359,7 +359,7 @@ def takes_sdpa(kind: str, installed: Value, matrix: Matrix) -> bool:
 
 
 def _passed_on(facts: View, matrix: Matrix) -> Derived | None:
-    """Return what a framework hands to transformers by itself; a guess if its releases differ."""
+    """Return the attention that a framework hands to transformers by itself; a guess if its releases differ."""
     guess = None
     for row in matrix.rows("recipe-formats", "format"):
         if row.get("framework") != facts.value("recipe.framework"):

@@ -39,10 +39,10 @@ def packages_python(facts: View, matrix: Matrix) -> Answer:
         return Derived(True, Message("no package is compiled for one Python"))
     if reason := facts.unknown(key, "python.version", "python.implementation"):
         return reason
-    mine, theirs = dotted(".".join(str(version).split(".")[:2])), dotted(str(packages))
-    if facts.value("python.implementation") != "cpython" or mine is None or theirs is None:
+    python, target = dotted(".".join(str(version).split(".")[:2])), dotted(str(packages))
+    if facts.value("python.implementation") != "cpython" or python is None or target is None:
         return Unknown(Message("only releases of CPython are compared"))
-    return Derived(mine == theirs[:2], Message("compiled packages for {}, Python {}", packages, version))
+    return Derived(python == target[:2], Message("compiled packages for {}, Python {}", packages, version))
 
 
 @derives("environment.installer", of="dist")
@@ -176,9 +176,9 @@ def numpy_binary(facts: View, matrix: Matrix) -> Answer:
 @derives("libc_need", of="libc_need os.libc os.libc_version")
 def libc_fits(facts: View, matrix: Matrix) -> Answer:
     """Tell in the column ``ok`` whether this system's glibc is new enough for the compiled files of packages."""
-    needs, there = facts.records("libc_need"), dotted(str(facts.value("os.libc_version")))
-    if needs is None or facts.value("os.libc") != "glibc" or there is None:
+    needs, glibc = facts.records("libc_need"), dotted(str(facts.value("os.libc_version")))
+    if needs is None or facts.value("os.libc") != "glibc" or glibc is None:
         return None
     versions = [(item, dotted(View.of(item).text("glibc") or "")) for item in needs]
-    items = (item if version is None else {**item, "ok": version <= there} for item, version in versions)
+    items = (item if version is None else {**item, "ok": version <= glibc} for item, version in versions)
     return Derived(Records(tuple(items), needs.incomplete), Message("compiled files, os.libc_version"))

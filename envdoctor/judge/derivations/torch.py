@@ -70,7 +70,7 @@ def _build_of(cuda: Value, hip: Value | None = None, *more: str) -> dict[str, De
 def _of_pypi(text: str, facts: View, matrix: Matrix) -> dict[str, Derived] | None:
     """Return the build of PyPI, for Linux on x86_64 if nothing else is known. Not so in conda, whose versions never
     have tags, nor if a companion has one: then the packages came from another index. If PyPI has no build for CUDA, a
-    version that somebody wrote down may lack its tag: only a list of distributions tells that it has none."""
+    version that a user wrote down may lack its tag: only a list of distributions tells that it has none."""
     row = next((row for row in matrix.rows("torch-builds") if row["key"] == text), None)
     tagged = any("+" in (facts.text(f"pkg.{row['name']}") or "") for row in matrix.rows("torch-companions", "package"))
     installed, platform = InstalledSet(facts.value), facts.value("os.platform")
@@ -168,7 +168,7 @@ def _completed(item: Mapping[str, Value], companion: Mapping[str, Any], facts: V
     row, torch = View.of(item), facts.value("pkg.torch")
     version, release = row.value("version"), _release(torch)
     build = item.get("build", _build(version))
-    there = item.get("torch_build", _torch_build(facts))
+    tag = item.get("torch_build", _torch_build(facts))
     pinned = item.get("made_for", Unknown(Message("its metadata is not known")))
     made_for = row.text("made_for") or _made_for(companion, version, rows) or pinned
     same_release = _same_release(made_for, torch, release)
@@ -177,11 +177,11 @@ def _completed(item: Mapping[str, Value], companion: Mapping[str, Any], facts: V
         same_release = Unknown(Message("it is a build of somebody else's, who may pair other releases"))
     listed = next((entry.get(companion["name"]) for entry in rows if entry["key"] == release), None)
     target = _release(version) if same_release is True else listed
-    apart = item.get("apart", _apart(build, there))
+    apart = item.get("apart", _apart(build, tag))
     # What was given or observed stands, but for the pin that the table replaced.
     return {
-        **{"build": build, "torch_build": there, "apart": apart, "made_for": made_for, "same_release": same_release},
-        "wanted": ABSENT if target is None else f"{target}+{there}" if isinstance(there, str) else target,
+        **{"build": build, "torch_build": tag, "apart": apart, "made_for": made_for, "same_release": same_release},
+        "wanted": ABSENT if target is None else f"{target}+{tag}" if isinstance(tag, str) else target,
         "same_build": apart if isinstance(apart, Unknown) else apart == "same",
         **item,
         "made_for": made_for,
@@ -218,9 +218,9 @@ def _apart(build: Value, torch_build: Value) -> Value:
     for tag in (build, torch_build):
         if not isinstance(tag, str):
             return tag if isinstance(tag, Unknown) else Unknown(Message("nothing names the build of torch"))
-    (mine, *my_version), (its, *its_version) = _platform(str(build)), _platform(str(torch_build))
-    if mine != its:
-        return "cpu-on-gpu" if mine == "cpu" else "other-platform"
+    (kind, *my_version), (torch_kind, *its_version) = _platform(str(build)), _platform(str(torch_build))
+    if kind != torch_kind:
+        return "cpu-on-gpu" if kind == "cpu" else "other-platform"
     if my_version[:1] != its_version[:1]:
         return "major"
     return "same" if my_version[:2] == its_version[:2] else "minor"
@@ -239,8 +239,8 @@ def _release(version: Value) -> str | None:
 
 
 def _made_for(row: Mapping[str, Any], version: Value, rows: Any) -> str | None:
-    """Return the torch release by the table torch-builds, for metadata that names none; that of the minor release for a
-    patch release which the table does not list."""
+    """Return the torch release by the table torch-builds, for metadata that names none; for a patch release that the
+    table does not list, the one of its minor release."""
     release = _release(version)
     if release is None:
         return None
