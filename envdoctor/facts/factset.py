@@ -1,5 +1,5 @@
 """A set of facts about one environment, on one machine, for one model and recipe; a view of it by the kind of value
-that a reader can use; and what of it may leave this machine: no paths, host names, user names, UUIDs and addresses."""
+that a reader can use; and its public part, without paths, host names, user names, UUIDs and addresses."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ from envdoctor.system.message import Message, mapped
 
 
 class View:
-    """What ``read`` gives for a key, by kind: None where it is of another kind, absent or unknown."""
+    """The values that ``read`` gives for keys, by kind: None for another kind, an absent or an unknown one."""
 
     __slots__ = ("_read",)
 
@@ -29,7 +29,7 @@ class View:
         return self._read(key)
 
     def text(self, key: str) -> str | None:
-        """Return a text: a name, a version."""
+        """Return a text, such as a name or a version."""
         value = self.value(key)
         return value if isinstance(value, str) else None
 
@@ -44,12 +44,12 @@ class View:
         return value if isinstance(value, tuple) else None
 
     def records(self, key: str) -> Records | None:
-        """Return a list of things."""
+        """Return a list of records."""
         value = self.value(key)
         return value if isinstance(value, Records) else None
 
     def items(self, key: str) -> tuple[Mapping[str, Value], ...]:
-        """Return the items of a list of things; none where the list is not known."""
+        """Return the items of a list of records; none where the list is not known."""
         value = self.value(key)
         return value.items if isinstance(value, Records) else ()
 
@@ -58,20 +58,20 @@ class View:
         return map(View.of, self.items(key))
 
     def absent(self, key: str) -> bool:
-        """Return whether it is known that there is no such thing."""
+        """Return whether it is known to be absent."""
         return isinstance(self.value(key), Absent)
 
     def unknown(self, *keys: str) -> Unknown | None:
-        """Return the first of these that is not known, with its reason."""
+        """Return the first of these values that is not known, with its reason."""
         return next((value for key in keys if isinstance(value := self.value(key), Unknown)), None)
 
     def known(self, key: str) -> bool:
-        """Return whether there is such a thing, as far as is known."""
+        """Return whether it is known and not absent."""
         return not isinstance(self.value(key), (Unknown, Absent))
 
 
 class Kept(NamedTuple):
-    """The facts of an environment that are the same whenever ``name`` is: they were kept so, or read from there."""
+    """The facts of an environment that are the same whenever ``name`` is: written to the cache, or read from there."""
 
     name: str
     facts: Mapping[str, Fact]
@@ -99,7 +99,7 @@ class FactSet(View):
         self._facts.update((fact.key, fact) for fact in facts)
 
     def declare_complete(self, prefix: str, origin: str) -> None:
-        """Say that every existing key below ``prefix`` (``"pkg"``) is listed: the others are absent."""
+        """Declare that every existing key below ``prefix`` (``"pkg"``) is listed: the others are absent."""
         self._complete[prefix] = origin
 
     def complete_prefixes(self) -> Mapping[str, str]:
@@ -108,8 +108,8 @@ class FactSet(View):
 
     def drop(self, key: str) -> None:
         """Forget a fact, or every fact below a prefix (``"torch."``)."""
-        for known in [known for known in self._facts if known == key or (key[-1] == "." and known.startswith(key))]:
-            del self._facts[known]
+        for other in [other for other in self._facts if other == key or (key[-1] == "." and other.startswith(key))]:
+            del self._facts[other]
 
     def get(self, key: str) -> Fact:
         """Return the fact of ``key``; its value is :data:`NOT_GIVEN` or absent if nothing was added."""
@@ -136,7 +136,7 @@ class FactSet(View):
         return (self.get(key) for key in self._facts if key.startswith(prefix))
 
     def copy(self, facts: Iterable[Fact] | None = None) -> "FactSet":
-        """Return an independent set with the same facts, or with these of them."""
+        """Return an independent set with the same facts, or with ``facts`` only."""
         twin = FactSet(self._facts.values() if facts is None else facts)
         twin._complete.update(self._complete)
         twin.kept = self.kept
@@ -146,30 +146,30 @@ class FactSet(View):
 # The one place that knows what a changed fact invalidates: ``--set``, fixes that are tried, replays.
 
 
-def change(facts: FactSet, given: Iterable[Fact], registry: Registry) -> FactSet:
-    """Return a copy with the given facts, which forgets what was known only because of their earlier values.
+def change(facts: FactSet, changes: Iterable[Fact], registry: Registry) -> FactSet:
+    """Return a copy with these changes, without the facts that were known only because of the earlier values.
 
     The registry says what depends on a fact (``depends_on``, ``concerns``): a fact is dropped, an item of a list goes
-    with the package that it is about, a column becomes unknown. A given fact stays whatever it depends on. All derived
-    facts are dropped, to be derived again.
+    with the package that it is about, a column becomes unknown. A changed fact stays whatever it depends on. All
+    derived facts are dropped, to be derived again.
     """
-    stand = {fact.key: fact for fact in given}
-    kept = given_only(facts)
+    stand = {fact.key: fact for fact in changes}
+    basis = given_only(facts)
     changed = [key for key, fact in stand.items() if key not in facts or facts.value(key) != fact.value]
-    seen = set(changed)
-    for key in changed:  # it grows: what is dropped is a change itself
+    changed_keys = set(changed)
+    for key in changed:  # it grows: a dropped fact is a change itself
         for spec in registry:
-            if spec.key in stand or spec.key not in kept:
+            if spec.key in stand or spec.key not in basis:
                 continue
             if _depends(spec.depends_on, key):
-                kept.drop(spec.key)
-                if spec.key not in seen:
-                    seen.add(spec.key)
+                basis.drop(spec.key)
+                if spec.key not in changed_keys:
+                    changed_keys.add(spec.key)
                     changed.append(spec.key)
             elif spec.type == "records":
-                kept.add(_changed_list(kept.get(spec.key), spec, key))
-    kept.update(stand.values())
-    return kept
+                basis.add(_changed_list(basis.get(spec.key), spec, key))
+    basis.update(stand.values())
+    return basis
 
 
 def given_only(facts: FactSet) -> FactSet:
@@ -191,12 +191,12 @@ def _changed_list(fact: Fact, spec: FactSpec, key: str) -> Fact:
             items = tuple(item for item in items if all(item.get(column) != package for column in columns))
             incomplete = incomplete or Message("{} was changed", key)
     for name, column in spec.columns.items():
-        whose = [about for pattern, them in column.concerns.items() if _depends((pattern,), key) for about in them]
-        if _depends(column.depends_on, key) or whose:
+        subjects = [about for pattern, them in column.concerns.items() if _depends((pattern,), key) for about in them]
+        if _depends(column.depends_on, key) or subjects:
             # A column that is about another package stays.
             items = tuple(
                 {column: cell for column, cell in item.items() if column != name}
-                if name in item and (not whose or any(item.get(about) == package for about in whose))
+                if name in item and (not subjects or any(item.get(about) == package for about in subjects))
                 else item
                 for item in items
             )
@@ -207,7 +207,7 @@ def _changed_list(fact: Fact, spec: FactSpec, key: str) -> Fact:
 _URL = re.compile(r"(?<![A-Za-z0-9+.-])[A-Za-z][A-Za-z0-9+.-]{0,20}://\S*")
 _UUID = re.compile(r"\b(?:GPU|MIG)-[0-9a-fA-F-]{4,}|\b[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\b")
 _ADDRESS = re.compile(r"[\w.+-]{1,64}@[\w.-]{1,253}")
-#: From where an absolute path begins to the end of the text: a folder may hold blanks, so its end cannot be told.
+#: From the start of an absolute path to the end of the text: a folder may hold blanks, so its end is unknown.
 _PATH = re.compile(r"(?<![\w/.])(?:~[\w.-]*[/\\]|~$|/(?=\S)|[A-Za-z]:[/\\]|\\\\).*", re.DOTALL)
 
 
@@ -225,7 +225,7 @@ def public_facts(facts: FactSet, registry: Registry) -> FactSet:
 
 
 def redact(text: str) -> str:
-    """Replace every URL, UUID, e-mail address and absolute path by the kind of thing that it was."""
+    """Replace every URL, UUID, e-mail address and absolute path by its kind, as ``<url>``."""
     text = _UUID.sub("<uuid>", _URL.sub("<url>", text[:65_536]))
     return _PATH.sub("<path>", _ADDRESS.sub("<address>", text))
 

@@ -11,7 +11,7 @@ _SYSTEMS = {"linux": ("linux", "Linux"), "windows": ("win32", "Windows"), "darwi
 
 
 class Installed(NamedTuple):
-    """One distribution that would be imported. ``requires`` and ``tags`` are unknown where its metadata is not."""
+    """One distribution that would be imported. ``requires`` and ``tags`` are unknown if its metadata is."""
 
     name: str
     version: Value
@@ -22,8 +22,8 @@ class Installed(NamedTuple):
 
 
 class InstalledSet:
-    """What is installed, by the facts ``dist`` and ``pkg.*``. ``incomplete`` says why distributions may be missing from
-    ``dist``; None when all are there."""
+    """The installed distributions, by the facts ``dist`` and ``pkg.*``. ``incomplete`` says why some may be missing
+    from ``dist``; None when all are there."""
 
     def __init__(self, value: Callable[[str], Value]) -> None:
         self._facts = View(value)
@@ -54,7 +54,7 @@ class InstalledSet:
         return Unknown(Message("whether it is installed is not known")) if version is None else [version]
 
     def range(self, name: str) -> Range | None:
-        """Return the releases that a package may be if only a range is known; None for any other package."""
+        """Return the range of releases of a package if no version is known; None for any other package."""
         version = self._facts.value(f"pkg.{name}")
         return version if isinstance(version, Range) and version.releases and len(self.get(name)) < 2 else None
 
@@ -65,7 +65,7 @@ _LAST: list[tuple[Records, dict[str, list[Installed]]]] = []
 
 def _by_name(dists: Records) -> dict[str, list[Installed]]:
     if not _LAST or _LAST[0][0] is not dists:
-        found: dict[str, list[Installed]] = {}
+        by_name: dict[str, list[Installed]] = {}
         for item in dists:
             name, read = item.get("name"), View.of(item).value
             if item.get("active") is not False and isinstance(name, str):
@@ -73,9 +73,9 @@ def _by_name(dists: Records) -> dict[str, list[Installed]]:
                     cell if isinstance(cell := read(column), (tuple, Unknown)) else NOT_KNOWN
                     for column in ("requires", "tags")
                 )
-                one = Installed(name, read("version"), str(read("kind")), requires, read("requires_python"), tags)
-                found.setdefault(name, []).append(one)
-        _LAST[:] = [(dists, found)]
+                dist = Installed(name, read("version"), str(read("kind")), requires, read("requires_python"), tags)
+                by_name.setdefault(name, []).append(dist)
+        _LAST[:] = [(dists, by_name)]
     return _LAST[0][1]
 
 

@@ -1,4 +1,4 @@
-"""The registry: which fact keys and record columns exist, and what may be said of each (``matrices/facts.toml``)."""
+"""The registry: the fact keys and record columns that exist, and the values of each (``matrices/facts.toml``)."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -16,23 +16,23 @@ class FactTypeError(MessageError, ValueError):
 
 
 class FactSpec(NamedTuple):
-    """What the registry says of one key or column.
+    """The registry's entry of one key or column.
 
     ``privacy`` is public, path or host; ``help`` the id of the advice that would make the fact known. ``values`` are
     the texts that a text can be, each with its name for a person by language (empty: any text; ``*`` stands for any
-    part); ``spellings`` are what people write instead of one of them, in lower case; those ``only_said`` hold for
-    nobody who does not say so (a run is training unless a serving engine is named). A number lies between ``least``
-    and ``most``. ``example`` is a value that may be shown to somebody who is asked for the fact. ``label`` names the
-    fact in a sentence, ``absent`` says there that it is absent, both by language. ``answer``: computed for a rule to
-    ask for; a report need not print it beside the rule's words.
-    ``names`` lists those below a ``prefix.*`` that exist, each with its privacy, where not any name will do;
-    ``first`` are those that a reader asks for first.
+    part); ``spellings`` are what people write instead of one of them, in lower case; ``only_said`` are values that hold
+    only where they are stated (a run is training unless a serving engine is named). A number lies between ``least`` and
+    ``most``. ``example`` is a value to show when the fact is asked for. ``label`` names the fact in a sentence,
+    ``absent`` says there that it is absent, both by language. ``answer``: computed for a rule to ask for; a report need
+    not print it beside the rule's words.
+    ``names`` lists the names below a ``prefix.*`` that exist, each with its privacy, unless any name will do;
+    ``first`` are the names that a reader asks for first.
     ``columns`` is empty unless ``type`` is ``records``; ``identity`` names the columns that tell two items apart,
-    ``edit`` the one with the places where a user would edit (empty: none has).
+    ``edit`` the column with the places where a user would edit (empty: no column has).
 
-    ``depends_on`` are keys (``pkg.nvidia-*`` stands for several) after whose change the value is not known any more;
-    ``concerns`` names, by such a pattern, the columns that say which packages an item is about: only that item goes, or
-    of a column's own ``concerns`` only its value in that item.
+    ``depends_on`` are keys (``pkg.nvidia-*`` stands for several) whose change makes the value unknown; ``concerns``
+    names, by such a pattern, the columns with the packages that an item is about: only that item goes, or for
+    ``concerns`` of a column only its value in that item.
     """
 
     key: str
@@ -87,7 +87,7 @@ class Registry:
         head, _, tail = key.partition(".")
         wild = self._wild.get(head + ".")
         if wild is not None and tail:
-            # Of what is listed by name the list knows how private each is; whatever else is named so is left out.
+            # A list of names says how private each one is; any other name is left out of exports.
             return wild._replace(privacy=wild.names.get(tail, "host")) if wild.names else wild
         parent = self.records_of(key)
         return None if parent is None else parent.columns[tail]
@@ -119,8 +119,8 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
     columns, values = entry.get("columns", {}), entry.get("values", {})
     as_they_are = ("type", "meaning", "privacy", "help", "least", "most", "label", "absent", "answer", "edit")
     lists = ("identity", "depends_on", "only_said", "first")
-    named: dict[str, Any] = {name: entry[name] for name in as_they_are if name in entry}
-    named.update((name, tuple(entry[name])) for name in lists if name in entry)
+    fields: dict[str, Any] = {name: entry[name] for name in as_they_are if name in entry}
+    fields.update((name, tuple(entry[name])) for name in lists if name in entry)
     return FactSpec(
         key=key,
         columns={
@@ -131,7 +131,7 @@ def _spec(key: str, entry: Mapping[str, Any]) -> FactSpec:
         spellings={word.lower(): value for value, words in entry.get("spellings", {}).items() for word in words},
         example=str(entry.get("example", "")),
         names={name: kind for kind, names in entry.get("names", {}).items() for name in names},
-        **named,
+        **fields,
     )
 
 
@@ -155,7 +155,7 @@ def parse_value(spec: FactSpec, raw: object, unread: list[str] | None = None) ->
 
     ``None`` and ``"absent"`` mean known to be absent. A package may also be a range of releases, or ``"installed"``.
     Numbers and booleans may be text (``--set`` gives text).
-    Raises :class:`FactTypeError` with what was expected and what was found. With ``unread``, a cell of a list that does
+    Raises :class:`FactTypeError` with the expected and the actual value. With ``unread``, a cell of a list that does
     not fit becomes unknown instead, and ``unread`` gets its place and the reason.
     """
     if raw is None or raw == "absent":
@@ -208,17 +208,17 @@ def unlisted(spec: FactSpec, value: Value) -> Unlisted | None:
     if not spec.values or spec.type not in ("text", "texts"):
         return None
     texts = (word for word in words if isinstance(word, str))
-    word = next((word for word in texts if not any(fnmatchcase(word, known) for known in spec.values)), None)
+    word = next((word for word in texts if not any(fnmatchcase(word, pattern) for pattern in spec.values)), None)
     return None if word is None else Unlisted(word, spec.values)
 
 
 def _spelled(spec: FactSpec, text: str) -> str:
-    """Return a word as the registry spells it: case does not count, and usual spellings are understood."""
+    """Return a word as the registry spells it; case does not count, and usual spellings are replaced."""
     if not spec.values or text in spec.values:
         return text
     lowered = text.lower()
-    known = spec.spellings.get(lowered)
-    return known or next((value for value in spec.values if value.lower() == lowered), text)
+    spelling = spec.spellings.get(lowered)
+    return spelling or next((value for value in spec.values if value.lower() == lowered), text)
 
 
 _FLAGS = {**dict.fromkeys(("true", "yes", "1", "on"), True), **dict.fromkeys(("false", "no", "0", "off"), False)}
@@ -269,11 +269,11 @@ def _records(spec: FactSpec, raw: object, unread: list[str] | None) -> Records:
 
 
 def _article(kind: str) -> str:
-    known = {"text": "text", "number": Message("a number"), "boolean": Message("true or false")}
-    return known.get(kind, Message("a version"))
+    words = {"text": "text", "number": Message("a number"), "boolean": Message("true or false")}
+    return words.get(kind, Message("a version"))
 
 
 def shown(raw: object) -> str:
-    """Return what somebody gave as a message repeats it, of 60 characters at most."""
+    """Return a user's value as a message repeats it, of 60 characters at most."""
     text = repr(raw)
     return text if len(text) <= 60 else text[:57] + "..."

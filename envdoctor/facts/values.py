@@ -1,4 +1,4 @@
-"""The values a fact can have: known, known to be absent, or unknown with the reason."""
+"""The values that a fact can have: known, known to be absent, or unknown with the reason."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,8 +8,8 @@ from envdoctor.system.message import Message, packed, unpacked
 
 
 class Origin(str):
-    """Where a user edits: ``line`` (from 1) of the file at ``path``, in a notebook that of ``cell`` (from 1, all cells
-    counted). As a text it is ``train.yaml:14`` or ``eval.ipynb:cell 3:2``."""
+    """The place where a user edits: ``line`` (from 1) of the file at ``path``, or of a notebook's ``cell`` (from 1, all
+    cells counted). As a text it is ``train.yaml:14`` or ``eval.ipynb:cell 3:2``."""
 
     __slots__ = ("cell", "line", "path")
     path: str
@@ -26,13 +26,13 @@ class Origin(str):
 
     @classmethod
     def read(cls, text: str) -> str:
-        """Return the place that a facts file writes so; any other text as it is."""
+        """Read such a text of a facts file; return any other text as it is."""
         match = re.match(r"(?s)(.+?)(?::cell (\d{1,8}))?:(\d{1,8})\Z", text, re.ASCII)
         return cls(match[1], int(match[3]), int(match[2]) if match[2] else None) if match else text
 
 
 class Absent:
-    """The type of :data:`ABSENT`: it is known that there is no such thing (package not installed, variable unset)."""
+    """The type of :data:`ABSENT`: known to be absent (package not installed, variable unset)."""
 
     __slots__ = ()
 
@@ -46,7 +46,7 @@ ABSENT = Absent()
 class Unknown:
     """A value that could not be established.
 
-    ``reason`` is a clause for the user: what was tried or what was not given ("no --model was given").
+    ``reason`` is a clause for the user: the attempt that failed, or the missing option ("no --model was given").
     """
 
     __slots__ = ("reason",)
@@ -65,11 +65,11 @@ class Unknown:
 
 
 class Range(Unknown):
-    """A version of which only the ``specifiers`` are known (``>=0.15,<0.17``; none: whatever release is installed), or
-    a number that is one of several (``40 or 80``).
+    """A version that is known by its ``specifiers`` only (``>=0.15,<0.17``; empty: any installed release), or a number
+    that is one of several (``40 or 80``).
 
-    ``releases`` are those that it may be, once the ledger was asked, with one before the first and behind the last
-    where the range is open there; empty where no ledger knows them. To whom that says nothing, it is unknown.
+    ``releases`` are the possible ones by the ledger, with one before the first and behind the last where the range is
+    open there; empty where no ledger knows them. A reader that does not use them takes the value as unknown.
     """
 
     __slots__ = ("releases", "specifiers")
@@ -83,19 +83,19 @@ class Range(Unknown):
 
 
 class Unlisted(Unknown):
-    """A ``word`` that was given and is none of those that are ``known`` for its fact."""
+    """A ``word`` of the user that is not among the words ``known`` for its fact."""
 
     __slots__ = ("known", "word")
 
     def __init__(self, word: str, known: Iterable[str]) -> None:
         self.word, self.known = word[:60], tuple(known)
-        listed = ", ".join(one for one in self.known if "*" not in one)
+        listed = ", ".join(name for name in self.known if "*" not in name)
         super().__init__(Message("{} is none of {}", repr(self.word), listed))
 
 
-#: What is not known because nobody gave it and nothing observes it here.
+#: The value of a fact that was not given, and that nothing observes here.
 NOT_GIVEN = Unknown(Message("not given"))
-#: What nothing says more about, such as a column that an item lacks.
+#: A value that is unknown for no stated reason, such as a column that an item lacks.
 NOT_KNOWN = Unknown(Message("not known"))
 
 #: A scalar that is known. Versions are text as written by their package; dotted versions are text ("12.4").
@@ -103,7 +103,7 @@ Known = str | int | float | bool | tuple[str, ...]
 
 
 class Records:
-    """A list of things (GPUs, distributions, changes), each with named columns.
+    """A list of records (GPUs, distributions, changes), each with named columns.
 
     ``items`` are mappings from column name to a known value, :data:`ABSENT` or :class:`Unknown`; a column that an item
     lacks is unknown. ``incomplete`` is None when the list is known to hold every item, otherwise the reason why it may
@@ -141,9 +141,9 @@ class Fact(NamedTuple):
 
     ``origin`` is an :class:`Origin`, or names a file or an option in words a person can follow ("torch/version.py",
     "--set"); it may contain a path of this machine and is treated as private in exports.
-    ``source`` groups origins by kind: environment, machine, model, recipe, preset (what a library takes for what the
-    recipe leaves open, or an installer for what a list does), given, told (in a sentence), derived, default, unasked or
-    assumed.
+    ``source`` groups origins by kind: environment, machine, model, recipe, preset (a library's choice for a setting
+    that the recipe leaves open, or an installer's for one that a list does), given, told (in a sentence), derived,
+    default, unasked or assumed.
     """
 
     key: str

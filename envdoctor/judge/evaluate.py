@@ -1,5 +1,5 @@
-"""Three-valued evaluation of one rule over a set of facts: yes, no, could not tell; of a condition on a version also
-whether only the base release says yes. And the messages of a rule, filled with the facts that made it apply."""
+"""Evaluate one rule over a set of facts: yes, no, or could not tell; of a condition on a version tell also whether only
+the base release says yes. Fill the messages of a rule with the facts that made it apply."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +27,7 @@ from envdoctor.versions.pep440 import (
 
 #: Characters of one value: some are lists of hundreds of files.
 _LONGEST = 300
-#: What is said of an environment, and of a list or lock that is not installed yet.
+#: The wording for an environment, and for a list or lock that is not installed yet.
 _PLANNED = (
     ("installed is ", "and it would get "),
     ("are installed", "would be installed"),
@@ -52,24 +52,24 @@ def text_of(table: Mapping[str, str] | str | None) -> Text:
     return Text(english, chinese)
 
 
-def title_of(texts: Mapping[str, Any], known: Mapping[str, str] = {}) -> Text:
-    """Return what a rule says of anybody's versions: its message if all its values are ``known``, else its title, or
-    the message with ``...`` in place of those that are not."""
+def title_of(texts: Mapping[str, Any], values: Mapping[str, str] = {}) -> Text:
+    """Return what a rule says of any versions: its message if ``values`` has all that it names, else its title, or the
+    message with ``...`` in place of the missing values."""
     message = text_of(texts["message"])
-    if texts["title"] and not all(map(known.get, placeholders(message.en) or [""])):
+    if texts["title"] and not all(map(values.get, placeholders(message.en) or [""])):
         return text_of(texts["title"])
-    return without_values(message, known)
+    return without_values(message, values)
 
 
-def without_values(text: Text, known: Mapping[str, str] = {}) -> Text:
-    """Return the text with the values that are ``known`` by the keys of their facts. Where none is known, a version is
-    left out, a model is "the model", and anything else is ``...``."""
+def without_values(text: Text, values: Mapping[str, str] = {}) -> Text:
+    """Return the text with these ``values``, by the keys of their facts. Where one is missing, a version is left out, a
+    model is "the model", and anything else is ``...``."""
 
     def replaced(wording: str, model: str) -> str:
         def value(match: re.Match[str]) -> str:
             blank, key = match.groups()
-            if known.get(key):
-                return blank + known[key]
+            if values.get(key):
+                return blank + values[key]
             if key.startswith("pkg.") or key.endswith("version"):
                 return ""
             return blank + (model if key in ("model.name", "model.repo") else "...")
@@ -80,15 +80,15 @@ def without_values(text: Text, known: Mapping[str, str] = {}) -> Text:
 
 
 def fill(text: Text, read: Callable[[str], Fact], registry: Registry) -> Text:
-    """Replace ``{pkg.torch}`` and the like by the value as spelled for a person, by its name if the registry has one;
-    of a list that is not installed yet nothing "is installed"."""
+    """Replace ``{pkg.torch}`` and the like by the value as spelled for a person, by its name if the registry has one.
+    Say "would be installed" of a list that is not installed yet."""
     is_planned = isinstance(read("refused").value, Records)
 
     def filled(wording: str, nameless: str, suffix: str = "") -> str:
         def replace(match: re.Match[str]) -> str:
             own = read(match[1] + suffix).value  # a column may have a text in both languages
             value = own if isinstance(own, str) else read(match[1]).value
-            # A rule may apply to a model of which only a property was given.
+            # A rule may apply to a model that is known by a property only.
             if match[1] == "model.name" and isinstance(value, Unknown):
                 return nameless
             spec, text = registry.find(match[1]), spell(value)
@@ -139,12 +139,12 @@ _NO = _Clause(False, {})
 #: Why a condition on a fact that was assumed is open.
 _GUESSED = Message("it is assumed, not known")
 _NOT_PLAIN = Message("not a plain release")
-#: What most rules come to.
+#: The outcome of most rules.
 _PASSED = RuleOutcome(False)
 
 
 def evaluate(rule: Rule, facts: FactSet, registry: Registry) -> RuleOutcome:
-    """Return whether the rule applies, to what, or what is missing to tell."""
+    """Return whether the rule applies, with its matches, or the facts that are missing to tell."""
     if rule.each is None:
         return _judge(rule, facts.get, registry, None)
     records = facts.value(rule.each)
@@ -194,7 +194,7 @@ def _judge(rule: Rule, read: Read, registry: Registry, item: Mapping[str, Value]
     outcome = _attempt(rule, read, read, (), item, registry)
     if not rule.assume:  # as most rules
         return outcome
-    # What somebody said, and envdoctor could not read, need not be the default: it is a guess.
+    # A value that was stated, and envdoctor could not read, need not be the default: it is a guess.
     needed = [
         entry if value == NOT_GIVEN else [*entry[:3], False]
         for entry in rule.assume
@@ -232,12 +232,12 @@ def assuming(read: Read, entries: Sequence[Sequence[Any]], registry: Registry) -
 def _attempt(  # noqa: PLR0917 (one pass of one page)
     rule: Rule,
     read: Read,
-    given: Read,
+    read_known: Read,
     assumed: Sequence[Sequence[Any]],
     item: Mapping[str, Value] | None,
     registry: Registry,
 ) -> RuleOutcome:
-    """Evaluate once. ``read`` answers with the assumed values, ``given`` without them."""
+    """Evaluate once. ``read`` answers with the assumed values, ``read_known`` without them."""
     verdicts = [(clause, verdict) for clause in rule.affects if (verdict := _clause(clause, read)) is not _NO]
     if not verdicts:
         return _PASSED
@@ -252,23 +252,23 @@ def _attempt(  # noqa: PLR0917 (one pass of one page)
         if verdict.holds is not False:
             guesses = dict.fromkeys(verdict.guessed, _GUESSED)
             open_exceptions.update(verdict.missing or guesses or dict.fromkeys(verdict.from_base, _NOT_PLAIN))
-        if assumed and _clause(exception, given).holds is None:
+        if assumed and _clause(exception, read_known).holds is None:
             exception_keys.update(condition[0] for condition in exception)
     holding = [(clause, verdict) for clause, verdict in verdicts if verdict.holds is True]
     if not holding:
-        return RuleOutcome(None, (), {key: why for _, verdict in verdicts for key, why in verdict.missing.items()})
+        return RuleOutcome(None, (), {key: text for _, verdict in verdicts for key, text in verdict.missing.items()})
     clause, verdict = min(holding, key=lambda pair: len(pair[1].from_base))
     keys = tuple(dict.fromkeys(condition[0] for condition in clause))
     used = tuple(
         (key, raw, because, bool(default))
         for key, raw, because, default in assumed
-        if key in exception_keys or (key in keys and isinstance(given(key).value, Unknown))
+        if key in exception_keys or (key in keys and isinstance(read_known(key).value, Unknown))
     )
     return RuleOutcome(True, (Match(keys, used, tuple(open_exceptions), verdict.from_base, item),))
 
 
 def _only_said(condition: Condition, missing: Mapping[str, Message], registry: Registry) -> bool:
-    """Return whether the condition asks for what is so only where somebody says it, and nobody did."""
+    """Return whether the condition asks for a value that holds only where it is stated, and it was not stated."""
     spec = registry.find(condition[0]) if condition[0] in missing else None
     return spec is not None and bool(spec.only_said) and set(condition[3]) <= set(spec.only_said)
 
@@ -326,14 +326,14 @@ def _quantified(condition: Condition, read: Read, missing: dict[str, Message], f
 
 def _reason(value: Value) -> Message:
     match value:
-        case Unknown(reason=why) | Records(incomplete=str() as why):
-            return why
+        case Unknown(reason=reason) | Records(incomplete=str() as reason):
+            return reason
     return Message("its value cannot be compared")
 
 
 def answer(kind: str, alternatives: list[Any], value: Value) -> VersionAnswer:
     """Return whether any of the alternatives of a condition of type ``kind`` holds for ``value``; for a range, whether
-    that is so of every release in it."""
+    it does so for every release in it."""
     match value:
         case Range() if "present" in alternatives:
             return YES
@@ -341,25 +341,25 @@ def answer(kind: str, alternatives: list[Any], value: Value) -> VersionAnswer:
             return NO
         case Range(releases=releases, specifiers=specifiers):
             if not releases and kind == "version":
-                # One of each stretch in which every condition has one answer: the bounds, and beside them.
-                operands = [operand for one in alternatives if isinstance(one, list) for _, operand in one]
+                # Between two bounds every condition has one answer: try the bounds, and a release beside each.
+                operands = [operand for bound in alternatives if isinstance(bound, list) for _, operand in bound]
                 bounds = [part.lstrip("<>=!~").removesuffix(".*") for part in (*operands, *specifiers.split(","))]
-                tried = ("0", *bounds, *(f"{bound}.0.0.1" for bound in bounds if bound), "99999")
-                releases = tuple(one for one in tried if is_version(one) and satisfies(one, specifiers) is True)
+                texts = ("0", *bounds, *(f"{bound}.0.0.1" for bound in bounds if bound), "99999")
+                releases = tuple(text for text in texts if is_version(text) and satisfies(text, specifiers) is True)
             answers = {answer(kind, alternatives, release) for release in releases}
             return answers.pop() if len(answers) == 1 else OPEN
         case Unknown():
             return OPEN
-    found = NO
+    verdict = NO
     for alternative in alternatives:
-        result = _one(kind, alternative, value)
+        result = _answer_alternative(kind, alternative, value)
         if result in (OPEN, YES):
             return result
-        found = result if result.holds else found
-    return found
+        verdict = result if result.holds else verdict
+    return verdict
 
 
-def _one(kind: str, alternative: Any, value: Value) -> VersionAnswer:
+def _answer_alternative(kind: str, alternative: Any, value: Value) -> VersionAnswer:
     """Compare with one alternative; open when the value cannot be compared at all."""
     if alternative in ("absent", "present"):
         if isinstance(value, Records) and not value.items and value.incomplete is not None:

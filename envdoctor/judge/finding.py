@@ -1,5 +1,5 @@
-"""What the judge says: findings, the fixes they offer, and rules that could not be checked; and what the user decided:
-the gate, the rules switched off or lowered, and what is accepted."""
+"""Findings, the fixes they offer, and rules that could not be checked; and what the user decided: the gate, the rules
+switched off or lowered, and the findings that are accepted."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from fnmatch import fnmatchcase
@@ -16,7 +16,7 @@ __all__ = ["CONFIDENCES", "EFFECTS", "SEVERITIES"]
 
 
 class Text(NamedTuple):
-    """A text in English and, where somebody has written it, in Chinese."""
+    """A text in English and, if it has been translated, in Chinese."""
 
     en: str
     zh: str | None = None
@@ -38,8 +38,8 @@ class FoundFact(NamedTuple):
 
 
 class Assumption(NamedTuple):
-    """A value that was not given and was taken for granted, with the rule's reason. ``default``: what a library takes
-    by itself, and no guess."""
+    """A value that was not given and was taken for granted, with the rule's reason. ``default``: a library takes it by
+    itself, so it is not a guess."""
 
     key: str
     value: str
@@ -103,13 +103,13 @@ class Plan(NamedTuple):
 class Finding(NamedTuple):
     """A rule that applied, with the facts that made it apply.
 
-    ``title`` is what the rule says of anybody's versions, ``message`` of these. ``confidence`` is the rule's, lowered
+    ``title`` is what the rule says of any versions, ``message`` of these. ``confidence`` is the rule's, lowered
     by guesses (``assumed``) and for other reasons (``caveats``). ``item`` holds the identity columns of the record a
     rule with ``each`` applied to; ``locations`` where the user would edit. ``fingerprint`` names it across runs.
     ``settled_by`` are the facts, as ``key=value``, that would take a guess or a doubt away, with the value that was
     taken or an example. ``gate`` is true when it fails the run; ``ignored`` is the reason given in the project's
     configuration; ``superseded_by`` names the finding that reports the same cause. ``baseline`` is new or unchanged
-    where the run was compared with a baseline. ``targets`` are those that it holds for, of several; none: for all.
+    where the run was compared with a baseline. ``targets`` are the targets that it holds for; empty: all of them.
     """
 
     id: str
@@ -140,7 +140,7 @@ class Finding(NamedTuple):
 
 
 def fingerprint_of(rule_id: str, item: Mapping[str, str]) -> str:
-    """Return what names a finding across runs: rule and identity of the record, no path and no version."""
+    """Return the name of a finding across runs, from its rule and the identity of its record: no path, no version."""
     import hashlib  # 3 ms and 4 MiB: only a run with findings pays
 
     parts = [rule_id, *(f"{key}={value}" for key, value in sorted(item.items()))]
@@ -187,7 +187,7 @@ class Known(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """Return the fingerprint of such a finding."""
+        """Return the fingerprint of the finding."""
         return fingerprint_of(self.id, self.item)
 
 
@@ -223,30 +223,30 @@ def exit_code(findings: Iterable[Finding], *, incomplete: bool, exit_zero: bool)
 
 
 def baseline_state(finding: Finding, baseline: Iterable[Known]) -> str:
-    """Return ``unchanged`` for a finding of the baseline; one that is more severe now is ``new``."""
+    """Return ``unchanged`` for a finding of the baseline, but ``new`` if it is more severe now."""
     worst = SEVERITIES.index(finding.severity)
-    known = (one.fingerprint for one in baseline if one.id == finding.id and SEVERITIES.index(one.severity) >= worst)
-    return "unchanged" if finding.fingerprint in known else "new"
+    keys = (row.fingerprint for row in baseline if row.id == finding.id and SEVERITIES.index(row.severity) >= worst)
+    return "unchanged" if finding.fingerprint in keys else "new"
 
 
 def stale(baseline: Iterable[Known], findings: Collection[Finding], passed: Collection[str]) -> list[Known]:
     """Return the entries that match nothing although their rule was evaluated."""
     fingerprints = {finding.fingerprint for finding in findings}
     decided = {finding.id for finding in findings}.union(passed)
-    return [one for one in baseline if one.id in decided and one.fingerprint not in fingerprints]
+    return [entry for entry in baseline if entry.id in decided and entry.fingerprint not in fingerprints]
 
 
 def ignore_reason(finding: Finding, policy: Policy, is_fixed: Callable[[str], bool]) -> tuple[Ignore, bool] | None:
     """Return the entry that accepts the finding and whether it is still in force; None when no entry names it.
 
-    ``is_fixed`` tells of a rule whether a release without its problem is known.
+    ``is_fixed`` tells whether a release without the problem of a rule is known.
     """
     expired: Ignore | None = None
     for entry in policy.ignores:
         folder = (entry.path or "").removeprefix("./").rstrip("/")
         paths = [place.path.removeprefix("./") for place in finding.locations]
-        lies_in = entry.path is None or any(one.startswith(folder + "/") or fnmatchcase(one, folder) for one in paths)
-        if entry.id != finding.id or not lies_in or not _where_matches(entry.where, finding):
+        is_in = entry.path is None or any(path.startswith(folder + "/") or fnmatchcase(path, folder) for path in paths)
+        if entry.id != finding.id or not is_in or not _where_matches(entry.where, finding):
             continue
         in_time = entry.until is None or (policy.today or type(entry.until).today()) <= entry.until
         if in_time and not (entry.until_fixed and is_fixed(entry.id)):
@@ -257,11 +257,11 @@ def ignore_reason(finding: Finding, policy: Policy, is_fixed: Callable[[str], bo
 
 def _where_matches(where: Mapping[str, str], finding: Finding) -> bool:
     """Return whether every key of ``where`` has that value in the finding's record or facts (compared as text)."""
-    known = {fact.key: fact.value for fact in finding.facts}
+    facts = {fact.key: fact.value for fact in finding.facts}
     tops = {subject.partition(".")[0] for subject in finding.subjects if "." in subject}
-    for key, wanted in where.items():
+    for key, text in where.items():
         head, _, column = key.partition(".")
-        value = known.get(key, finding.item.get(column) if head in tops else None)
-        if value is None or value.lower() != str(wanted).lower():
+        value = facts.get(key, finding.item.get(column) if head in tops else None)
+        if value is None or value.lower() != str(text).lower():
             return False
     return True

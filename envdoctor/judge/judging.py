@@ -1,4 +1,4 @@
-"""Judging a set of facts by the whole matrix: findings in order, one for one cause, and what could not be told."""
+"""Judge a set of facts by the whole matrix: findings in order, one for each cause, and what could not be checked."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -42,7 +42,7 @@ from envdoctor.system.message import Message, as_message, joined
 
 
 class Applied(NamedTuple):
-    """A rule that applies, with the identity of its record. What is ``accepted`` hides nothing that is more severe."""
+    """A rule that applies, with the identity of its record. An ``accepted`` one hides nothing that is more severe."""
 
     rule: Rule
     match: Match
@@ -52,7 +52,7 @@ class Applied(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What one finding is about: a rule, and the identity of the record that it applies to, if it applies to one."""
+    """The problem of one finding: a rule, and the identity of the record that it applies to, if it applies to one."""
 
     rule_id: str
     item: tuple[tuple[str, str], ...] = ()
@@ -60,7 +60,7 @@ class Problem(NamedTuple):
 
 class Judgement(NamedTuple):
     """``facts`` are the judged ones. ``rules_checked`` counts the rules that got a yes or a no.
-    ``expired`` and ``dead`` are ignores that no longer hold, and that name nothing found although their rule was
+    ``expired`` are ignores that no longer hold; ``dead`` are ignores without a finding, although their rule was
     evaluated. ``passed`` are the ids of the rules that do not apply. ``plan`` is added by install, as the fixes are."""
 
     facts: FactSet
@@ -84,8 +84,8 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
         if rule.status == "withdrawn" or policy.severities.get(rule.id) == "off":
             continue
         outcome = evaluate(rule, facts, matrix.registry)
-        if outcome.holds is False and newer and (unseen := newer.intersection(rule.keys())):
-            outcome = _of_newer(rule, unseen, facts, matrix)
+        if outcome.holds is False and newer and (newer_keys := newer.intersection(rule.keys())):
+            outcome = _of_newer(rule, newer_keys, facts, matrix)
         if outcome.holds is None:
             specs = map(matrix.registry.find, outcome.missing)
             helps = dict.fromkeys(spec.help for spec in specs if spec is not None and spec.help)
@@ -122,25 +122,25 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
 
 def _newer_than_known(facts: FactSet) -> set[str]:
     """Return the keys of packages whose release is newer than the matrix."""
-    return {f"pkg.{one.text('what')}" for one in facts.each("beyond") if one.text("known_to") is not None}
+    return {f"pkg.{record.text('what')}" for record in facts.each("beyond") if record.text("known_to") is not None}
 
 
 def _of_newer(rule: Rule, newer: Iterable[str], facts: FactSet, matrix: Matrix) -> RuleOutcome:
-    """Return what a rule that says no comes to for packages newer than the matrix: it cannot tell, where it was seen up
-    to the last release that it knows and nobody knows of a release without the problem."""
-    seen = matrix.texts(rule)["bound"].get("last_seen", {})
-    unseen = [
-        Fact(key, Unknown(Message("newer than this matrix")), facts.get(key).origin, "") for key in newer if key in seen
+    """Return the outcome of a rule that says no, for packages newer than the matrix. It is open if the last release
+    that the rule knows still had the problem, and no release without it is known."""
+    ends = matrix.texts(rule)["bound"].get("last_seen", {})
+    gaps = [
+        Fact(key, Unknown(Message("newer than this matrix")), facts.get(key).origin, "") for key in newer if key in ends
     ]
     open_ = facts.copy()
-    open_.update(unseen)
-    outcome = evaluate(rule, open_, matrix.registry) if unseen else RuleOutcome(False)  # nearly all have no such bound
+    open_.update(gaps)
+    outcome = evaluate(rule, open_, matrix.registry) if gaps else RuleOutcome(False)  # nearly all have no such bound
     return outcome if outcome.holds is None else RuleOutcome(False)
 
 
 def _order(finding: Finding) -> tuple[int, bool, int, int, str]:
-    """Sort what is worst first, errors of the install before those of what it would bring, then what is known best;
-    findings of one rule stay in the order of their records."""
+    """Sort the worst first, errors of the install before later errors, then the surest; findings of one rule stay in
+    the order of their records."""
     severity, confidence = SEVERITIES.index(finding.severity), CONFIDENCES.index(finding.confidence)
     is_later = finding.effect != "install" or finding.severity != SEVERITIES[-1]
     return -severity, is_later, -confidence, EFFECTS.index(finding.effect), finding.id
@@ -161,23 +161,23 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     # What to give so that nothing is guessed: each value that was taken for granted, and what exceptions ask for.
     guessed = {key: spell(read(key).value) for key, _, _, default in match.assumed if not default}
     for key in match.open_exceptions:
-        asked = matrix.registry.find(key)
-        if asked is not None and asked.type != "records" and key not in guessed:
-            guessed[key] = asked.example or next(iter(asked.values), "...")
+        fact_spec = matrix.registry.find(key)
+        if fact_spec is not None and fact_spec.type != "records" and key not in guessed:
+            guessed[key] = fact_spec.example or next(iter(fact_spec.values), "...")
     assumed_keys = {entry[0] for entry in match.assumed}
-    found = tuple(
+    own_facts = tuple(
         FoundFact(key, spell(read(key).value), read(key).origin) for key in match.keys if key not in assumed_keys
     )
-    places = [fact.origin for fact in found]
+    places = [fact.origin for fact in own_facts]
     spec = matrix.registry.find(rule.each) if rule.each is not None else None
     if spec is not None and match.item is not None:
         # The places that the record names for editing, and where the packages it is about are named (in a lock).
         record = View.of(match.item)
         packages = (record.value(column) for column in spec.concerns.get("pkg.*", ()))
-        places += (*(record.words(spec.edit) or ()), *(facts.get(f"pkg.{one}").origin for one in packages))
-    # Where the facts stand that those of the finding follow from: the line of torch for its CUDA.
+        places += (*(record.words(spec.edit) or ()), *(facts.get(f"pkg.{package}").origin for package in packages))
+    # The places of the facts that the finding's facts follow from: the line of torch for its CUDA.
     specs = (matrix.registry.find(key) for key in match.keys)
-    behind = (key for one in specs if one is not None for key in one.depends_on if "*" not in key)
+    behind = (key for spec in specs if spec is not None for key in spec.depends_on if "*" not in key)
     item = _identity(rule, match, matrix.registry)
     return Finding(
         id=rule.id,
@@ -189,7 +189,7 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
         message=fill(text_of(texts["message"]), read, matrix.registry),
         why=fill(text_of(texts["why"]), read, matrix.registry),
         subjects=match.keys,
-        facts=found,
+        facts=own_facts,
         fingerprint=fingerprint_of(rule.id, item),
         assumed=tuple(
             Assumption(key, spell(read(key).value), text_of(because), default)
@@ -206,7 +206,7 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
 
 
 def _reader(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> Read:
-    """Return a reader of facts as they are in a finding: of its record, with what was assumed."""
+    """Return a reader of the facts of a finding: of its record, with the assumed values."""
     item = match.item if rule.each is not None and match.item is not None else {}
     read = assuming(of_item(facts, rule.each, item) if rule.each and item else facts.get, match.assumed, registry)
 
@@ -252,8 +252,8 @@ def _confidence(rule: Rule, match: Match, read: Read) -> tuple[str, tuple[Messag
     caveats = sorted(
         {as_message(read(key).origin) for key in match.keys if key not in own and read(key).source == "assumed"}
     )
-    if told := [key for key in match.keys if read(key).source == "told"]:
-        caveats.append(Message("it is said in a sentence only: {}", ", ".join(told)))
+    if hearsay := [key for key in match.keys if read(key).source == "told"]:
+        caveats.append(Message("it is said in a sentence only: {}", ", ".join(hearsay)))
     for key in match.from_base:
         release = spell(read(key).value)
         caveats.append(Message("{} is no plain release: it and its base release answer differently", release))
@@ -285,16 +285,16 @@ def _ignore(
         accepted = ignore_reason(finding, policy, lambda rule_id: bool(matrix.fixed_in(rule_id)))
         if accepted is not None:
             entry, in_force = accepted
-            seen = used if in_force else expired
-            seen += [] if entry in seen else [entry]
+            entries = used if in_force else expired
+            entries += [] if entry in entries else [entry]
             finding = finding._replace(ignored=entry.reason) if in_force else finding
         result.append(finding)
     return result, used, expired
 
 
 def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict[Problem, Text]]:
-    """Return what the active rules say of the facts at severity error: the message of each problem, once for one cause;
-    and those of problems that are folded into others as well."""
+    """Return the messages of the active rules that find an error in the facts, by problem: first one for each cause,
+    then all, also of problems that are folded into others."""
     active = [rule for rule in matrix.rules if rule.status == "active" and rule.severity == "error"]
     applied = [
         Applied(rule, match, _identity(rule, match, matrix.registry), rule.severity)
@@ -303,12 +303,12 @@ def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict
         for read in [_reader(rule, match, facts, matrix.registry)]
         if _severity(rule, match, _confidence(rule, match, read)[0], Policy()) == "error"
     ]
-    said = _problems(applied, facts, matrix)
+    messages = _problems(applied, facts, matrix)
     folded = _fold(applied)
     causes = (
-        Problem(one.rule.id, tuple(one.item.items())) for number, one in enumerate(applied) if number not in folded
+        Problem(case.rule.id, tuple(case.item.items())) for number, case in enumerate(applied) if number not in folded
     )
-    return {problem: said[problem] for problem in causes}, said
+    return {problem: messages[problem] for problem in causes}, messages
 
 
 def problems_of(rule: Rule, facts: FactSet, matrix: Matrix) -> dict[Problem, Text]:
@@ -320,15 +320,15 @@ def problems_of(rule: Rule, facts: FactSet, matrix: Matrix) -> dict[Problem, Tex
 
 def _problems(applied: Iterable[Applied], facts: FactSet, matrix: Matrix) -> dict[Problem, Text]:
     problems: dict[Problem, Text] = {}
-    for one in applied:
-        read = _reader(one.rule, one.match, facts, matrix.registry)
-        message = text_of(matrix.texts(one.rule)["message"])
-        problems.setdefault(Problem(one.rule.id, tuple(one.item.items())), fill(message, read, matrix.registry))
+    for case in applied:
+        read = _reader(case.rule, case.match, facts, matrix.registry)
+        message = text_of(matrix.texts(case.rule)["message"])
+        problems.setdefault(Problem(case.rule.id, tuple(case.item.items())), fill(message, read, matrix.registry))
     return problems
 
 
 def problem_of(finding: Finding) -> Problem:
-    """Return the problem that a finding tells."""
+    """Return the problem that a finding is about."""
     return Problem(finding.id, tuple(finding.item.items()))
 
 
@@ -336,18 +336,18 @@ def problem_of(finding: Finding) -> Problem:
 
 
 def _fold(applied: Sequence[Applied]) -> dict[int, int]:
-    """Return which of them (by its place) is folded into which, by ``supersedes``, ``folds_into`` and ``explained_by``
-    of the rules. No chains: what is named stands for itself; in a circle the first does."""
+    """Return which case (by its number) is folded into which, by ``supersedes``, ``folds_into`` and ``explained_by`` of
+    the rules: into the last one of a chain, and into the first one of a circle."""
     places: dict[str, list[int]] = {}
-    for number, one in enumerate(applied):
-        places.setdefault(one.rule.id, []).append(number)
+    for number, case in enumerate(applied):
+        places.setdefault(case.rule.id, []).append(number)
     by: dict[int, int] = {}
-    for number, one in enumerate(applied):
-        for folded in one.rule.supersedes:
+    for number, case in enumerate(applied):
+        for folded in case.rule.supersedes:
             for other in places.get(folded, ()):
-                lesser = not one.accepted or _rank(applied[other]) <= _rank(one)
+                lesser = not case.accepted or _rank(applied[other]) <= _rank(case)
                 record = applied[other].item  # where both are of records, these agree in what they have in common
-                if lesser and all(one.item[key] == value for key, value in record.items() if key in one.item):
+                if lesser and all(case.item[key] == value for key, value in record.items() if key in case.item):
                     by.setdefault(other, number)
     for candidates in (_on_its_packages(applied), _explaining(by, places, applied)):
         for number, other in candidates:
@@ -363,7 +363,7 @@ def _fold(applied: Sequence[Applied]) -> dict[int, int]:
 
 
 def _elsewhere(applied: Sequence[Applied], stands_for: Mapping[int, int]) -> dict[int, list[FoundFact]]:
-    """Return, by the place of a finding that stands for those of other records, where else its cause showed."""
+    """Return, by the number of a finding that stands for others, the other records in which its cause showed."""
     shown: dict[int, dict[str, FoundFact]] = {}
     for number, root in stands_for.items():
         each, item = applied[number].rule.each, applied[number].item
@@ -373,42 +373,42 @@ def _elsewhere(applied: Sequence[Applied], stands_for: Mapping[int, int]) -> dic
     return {root: list(facts.values()) for root, facts in shown.items()}
 
 
-def _rank(one: Applied) -> int:
-    return SEVERITIES.index(one.severity)
+def _rank(case: Applied) -> int:
+    return SEVERITIES.index(case.severity)
 
 
 def _explaining(
     by: Mapping[int, int], places: Mapping[str, Sequence[int]], applied: Sequence[Applied]
 ) -> Iterator[tuple[int, int]]:
-    """Yield each finding with those about other records that say where it comes from, until it is in ``by``."""
+    """Yield each case with the cases of other records that explain it, until it is in ``by``."""
     for number, (rule, match, *_) in enumerate(applied):
-        item, named = match.item or {}, rule.explained_by.items()
-        for other, columns in ((other, columns) for name, columns in named for other in places.get(name, ())):
+        item, explainers = match.item or {}, rule.explained_by.items()
+        for other, columns in ((other, columns) for name, columns in explainers for other in places.get(name, ())):
             if number in by:
                 break
             record = applied[other].match.item or {}
             earlier = other < number or other in by or applied[other].rule.id != rule.id
             cells = [(item.get(column, NOT_KNOWN), record.get(column)) for column in columns]
-            if earlier and all(one == its and not isinstance(one, (Unknown, Absent)) for one, its in cells):
+            if earlier and all(cell == source and not isinstance(cell, (Unknown, Absent)) for cell, source in cells):
                 yield number, other
 
 
 def _on_its_packages(applied: Sequence[Applied]) -> Iterator[tuple[int, int]]:
-    """Yield each finding with those that rest on a package of each column that ``folds_into`` names; of those that are
-    folded themselves, the ones about other records (two that are alike would hide each other)."""
-    folding = [(number, one.rule, one.match.item or {}) for number, one in enumerate(applied) if one.rule.folds_into]
+    """Yield each case with the cases that rest on a package of each column that ``folds_into`` names. A case that is
+    folded itself counts only if it is about other records (two that are alike would hide each other)."""
+    folding = [(place, case.rule, case.match.item or {}) for place, case in enumerate(applied) if case.rule.folds_into]
     rests: dict[str, set[int]] = {}
-    for number, one in enumerate(applied if folding else ()):
-        packages = {key[4:] for key in one.match.keys if key.startswith("pkg.")}
-        for package in packages | _packages((one.match.item or {}).get("package")):
+    for number, case in enumerate(applied if folding else ()):
+        packages = {key[4:] for key in case.match.keys if key.startswith("pkg.")}
+        for package in packages | _packages((case.match.item or {}).get("package")):
             rests.setdefault(package, set()).add(number)
     for number, rule, item in folding:
-        named = [_packages(item.get(column.partition(".")[2])) for column in rule.folds_into]
-        resting = [set[int]().union(*(rests.get(name, ()) for name in names)) for names in named]
+        by_column = [_packages(item.get(column.partition(".")[2])) for column in rule.folds_into]
+        resting = [set[int]().union(*(rests.get(name, ()) for name in names)) for names in by_column]
         for other in sorted(set.intersection(*resting)):
-            its = applied[other].rule
-            explains = rule.effect in (its.effect, "install")  # wrong numbers are no cause of a crash
-            if explains and (not its.folds_into or its.each != rule.each):
+            cause = applied[other].rule
+            explains = rule.effect in (cause.effect, "install")  # wrong numbers are no cause of a crash
+            if explains and (not cause.folds_into or cause.each != rule.each):
                 yield number, other
 
 

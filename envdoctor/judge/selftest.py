@@ -69,7 +69,7 @@ def facts_of(test: Mapping[str, Any], matrix: Matrix) -> FactSet:
 
 
 def check_coverage(rule: Rule, cases: Sequence[RuleCase], matrix: Matrix) -> Iterator[str]:
-    """Yield each clause that no written test matches; those that the ledger gave count as one."""
+    """Yield each clause that no written test matches; clauses from the ledger count as one."""
     matching = [case.facts for case in cases if case.expected == "match"]
     if not matching:
         yield 'no test expects "match"'
@@ -89,13 +89,13 @@ def check_mutations(rule: Rule, cases: Sequence[RuleCase], matrix: Matrix) -> It
     for mutant in _mutants(rule, matrix):
         written = any(_answer(mutant.rule, case.facts, matrix) != case.expected for case in cases)
         if not written and not derived.tells(mutant):
-            yield f"{mutant.what} can be dropped and every test still passes"
+            yield f"{mutant.part} can be dropped and every test still passes"
 
 
 class _Mutant(NamedTuple):
     """A rule with one thing less, and the condition that was changed or dropped (``now`` is None)."""
 
-    what: str
+    part: str
     rule: Rule
     condition: Condition | None = None
     now: Condition | None = None
@@ -106,7 +106,7 @@ def _mutants(rule: Rule, matrix: Matrix) -> Iterator[_Mutant]:
     for name, clauses in (("affects", rule.affects), ("unless", rule.unless)):
         for number, clause in enumerate(clauses):
             if name == "affects" and number in ledger:
-                continue  # nobody wrote it
+                continue  # the ledger wrote it
             where = f"{name} {number + 1}"
             if len(clauses) > 1 or name == "unless":
                 fewer: dict[str, Any] = {name: _without(clauses, number)}
@@ -115,9 +115,9 @@ def _mutants(rule: Rule, matrix: Matrix) -> Iterator[_Mutant]:
                 if len(clause) > 1:
                     smaller: dict[str, Any] = {name: _replaced(clauses, number, _without(clause, position))}
                     yield _Mutant(f"{where}: {condition.key}", rule._replace(**smaller), condition)
-                for what, now in _smaller(condition):
+                for part, now in _smaller(condition):
                     changed: dict[str, Any] = {name: _replaced(clauses, number, _replaced(clause, position, now))}
-                    yield _Mutant(f"{where}: {what}", rule._replace(**changed), condition, now)
+                    yield _Mutant(f"{where}: {part}", rule._replace(**changed), condition, now)
     for number, entry in enumerate(rule.assume):
         yield _Mutant(f"assume {entry[0]}", rule._replace(assume=_without(rule.assume, number)))
 
@@ -160,10 +160,10 @@ class _Derived:
                 facts = base["facts"]
                 tests += ({**base, "facts": _with(facts, key, _LEFT_OUT)} for key in facts)
         else:
-            tests = [one for base in self._bases for one in self._told_apart(mutant.condition, mutant.now, base)]
+            tests = [test for base in self._bases for test in self._told_apart(mutant.condition, mutant.now, base)]
         return any(
-            tried is not None and _answer(mutant.rule, tried[0], self._matrix) != tried[1]
-            for tried in map(self._try, tests)
+            attempt is not None and _answer(mutant.rule, attempt[0], self._matrix) != attempt[1]
+            for attempt in map(self._try, tests)
         )
 
     def _try(self, test: Mapping[str, Any]) -> tuple[FactSet, str] | None:
@@ -189,7 +189,7 @@ class _Derived:
     def _told_apart(
         self, condition: Condition, now: Condition | None, base: Mapping[str, Any]
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield the test with each value, as a facts file gives it, that tells a condition from what became of it."""
+        """Yield the test with each value, as a facts file gives it, that tells a condition from the changed one."""
         spec = self._registry.find(condition.key)
         assert spec is not None, "parse_rule checks the keys"
         for raw in _values(condition, base["facts"].get(condition.key)):
@@ -206,17 +206,17 @@ class _Derived:
 
     def _changed(self, base: Mapping[str, Any], condition: Condition, value: Any) -> Iterator[Mapping[str, Any]]:
         """Yield the test with the value for the fact of a condition, or in one record of a list."""
-        key, given = condition.key, base["facts"]
+        key, facts = condition.key, base["facts"]
         parent = self._registry.records_of(key)
         if parent is None:
-            yield {**base, "facts": _with(given, key, value)}
+            yield {**base, "facts": _with(facts, key, value)}
             return
         column = key.partition(".")[2]
-        items = given.get(parent.key)
+        items = facts.get(parent.key)
         items = items if isinstance(items, list) and items else [{}]
         for number, item in enumerate(items):
             changed = _replaced(items, number, _with(item, column, value))
-            yield {**base, "facts": _with(given, parent.key, changed)}
+            yield {**base, "facts": _with(facts, parent.key, changed)}
 
 
 def _with(table: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
@@ -224,11 +224,11 @@ def _with(table: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
     return changed if value is _LEFT_OUT else {**changed, key: value}
 
 
-def _values(condition: Condition, given: Any) -> Iterator[Any]:
-    """Yield values at and beside those that a condition names."""
+def _values(condition: Condition, current: Any) -> Iterator[Any]:
+    """Yield the values that a condition names, and values beside them."""
     for alternative in condition.alternatives:
         for operator, operand in alternative if isinstance(alternative, list) else ():
-            yield from _beside(condition.type, operator, operand, given)
+            yield from _beside(condition.type, operator, operand, current)
         if isinstance(alternative, str) and alternative not in ("absent", "present"):
             yield alternative.replace("*", "").replace("?", "0") or "x"
     yield {"version": "0.0.1", "dotted": "0.1", "number": 0, "boolean": True, "texts": ["something"]}.get(
@@ -238,7 +238,7 @@ def _values(condition: Condition, given: Any) -> Iterator[Any]:
     yield from ([], [{}]) if condition.type == "records" else ("absent",)
 
 
-def _beside(kind: str, operator: str, operand: str, given: Any) -> Iterator[Any]:
+def _beside(kind: str, operator: str, operand: str, current: Any) -> Iterator[Any]:
     """Yield a bound, and what lies right below and above it; a version with the local tag that is given, too."""
     if kind == "number":
         yield from (float(operand), float(operand) - 1, float(operand) + 1)
@@ -254,6 +254,6 @@ def _beside(kind: str, operator: str, operand: str, given: Any) -> Iterator[Any]
     elif "rc" in bound:
         release, _, number = bound.partition("rc")
         values += [f"{release}rc{int(number) - 1}", release]
-    local = str(given).partition("+")[2] if kind == "version" else ""
+    local = str(current).partition("+")[2] if kind == "version" else ""
     for value in values:
         yield from (f"{value}+{local}", value) if local else (value,)

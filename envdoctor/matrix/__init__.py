@@ -15,7 +15,7 @@ __all__, __getattr__ = door(
         "ledger": "Ledger PACKED Released",
         "linting": "Schemas lint_documents lint_rule",
         "literals": "strange_words",
-        "lookup": "Asked Lacking Move TakenNames answer fitting_consumers fitting_providers inherited_from keepers "
+        "lookup": "Symbol Lacking Move TakenNames answer fitting_consumers fitting_providers inherited_from keepers "
         "missing modules_with name_moves part_moves went_to where",
         "matrix": "Matrix MatrixError add_file load_matrix load_source read_matrix read_source",
         "model_types": "ModelTypes asked_release knows",

@@ -1,5 +1,5 @@
-"""Compiling the matrix for the wheel: an index of conditions (a line a scope), the texts apart, one file a table, and
-the ledger as it is."""
+"""Compile the matrix for the wheel: an index of conditions (a line a scope), the texts apart, one file a table, and the
+ledger as it is."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any
 from envdoctor.matrix.matrix import FORM, MatrixError, load_source
 from envdoctor.matrix.toml_files import load_toml
 
-#: By which private rules are linted where envdoctor is installed.
+#: The schemas for linting private rules where envdoctor is installed.
 _SCHEMAS = ("rule", "conditions", "common")
 
 

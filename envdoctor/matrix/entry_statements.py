@@ -1,4 +1,4 @@
-"""What people import of the installed packages: the table entry-statements, for the links, the probe and the benchmark.
+"""Imports that people write of installed packages: the table entry-statements, for links, probe and benchmark.
 
 A statement takes one module or one name, so that its text names the entry that works or fails.
 """
@@ -51,13 +51,13 @@ def entries(rows: _Rows, installed: Mapping[str, str]) -> Iterator[EntryStatemen
             continue
         if installed.keys() >= set(row.get("beside", ())):
             for statement in row["statements"]:
-                asked = parse_statement(statement)
+                names = parse_statement(statement)
                 yield EntryStatement(
-                    statement, row["name"], *asked, bool(row.get("needs_gpu")), bool(row.get("derives"))
+                    statement, row["name"], *names, bool(row.get("needs_gpu")), bool(row.get("derives"))
                 )
 
 
 def named(rows: _Rows, package: str, column: str) -> frozenset[str]:
-    """Return what the rows of a package have in a column: ``choice``, statements that code takes for one purpose among
-    several; ``every_run``, methods."""
+    """Return the items of a column in the rows of a package: ``choice``, statements that code takes for one purpose
+    among several; ``every_run``, methods."""
     return frozenset(item for row in rows("entry-statements") if row["name"] == package for item in row.get(column, ()))

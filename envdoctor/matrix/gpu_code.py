@@ -1,4 +1,4 @@
-"""Which GPUs run code that was compiled for which architectures, and which architectures a build of torch has."""
+"""Tell which GPUs run code for which architectures, and which architectures a build of torch has."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,20 +18,20 @@ _JOINTS = (
     r"(?i)[\s_-]+|(?<=\d)(?=(?:(?:Ti)?Super|Ti|D|Ada)\b)|(?<=Ti)(?=Super\b)"
     r"|(?<=RTX)(?=PRO|\d)|(?<=PRO)(?=\d)|(?<=TITAN)(?=RTX|V\b)|(?<=DGX)(?=S)"
 )
-#: What people leave out in front; ``RTX 6000`` is of two series, and stays what it is.
+#: What people leave out in front; ``RTX 6000`` belongs to two series, and stays as it is.
 _SERIES = ("", "RTX ", "GeForce ", "GeForce RTX ", "GeForce GTX ", "Tesla ")
 _OTHERS = {"rocm": r"(?i)\b(?:AMD|Instinct|Radeon|MI\d{2,3}[AX]?)\b", "ascend": r"(?i)\bAscend|昇腾|\b910[ABC]\d?\b"}
 _COUNT = r"\A\d{1,3}\s*[x*]\s*"
-#: As people write how many there are: ``2x RTX 4090 24G``, ``8 * A100``, ``NVIDIA L4 x4``, ``4090x2``, ``single 3090``.
+#: A GPU with its count, as people write it: ``2x RTX 4090 24G``, ``8 * A100``, ``NVIDIA L4 x4``, ``single 3090``.
 _COUNTED = re.compile(
     r"(?i)(?:(\d{1,3}) ?[x*×卡张块片] ?|((?:single|one|an?) |单卡 ?))?([^*×]{2,80}?)(?:(?<![a-z])\s?[x*×] ?(\d{1,3}))?"
 )
 
 
 class _NamedGpu(NamedTuple):
-    """``name`` is one that the tables know, ``row`` its row there. ``memory`` is the size in GB that the name tells,
-    else the advertised one; None when the product comes in several sizes. Cards are sold with more memory than their
-    maker gave them (``4090 48G``): a size that the table does not have stays in ``name``."""
+    """A GPU of the tables: its ``name`` and its ``row`` there. ``memory`` is the size in GB that the name tells, else
+    the advertised one; None when the product comes in several sizes. Cards are sold with more memory than their maker
+    gave them (``4090 48G``): a size that the table does not have stays in ``name``."""
 
     name: str
     row: Mapping[str, Any]
@@ -39,26 +39,26 @@ class _NamedGpu(NamedTuple):
 
 
 def gpu_named(name: str, matrix: Matrix) -> _NamedGpu | None:
-    """Return what is known of a GPU by its name; None if no table has it."""
+    """Return the GPU of the tables that has a name; None if no table has it."""
     match = re.search(_SIZE, name)
-    said = int(match[1]) if match else 0
+    size = int(match[1]) if match else 0
     spellings = [*_spellings(name, name[: match.start()].rstrip(" \t_(\uff08-") if match else name)]
     for table, spelled in product(("gpus", "gpu-series"), spellings):
         row = next((row for row in matrix.rows(table) if is_one_of(spelled, row["names"])), None)
         if row is not None:
             sizes = tuple(row.get("memory_gb", ()))
-            if said and spelled != name and sizes != (said,):
-                spelled += f" {said}GB"
-            return _NamedGpu(spelled, row, said or (sizes[0] if len(sizes) == 1 else None))
+            if size and spelled != name and sizes != (size,):
+                spelled += f" {size}GB"
+            return _NamedGpu(spelled, row, size or (sizes[0] if len(sizes) == 1 else None))
     return None
 
 
 def counted(text: str) -> tuple[int, str] | None:
-    """Return how many GPUs a text names (0 if it does not say), and their name; None if it is no such text."""
-    found = _COUNTED.fullmatch(text)
-    if found is None or (found[1] and found[4]):
+    """Return how many GPUs a text names (0 if it does not say), and their name; None for any other text."""
+    match = _COUNTED.fullmatch(text)
+    if match is None or (match[1] and match[4]):
         return None
-    return int(found[1] or found[4] or bool(found[2])), found[3].strip()
+    return int(match[1] or match[4] or bool(match[2])), match[3].strip()
 
 
 def is_one_of(name: str, globs: Iterable[str]) -> bool:
@@ -67,7 +67,7 @@ def is_one_of(name: str, globs: Iterable[str]) -> bool:
 
 
 def other_accelerator(name: str) -> str | None:
-    """Return the kind of accelerator, as ``machine.accelerators`` has it, if the name is not of a GPU of NVIDIA's."""
+    """Return the kind of accelerator, as in ``machine.accelerators``, for the name of one that is not NVIDIA's."""
     return next((kind for kind, words in _OTHERS.items() if re.search(words, name)), None)
 
 
@@ -82,7 +82,7 @@ def _spellings(name: str, without_size: str) -> Iterator[str]:
 
 
 _ARCH = re.compile(r"(sm|compute)_(\d+)(\d)([af]?)\Z")
-#: A release of torch, with the local tag of the wheel index or none: other builds have lists of their own.
+#: A release of torch, plain or with a local tag of the wheel index: other builds have lists of their own.
 _RELEASE = re.compile(r"(\d+(?:\.\d+)+)(?:\+cu\d+)?\Z")
 #: A nightly build of the wheel index.
 _NIGHTLY = re.compile(r"\d+(?:\.\d+)+\.dev\d{8}\+cu\d+\Z")
@@ -97,7 +97,7 @@ def capability(text: str) -> Capability | None:
 
 
 def kernels(cc: str, archs: Sequence[str], cuda: str | None, matrix: Matrix) -> str | None:
-    """Return what a build with these architectures (``sm_86``, ``compute_90``) has for a GPU.
+    """Return the kind of code that a build with these architectures (``sm_86``, ``compute_90``) has for a GPU.
 
     ``sass`` is compiled code that runs there, ``ptx`` code that the driver compiles at first use; ``none`` is neither,
     and None is unknown. ``cuda`` is the CUDA version of the build: some exceptions of the table gpu-code end with one.
@@ -107,20 +107,20 @@ def kernels(cc: str, archs: Sequence[str], cuda: str | None, matrix: Matrix) -> 
         return None
     exceptions = {row["key"]: row for row in matrix.rows("gpu-code")}
     first_ptx = capability(matrix.part("gpu-code", "ptx").get("since", "")) or (0, 0)
-    found = "none"
+    kind = "none"
     for arch in archs:
         match = _ARCH.match(arch)
         if match is None:
-            return None  # a kind of code that this reading does not know
+            return None  # an unknown kind of code
         built = int(match[2]), int(match[3])
         suffix, of_family = match[4], device[0] == built[0] and device[1] >= built[1]
         if match[1] == "sm":
             if _runs(device, built, suffix, exceptions.get(f"{built[0]}.{built[1]}", {}), cuda):
                 return "sass"
-        # PTX is compiled for every later GPU; that of one architecture or family only for these.
+        # The driver compiles PTX for every later GPU, but PTX of one architecture or family only for its GPUs.
         elif built >= first_ptx and {"a": device == built, "f": of_family, "": device >= built}[suffix]:
-            found = "ptx"
-    return found
+            kind = "ptx"
+    return kind
 
 
 def _runs(device: Capability, built: Capability, suffix: str, row: Mapping[str, Any], cuda: str | None) -> bool:
@@ -152,7 +152,7 @@ def arch_lists(
 
 
 def is_nightly(torch: str | None) -> bool:
-    """Return whether this is a nightly build of PyTorch's own: no table lists those one by one."""
+    """Return whether this is one of PyTorch's own nightly builds: no table lists them one by one."""
     return torch is not None and _NIGHTLY.match(torch) is not None
 
 

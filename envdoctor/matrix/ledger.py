@@ -1,7 +1,7 @@
-"""The ledger of released packages: what each release offers, takes and asks for, one text a package.
+"""The ledger of released packages: what each release offers, takes and requires, one text a package.
 
-A file is searched, never parsed whole: a question costs the reading of one file and a few ``find``s. What the lines
-mean stands in ``matrices/ledger/README.md``; ``tools/harvesting/ledger_format.py`` holds them to it.
+A file is searched, never parsed whole: a question costs the reading of one file and a few ``find``s. The format of the
+lines stands in ``matrices/ledger/README.md``; ``tools/harvesting/ledger_format.py`` checks it.
 """
 
 import os
@@ -20,19 +20,19 @@ from envdoctor.versions.requirement import NotARequirement, Requirement, normali
 if TYPE_CHECKING:
     from envdoctor.versions.releases import Releases
 
-#: Whose releases a section speaks of: all that are listed, those with this flag, or (by default) those that were read.
+#: The releases that a section covers: all that are listed, those with this flag, or (by default) those that were read.
 BASIS = {"wheels": "", "requires": "metadata"}
 _LETTERS = {"m": "metadata", "r": "read", "y": "yanked"}
 _HEAD = 4096
-#: The file of packages that only lists ask for; no package has this name. Bytes of its line of names, and of its texts
-#: together, at most.
+#: The file of packages that only requirement lists name; no package has this name. The most bytes of its line of names,
+#: and of its texts together.
 PACKED, _LONGEST_LINE, _LONGEST_TEXTS = "_metadata.xz", 1 << 20, 32 << 20
 _BEGIN = b"\nenvdoctor-ledger\t"
 _NOT_BY_NAMES = Unknown(Message("the ledger has no names of this package"))
 
 
 class Release(NamedTuple):
-    """One release: its day (``2023-07-18``), the Python it asks for ("" when it does not say), whether its files were
+    """One release: its day (``2023-07-18``), the Python it requires ("" when it does not say), whether its files were
     read for names, whether its requirements were read, whether it was withdrawn."""
 
     version: str
@@ -94,7 +94,7 @@ class Ledger:
 
     @cached_property
     def _shared(self) -> tuple[str, ...]:
-        """Return the names of the distributions that share a file, because only lists ask for them, sorted."""
+        """Return the names of the distributions that share a file, because only lists name them, sorted."""
         with suppress(OSError, ValueError), open(self.home / PACKED, "rb") as file:
             line = file.readline(_LONGEST_LINE).decode()
             return tuple(line.split()) if line.endswith("\n") else ()
@@ -106,8 +106,8 @@ class Ledger:
 
     def days(self) -> tuple[str, str]:
         """Return the days of the oldest and of the newest release in the ledger; empty texts if it has none."""
-        known = [days for name in self.every() if (one := self.package(name)) is not None and (days := one.days)]
-        return min((first for first, _ in known), default=""), max((last for _, last in known), default="")
+        spans = [days for name in self.every() if (entry := self.package(name)) is not None and (days := entry.days)]
+        return min((first for first, _ in spans), default=""), max((last for _, last in spans), default="")
 
     def owner(self, module: str) -> str | None:
         """Return the distribution of a dotted name's top-level module (``sklearn`` → ``scikit-learn``)."""
@@ -126,12 +126,12 @@ class Ledger:
 
 
 class Released:
-    """What is known of the releases of one distribution.
+    """The releases of one distribution.
 
     ``name`` is normalised, ``modules`` are its top-level import names. ``by_names`` says whether the files of releases
-    were read; where they were not, there are releases, requirements and wheels only. Every question about a version
-    that was not read itself is answered by the releases before and after it when these agree; :class:`Unknown` when
-    they differ, and for versions before the first or after the last.
+    were read; if not, it has releases, requirements and wheels only. For a version that was not read itself, the
+    releases before and after it answer every question when they agree; it is :class:`Unknown` when they differ, and for
+    versions before the first or after the last.
     """
 
     def __init__(self, name: str, data: bytes) -> None:
@@ -170,21 +170,21 @@ class Released:
 
     def items(self, section: str, subject: str, version: str) -> tuple[str, ...] | Unknown:
         """Return the items of a subject in a version, sorted; empty if it has none, or if the subject is missing."""
-        found = self._at(section, version)
-        if isinstance(found, Unknown):
-            return found
+        places = self._at(section, version)
+        if isinstance(places, Unknown):
+            return places
         spans = [(span, line.decode().split("\t")[1:]) for span, line in self._lines(section, subject)]
         items = [
-            {item for (since, until), items in spans if since <= place <= until for item in items} for place in found
+            {item for (since, until), items in spans if since <= place <= until for item in items} for place in places
         ]
-        return tuple(sorted(items[0])) if items[0] == items[1] else self._differ(section, *found, version)
+        return tuple(sorted(items[0])) if items[0] == items[1] else self._differ(section, *places, version)
 
     def has(self, section: str, subject: str, item: str, version: str) -> bool | Unknown:
         """Return whether a subject has an item in a version."""
         return self._answer(section, version, [span for span, _ in self._lines(section, subject, item)])
 
     def requires(self, version: str, extras: Iterable[str] = ()) -> Iterator[Requirement]:
-        """Yield what a version requires of others, with these extras, without unknown and unreadable requirements."""
+        """Yield the requirements of a version, with these extras, without unknown and unreadable ones."""
         for subject in ("*", *extras):
             yield from self._required(version, subject)
 
@@ -195,8 +195,8 @@ class Released:
                 yield read_requirement(line)
 
     def neighbours(self, version: str) -> tuple[str | None, str | None]:
-        """Return the releases next to a version, before and behind it, whose requirements were read: itself where it
-        was; None where there is none."""
+        """Return the nearest releases before and behind a version whose requirements were read, each None if there is
+        no such release; twice the version itself if its own were read."""
         versions, orders, _ = self._of("requires")
         key = order(version)
         if key is None:
@@ -211,8 +211,9 @@ class Released:
         return self._answer(section, version, [span for span, _ in self._lines(section, subject)])
 
     def offers(self, module: str, name: str, version: str) -> bool | Unknown:
-        """Return whether ``from module import name`` works in a version: for what the module binds, or a module below
-        it. Unknown also if a module's names cannot be listed completely, and for names that the ledger leaves out."""
+        """Return whether ``from module import name`` works in a version: for a name that the module binds, or a module
+        below it. Unknown also if the list of a module's names is incomplete, and for names that the ledger leaves out.
+        """
         if not self.by_names:
             return _NOT_BY_NAMES
         below = f"{module}.{name}"
@@ -222,10 +223,10 @@ class Released:
         unsure = next((answer for answer in answers if isinstance(answer, Unknown)), None)
         if unsure is not None:
             return unsure
-        why = self._why_open(module, version) or (self._why_open(below, version) if name == name.lower() else None)
-        why = why or self._why_made(module.partition(".")[0], name, version)
-        if why is not None:
-            return why
+        reason = self._why_open(module, version) or (self._why_open(below, version) if name == name.lower() else None)
+        reason = reason or self._why_made(module.partition(".")[0], name, version)
+        if reason is not None:
+            return reason
         # A module may have a name that is not recorded for it: a private one, or one from elsewhere. Packages are
         # recorded with the names that they hand on.
         if self._lines("offers", module, name):
@@ -245,21 +246,21 @@ class Released:
         return self._why_open(module, version) or False
 
     def _why_open(self, module: str, version: str) -> Unknown | None:
-        """Return why a module may have names, or exist, without being listed so; None if it is known not to."""
+        """Return why a module may have other names, or exist, than the ledger lists; None if it certainly does not."""
         subjects = [module]
         if not self._lines("offers", module):
             parts = module.split(".")
             if len(parts) > 2 and self.exists(".".join(parts[:-1]), version) is False:
                 return None
-            # What lies right below a package is listed, unless nothing of the package is.
+            # The modules right below a package are listed, unless nothing of the package is.
             bare = len(parts) == 2 and self.items("open", parts[0], version) != ()
             subjects += [".".join((*parts[:length], "*")) for length in range(1, len(parts) - (0 if bare else 1))]
         for subject in subjects:
-            why = self.items("open", subject, version)
-            if isinstance(why, Unknown):
-                return why
-            if why:
-                return Unknown(Message("{} of {} {}: {}", module, self.name, version, why[0]))
+            reason = self.items("open", subject, version)
+            if isinstance(reason, Unknown):
+                return reason
+            if reason:
+                return Unknown(Message("{} of {} {}: {}", module, self.name, version, reason[0]))
         return None
 
     def _why_made(self, top: str, name: str, version: str) -> Unknown | None:
@@ -335,7 +336,7 @@ class Released:
         return versions, orders, places_of(versions)
 
     def _at(self, section: str, version: str) -> tuple[int, int] | Unknown:
-        """Return the places, among those a section covers, of a version itself or of its neighbours."""
+        """Return the places of a version itself, or of its neighbours, among the versions that a section covers."""
         versions, orders, _ = self._of(section)
         key = order(version)
         if key is None:
@@ -353,11 +354,11 @@ class Released:
         return place - 1, place
 
     def _answer(self, section: str, version: str, spans: list[tuple[int, int]]) -> bool | Unknown:
-        found = self._at(section, version)
-        if isinstance(found, Unknown):
-            return found
-        before, after = (any(since <= place <= until for since, until in spans) for place in found)
-        return before if before is after else self._differ(section, *found, version)
+        places = self._at(section, version)
+        if isinstance(places, Unknown):
+            return places
+        before, after = (any(since <= place <= until for since, until in spans) for place in places)
+        return before if before is after else self._differ(section, *places, version)
 
     def _differ(self, section: str, before: int, after: int, version: str) -> Unknown:
         versions = self._of(section)[0]
@@ -370,7 +371,7 @@ class Released:
     ) -> tuple[tuple[tuple[int, int], bytes], ...]:
         """Return the lines of a subject, or only those with ``item``: the places of the first and the last release, and
         what follows the subject."""
-        found: list[tuple[tuple[int, int], bytes]] = []
+        lines: list[tuple[tuple[int, int], bytes]] = []
         start, end = self._place(section)
         head = b"\n" + subject.encode() + b"\t"
         sought = b"" if item is None else b"\t" + item.encode()
@@ -381,9 +382,9 @@ class Released:
             if not sought or sought + b"\t" in line or line.endswith(sought):
                 since, _, until = line.partition(b"\t")[0].decode().partition("..")
                 versions, _, places = self._of(section)
-                found.append(((places[since], places[until] if until else len(versions) - 1), line))
+                lines.append(((places[since], places[until] if until else len(versions) - 1), line))
             at = stop
-        return tuple(found)
+        return tuple(lines)
 
     def _find_section(self, section: str) -> tuple[int, int]:
         """Return where the lines of a section begin and end, without the last newline."""
@@ -414,13 +415,13 @@ def letters(place: int) -> str:
 
 
 def places_of(versions: Sequence[str]) -> dict[str, int]:
-    """Return the places that ends of spans mean: letters, or in files written by hand the versions themselves."""
+    """Return the place for each end of a span: letters, or in files written by hand the versions themselves."""
     return {end: place for place, version in enumerate(versions) for end in (version, letters(place))}
 
 
 def shared_texts(data: bytes) -> dict[str, bytes]:
-    """Return the texts of the file of packages that only lists ask for (a line of their names, and the texts,
-    compressed), each as other packages have it in their own file. Raises :class:`ValueError`."""
+    """Return the texts of the file of packages that only lists name (a line of their names, and the texts, compressed),
+    each as other packages have it in their own file. Raises :class:`ValueError`."""
     try:
         from lzma import LZMADecompressor, LZMAError
     except ImportError:  # a Python that was built without it
@@ -434,8 +435,8 @@ def shared_texts(data: bytes) -> dict[str, bytes]:
     if not reader.eof or reader.unused_data:
         raise ValueError(f"it is cut off, or has more than {_LONGEST_TEXTS:,} bytes")
     _, *parts = (b"\n" + whole.removesuffix(b"\n")).split(_BEGIN)
-    found = (_BEGIN[1:] + part + b"\n" for part in parts)
-    return dict(zip(names.decode().split("\t"), found, strict=True))
+    texts = (_BEGIN[1:] + part + b"\n" for part in parts)
+    return dict(zip(names.decode().split("\t"), texts, strict=True))
 
 
 def _changes(released: Released, packed: bytes) -> Released | None:
@@ -444,13 +445,13 @@ def _changes(released: Released, packed: bytes) -> Released | None:
         from lzma import decompress
     except ImportError:  # a Python that was built without it
         return None
-    read, _, sections = decompress(packed).partition(b"\n")
-    versions = set(read.decode().split("\t"))
+    head, _, sections = decompress(packed).partition(b"\n")
+    versions = set(head.decode().split("\t"))
     lines = [["envdoctor-ledger", "1"], ["package", released.name], ["modules", *released.modules]]
     lines += [["depth", "names"], ["[releases]"]]
-    for one in released.releases:
-        flags = ["read"] * (one.version in versions) + ["yanked"] * one.yanked
-        lines.append([one.version, one.date, one.requires_python or "-", *flags])
+    for release in released.releases:
+        flags = ["read"] * (release.version in versions) + ["yanked"] * release.yanked
+        lines.append([release.version, release.date, release.requires_python or "-", *flags])
     return Released(released.name, "\n".join(map("\t".join, lines)).encode() + b"\n" + sections)
 
 

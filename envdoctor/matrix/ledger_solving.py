@@ -19,16 +19,15 @@ from envdoctor.matrix.ledger_taking import (
 )
 from envdoctor.versions.pep440 import order
 
-#: How often a package may be taken, and its releases be asked for: at first, and with the releases that are left after
-#: narrowing; some seconds.
+#: The most packages taken, and the most questions for releases: at first, and after narrowing; some seconds.
 _ROUNDS, _QUESTIONS = 3_000, (2_000, 20_000)
-#: So many requirements on one package are one question.
+#: The most requirements on one package that count as one question.
 _USUAL = 300
-#: The resolver looks at every package for each one that it takes.
+#: The most requirements of a step: the resolver looks at every package for each one that it takes.
 _MOST_ASKED = 1_000
 #: Packages that are looked at again while releases are left out; a hard list takes some hundred.
 _MOST_VISITS = 3_000
-#: How many requirements that contradict each other a message names, and of one how many releases that are out.
+#: The most contradicting requirements that a message names, and the most excluded releases of each.
 _NAMED = 4
 _Key = tuple[str, tuple[str, ...]]
 
@@ -38,19 +37,19 @@ class _Late(Exception):
 
 
 class _Contradiction(Exception):
-    """No release of a package meets all that is asked for, by these requirements."""
+    """No release of a package meets all of these requirements."""
 
 
 def solve(
-    releases: PackageReleases, step: LedgerStep, there: Mapping[str, str], refused: Iterable[str]
+    releases: PackageReleases, step: LedgerStep, installed: Mapping[str, str], refused: Iterable[str]
 ) -> Solution | TakingRefusal | None:
-    """Return what is there after a step, why the installer refuses it, or None when that was not found in time.
+    """Return the packages after a step, why the installer refuses it, or None when that was not found in time.
 
-    ``there`` are the packages that are installed before; lines about packages of ``refused`` are taken as they are.
+    ``installed`` are the packages before the step; lines about packages of ``refused`` are taken as they are.
     """
     if len(step.asked) > _MOST_ASKED:
         return None
-    provider = _Provider(releases, step, there, frozenset(refused))
+    provider = _Provider(releases, step, installed, frozenset(refused))
     resolver: Any = Resolver(provider, BaseReporter())
     for provider.questions in _QUESTIONS:
         try:
@@ -64,51 +63,51 @@ def solve(
                 return _refusal(releases, step, error.args)
         else:
             return provider.solution(result)
-    pins = tuple(asked for asked in step.asked if asked.pin)
-    among = solve(releases, step._replace(asked=pins), there, refused) if len(pins) < len(step.asked) else None
+    pins = tuple(need for need in step.asked if need.pin)
+    among = solve(releases, step._replace(asked=pins), installed, refused) if len(pins) < len(step.asked) else None
     return among if isinstance(among, TakingRefusal) else None
 
 
 def _refusal(releases: PackageReleases, step: LedgerStep, causes: Sequence[AskedRequirement]) -> TakingRefusal:
     first = causes[0]
-    asked = [one for one in dict.fromkeys(causes) if not _is_of_an_extra(one)]  # whoever asks for name[extra] is named
-    if len(asked) < len({*causes}):
-        pinned = [Candidate(one.name, one.extras, one.pin) for one in step.asked if one.pin]
-        wanted = (one for candidate in pinned for one in releases.required(candidate) if one.name == first.name)
-        asked += (one for one in wanted if one not in asked)
-    asked = [one for one in asked if one.specifiers] or asked or [first]
-    asked += [one for one in (*step.limits, *step.asked) if one.name == first.name and one not in asked]
-    named = "; ".join(f"{one.by}: {one.name}{_shortened(one.specifiers)}" for one in asked[:_NAMED])
-    own = [one for one in asked if one.name == first.name]
-    listed_ = (one.version for one in getattr(releases.package(first.name), "releases", ()))
-    meant = [version for version in listed_ if all(allows(one.specifiers, version) for one in own)]
-    reasons = [why for version in meant if (why := releases.why_not(first.name, version, step.other(first.name)))]
-    kind, lacks = reasons[-1] if meant and len(reasons) == len(meant) else ("conflict", "")
-    return TakingRefusal(kind, first.name, first.pin or "", named, lacks)
+    needs = [need for need in dict.fromkeys(causes) if not _is_of_an_extra(need)]  # who asks for name[extra] is named
+    if len(needs) < len({*causes}):
+        pinned = [Candidate(need.name, need.extras, need.pin) for need in step.asked if need.pin]
+        others = (need for candidate in pinned for need in releases.required(candidate) if need.name == first.name)
+        needs += (need for need in others if need not in needs)
+    needs = [need for need in needs if need.specifiers] or needs or [first]
+    needs += [need for need in (*step.limits, *step.asked) if need.name == first.name and need not in needs]
+    text = "; ".join(f"{need.by}: {need.name}{_shortened(need.specifiers)}" for need in needs[:_NAMED])
+    own = [need for need in needs if need.name == first.name]
+    listed_ = (release.version for release in getattr(releases.package(first.name), "releases", ()))
+    versions = [version for version in listed_ if all(allows(need.specifiers, version) for need in own)]
+    reasons = [gap for version in versions if (gap := releases.why_not(first.name, version, step.other(first.name)))]
+    kind, lacks = reasons[-1] if versions and len(reasons) == len(versions) else ("conflict", "")
+    return TakingRefusal(kind, first.name, first.pin or "", text, lacks)
 
 
-def _is_of_an_extra(asked: AskedRequirement) -> bool:
-    """Return whether name[extra] asks for its own name: nobody's wish, and of a checkout no release."""
-    return asked.by.partition(" ")[0] == asked.name
+def _is_of_an_extra(need: AskedRequirement) -> bool:
+    """Return whether this is name[extra] requiring its own name: no user wrote it, and a checkout has no release."""
+    return need.by.partition(" ")[0] == need.name
 
 
 def _shortened(specifiers: str) -> str:
-    """Return specifiers without blanks; of a long list of releases that are out, the first ones."""
+    """Return specifiers without blanks; of a long list of excluded releases, the first ones."""
     clauses = "".join(specifiers.split()).split(",")
     out = [clause for clause in clauses if clause.startswith("!=")]
-    kept = [*(clause for clause in clauses if clause not in out), *out[:_NAMED], "…"]
-    return ",".join(kept if len(out) > _NAMED else clauses)
+    shown = [*(clause for clause in clauses if clause not in out), *out[:_NAMED], "…"]
+    return ",".join(shown if len(out) > _NAMED else clauses)
 
 
 class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: ignore[misc,unused-ignore]
     def __init__(
-        self, releases: PackageReleases, step: LedgerStep, there: Mapping[str, str], refused: frozenset[str]
+        self, releases: PackageReleases, step: LedgerStep, installed: Mapping[str, str], refused: frozenset[str]
     ) -> None:
-        self._releases, self._step, self._there, self._refused = releases, step, there, refused
+        self._releases, self._step, self._installed, self._refused = releases, step, installed, refused
         self._limits: dict[str, list[AskedRequirement]] = {}
         for limit in step.limits:
             self._limits.setdefault(limit.name, []).append(limit)
-        self._direct = {asked.name: place for place, asked in enumerate(step.asked)}
+        self._direct = {need.name: place for place, need in enumerate(step.asked)}
         self._overrides = {override.name: override for override in step.overrides}
         self.questions = 0
         self.left: Mapping[str, Collection[str]] = {}
@@ -120,108 +119,108 @@ class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: i
         self, identifier: _Key, resolutions: Any, candidates: Any, information: Any, backtrack_causes: Any
     ) -> Any:
         causes = any(identifier[0] == cause.requirement.name for cause in backtrack_causes)
-        asked = [one.requirement for one in information[identifier]]
-        pinned = any(one.pin for one in asked)
-        bounded = any("<" in one.specifiers or "~=" in one.specifiers for one in asked)
-        place, free = self._direct.get(identifier[0], len(self._direct)), not any(one.specifiers for one in asked)
+        needs = [entry.requirement for entry in information[identifier]]
+        pinned = any(need.pin for need in needs)
+        bounded = any("<" in need.specifiers or "~=" in need.specifiers for need in needs)
+        place, free = self._direct.get(identifier[0], len(self._direct)), not any(need.specifiers for need in needs)
         return not pinned, not causes, not bounded, place, free, identifier
 
     def find_matches(self, identifier: _Key, requirements: Any, incompatibilities: Any) -> Iterable[Candidate]:
         name, extras = identifier
-        asked = [*requirements[identifier], *self._limits.get(name, ())]
-        self.questions -= 1 + max(0, len(asked) - _USUAL)
+        needs = [*requirements[identifier], *self._limits.get(name, ())]
+        self.questions -= 1 + max(0, len(needs) - _USUAL)
         if self.questions < 0:
             raise _Late
         bad = {candidate.version for candidate in incompatibilities[identifier]}
-        versions = [version for version in self._versions(name, asked) if version not in bad]
+        versions = [version for version in self._versions(name, needs) if version not in bad]
         if name in self.left:
             versions = [version for version in versions if version in self.left[name]]
-        return [Candidate(name, extras, version) for version in versions if self._meets(name, version, asked)]
+        return [Candidate(name, extras, version) for version in versions if self._meets(name, version, needs)]
 
-    def matches(self, name: str, asked: Sequence[AskedRequirement]) -> list[str] | None:
-        """Return the releases of a package that meet all that is asked; None if others may meet it too."""
-        if name in self._there or self._step.unseen:
+    def matches(self, name: str, needs: Sequence[AskedRequirement]) -> list[str] | None:
+        """Return the releases of a package that meet all needs; None if others may meet them too."""
+        if name in self._installed or self._step.unseen:
             return None
-        asked = [*asked, *self._limits.get(name, ())]
-        versions = [version for version in self._versions(name, asked) if self._meets(name, version, asked)]
+        needs = [*needs, *self._limits.get(name, ())]
+        versions = [version for version in self._versions(name, needs) if self._meets(name, version, needs)]
         return None if "" in versions else versions
 
-    def _versions(self, name: str, asked: Sequence[AskedRequirement]) -> Iterator[str]:
-        pins = [pin for one in asked if (pin := one.pin)]
+    def _versions(self, name: str, needs: Sequence[AskedRequirement]) -> Iterator[str]:
+        pins = [pin for need in needs if (pin := need.pin)]
         is_new = self._step.upgrade and name in self._direct
-        there = None if is_new else self._there.get(name, "" if self._step.unseen and not pins else None)
+        prior = None if is_new else self._installed.get(name, "" if self._step.unseen and not pins else None)
         if name in self._step.checkouts:
             newest = self._releases.fitting(name, True)[:1] if name in self._step.newest else None
             for version in newest or self._releases.like(name, self._step.checkouts[name]):
-                if self._meets(name, version, asked):
+                if self._meets(name, version, needs):
                     yield version
-        if there is not None:
-            yield there
+        if prior is not None:
+            yield prior
         if pins:
-            yield from (pin for pin in pins[:1] if pin != there and self._may_be(name, pin, asked))
-        elif self._releases.package(name) is None or not all(map(self._releases.known, asked)):
-            yield from ("",) if there != "" else ()
+            yield from (pin for pin in pins[:1] if pin != prior and self._may_be(name, pin, needs))
+        elif self._releases.package(name) is None or not all(map(self._releases.known, needs)):
+            yield from ("",) if prior != "" else ()
         else:
-            sets = [set(self._releases.allowed(name, one.specifiers)) for one in asked]
+            sets = [set(self._releases.allowed(name, need.specifiers)) for need in needs]
             fitting = self._releases.fitting(name, self._step.other(name))
-            yield from (version for version in fitting if version != there and all(version in one for one in sets))
+            yield from (version for version in fitting if version != prior and all(version in group for group in sets))
 
-    def _may_be(self, name: str, pin: str, asked: Sequence[AskedRequirement]) -> bool:
-        """Return whether a pinned release can be taken. One that the ledger does not list may be a pre-release, a build
-        of another index, or newer."""
+    def _may_be(self, name: str, pin: str, needs: Sequence[AskedRequirement]) -> bool:
+        """Return whether a pinned release can be taken. A release that the ledger does not list may be a pre-release, a
+        build of another index, or newer."""
         release, _, build = pin.partition("+")
         key = order(release)
         if name in self._refused or self._step.unseen or key is None or self._releases.package(name) is None:
             return True
         if listed(self._releases.package(name), release) is None:
-            return self._step.other(name) or key.is_pre or not all(map(self._releases.known, asked))
+            return self._step.other(name) or key.is_pre or not all(map(self._releases.known, needs))
         return self._releases.why_not(name, release, self._step.other(name) or bool(build)) is None
 
-    def _meets(self, name: str, version: str, asked: Sequence[AskedRequirement]) -> bool:
-        if name in self._step.loose and name not in self._refused and version == self._there.get(name):
-            known = AskedRequirement(name, (), self._step.loose[name], "")
-            if any(one.pin for one in asked) or not all(map(self._releases.known, (known, *asked))):
-                return not any(one.pin for one in asked)
-            sets = [set(self._releases.allowed(name, one.specifiers)) for one in (known, *asked)]
+    def _meets(self, name: str, version: str, needs: Sequence[AskedRequirement]) -> bool:
+        if name in self._step.loose and name not in self._refused and version == self._installed.get(name):
+            own = AskedRequirement(name, (), self._step.loose[name], "")
+            if any(need.pin for need in needs) or not all(map(self._releases.known, (own, *needs))):
+                return not any(need.pin for need in needs)
+            sets = [set(self._releases.allowed(name, need.specifiers)) for need in (own, *needs)]
             return bool(set.intersection(*sets))
-        return all(one.pin is None if version == "" else allows(one.specifiers, version) for one in asked)
+        return all(need.pin is None if version == "" else allows(need.specifiers, version) for need in needs)
 
     def is_satisfied_by(self, requirement: AskedRequirement, candidate: Candidate) -> bool:
         return self._meets(candidate.name, candidate.version, [requirement])
 
     def solution(self, result: Any) -> Solution:
-        taken = {candidate: key for key, candidate in result.mapping.items()}
+        keys = {candidate: key for key, candidate in result.mapping.items()}
         clauses: dict[str, frozenset[str]] = {}
-        for candidate, key in taken.items():
+        for candidate, key in keys.items():
             name, criterion = candidate.name, result.criteria[key]
             if order(candidate.version) is None or name in self._step.checkouts:
-                asked = [one.requirement for one in criterion.information if one.parent is None or one.parent in taken]
-                asked = [one for one in asked if not _is_of_an_extra(one)]
-                texts = ",".join(one.specifiers for one in (*asked, *self._limits.get(name, ())))
+                needs = [row.requirement for row in criterion.information if row.parent is None or row.parent in keys]
+                needs = [need for need in needs if not _is_of_an_extra(need)]
+                texts = ",".join(need.specifiers for need in (*needs, *self._limits.get(name, ())))
                 clauses[name] = clauses.get(name, frozenset()) | {*"".join(texts.split()).split(",")} - {""}
         versions = {name: candidate.version for (name, _), candidate in result.mapping.items()}
-        return Solution({**versions, **{name: self._there[name] for name in self._step.checkouts}}, clauses)
+        return Solution({**versions, **{name: self._installed[name] for name in self._step.checkouts}}, clauses)
 
     def get_dependencies(self, candidate: Candidate) -> Iterable[AskedRequirement]:
         by = f"{candidate.name} {candidate.version}".strip()
         own = f"=={candidate.version}" if candidate.version else ""
         base = [AskedRequirement(candidate.name, (), own, by)] if candidate.extras else []
-        is_there = self._there.get(candidate.name) == candidate.version
+        is_there = self._installed.get(candidate.name) == candidate.version
         is_out = candidate.name in self._refused - self._step.given  # another release will require something else
         if not self._step.deps or is_out or (is_there and candidate.name not in self._step.kept):
             return base
-        required = self._releases.required(candidate)
-        return [*base, *(one._replace(specifiers=self._overrides.get(one.name, one).specifiers) for one in required)]
+        needs = self._releases.required(candidate)
+        return [*base, *(need._replace(specifiers=self._overrides.get(need.name, need).specifiers) for need in needs)]
 
 
 class _Narrowing:
-    """Leaves out releases that no set can have, before a search that would try them all (arc consistency)."""
+    """Leave out releases that no set can have, before a search that would try them all (arc consistency)."""
 
-    def __init__(self, choices: _Provider, asked: Sequence[AskedRequirement]) -> None:
+    def __init__(self, choices: _Provider, needs: Sequence[AskedRequirement]) -> None:
         self._choices = choices
         self._asks: dict[str, list[AskedRequirement]] = {}
-        for one in asked:
-            self._asks.setdefault(one.name, []).append(one)
+        for need in needs:
+            self._asks.setdefault(need.name, []).append(need)
         self._first: dict[str, list[str] | None] = {}
         self._left: dict[str, set[str]] = {}
         self._meeting: dict[tuple[str, str], set[str] | None] = {}
@@ -231,9 +230,8 @@ class _Narrowing:
         self._queue = dict.fromkeys(self._asks)
 
     def run(self) -> dict[str, set[str]]:
-        """Return, of packages that any set must have, the releases that it may have; those left out certainly
-        contradict what is asked for or what every release of another package requires. Raises :class:`_Contradiction`.
-        """
+        """Return the releases that a set may have, for packages that any set must have. The others certainly contradict
+        the needs of the step, or of every release of another package. Raises :class:`_Contradiction`."""
         for name in self._asks:
             self._begin(name)
             if self._left.get(name) == set():
@@ -248,72 +246,72 @@ class _Narrowing:
         return self._left
 
     def _begin(self, name: str) -> None:
-        found = self._first[name] = self._choices.matches(name, self._asks.get(name, []))
-        if found is not None:
-            self._left[name] = set(found)
+        versions = self._first[name] = self._choices.matches(name, self._asks.get(name, []))
+        if versions is not None:
+            self._left[name] = set(versions)
 
     def _visit(self, name: str) -> None:
-        left = self._left[name]
-        required = [(version, wanted) for version, wanted in self._requirements(name) if version in left]
-        why = {version: wanted for version, wanted in required if not self._is_possible(wanted)}
-        if why:
-            left -= set(why)
+        rest = self._left[name]
+        required = [(version, need) for version, need in self._requirements(name) if version in rest]
+        blockers = {version: need for version, need in required if not self._is_possible(need)}
+        if blockers:
+            rest -= set(blockers)
             self._queue.update(dict.fromkeys(self._askers.get(name, ())))
-            if not left:
-                wanted = next(iter(why.values()))
-                others = [one for one in self._asks.get(wanted.name, ()) if one.pin or one.specifiers]
-                raise _Contradiction(*self._asks.get(name, ()), wanted, *others)
+            if not rest:
+                need = next(iter(blockers.values()))
+                others = [other for other in self._asks.get(need.name, ()) if other.pin or other.specifiers]
+                raise _Contradiction(*self._asks.get(name, ()), need, *others)
         by_name: dict[str, list[tuple[str, AskedRequirement]]] = {}
-        for version, wanted in required:
-            if version in left:
-                by_name.setdefault(wanted.name, []).append((version, wanted))
-                self._askers.setdefault(wanted.name, set()).add(name)
+        for version, need in required:
+            if version in rest:
+                by_name.setdefault(need.name, []).append((version, need))
+                self._askers.setdefault(need.name, set()).add(name)
         for other, pairs in by_name.items():
-            if len({version for version, _ in pairs}) == len(left):  # whatever is taken asks for it
-                self._bound(other, [wanted for _, wanted in pairs])
+            if len({version for version, _ in pairs}) == len(rest):  # every release that is left requires it
+                self._bound(other, [need for _, need in pairs])
 
     def _required_by(self, name: str) -> list[tuple[str, AskedRequirement]]:
-        extras = tuple(sorted({extra for one in self._asks.get(name, ()) for extra in one.extras}))
+        extras = tuple(sorted({extra for need in self._asks.get(name, ()) for extra in need.extras}))
         return [
-            (version, wanted)
+            (version, need)
             for version in self._first[name] or ()
-            for wanted in self._choices.get_dependencies(Candidate(name, extras, version))
-            if wanted.name != name
+            for need in self._choices.get_dependencies(Candidate(name, extras, version))
+            if need.name != name
         ]
 
-    def _bound(self, name: str, wanted: Sequence[AskedRequirement]) -> None:
+    def _bound(self, name: str, asks: Sequence[AskedRequirement]) -> None:
         if name not in self._first:
             self._begin(name)
             self._queue[name] = None
-        met = [self._met(one) for one in {one.specifiers: one for one in wanted}.values()] if name in self._left else []
-        meeting = set[str]().union(*(found for found in met if found is not None))
+        met = [self._met(ask) for ask in {ask.specifiers: ask for ask in asks}.values()] if name in self._left else []
+        meeting = set[str]().union(*(versions for versions in met if versions is not None))
         if not met or None in met:
             self._left.pop(name, None)
             return
-        left = self._left[name] & meeting
-        if len(left) < len(self._left[name]):
-            self._left[name] = left
+        rest = self._left[name] & meeting
+        if len(rest) < len(self._left[name]):
+            self._left[name] = rest
             self._queue.update(dict.fromkeys((name, *self._askers.get(name, ()))))
-        if not left:
-            raise _Contradiction(*self._asks.get(name, ()), wanted[0])
+        if not rest:
+            raise _Contradiction(*self._asks.get(name, ()), asks[0])
 
-    def _is_possible(self, wanted: AskedRequirement) -> bool:
-        key = wanted.name, wanted.specifiers
-        if wanted.name not in self._first:
+    def _is_possible(self, need: AskedRequirement) -> bool:
+        key = need.name, need.specifiers
+        if need.name not in self._first:
             if key not in self._possible:
-                self._possible[key] = self._choices.matches(wanted.name, [wanted]) != []
+                self._possible[key] = self._choices.matches(need.name, [need]) != []
             return self._possible[key]
-        found = self._met(wanted)
-        return found is None or wanted.name not in self._left or bool(found & self._left[wanted.name])
+        versions = self._met(need)
+        return versions is None or need.name not in self._left or bool(versions & self._left[need.name])
 
-    def _met(self, wanted: AskedRequirement) -> set[str] | None:
+    def _met(self, need: AskedRequirement) -> set[str] | None:
         """Return the releases that meet a requirement beside the lines of the list; None if others may."""
-        key = wanted.name, wanted.specifiers
+        key = need.name, need.specifiers
         if key not in self._meeting:
-            first = self._first[wanted.name]
-            met = {version for version in first or () if allows(wanted.specifiers, version)}
+            first = self._first[need.name]
+            met = {version for version in first or () if allows(need.specifiers, version)}
             if first is not None and not met:  # some are taken only where they are pinned
-                found = self._choices.matches(wanted.name, [*self._asks.get(wanted.name, ()), wanted])
-                first = None if found is None or found else first
+                versions = self._choices.matches(need.name, [*self._asks.get(need.name, ()), need])
+                first = None if versions is None or versions else first
             self._meeting[key] = None if first is None else met
         return self._meeting[key]

@@ -1,4 +1,4 @@
-"""What one install command asks for, the releases of the ledger as an installer sees them, and why it refuses."""
+"""An install command's requirements, the releases of the ledger as an installer sees them, and why it refuses."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,8 +21,8 @@ Row = Mapping[str, str]
 
 
 class AskedRequirement(NamedTuple):
-    """One requirement, and who asks: a line (``requirements.txt:3``) or a release (``vllm 0.6.3``). A line may have a
-    ``marker``, and a ``url`` where it is taken from an address."""
+    """A requirement, and who has it (``by``): a line (``requirements.txt:3``) or a release (``vllm 0.6.3``). A line may
+    have a ``marker``, and a ``url`` where it is taken from an address."""
 
     name: str
     extras: tuple[str, ...]
@@ -41,13 +41,13 @@ class AskedRequirement(NamedTuple):
 
 
 class LedgerStep(NamedTuple):
-    """What one command installs. ``limits`` are constraints; ``deps``: what the packages require comes along;
-    ``upgrade``: named packages are taken new; ``elsewhere``: an index beside PyPI is named, or a folder of files, and
-    ``given`` are packages that come from elsewhere even so. ``overrides`` replace what others ask of the same packages;
-    ``unseen``: any package may be there before, in a version that nobody tells; ``loose`` are those that are there in
-    such a version and are moved where it does not fit, with the specifiers that it certainly meets; ``checkouts`` are
-    those that come from a repository or a folder, with the tag that is named. ``newest``: of these it is the
-    default branch of their maintainers; ``kept`` are installed packages whose requirements count where they stay."""
+    """The install of one command: the lines ``asked``. ``limits`` are constraints; ``deps``: their requirements come
+    along; ``upgrade``: named packages are taken new; ``elsewhere``: an index beside PyPI is named, or a folder of
+    files; ``given`` are packages that come from elsewhere in any case. ``overrides`` replace what others require of the
+    same packages; ``unseen``: any package may be installed before, in an unknown version; ``loose`` are packages with
+    such a version, replaced where it does not fit, with the specifiers that it certainly meets; ``checkouts`` come from
+    a repository or a folder, with the tag that is named; ``newest`` are checkouts of their maintainers' default branch;
+    ``kept`` are installed packages whose requirements count where they stay."""
 
     asked: tuple[AskedRequirement, ...]
     limits: tuple[AskedRequirement, ...] = ()
@@ -68,7 +68,7 @@ class LedgerStep(NamedTuple):
 
 
 class TakingSituation(NamedTuple):
-    """Where it is installed: the variables of markers, the whole Python, its wheels, and the day (``2024-05-01``)
+    """The target of an install: the variables of markers, the whole Python, its wheels, and the day (``2024-05-01``)
     after which nothing is taken."""
 
     markers: Mapping[str, str | None]
@@ -79,8 +79,8 @@ class TakingSituation(NamedTuple):
 
 class TakingRefusal(NamedTuple):
     """Why an installer refuses. ``kind``: conflict, python, file, release, index, lacking, folder, name, build,
-    source;
-    ``asked`` is who asks for what, ``lacks`` for what there is no file, ``next`` the next release that has one."""
+    source; ``asked`` is the requirement and who has it, ``lacks`` the target without a file, ``next`` the next release
+    that has one."""
 
     kind: str
     package: str
@@ -109,11 +109,11 @@ class Solution(NamedTuple):
 class PackageReleases:
     """The releases of the ledger as an installer sees them in a situation.
 
-    A release whose requirements were not read is taken to require what the nearest one that was read before it does,
-    or the nearest one behind it (``behind``); of those before the first that was read, floors do not count, for they
-    rise. A checkout may be the newest release, or as old as the list (``written``: the day of the newest release that
-    it pins). ``guessed`` are the packages of which these two asked differently so far. ``certain``: of such a release
-    only what both require counts.
+    A release whose requirements were not read is taken to require what the nearest read release before it does, or the
+    nearest one behind it (``behind``); before the first read release, floors do not count, for they rise. A checkout
+    may be the newest release, or as old as the list (``written``: the day of the newest release that it pins).
+    ``guessed`` are the packages that these two required differently so far. ``certain``: of such a release only what
+    both require counts.
     """
 
     def __init__(
@@ -122,49 +122,49 @@ class PackageReleases:
         self._ledger, self.situation, self._behind, self._written = ledger, situation, behind, written
         self._certain = certain
         self.guessed: set[str] = set()
-        #: The releases of a known package that specifiers allow, whatever the Python, and those that an installer takes
-        #: unasked, both the newest first; what a release requires here, without unknown requirements.
+        #: The releases of a known package that specifiers allow, whatever the Python, and the ones that an installer
+        #: takes unasked, both the newest first; the requirements of a release here, without unknown ones.
         self.allowed, self.fitting, self._known = cache(self._allows), cache(self._fits), cache(self._is_known)
-        self.required = cache(lambda one: tuple(self._read(one)))
+        self.required = cache(lambda candidate: tuple(self._read(candidate)))
 
     def certainly(self) -> "PackageReleases":
-        """Return the same releases, of which only what is certain counts."""
+        """Return the same releases with only their certain requirements."""
         return PackageReleases(self._ledger, self.situation, written=self._written, certain=True)
 
     def package(self, name: str) -> Released | None:
         """Return the package if the ledger knows its releases."""
         return self._ledger.package(name)
 
-    def known(self, asked: AskedRequirement) -> bool:
-        """Return whether the ledger can tell which releases are meant: not for those newer or older than itself."""
-        return self._known(asked._replace(extras=(), by="", marker="", url=""))
+    def known(self, need: AskedRequirement) -> bool:
+        """Return whether the ledger has all releases that may meet a need: not if newer or older ones may."""
+        return self._known(need._replace(extras=(), by="", marker="", url=""))
 
-    def _is_known(self, asked: AskedRequirement) -> bool:
-        package = self.package(asked.name)
-        if package is None or all(one.yanked for one in package.releases):
+    def _is_known(self, need: AskedRequirement) -> bool:
+        package = self.package(need.name)
+        if package is None or all(release.yanked for release in package.releases):
             return False  # or there are but pre-releases
-        pin, oldest, newest = (order(asked.pin or ""), *(order(package.releases[at].version) for at in (0, -1)))
+        pin, oldest, newest = (order(need.pin or ""), *(order(package.releases[at].version) for at in (0, -1)))
         if pin is not None:
             return oldest is not None and newest is not None and oldest <= pin <= newest
-        is_future = allows(asked.specifiers, _FUTURE) or re.search(_PRE_RELEASE, asked.specifiers) is not None
-        return not is_future or bool(self.allowed(asked.name, asked.specifiers))
+        is_future = allows(need.specifiers, _FUTURE) or re.search(_PRE_RELEASE, need.specifiers) is not None
+        return not is_future or bool(self.allowed(need.name, need.specifiers))
 
     def _allows(self, name: str, specifiers: str) -> list[str]:
         releases = reversed(getattr(self.package(name), "releases", ()))
-        return [one.version for one in releases if allows(specifiers, one.version)]
+        return [release.version for release in releases if allows(specifiers, release.version)]
 
     def _fits(self, name: str, elsewhere: bool) -> list[str]:
         releases = reversed(getattr(self.package(name), "releases", ()))
-        versions = [one.version for one in releases if not one.yanked]
-        return [one for one in versions if self.why_not(name, one, elsewhere) is None]
+        versions = [release.version for release in releases if not release.yanked]
+        return [version for version in versions if self.why_not(name, version, elsewhere) is None]
 
     def like(self, name: str, tag: str) -> list[str]:
-        """Return the releases whose requirements a checkout may have, the likeliest first: that of its tag; else the
-        newest, or (``written``) the newest of the day when the list was written, because a fork is as old."""
+        """Return the releases whose requirements a checkout may have, the likeliest first: the release of its tag; else
+        the newest, or (``written``) the newest of the day when the list was written, because a fork is as old."""
         fitting = self.fitting(name, True)
-        tagged = [one for one in fitting if one == tag.removeprefix("v")]
+        tagged = [version for version in fitting if version == tag.removeprefix("v")]
         dates = {release.version: release.date for release in getattr(self.package(name), "releases", ())}
-        return tagged or sorted(fitting, key=lambda one: bool(self._written) and dates[one] > self._written)
+        return tagged or sorted(fitting, key=lambda version: bool(self._written) and dates[version] > self._written)
 
     def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
         """Return why a listed release is not taken here (``python``, ``file`` or ``date``), and what it lacks."""
@@ -181,7 +181,7 @@ class PackageReleases:
 
     def is_built(self, name: str, version: str) -> bool:
         """Return whether a release is built from its source here, because it has no wheel for this target. True for a
-        package that the ledger does not know: only packages without wheels are asked for."""
+        package that the ledger does not know: callers ask only for packages without wheels."""
         package = self.package(name)
         release = listed(package, version)
         if package is None or release is None:
@@ -189,82 +189,82 @@ class PackageReleases:
         files = files_for(package, release.version, self.situation.target)
         return files is None or files[0] is not None
 
-    def _read(self, one: Candidate) -> Iterator[AskedRequirement]:
-        package, (release, _, build) = self.package(one.name), one.version.partition("+")
+    def _read(self, candidate: Candidate) -> Iterator[AskedRequirement]:
+        package, (release, _, build) = self.package(candidate.name), candidate.version.partition("+")
         near = package.neighbours(release) if package is not None and release else (None, None)
-        read = near[1 if self._behind else 0]
+        neighbour = near[1 if self._behind else 0]
         unlike: set[Requirement] = set()
-        required = tuple(package.requires(read, one.extras)) if package is not None and read else ()
+        required = tuple(package.requires(neighbour, candidate.extras)) if package is not None and neighbour else ()
         if package is not None and near[0] != near[1]:
-            before, behind = (set(package.requires(side, one.extras)) if side else set() for side in near)
+            before, behind = (set(package.requires(side, candidate.extras)) if side else set() for side in near)
             unlike = before ^ behind
-            self.guessed.update(wanted.name for wanted in unlike)
+            self.guessed.update(need.name for need in unlike)
             if self._certain:
-                required = tuple(each for each in required if each not in unlike)
-        by = f"{one.name} {one.version}"
-        for wanted in required:
-            if build and "platform" in wanted.marker:
+                required = tuple(need_of for need_of in required if need_of not in unlike)
+        by = f"{candidate.name} {candidate.version}"
+        for need in required:
+            if build and "platform" in need.marker:
                 continue  # CUDA libraries of PyPI's own build
-            if any(self._counts(wanted, extra) for extra in ("", *one.extras)):
-                pinned = wanted in unlike and wanted.specifiers.lstrip().startswith("==")
-                own = "" if pinned else wanted.specifiers  # each release pins another: that of a neighbour says nothing
+            if any(self._counts(need, extra) for extra in ("", *candidate.extras)):
+                pinned = need in unlike and need.specifiers.lstrip().startswith("==")
+                own = "" if pinned else need.specifiers  # each release pins another: a neighbour's pin says nothing
                 if not near[0]:
                     own = ",".join(clause for clause in own.split(",") if clause.strip().startswith(("<", "!=")))
-                yield AskedRequirement(wanted.name, wanted.extras, own, by)
+                yield AskedRequirement(need.name, need.extras, own, by)
 
-    def _counts(self, wanted: Requirement, extra: str) -> bool:
+    def _counts(self, need: Requirement, extra: str) -> bool:
         try:
-            return not wanted.marker or holds(wanted.marker, {**self.situation.markers, "extra": extra}) is True
+            return not need.marker or holds(need.marker, {**self.situation.markers, "extra": extra}) is True
         except NotAMarker:
             return False
 
 
 def refusals(releases: PackageReleases, step: LedgerStep, build_first: Iterable[Row]) -> Iterator[TakingRefusal]:
-    """Yield why single lines of a step are refused, whatever the others ask. ``build_first`` are the rows of packages
-    whose source is built with another package, which must be there before."""
+    """Yield why single lines of a step are refused, whatever the others require. ``build_first`` are the rows of
+    packages whose source is built with another package, which must be installed before."""
     rows = {row["name"]: row for row in build_first}
-    for asked in step.asked:
-        version, package = asked.pin, releases.package(asked.name)
-        if version is None or package is None or not releases.known(asked) or asked.name in step.loose:
-            continue  # what is there in an unknown release may be the one that is asked for
+    for need in step.asked:
+        version, package = need.pin, releases.package(need.name)
+        if version is None or package is None or not releases.known(need) or need.name in step.loose:
+            continue  # an installed package of unknown release may meet it
         release, _, build = version.partition("+")
-        one, key, other = listed(package, release), order(release), step.other(asked.name)
+        entry, key, other = listed(package, release), order(release), step.other(need.name)
         if build and not other and not step.unseen:
-            yield TakingRefusal("index", asked.name, version, str(asked))
-        elif one is None and key is not None and not key.is_pre and not other:
-            yield TakingRefusal("release", asked.name, version, str(asked))
-        elif one is not None and (why := releases.why_not(asked.name, release, other or bool(build) or step.unseen)):
-            later = [one for one in releases.fitting(asked.name, False) if (order(one) or key) > key] if key else []
-            pin = f"{asked.name}=={later[-1]}" if later else ""
-            yield TakingRefusal(why[0], asked.name, version, str(asked), why[1], pin)
-    for asked in step.asked:
-        row = None if step.other(asked.name) or step.unseen else rows.get(asked.name)
-        version = asked.pin or next((one for one in releases.fitting(asked.name, False) if row), "")
-        if row and allows(row["versions"], version or _FUTURE) and releases.is_built(asked.name, version):
-            yield TakingRefusal("build", asked.name, version, str(asked), row["needs"])
+            yield TakingRefusal("index", need.name, version, str(need))
+        elif entry is None and key is not None and not key.is_pre and not other:
+            yield TakingRefusal("release", need.name, version, str(need))
+        elif entry is not None and (gap := releases.why_not(need.name, release, other or bool(build) or step.unseen)):
+            later = [text for text in releases.fitting(need.name, False) if (order(text) or key) > key] if key else []
+            pin = f"{need.name}=={later[-1]}" if later else ""
+            yield TakingRefusal(gap[0], need.name, version, str(need), gap[1], pin)
+    for need in step.asked:
+        row = None if step.other(need.name) or step.unseen else rows.get(need.name)
+        version = need.pin or next((newest for newest in releases.fitting(need.name, False) if row), "")
+        if row and allows(row["versions"], version or _FUTURE) and releases.is_built(need.name, version):
+            yield TakingRefusal("build", need.name, version, str(need), row["needs"])
 
 
 def misnamed(step: LedgerStep, rows: Iterable[Row]) -> Iterator[TakingRefusal]:
-    """Yield names that PyPI has only to refuse them, or not at all; a row says what is meant."""
+    """Yield names that PyPI has only to refuse them, or not at all; a row gives the right name."""
     by_name = {row["name"]: row for row in rows}
-    for asked in step.asked:
-        row = None if step.other(asked.name) else by_name.get(asked.name)
-        if row and allows(row["versions"], asked.pin or _FUTURE):
-            yield TakingRefusal("name", asked.name, "", str(asked), row["meant"])
+    for need in step.asked:
+        row = None if step.other(need.name) else by_name.get(need.name)
+        if row and allows(row["versions"], need.pin or _FUTURE):
+            yield TakingRefusal("name", need.name, "", str(need), row["meant"])
 
 
 def failing(
-    releases: PackageReleases, step: LedgerStep, taken: Mapping[str, str], rows: Iterable[Row]
+    releases: PackageReleases, step: LedgerStep, versions: Mapping[str, str], rows: Iterable[Row]
 ) -> Iterator[TakingRefusal]:
-    """Yield what is taken and has to be built from a source that does not build (a row says with what)."""
-    asked = {one.name: str(one) for one in step.asked}
+    """Yield releases that are taken and whose source does not build (a row says with what)."""
+    askers = {need.name: str(need) for need in step.asked}
     for row in rows:
         name, python = row["name"], releases.situation.python
-        version = taken.get(name, "")
+        version = versions.get(name, "")
         if order(version) is None or step.other(name) or not allows(row.get("python", ""), python):
             continue
         if allows(row["versions"], version) and releases.is_built(name, version):
-            yield TakingRefusal("source", name, version, asked.get(name, f"{name} {version}"), row["fails"])
+            yield TakingRefusal("source", name, version, askers.get(name, f"{name} {version}"), row["fails"])
 
 
 def listed(package: Released | None, version: str) -> Release | None:

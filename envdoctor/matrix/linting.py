@@ -1,5 +1,5 @@
-"""What must hold of the documents of a checkout: their shape by the JSON Schemas in ``matrices/schema``, which editors
-complete them by (the library jsonschema, extra ``lint``), and bounds, evidence, wording, translations, ids."""
+"""Check the documents of a checkout: their shape by the JSON Schemas in ``matrices/schema``, which editors complete
+them by (the library jsonschema, extra ``lint``), and bounds, evidence, wording, translations, ids."""
 
 import json
 import re
@@ -23,13 +23,13 @@ from envdoctor.versions.releases import parse_ranges
 _LONGEST_MESSAGE = 120
 _RECORD = re.compile(r"\{\w+\.")
 _PROOF = ("issue", "release-notes", "source", "artefact", "reproduced")
-#: What decides which code of transformers runs a model.
+#: The facts that decide which code of transformers runs a model.
 _OF_THE_MODEL = {
     *("model.type", "model.family", "model.architectures", "model.repo", "model.quantization", "model.weight_formats"),
     *("model.remote_code", "model.code_methods", "model.code_names", "model.config_keys", "model.tokenizer_class"),
     *("recipe.attn", "recipe.dtype", "recipe.load_dtype", "recipe.gradient_checkpointing"),
 }
-#: What only a training run has; ``recipe.method`` too, unless it lets inference in.
+#: The facts that only a training run has; ``recipe.method`` too, unless it lets inference in.
 _OF_TRAINING = {"recipe.stage", "recipe.gradient_accumulation", "recipe.gradient_checkpointing", "recipe.arguments"}
 
 
@@ -71,11 +71,11 @@ def lint_documents(matrix: Matrix, schemas: "Schemas", only: Sequence[Path] | No
     those of a wheel were linted before."""
     home = matrix.home
     paths = sorted((*home.glob("*.toml"), *home.glob("tables/*.toml"))) if only is None else only
-    found = [
+    complaints = [
         (path.relative_to(home).as_posix(), fault) for path in paths for fault in _faults(path, path.stem, schemas)
     ]
-    yield from found
-    for path in paths if not found else ():
+    yield from complaints
+    for path in paths if not complaints else ():
         if path.stem in _CHECKS:
             yield from ((path.relative_to(home).as_posix(), problem) for problem in _CHECKS[path.stem](matrix))
 
@@ -90,16 +90,16 @@ def _faults(path: Path, name: str, schemas: "Schemas") -> Iterator[str]:
 
 
 def _registry(matrix: Matrix) -> Iterator[str]:
-    known = {spec.key for spec in matrix.registry}
+    keys = {spec.key for spec in matrix.registry}
     for spec in matrix.registry:
         if spec.help not in matrix.registry.help_texts:
             yield f"{spec.key}: help: there is no advice {spec.help!r}"
         for column in (*spec.identity, *(column for columns in spec.concerns.values() for column in columns)):
             if column not in spec.columns:
                 yield f"{spec.key}: {column} is no column of it"
-        of_columns = (key for one in spec.columns.values() for key in one.depends_on)
+        of_columns = (key for column in spec.columns.values() for key in column.depends_on)
         for key in (*spec.depends_on, *spec.concerns, *of_columns):
-            if matrix.registry.find(key) is None and key not in known:
+            if matrix.registry.find(key) is None and key not in keys:
                 yield f"{spec.key}: depends_on: {key} is not a registered fact"
     for name, entry in matrix.registry.help_texts.items():
         for key in entry.get("keys", ()):
@@ -117,14 +117,14 @@ def _retired(matrix: Matrix) -> Iterator[str]:
 
 
 def _families(matrix: Matrix) -> Iterator[str]:
-    seen: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for family in matrix.rows("families", "family"):
         for kind in (*family["types"], *family["architectures"]):
-            if kind in seen:
-                yield f"{kind} belongs to {seen[kind]} and to {family['id']}"
-            seen[kind] = family["id"]
-        for known in family.get("known", ()):
-            for key in known["facts"]:
+            if kind in owners:
+                yield f"{kind} belongs to {owners[kind]} and to {family['id']}"
+            owners[kind] = family["id"]
+        for repository in family.get("known", ()):
+            for key in repository["facts"]:
                 if matrix.registry.find(key) is None:
                     yield f"{family['id']}: {key} is not a registered fact"
 
@@ -154,7 +154,7 @@ def _formats(matrix: Matrix) -> Iterator[str]:
             yield f"{row['name']}: framework: {row['framework']} is not among the values of it in facts.toml"
 
 
-#: What is asked of a document beside its schema, by its name.
+#: Further checks of a document, by its name.
 _CHECKS: Mapping[str, Callable[[Matrix], Iterator[str]]] = {
     "facts": _registry,
     "retired": _retired,
@@ -173,15 +173,15 @@ def _bound(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
     compared: dict[str, set[tuple[str, str]]] = {}
     for clause in rule.affects:
         for condition in clause:
-            bounds = [tuple(pair) for one in condition.alternatives if isinstance(one, list) for pair in one]
+            bounds = [tuple(pair) for part in condition.alternatives if isinstance(part, list) for pair in part]
             compared.setdefault(condition.key, set()).update(bounds)
     ((name, versions),) = bound.items()
     for key, version in versions.items() if name != "open_ended" else ():
         operators = compared.get(key, set())
-        # Single releases may be named (==2.5.0, ==2.5.*), all of them older than the one that is fixed.
-        named = [order(operand.removesuffix(".*")) for operator, operand in operators if operator == "=="]
+        # Single releases may be named (==2.5.0, ==2.5.*), all of them older than the fixed one.
+        ranks = [order(operand.removesuffix(".*")) for operator, operand in operators if operator == "=="]
         fixed = order(version)
-        are_below = bool(named) and fixed is not None and all(one is not None and one < fixed for one in named)
+        are_below = bool(ranks) and fixed is not None and all(rank is not None and rank < fixed for rank in ranks)
         if not operators:
             yield f"rule: {name}: {key} is no condition of the rule"
         elif name == "fixed_in" and ("<", version) not in operators and not are_below:
@@ -249,7 +249,7 @@ def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[s
         for key in sorted(used):
             if matrix.registry.find(key) is None:
                 yield f"{name}: {{{key}}} is not a registered fact"
-            elif not all(key in known or _follows(key, known) for known in clauses):
+            elif not all(key in words or _follows(key, words) for words in clauses):
                 yield f"{name}: {{{key}}} is not known when the rule applies: a clause of affects does not use it"
         chinese = table.get("zh")
         if chinese is not None and placeholders(chinese) != used:
@@ -262,12 +262,12 @@ def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[s
             yield f"message: {language} has {length} characters, at most {_LONGEST_MESSAGE} are allowed"
 
 
-def _follows(key: str, known: set[str]) -> bool:
+def _follows(key: str, keys: set[str]) -> bool:
     """Return whether a fact is known with others: ``model.name`` with any of the model, ``gpu.cc`` with torch's
     code."""
     if key == "gpu.cc":
-        return not known.isdisjoint(("gpu.kernels", "gpu.gap"))
-    return key == "model.name" and any(other.startswith("model.") for other in known)
+        return not keys.isdisjoint(("gpu.kernels", "gpu.gap"))
+    return key == "model.name" and any(other.startswith("model.") for other in keys)
 
 
 def _fixes(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str]:
@@ -291,35 +291,35 @@ class Schemas:
         from referencing.jsonschema import DRAFT7
 
         self._documents = {path.stem: json.loads(path.read_bytes()) for path in folder.glob("*.json")}
-        named = ((f"{name}.json", DRAFT7.create_resource(schema)) for name, schema in self._documents.items())
-        known, kind = Registry().with_resources(named), extend(Draft7Validator, {"x-unique": _unique})
-        self._validator = partial(kind, registry=known, format_checker=_format_checker())
+        resources = ((f"{name}.json", DRAFT7.create_resource(schema)) for name, schema in self._documents.items())
+        registry, kind = Registry().with_resources(resources), extend(Draft7Validator, {"x-unique": _unique})
+        self._validator = partial(kind, registry=registry, format_checker=_format_checker())
 
     def faults(self, name: str, document: Mapping[str, Any]) -> Iterator[str]:
         """Yield what is wrong with a document, each with its place: "row 2: key: ..."."""
         if name not in self._documents:
             yield "no schema says what is in it"
             return
-        found = self._validator(self._documents[name]).iter_errors(json.loads(json.dumps(document, default=str)))
-        for error in sorted(found, key=lambda error: [str(part) for part in error.absolute_path]):
+        errors = self._validator(self._documents[name]).iter_errors(json.loads(json.dumps(document, default=str)))
+        for error in sorted(errors, key=lambda error: [str(part) for part in error.absolute_path]):
             # A part of a schema may say in words of its own what is wrong with a value.
-            said = error.schema.get("x-says", "").format(given=repr(error.instance)) or error.message
+            text = error.schema.get("x-says", "").format(given=repr(error.instance)) or error.message
             place = ""  # "row 2: key: " for ``["row", 1, "key"]``
             for part in error.absolute_path:
                 place = f"{place[:-2]} {part + 1}: " if isinstance(part, int) and place else f"{place}{part}: "
-            yield f"{place}{said if len(said) <= 160 else f'{said[:157]}...'}"
+            yield f"{place}{text if len(text) <= 160 else f'{text[:157]}...'}"
 
 
 def _unique(validator: Any, columns: list[str], rows: Any, schema: Any) -> Iterator[Any]:
     """Yield an error for each row that has the same values in these columns as an earlier one."""
     from jsonschema import ValidationError
 
-    seen = []
+    identities = []
     for number, row in enumerate(rows if isinstance(rows, list) else ()):
         identity = [row.get(column) for column in columns] if isinstance(row, dict) else [number]
-        if identity in seen:
+        if identity in identities:
             yield ValidationError(f"{', '.join(columns)}: {', '.join(map(str, identity))} occurs twice", path=[number])
-        seen.append(identity)
+        identities.append(identity)
 
 
 def _format_checker() -> Any:

@@ -1,4 +1,4 @@
-"""Words of a rule that no source can give: such a condition would never hold, and nobody would notice."""
+"""Find words of a rule that no source can give: such a condition would silently never hold."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -25,8 +25,8 @@ _TABLES: Mapping[str, Sequence[str]] = {
 
 
 def strange_words(rule: Rule, matrix: Matrix) -> Iterator[str]:
-    """Yield what no source can give, in conditions, assumptions, fixes and tests of a rule, as far as the registry or a
-    table closes the words of a fact; tables must be valid."""
+    """Yield words that no source can give, in conditions, assumptions, fixes and tests of a rule, where the registry or
+    a table lists all words of a fact; tables must be valid."""
     texts = matrix.texts(rule)
     for name, clauses in (("affects", rule.affects), ("unless", rule.unless)):
         for number, clause in enumerate(clauses, 1):
@@ -67,10 +67,10 @@ def _strange(where: str, key: str, raw: Any, matrix: Matrix, *, tables: bool = T
     for word in raw if isinstance(raw, list) else [raw]:
         if not words or not isinstance(word, str) or word in ("absent", "present"):
             continue
-        if not any(glob_fits(known.lower(), word.lower()) or fnmatchcase(word, known) for known in words):
-            known = f"known are {', '.join(sorted(words))}"
-            known = known if len(words) <= 20 else f"none of {len(words)} known words is that"
-            yield f"{where}: no source gives {word!r}; {known}"
+        if not any(glob_fits(name.lower(), word.lower()) or fnmatchcase(word, name) for name in words):
+            hint = f"known are {', '.join(sorted(words))}"
+            hint = hint if len(words) <= 20 else f"none of {len(words)} known words is that"
+            yield f"{where}: no source gives {word!r}; {hint}"
 
 
 @lru_cache(maxsize=1)
@@ -93,5 +93,5 @@ def _model_types(matrix: Matrix) -> Iterator[str]:
     yield from matrix.part("transformers-model-types", "never").get("names", ())
     for family in matrix.rows("families", "family"):
         yield from (*family["types"], *family.get("shared_types", ()))
-        for known in family.get("known", ()):
-            yield from filter(None, [known["facts"].get("model.type")])
+        for repository in family.get("known", ()):
+            yield from filter(None, [repository["facts"].get("model.type")])

@@ -1,5 +1,5 @@
-"""Which releases have what code asks of a package (a module, a dotted name, a keyword of a call, an overridden method),
-what they take of each other, and where names went: by the ledger, and by the table moved-names."""
+"""Find which releases have a symbol that code takes of a package (a module, a dotted name, a keyword of a call, an
+overridden method), what they take of each other, and where names went: by the ledger, and by the table moved-names."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _offers = lru_cache(maxsize=1 << 16)(Released.offers)
 _items = lru_cache(maxsize=1 << 16)(Released.items)
 
 
-class Asked(NamedTuple):
-    """What is asked of a package: ``module`` and, below it, a dotted ``name``; of what is found there the ``keyword``,
-    or that it can be overridden by a method with ``parameters`` (as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``)."""
+class Symbol(NamedTuple):
+    """A symbol that code takes of a package: ``module`` and, below it, a dotted ``name``; a ``keyword`` of that, or its
+    overriding by a method with ``parameters`` (as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``)."""
 
     module: str
     name: str = ""
@@ -41,8 +41,8 @@ class Asked(NamedTuple):
     parameters: tuple[str, ...] | None = None
 
     @classmethod
-    def of(cls, module: str, name: Value | None, keyword: Value | None, parameters: Value | None) -> Asked:
-        """Return what the cells of a record ask for, of which any may be absent."""
+    def of(cls, module: str, name: Value | None, keyword: Value | None, parameters: Value | None) -> Symbol:
+        """Return the symbol in the cells of a record; any but the module may be absent."""
         name, keyword = (cell if isinstance(cell, str) else "" for cell in (name, keyword))
         return cls(module, name, keyword, parameters if isinstance(parameters, tuple) else None)
 
@@ -53,11 +53,11 @@ class Asked(NamedTuple):
 
 
 class Lacking(NamedTuple):
-    """What is not there: a ``module``, a ``name``, a ``keyword``, or the ``override`` that does not fit; ``what`` is
-    the dotted name of the module or of what lies in one, ``call`` how an overridden method is called."""
+    """A gap of a release, by ``kind``: a ``module``, a ``name``, a ``keyword``, or an ``override`` that does not fit;
+    ``name`` is dotted, ``call`` is how an overridden method is called."""
 
     kind: str
-    what: str
+    name: str
     call: str = ""
 
 
@@ -66,61 +66,60 @@ VersionOf = Callable[[str], str | None]
 
 
 def answer(
-    ledger: Ledger, released: Released, asked: Asked, version: str, other: VersionOf
+    ledger: Ledger, released: Released, symbol: Symbol, version: str, other: VersionOf
 ) -> Lacking | Unknown | None:
-    """Return what a release lacks of what is asked for; None if it has it. Callables that hand on any keyword are
-    open."""
-    lacking = _name(released, asked.module, asked.name, version)
-    if lacking is not None or not (asked.keyword or asked.parameters is not None):
+    """Return what a release lacks of a symbol; None if it has it. Callables that hand on any keyword are open."""
+    lacking = _name(released, symbol.module, symbol.name, version)
+    if lacking is not None or not (symbol.keyword or symbol.parameters is not None):
         return lacking
-    place = place_of(released, asked.module, asked.name, version)
-    if asked.keyword:
-        taken = _parameters(ledger, released, place, version, other, _HOPS)
-        if isinstance(taken, Unknown):
-            return taken
-        if asked.keyword in taken:
+    place = place_of(released, symbol.module, symbol.name, version)
+    if symbol.keyword:
+        parameters = _parameters(ledger, released, place, version, other, _HOPS)
+        if isinstance(parameters, Unknown):
+            return parameters
+        if symbol.keyword in parameters:
             return None
-        return _TAKES_ANY if "**" in taken else Lacking("keyword", asked.dotted)
+        return _TAKES_ANY if "**" in parameters else Lacking("keyword", symbol.dotted)
     calls = _calls(ledger, released, place, version, other, _HOPS)
     if isinstance(calls, Unknown):
         return calls
-    public = f"{asked.module}:{asked.name}"
+    public = f"{symbol.module}:{symbol.name}"
     if not calls and place == public and any(True for _ in released.items_of("alias", public.rpartition(".")[0])):
-        return _NOT_CALLED  # in other releases it is known where the class is
-    unfit = next((call for call in calls if not can_be_called(asked.parameters or (), call)), None)
-    return None if unfit is None else Lacking("override", asked.dotted, unfit)
+        return _NOT_CALLED  # only other releases tell where the class is
+    unfit = next((call for call in calls if not can_be_called(symbol.parameters or (), call)), None)
+    return None if unfit is None else Lacking("override", symbol.dotted, unfit)
 
 
 def where(
-    ledger: Ledger, released: Released, asked: Asked, other: VersionOf, user: tuple[Released, str] | None = None
+    ledger: Ledger, released: Released, symbol: Symbol, other: VersionOf, user: tuple[Released, str] | None = None
 ) -> Releases:
-    """Return the releases of a package that have what is asked for. With ``user`` a version of another package is asked
-    for it, whose classes inherit from those of this one: the releases with which that has it."""
+    """Return the releases of a package that have a symbol. With ``user``, a version of another package whose classes
+    inherit from this one's, return the releases with which ``user`` has it."""
 
     def lacking(version: str) -> Lacking | Unknown | None:
         if user is None:
-            return answer(ledger, released, asked, version, other)
-        return answer(ledger, user[0], asked, user[1], lambda name: version if name == released.name else other(name))
+            return answer(ledger, released, symbol, version, other)
+        return answer(ledger, user[0], symbol, user[1], lambda name: version if name == released.name else other(name))
 
-    found = map(lacking, released.read)
-    return Releases.of(released.read, [None if isinstance(one, Unknown) else one is None for one in found])
+    gaps = map(lacking, released.read)
+    return Releases.of(released.read, [None if isinstance(gap, Unknown) else gap is None for gap in gaps])
 
 
 def inherited_from(
-    ledger: Ledger, released: Released, asked: Asked, version: str, other: VersionOf
+    ledger: Ledger, released: Released, symbol: Symbol, version: str, other: VersionOf
 ) -> tuple[Released, ...]:
-    """Return the other packages of a class's base classes, the nearest first: what is asked for may be theirs."""
-    found: dict[str, Released] = {}
-    waiting = [(released, place_of(released, asked.module, asked.name.partition(".")[0], version), version)]
-    for package, place, its_version in waiting:
+    """Return the other packages of a class's base classes, the nearest first: the symbol may be theirs."""
+    packages: dict[str, Released] = {}
+    queue = [(released, place_of(released, symbol.module, symbol.name.partition(".")[0], version), version)]
+    for package, place, its_version in queue:
         home = _home(package, place, its_version)
         for base in chain(*(_bases(package, section, home, its_version) for section in ("parameters", "calls"))):
             elsewhere = _elsewhere(ledger, package, base, its_version, other)
-            if not isinstance(elsewhere, Unknown) and len(waiting) < _HOPS * 2:
-                waiting.append((elsewhere[0], base, elsewhere[1]))
+            if not isinstance(elsewhere, Unknown) and len(queue) < _HOPS * 2:
+                queue.append((elsewhere[0], base, elsewhere[1]))
                 if elsewhere[0] is not released:
-                    found.setdefault(elsewhere[0].name, elsewhere[0])
-    return tuple(found.values())
+                    packages.setdefault(elsewhere[0].name, elsewhere[0])
+    return tuple(packages.values())
 
 
 class Outdated(NamedTuple):
@@ -138,8 +137,8 @@ def outdated(
     ledger: Ledger, package: Released, version: str, name: str, *, provider: Released, its_version: str
 ) -> tuple[Outdated, ...] | None:
     """Return the methods of a release's class ``name`` (dotted) that cannot take a call of its base classes in a
-    release of another package: the ledger lists what parameters are called, not their order, so others may be refused
-    too. None where nothing is known of one, but not of all."""
+    release of another package: the ledger lists the names of parameters, not their order, so others may be refused too.
+    None if none is known to refuse one, and one is unknown."""
     other = {provider.name: its_version}.get
     places, bases = [_home(package, ":".join(name.rsplit(".", 1)), version)], []
     for place in places:
@@ -159,21 +158,21 @@ def outdated(
             case Unknown():
                 doubt = True
             case calls:
-                unfit = [one for one in calls if not _may_take(takes, one)]
-                stale += [Outdated(method, place, base, one) for one in unfit[:1]]
+                unfit = [call for call in calls if not _may_take(takes, call)]
+                stale += [Outdated(method, place, base, call) for call in unfit[:1]]
     return tuple(stale) if stale or not doubt else None
 
 
 @lru_cache(maxsize=1 << 10)
 def _methods(released: Released, place: str, version: str) -> Mapping[str, tuple[str, tuple[str, ...]]]:
-    """Return the methods that a class defines itself, each with the place and what its parameters are called."""
-    found = {}
+    """Return the methods that a class defines itself, each with the place and the names of its parameters."""
+    methods = {}
     for subject in released.subjects("parameters"):
         if subject.startswith(f"{place}."):
             match _signature(released, subject, version):
                 case [*items]:
-                    found[subject.removeprefix(f"{place}.")] = place, tuple(items)
-    return found
+                    methods[subject.removeprefix(f"{place}.")] = place, tuple(items)
+    return methods
 
 
 def _may_take(names: Iterable[str], call: str) -> bool:
@@ -188,13 +187,13 @@ def _known_module(released: Released, module: str, version: str) -> Lacking | Un
     parts = module.split(".")
     for count in range(1, len(parts) + 1):
         inner = ".".join(parts[:count])
-        there = _exists(released, inner, version)
-        if there is True:
+        presence = _exists(released, inner, version)
+        if presence is True:
             continue
         outer, _, last = inner.rpartition(".")
-        if there is False and outer and released.has("offers", outer, last, version):
+        if presence is False and outer and released.has("offers", outer, last, version):
             return Unknown(Message("{} is no file of its own", inner))  # it may be a module by another name
-        return Lacking("module", inner) if there is False else there
+        return Lacking("module", inner) if presence is False else presence
     return None
 
 
@@ -205,10 +204,10 @@ def place_of(released: Released, module: str, name: str, version: str) -> str:
         module, parts = f"{module}.{parts[0]}", parts[1:]
     place = f"{module}:{parts[0]}"
     for _ in range(_HOPS):
-        found = _items(released, "alias", place, version)
-        if isinstance(found, Unknown) or len(found) != 1:
+        places = _items(released, "alias", place, version)
+        if isinstance(places, Unknown) or len(places) != 1:
             break
-        place = found[0]
+        place = places[0]
     return ".".join([place, *parts[1:]])
 
 
@@ -219,10 +218,10 @@ def _home(released: Released, place: str, version: str) -> str:
 
 
 def went_to(released: Released, dotted: str, version: str) -> str | None:
-    """Return the new dotted name of a moved one, by the files of the releases themselves; None if unknown."""
+    """Return the new dotted name of a moved symbol, by the files of the releases themselves; None if unknown."""
     module, _, name = dotted.rpartition(".")
-    found = released.items("moved", f"{module}:{name}", version)
-    return found[0].replace(":", ".") if not isinstance(found, Unknown) and len(found) == 1 else None
+    places = released.items("moved", f"{module}:{name}", version)
+    return places[0].replace(":", ".") if not isinstance(places, Unknown) and len(places) == 1 else None
 
 
 def _name(released: Released, module: str, name: str, version: str) -> Lacking | Unknown | None:
@@ -230,11 +229,11 @@ def _name(released: Released, module: str, name: str, version: str) -> Lacking |
     if lacking is not None:
         return lacking
     for part in filter(None, name.split(".")):
-        there = _offers(released, module, part, version)
-        if there is not True:
-            return Lacking("name", f"{module}.{part}") if there is False else there
+        presence = _offers(released, module, part, version)
+        if presence is not True:
+            return Lacking("name", f"{module}.{part}") if presence is False else presence
         if _exists(released, f"{module}.{part}", version) is not True or released.has("offers", module, part, version):
-            return None  # a name, and what it stands for is not followed
+            return None  # a name, whose value is not followed
         module = f"{module}.{part}"
     return None
 
@@ -246,15 +245,15 @@ def _parameters(  # noqa: PLR0917 (a question and how far it may go)
     items = _signature(released, _home(released, place, version), version) if hops else _NOT_READ
     if isinstance(items, Unknown):
         return items
-    taken = {item for item in items if not item.startswith("&")}
+    names = {item for item in items if not item.startswith("&")}
     for base in (item[1:] for item in items if item.startswith("&")):
         inherited: Any = _elsewhere(ledger, released, base, version, other)
         if not isinstance(inherited, Unknown):
             inherited = _parameters(ledger, inherited[0], base, inherited[1], other, hops - 1)
         if isinstance(inherited, Unknown):
             return inherited
-        taken |= inherited
-    return taken
+        names |= inherited
+    return names
 
 
 def _elsewhere(
@@ -277,16 +276,16 @@ def _bases(released: Released, section: str, place: str, version: str) -> list[s
 def _calls(  # noqa: PLR0917
     ledger: Ledger, released: Released, place: str, version: str, other: VersionOf, hops: int
 ) -> tuple[str, ...] | Unknown:
-    """Return how a method is called by its class, or by the base classes that it is inherited from."""
+    """Return how a method is called by its class, or by the base class that has it."""
     place = _home(released, place, version)
     items = _items(released, "calls", place, version)
     if isinstance(items, Unknown) or items or not hops:
         return items
     owner, _, method = place.rpartition(".")
     for base in _bases(released, "calls", owner, version):
-        found = _elsewhere(ledger, released, base, version, other)
-        if not isinstance(found, Unknown):
-            inherited = _calls(ledger, found[0], f"{base}.{method}", found[1], other, hops - 1)
+        home = _elsewhere(ledger, released, base, version, other)
+        if not isinstance(home, Unknown):
+            inherited = _calls(ledger, home[0], f"{base}.{method}", home[1], other, hops - 1)
             if isinstance(inherited, Unknown) or inherited:
                 return inherited
     return ()
@@ -294,19 +293,19 @@ def _calls(  # noqa: PLR0917
 
 @lru_cache(maxsize=1 << 16)
 def _signature(released: Released, place: str, version: str) -> tuple[str, ...] | Unknown:
-    there = released.listed("parameters", place, version)
-    return released.items("parameters", place, version) if there is True else _NOT_READ
+    presence = released.listed("parameters", place, version)
+    return released.items("parameters", place, version) if presence is True else _NOT_READ
 
 
 class TakenNames(NamedTuple):
     """``module`` of another package, or its ``name`` ("" for the module itself), as ``place`` (a module) takes it when
-    ``entry`` is imported (``import peft``, ``from trl import SFTTrainer``); or what ``place`` asks for itself then
-    (``wanted``, a requirement). ``beside`` are the distributions and versions without which it is not taken."""
+    ``entry`` is imported (``import peft``, ``from trl import SFTTrainer``); or a requirement that ``place`` checks then
+    (``need``). It is taken only if the distributions and versions of ``beside`` are installed."""
 
     entry: str
     module: str
     name: str
-    wanted: Requirement | None
+    need: Requirement | None
     place: str
     beside: tuple[Requirement, ...]
 
@@ -315,21 +314,21 @@ class TakenNames(NamedTuple):
 def taken(consumer: Released, version: str) -> tuple[TakenNames, ...]:
     """Return what a version takes of others; empty if unknown."""
     by_subject = ((subject, consumer.items("takes", subject, version)) for subject in consumer.subjects("takes"))
-    known = ((subject, items) for subject, items in by_subject if not isinstance(items, Unknown))
-    return tuple(read_taken(subject, item) for subject, items in known for item in items)
+    pairs = ((subject, items) for subject, items in by_subject if not isinstance(items, Unknown))
+    return tuple(read_taken(subject, item) for subject, items in pairs for item in items)
 
 
 @lru_cache(maxsize=10_000)
 def read_taken(subject: str, item: str) -> TakenNames:
     """Read a line of the section [takes]."""
-    what, _, rest = item.partition(" @")
+    target, _, rest = item.partition(" @")
     place, _, beside = rest.partition(" if ")
-    module, _, name = what.partition(":")
-    entry, _, asked = subject.partition(":")
-    statement = Message("from {} import {}", entry, asked) if asked else Message("import {}", entry)
-    wanted = None if module.replace(".", "").isidentifier() else read_requirement(what)
+    module, _, name = target.partition(":")
+    entry, _, part = subject.partition(":")
+    statement = Message("from {} import {}", entry, part) if part else Message("import {}", entry)
+    requirement = None if module.replace(".", "").isidentifier() else read_requirement(target)
     needs = tuple(map(read_requirement, beside.split(" and "))) if beside else ()
-    return TakenNames(statement, "" if wanted else module, name, wanted, place, needs)
+    return TakenNames(statement, "" if requirement else module, name, requirement, place, needs)
 
 
 def missing(
@@ -347,9 +346,9 @@ def missing(
             if take.module and (name := normalise(take.module)) not in skip and installed(name) is ABSENT:
                 yield from [(take, name)] * _requires(consumer, version, name)
         elif provider is not consumer and provider.name not in skip:
-            there = installed(provider.name)
-            if lacks(provider, take, there) or (
-                there is ABSENT and take.module and _requires(consumer, version, provider.name)
+            release = installed(provider.name)
+            if lacks(provider, take, release) or (
+                release is ABSENT and take.module and _requires(consumer, version, provider.name)
             ):
                 yield take, provider.name
 
@@ -363,8 +362,8 @@ def fitting_providers(ledger: Ledger, consumer: Released, version: str, provider
 
 @lru_cache(maxsize=1 << 10)
 def fitting_consumers(ledger: Ledger, consumer: Released, provider: Released, version: str) -> Releases:
-    """Return the releases of a consumer that take nothing of the provider which that version has not; of a version that
-    lies outside of those that were read it is unknown."""
+    """Return the releases of a consumer whose names that version of the provider all has; unknown for a version outside
+    of the read ones."""
     if not provider.covers(version):
         return Releases.of(consumer.read, [None] * len(consumer.read))
 
@@ -375,7 +374,7 @@ def fitting_consumers(ledger: Ledger, consumer: Released, provider: Released, ve
 
 @lru_cache(maxsize=1 << 12)
 def _having(provider: Released, take: TakenNames) -> Releases:
-    return Releases.of(provider.read, [_has(provider, take, one) for one in provider.read])
+    return Releases.of(provider.read, [_has(provider, take, release) for release in provider.read])
 
 
 def _of_provider(ledger: Ledger, consumer: Released, version: str, provider: Released) -> Iterable[TakenNames]:
@@ -385,25 +384,25 @@ def _of_provider(ledger: Ledger, consumer: Released, version: str, provider: Rel
 
 
 def provider_of(ledger: Ledger, take: TakenNames) -> Released | None:
-    """Return the package that something is taken of; None if the ledger does not know it."""
-    owner = take.wanted.name if take.wanted else ledger.owner(take.module)
+    """Return the package of a taken name; None if the ledger does not know it."""
+    owner = take.need.name if take.need else ledger.owner(take.module)
     return ledger.package(owner) if owner else None
 
 
 def lacks(provider: Released, take: TakenNames, version: Value) -> bool:
-    """Return whether a version of the provider certainly lacks what is taken there, and needs it."""
+    """Return whether a version of the provider certainly lacks a taken name, and needs it."""
     return isinstance(version, str) and _has(provider, take, version) is False
 
 
 def _has(provider: Released, take: TakenNames, version: str) -> bool | None:
-    """Return whether a version of the provider has what is taken there, or does without it; None if unknown."""
+    """Return whether a version of the provider has a taken name, or does without it; None if unknown."""
     if not all(_meets(version, need) for need in take.beside if need.name == provider.name):
         return True
-    if take.wanted:
-        return satisfies(version, take.wanted.specifiers)
+    if take.need:
+        return satisfies(version, take.need.specifiers)
     parent, name = (take.module, take.name) if take.name else take.module.rpartition(".")[::2]
-    found = provider.offers(parent, name, version) if parent else provider.exists(name, version)
-    return found if isinstance(found, bool) else None
+    offer = provider.offers(parent, name, version) if parent else provider.exists(name, version)
+    return offer if isinstance(offer, bool) else None
 
 
 def _meets(version: Value, need: Requirement) -> bool:
@@ -412,14 +411,14 @@ def _meets(version: Value, need: Requirement) -> bool:
 
 def _requires(consumer: Released, version: str, name: str) -> bool:
     """Return whether the metadata of a version requires another package unconditionally."""
-    return any(one.name == name and not one.marker for one in consumer.requires(version))
+    return any(need.name == name and not need.marker for need in consumer.requires(version))
 
 
 class Move(NamedTuple):
-    """One row: ``releases`` of ``package`` have what is asked for. It is called ``new`` elsewhere: a module and a name
+    """One row: ``releases`` of ``package`` have a symbol. Others call it ``new``: a module and a name
     (``evaluate:load``), another keyword, another member; empty when nothing took its place. ``new_package`` has it in
     ``new_releases`` (empty: not told). ``write`` says by language what to write, where that is more than a name; a
-    keyword of the same name that it speaks of is one of the class ``into``."""
+    keyword of the same name in it belongs to the class ``into``."""
 
     package: str
     releases: str
@@ -431,7 +430,7 @@ class Move(NamedTuple):
     into: str = ""
 
     def has(self, version: str) -> bool | None:
-        """Return whether a version of the package has what is asked for; None for a text that is not a version."""
+        """Return whether a version of the package has the symbol; None for a text that is not a version."""
         return lies_in(version, self.releases)
 
     def called(self, kind: str) -> str:
@@ -440,8 +439,8 @@ class Move(NamedTuple):
 
 
 def name_moves(matrix: Matrix, module: str, name: str = "") -> Iterator[Move]:
-    """Yield the rows about a name of a module, then those about the module itself, or one that contains it. Without a
-    name, yield those about the module."""
+    """Yield the rows about a name of a module, then the rows about the module itself, or a module that contains it;
+    without a name only the latter."""
     rows = matrix.rows("moved-names", "name")
     sought = [f"{module}:{name}", f"{module}.{name}"] if name else []
     parts = module.split(".")
@@ -477,5 +476,5 @@ def part_moves(matrix: Matrix, part: str, names: Collection[str], old: str) -> I
 
 def _move(row: Mapping[str, Any]) -> Move:
     package = row["package"] if row.get("new") else ""
-    known = {"new": "", "new_package": package, "new_releases": "", "write": {}, **row}
-    return Move(**{name: known[name] for name in Move._fields if name in known})
+    cells = {"new": "", "new_package": package, "new_releases": "", "write": {}, **row}
+    return Move(**{name: cells[name] for name in Move._fields if name in cells})

@@ -32,7 +32,7 @@ class MatrixError(MessageError, ValueError):
 
 class _BrokenRule(NamedTuple):
     """A rule file that this engine cannot evaluate. ``unusable`` is the sentence for the user when nothing may be
-    judged before it is mended: the file is no TOML, or its id is not free."""
+    judged before it is mended: the file is not TOML, or its id is not free."""
 
     id: str
     origin: str
@@ -51,13 +51,13 @@ class Matrix:
     def __init__(self, registry: Registry, *, source: str, home: Path) -> None:
         self.registry = registry
         self._rules: list[Rule] = []
-        #: Of a compiled matrix: the rules of a scope as JSON, until somebody asks for them.
+        #: The rules of a compiled matrix that were not needed yet: JSON by scope.
         self._unread: dict[str, str] = {}
         self.broken: list[_BrokenRule] = []
         self.version = ""
         self.source = source
         self.home = home
-        #: What is known of released packages; read when it is asked.
+        #: The released packages; read on demand.
         self.ledger = Ledger(home / "ledger")
         #: The files of rules that were read as TOML, by their ids.
         self.files: dict[str, Path] = {}
@@ -119,13 +119,13 @@ class Matrix:
 
         ``matrices/schema`` says which columns they have; the lint checks it.
         """
-        found: Sequence[Mapping[str, Any]] = self.table(name).get(part, ())
-        return found
+        rows: Sequence[Mapping[str, Any]] = self.table(name).get(part, ())
+        return rows
 
     def part(self, name: str, part: str) -> Mapping[str, Any]:
         """Return a part of a table that is a table itself (``[organisations]``, ``[ptx]``); empty if missing."""
-        found: Mapping[str, Any] = self.table(name).get(part, {})
-        return found
+        table: Mapping[str, Any] = self.table(name).get(part, {})
+        return table
 
     def texts(self, rule: Rule) -> Mapping[str, Any]:
         """Return the texts, fixes, evidence and tests of a rule."""
@@ -140,8 +140,8 @@ class Matrix:
     def fixed_in(self, rule_id: str) -> Mapping[str, str]:
         """Return the first releases, by their fact keys, without the problem of a rule; empty if unknown."""
         rule = self.find(rule_id)
-        found: Mapping[str, str] = self.texts(rule)["bound"].get("fixed_in", {}) if rule is not None else {}
-        return found
+        releases: Mapping[str, str] = self.texts(rule)["bound"].get("fixed_in", {}) if rule is not None else {}
+        return releases
 
     def find(self, rule_id: str) -> Rule | None:
         """Return the rule of that id."""
@@ -152,8 +152,8 @@ class Matrix:
         return {rule.id: rule.origin for rule in self.rules} | {rule.id: rule.origin for rule in self.broken}
 
     def retired(self, rule_id: str) -> Mapping[str, Any] | None:
-        """Return what became of a former id: ``now`` is the present one, and missing of a rule that was withdrawn on a
-        ``date``, ``because`` of something. None if it never was a rule's, or still is."""
+        """Return what became of a former id: ``now`` is the present one, missing if the rule was withdrawn on a
+        ``date``, ``because`` of something. None if the id never was a rule's, or still is."""
         return self.part("retired", "retired").get(rule_id)
 
 

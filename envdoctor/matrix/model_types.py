@@ -1,5 +1,5 @@
-"""From which release on transformers knows a model type (table transformers-model-types), and serving engines and
-trainers a family of models (table framework-models)."""
+"""Find the first release of transformers that knows a model type (table transformers-model-types), and of serving
+engines and trainers that know a family of models (table framework-models)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -58,18 +58,18 @@ def knows(matrix: Matrix, framework: str, family: str, installed: str) -> bool |
     """Return whether a release of an engine or trainer has something of its own for the family."""
     table, release = matrix.part("framework-models", framework), base_release(installed)
     first = next(iter(table["since"]))
-    known = _releases(table["since"], table["until"], family, first)
-    if known is None or release is None:
+    releases = _releases(table["since"], table["until"], family, first)
+    if releases is None or release is None:
         return Unknown(Message("the table framework-models does not tell of {} in {}", family, framework))
-    return _LATER if ">=" not in known and satisfies(release, f"<{first}") else satisfies(release, known)
+    return _LATER if ">=" not in releases and satisfies(release, f"<{first}") else satisfies(release, releases)
 
 
 def asked_release(matrix: Matrix, framework: str, family: str, installed: str | None) -> str | None:
-    """Return what the family asks of an engine or trainer, ``vllm>=0.6.5``; None if unknown, or if this release runs
-    models that it has nothing for with transformers' classes."""
+    """Return the requirement of a family on an engine or trainer, ``vllm>=0.6.5``; None if unknown, or if this release
+    runs models without classes of its own with transformers'."""
     table = matrix.part("framework-models", framework)
-    known = _releases(table["since"], table["until"], family, next(iter(table["since"])))
+    releases = _releases(table["since"], table["until"], family, next(iter(table["since"])))
     release, fallback = base_release(installed) if installed else None, table.get("fallback")
-    if known is not None and release and fallback and not satisfies(release, known):
-        known = None if satisfies(release, f">={fallback}") else known
-    return None if known is None else framework + known
+    if releases is not None and release and fallback and not satisfies(release, releases):
+        releases = None if satisfies(release, f">={fallback}") else releases
+    return None if releases is None else framework + releases

@@ -1,5 +1,5 @@
-"""Whether a release has a wheel for an environment, and which other releases have: by the ledger, by the torch that a
-release was compiled for, and by the table torch-wheels for packages whose wheels are not on PyPI."""
+"""Tell whether a release has a wheel for an environment, and which other releases have: by the ledger, by the torch
+that a release was compiled for, and by the table torch-wheels for packages whose wheels are not on PyPI."""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -14,9 +14,9 @@ from envdoctor.versions.pep440 import NotASpecifier, Order, base_release, order,
 from envdoctor.versions.wheel_tags import WheelTarget, wheel_target
 
 
-class _WantedWheel(NamedTuple):
-    """What wheels are wanted for. ``python`` is the whole version, ``torch`` and ``cuda`` are those that are installed;
-    None for what is not known or not there."""
+class _WheelSituation(NamedTuple):
+    """The environment that wheels must fit. ``python`` is the whole version, ``torch`` and ``cuda`` are the installed
+    ones; each None if unknown or missing."""
 
     target: WheelTarget
     python: str | None = None
@@ -25,44 +25,44 @@ class _WantedWheel(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """``lacks``: for what a release has no wheel (``Python 3.13 on Linux x86_64``, ``torch 2.6``). ``source``: it has
-    an sdist, from which installers would build it."""
+    """A release without a wheel for ``lacks`` (``Python 3.13 on Linux x86_64``, ``torch 2.6``). ``source``: it has an
+    sdist, from which installers would build it."""
 
     lacks: str
     source: bool
 
 
-def wanted_here(value: Callable[[str], Value]) -> _WantedWheel | None:
-    """Read the wanted wheel from the facts of an environment; None if its wheels are not compared."""
+def wanted_here(value: Callable[[str], Value]) -> _WheelSituation | None:
+    """Read the situation from the facts of an environment; None if its wheels are not compared."""
     target = wheel_target(value)
     python, torch, cuda = map(View(value).text, ("python.version", "pkg.torch", "torch.cuda"))
-    return None if target is None else _WantedWheel(target, base_release(python) if python else None, torch, cuda)
+    return None if target is None else _WheelSituation(target, base_release(python) if python else None, torch, cuda)
 
 
 def release_named(matrix: Matrix, name: str, version: str) -> Release | None:
-    """Return a release in the ledger; None for one that it does not list, and for builds with a local tag."""
+    """Return a release in the ledger; None if it is not listed, and for builds with a local tag."""
     package, key = matrix.ledger.package(name), order(version)
     return None if package is None or key is None or "+" in version else listed_releases(package).get(key)
 
 
-def no_wheel(matrix: Matrix, name: str, version: str, wanted: _WantedWheel) -> Gap | Unknown | None:
-    """Return why a release of PyPI has no wheel for what is wanted; None if it has one. Unknown for packages and
+def no_wheel(matrix: Matrix, name: str, version: str, situation: _WheelSituation) -> Gap | Unknown | None:
+    """Return why a release of PyPI has no wheel for the situation; None if it has one. Unknown for packages and
     releases that the ledger does not list, builds with a local tag, and packages that never had wheels."""
     package, release = matrix.ledger.package(name), release_named(matrix, name, version)
     if package is None or release is None:
         return Unknown(Message("the ledger does not list it"))
-    return _gap(matrix, package, release, wanted)
+    return _gap(matrix, package, release, situation)
 
 
-def with_wheel(matrix: Matrix, name: str, version: str, wanted: _WantedWheel) -> tuple[str | None, str | None]:
-    """Return the nearest release before a version and the nearest one after it that have a wheel for what is wanted."""
+def with_wheel(matrix: Matrix, name: str, version: str, situation: _WheelSituation) -> tuple[str | None, str | None]:
+    """Return the nearest release before a version, and the nearest one after it, with a wheel for the situation."""
     package, key = matrix.ledger.package(name), order(version)
     if package is None or key is None:
         return None, None
 
     def fits(release: Release) -> bool:
-        for_python = wanted.python is None or satisfies(wanted.python, release.requires_python)
-        return not release.yanked and for_python and _gap(matrix, package, release, wanted) is None
+        for_python = situation.python is None or satisfies(situation.python, release.requires_python)
+        return not release.yanked and for_python and _gap(matrix, package, release, situation) is None
 
     listed = listed_releases(package).items()
     older = (release.version for place, release in reversed(listed) if place < key and fits(release))
@@ -70,10 +70,10 @@ def with_wheel(matrix: Matrix, name: str, version: str, wanted: _WantedWheel) ->
     return next(older, None), next(newer, None)
 
 
-def _gap(matrix: Matrix, package: Released, release: Release, wanted: _WantedWheel) -> Gap | Unknown | None:
-    files = files_for(package, release.version, wanted.target)
+def _gap(matrix: Matrix, package: Released, release: Release, situation: _WheelSituation) -> Gap | Unknown | None:
+    files = files_for(package, release.version, situation.target)
     if files is None:
-        return _elsewhere(matrix, package.name, release.version, wanted)
+        return _elsewhere(matrix, package.name, release.version, situation)
     lacks, source = files
     if lacks is not None:
         return Gap(lacks, source)
@@ -81,22 +81,22 @@ def _gap(matrix: Matrix, package: Released, release: Release, wanted: _WantedWhe
     extensions, companions = (
         {row["name"] for row in matrix.rows(table, "package")} for table in ("torch-extensions", "torch-companions")
     )
-    if wanted.torch is None or package.name not in extensions - companions:
+    if situation.torch is None or package.name not in extensions - companions:
         return None
-    made_for = (one for one in package.requires(release.version) if one.name == "torch" and not one.marker)
-    specifiers = next((one.specifiers for one in made_for if one.specifiers), None)
-    torch = order(wanted.torch)
+    made_for = (need for need in package.requires(release.version) if need.name == "torch" and not need.marker)
+    specifiers = next((need.specifiers for need in made_for if need.specifiers), None)
+    torch = order(situation.torch)
     if specifiers is None:
         return Unknown(Message("it does not say for which torch it was compiled"))
     if torch is None or torch.is_pre:
         return Unknown(Message("a build of torch between its releases"))
     try:
         # torch keeps its C++ interfaces within a minor release.
-        is_pinned = specifiers.startswith("==") and "," not in specifiers and "*" not in specifiers
+        is_pin = specifiers.startswith("==") and "," not in specifiers and "*" not in specifiers
         pinned = (
-            same_start(specifiers.strip("= "), wanted.torch, 2) if is_pinned else satisfies(wanted.torch, specifiers)
+            same_start(specifiers.strip("= "), situation.torch, 2) if is_pin else satisfies(situation.torch, specifiers)
         )
-        return None if pinned else Gap(f"torch {_minor(wanted.torch)}", source)
+        return None if pinned else Gap(f"torch {_minor(situation.torch)}", source)
     except NotASpecifier as error:
         return Unknown(said_by(error))
 
@@ -114,14 +114,14 @@ def listed_releases(package: Released) -> dict[Order, Release]:
 def _spans(package: Released) -> tuple[list[tuple[int, int, str]], dict[str, int]]:
     """Return the files of a package with the places of the first and last release that have them; places by release."""
     places = {release.version: place for place, release in enumerate(package.releases)}
-    found = package.items_of("wheels", "*")
-    return [(places[since], places[until] if until else len(places), file) for _, file, since, until in found], places
+    items = package.items_of("wheels", "*")
+    return [(places[since], places[until] if until else len(places), file) for _, file, since, until in items], places
 
 
 @lru_cache(maxsize=1 << 14)
 def files_for(package: Released, version: str, target: WheelTarget) -> tuple[str | None, bool] | None:
     """Return what the wheels of a release lack for a target, and whether it has an sdist. None if it has no wheels, or
-    on Linux only wheels for other systems beside its source: then the source is what is released for Linux."""
+    only wheels for other systems than Linux beside its source: then Linux gets the source."""
     spans, places = _spans(package)
     files = [file for since, until, file in spans if since <= places[version] <= until]
     tags, source = [file for file in files if file.count("-") == 2 and " " not in file], "sdist" in files
@@ -129,18 +129,18 @@ def files_for(package: Released, version: str, target: WheelTarget) -> tuple[str
     return (target.lacks(tags), source) if tags and not as_source else None
 
 
-def _elsewhere(matrix: Matrix, name: str, version: str, wanted: _WantedWheel) -> Gap | Unknown | None:
+def _elsewhere(matrix: Matrix, name: str, version: str, situation: _WheelSituation) -> Gap | Unknown | None:
     """Like :func:`no_wheel`, for a package that has only source on PyPI, by the table torch-wheels."""
     table = matrix.rows("torch-wheels")
     rows = [row for row in table if row["package"] == name and satisfies(version, row["versions"])]
-    version_of_torch = order(wanted.torch or "")
-    if not rows or wanted.torch is None or version_of_torch is None or version_of_torch.is_pre:
+    version_of_torch = order(situation.torch or "")
+    if not rows or situation.torch is None or version_of_torch is None or version_of_torch.is_pre:
         return Unknown(Message("it is built from source everywhere, or for a torch that is not known"))
     builds: list[Mapping[str, Any]] = rows[0]["builds"]
-    target, torch, major = wanted.target, _minor(wanted.torch), (wanted.cuda or "").partition(".")[0]
+    target, torch, major = situation.target, _minor(situation.torch), (situation.cuda or "").partition(".")[0]
     if target.system not in (None, "linux"):
         return Gap(target.lacks(["py3-none-linux_x86_64"]) or "", True)
-    said = f"torch {torch}"
+    text = f"torch {torch}"
     builds = [build for build in builds if build["torch"] == torch]
     for words, column, value in (
         (f" for CUDA {major}", "cuda", major),
@@ -149,8 +149,8 @@ def _elsewhere(matrix: Matrix, name: str, version: str, wanted: _WantedWheel) ->
     ):
         if builds and value:
             builds = [build for build in builds if value in build[column]]
-            said += words
-    return None if builds else Gap(said, True)
+            text += words
+    return None if builds else Gap(text, True)
 
 
 def _minor(version: str) -> str:

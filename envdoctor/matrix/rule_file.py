@@ -1,4 +1,4 @@
-"""Read a rule file: one TOML document becomes one rule, or a list of what is wrong with it."""
+"""Read a rule file: one TOML document becomes one rule, or a list of faults."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,10 +41,10 @@ from envdoctor.versions.pep440 import satisfies
 #: The newest rule schema this engine understands.
 SCHEMA = 1
 _ID = r"[a-z0-9]+(-[a-z0-9]+)*\Z"
-#: The operand of a condition: the release is not one that the other package of the clause requires.
+#: The operand of a condition: the release does not meet the requirement of the clause's other package.
 _OUTSIDE = "outside-requirement"
 _OPPOSITE = {">=": "<", "<": ">=", "<=": ">", ">": "<=", "==": "!=", "!=": "=="}
-_REASON = Kind("a text, or texts by language,", lambda given: TEXT.test(given) or WORDS.test(given))
+_REASON = Kind("a text, or texts by language,", lambda value: TEXT.test(value) or WORDS.test(value))
 _FIX: Mapping[str, Any] = {"constraints": [], "cuda": [], "uninstall": [], "set": {}, "env": {}, "command": None}
 
 _DOCUMENT = dict.fromkeys(("rule", "affects", "message", "why"), ANY)
@@ -88,7 +88,7 @@ class RuleError(ValueError):
 def parse_rule(
     rule_id: str, origin: str, data: Mapping[str, Any], registry: Registry, ledger: Ledger | None = None
 ) -> Rule:
-    """Return the rule of a parsed TOML document. Raises :class:`RuleError` with everything that is wrong.
+    """Return the rule of a parsed TOML document. Raises :class:`RuleError` with all faults.
 
     ``ledger`` knows what releases require, for clauses with ``"outside-requirement"``.
     """
@@ -99,7 +99,7 @@ def parse_rule(
 
 
 class _Document:
-    """One rule file while it is read: the parts that can be used, and what is wrong with the others."""
+    """One rule file while it is read: its usable parts, and the faults of the others."""
 
     def __init__(self, rule_id: str, data: Mapping[str, Any], registry: Registry, ledger: Ledger | None) -> None:
         self._id, self._data, self._registry, self._ledger = rule_id, data, registry, ledger
@@ -147,9 +147,9 @@ class _Document:
             self._wrong(f"rule: each: a registered record list is expected, not {self._each!r}")
         columns = spec.columns if spec is not None else {}
         folds_into = self._head.get("folds_into")
-        known = [f"{self._each}.{column}" for column in columns]  # `probe.device` is a column and a fact of its own
+        keys = [f"{self._each}.{column}" for column in columns]  # `probe.device` is a column and a fact of its own
         for name in folds_into if isinstance(folds_into, list) else ():
-            if name not in known:
+            if name not in keys:
                 self._wrong(f"rule: folds_into: {name!r} is no column of each")
         explained = self._head.get("explained_by")
         for other, agree in explained.items() if isinstance(explained, Mapping) else ():
@@ -157,13 +157,13 @@ class _Document:
                 self._wrong(f"rule: explained_by: {other}: columns of each that must agree are expected")
 
     def _clauses(self, name: str) -> tuple[list[list[Condition]], list[int]]:
-        """Return the clauses of a part, and the places of those that the ledger gave."""
+        """Return the clauses of a part, and the places of the clauses from the ledger."""
         clauses: list[list[Condition]] = []
         from_ledger: list[int] = []
-        written = rows(self._data, name, self._problems)
+        entries = rows(self._data, name, self._problems)
         if name == "affects" and self._data.get(name) == []:
             self._wrong("affects: at least one clause is expected")
-        for place, clause in written:
+        for place, clause in entries:
             if not clause:
                 self._wrong(f"{place}an empty clause would always match")
             try:
@@ -173,9 +173,9 @@ class _Document:
                 continue
             if expanded != [clause]:
                 from_ledger += range(len(clauses), len(clauses) + len(expanded))
-            for one in expanded:
+            for conditions in expanded:
                 clauses.append([])
-                for key, operand in one.items():
+                for key, operand in conditions.items():
                     try:
                         clauses[-1].append(parse_condition(self._registry, key, operand, self._each))
                     except ConditionError as error:
@@ -197,7 +197,7 @@ class _Document:
         return [key, entry["value"], entry["because"], entry.get("default", False)]
 
     def _texts(self) -> dict[str, Any]:
-        """Return what only findings and the lint read."""
+        """Return the parts that only findings and the lint read."""
         for name in ("message", "why", "details"):
             if name in self._data:
                 self._problems += (f"{name}: {fault}" for fault in WORDS.faults(self._data[name]))
@@ -246,8 +246,8 @@ class _Document:
 
     def _tests(self) -> Iterator[dict[str, Any]]:
         """Yield the tests as expectation and facts; ``[[test]]`` is how older rules write them."""
-        written = [*rows(self._data, "tests", self._problems), *rows(self._data, "test", self._problems)]
-        for place, entry in written:
+        entries = [*rows(self._data, "tests", self._problems), *rows(self._data, "test", self._problems)]
+        for place, entry in entries:
             answers = [word for word in ANSWERS if word in entry]
             if len(answers) == 1:
                 others = {key: entry[key] for key in entry if key != answers[0]}
@@ -261,16 +261,16 @@ class _Document:
     def _sound(
         self, place: str, entry: Mapping[str, Any], required: Mapping[str, Kind], optional: Mapping[str, Kind]
     ) -> bool:
-        found = list(faults(entry, required, optional, place))
-        self._problems += found
-        return not found
+        problems = list(faults(entry, required, optional, place))
+        self._problems += problems
+        return not problems
 
     def _wrong(self, problem: str) -> None:
         self._problems.append(problem)
 
 
 def _scope(each: str | None, affects: Iterable[Sequence[Condition]], unless: Iterable[Sequence[Condition]]) -> str:
-    """Return what a rule is about: facts that only one command has decide. An exception may well rest on an
+    """Return the scope of a rule: facts that only one command has decide. An exception may well rest on an
     experiment."""
     prefixes, excepted = (
         {condition.key.partition(".")[0] for clause in clauses for condition in clause} for clauses in (affects, unless)
@@ -285,8 +285,8 @@ def _scope(each: str | None, affects: Iterable[Sequence[Condition]], unless: Ite
 
 def _outside_windows(clause: Mapping[str, Any], ledger: Ledger | None) -> list[dict[str, Any]]:
     """Return a clause for each row of releases that require the same of the package whose condition is
-    :data:`_OUTSIDE`; the other condition on a package names the releases that are meant. Raises
-    :class:`ConditionError` where the ledger has no requirement that the clause speaks of."""
+    :data:`_OUTSIDE`; the other condition on a package limits these releases. Raises :class:`ConditionError` if the
+    ledger lacks such a requirement."""
     required = [key for key, operand in clause.items() if operand == _OUTSIDE]
     askers = [key for key in clause if key.startswith("pkg.") and key not in required]
     if len(required) != 1 or len(askers) != 1 or not required[0].startswith("pkg."):
@@ -300,20 +300,20 @@ def _outside_windows(clause: Mapping[str, Any], ledger: Ledger | None) -> list[d
     return clauses
 
 
-def _windows(released: Released, name: str, meant: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield releases in a row that require the same of ``name``, with what lies outside of that.
+def _windows(released: Released, name: str, limits: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield releases in a row with the same requirement on ``name``, and the releases of ``name`` that do not meet it.
 
     Releases that are newer than the ledger require at least what its newest does: a floor hardly ever falls, but a
     ceiling rises.
     """
-    versions = [one.version for one in released.releases if one.metadata]
+    versions = [release.version for release in released.releases if release.metadata]
 
     def required(version: str) -> tuple[str, ...]:
-        # What a release requires everywhere: markers are for some Pythons, or for extras.
-        found = [one.specifiers for one in released.requires(version) if one.name == name and not one.marker]
-        return tuple(sorted(part.strip() for text in found for part in text.split(",") if part.strip()))
+        # The requirements everywhere: markers are for some Pythons, or for extras.
+        texts = [need.specifiers for need in released.requires(version) if need.name == name and not need.marker]
+        return tuple(sorted(part.strip() for text in texts for part in text.split(",") if part.strip()))
 
-    for specifiers, of_row in groupby((one for one in versions if satisfies(one, meant)), required):
+    for specifiers, of_row in groupby((version for version in versions if satisfies(version, limits)), required):
         row = list(of_row)
         behind = versions[versions.index(row[-1]) + 1 :]
         turned = []

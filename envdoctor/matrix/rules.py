@@ -1,5 +1,5 @@
-"""What a rule is, as the judge reads it, and its conditions: the text of a rule file, parsed against the registry into
-a form that is quick to evaluate."""
+"""A rule, as the judge reads it, and its conditions: the text of a rule file, parsed against the registry into a form
+that is quick to evaluate."""
 
 import re
 from collections.abc import Iterator
@@ -123,13 +123,13 @@ SEVERITIES = ("note", "warning", "error")
 CONFIDENCES = ("inferred", "reported", "upstream", "reproduced")
 EFFECTS = ("crash", "wrong-numbers", "oom", "slow", "install", "security")
 STATUSES = ("preview", "active", "withdrawn")
-#: What a fix may hold to be applied, and what such a fix is called. One without any of them is advice.
+#: The parts of a fix that can be applied, and the kind of fix with each. A fix without any of them is advice.
 FIX_KINDS = {"constraints": "constraint", "uninstall": "uninstall", "set": "set", "env": "env", "command": "command"}
 #: Kinds of evidence; a rule writes the kind before the address (``issue = "https://..."``).
 PROOFS = ("issue", "release-notes", "source", "artefact", "docs", "reproduced", "article")
-#: What a test of a rule expects.
+#: The answers that a test of a rule may expect.
 ANSWERS = ("match", "no", "unknown")
-#: Where a message has the value of a fact.
+#: The place of a fact's value in a message.
 PLACEHOLDER = r"\{([a-z_][\w.-]*)\}"
 
 
@@ -146,8 +146,8 @@ class Rule(NamedTuple):
     ``explained_by`` maps rules with the same ``each`` to columns: a finding of such a rule (or an earlier one of this
     rule, where it names itself) about another record, at least as severe, stands for this one when the two records are
     known to agree in these columns.
-    ``scope`` is drift for rules about several machines, revision for rules about two revisions, probe for those about
-    experiments, memory for those about a prediction, watch for those about a training run, environment for all others.
+    ``scope`` is drift for rules about several machines, revision for rules about two revisions, probe for experiments,
+    memory for a prediction, watch for a training run, environment for all others.
     ``texts`` locates the texts: a mapping, or ``[offset, length]`` in the compiled file.
     """
 
@@ -176,7 +176,7 @@ class Rule(NamedTuple):
 
 
 def digest(text: str) -> str:
-    """Return a name for an English text, so that its translation can say which wording it translates (``zh_of``)."""
+    """Return a digest of an English text, so that its translation can say which wording it translates (``zh_of``)."""
     import hashlib  # brings OpenSSL along; needed only where a translation is checked
 
     return hashlib.sha256(text.encode()).hexdigest()[:8]

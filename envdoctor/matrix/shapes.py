@@ -1,4 +1,4 @@
-"""Check the shape of what a person wrote in TOML (a rule, the configuration), with a clause for each fault.
+"""Check the shape of TOML that a person wrote (a rule, the configuration), with a clause for each fault.
 
 Tables and the registry of facts are data of this repository: JSON Schema holds them (``matrices/schema``).
 """
@@ -12,73 +12,72 @@ from envdoctor.system.message import Message, did_you_mean
 
 
 class Kind(NamedTuple):
-    """A kind of value: what is expected, in words, the test that a value must pass, and what is said when it does
-    not."""
+    """A kind of value: what is expected, in words, the test that a value must pass, and the message if it fails."""
 
     expected: str
     test: Callable[[Any], object]
     refusal: str = "{expected} is expected, not {given}"
 
-    def faults(self, given: Any) -> Iterator[str]:
-        """Yield what is wrong with a value."""
-        if not self.test(given):
-            yield self.refusal.format(expected=self.expected, given=shown(given))
+    def faults(self, value: Any) -> Iterator[str]:
+        """Yield the fault of a value, if it has one."""
+        if not self.test(value):
+            yield self.refusal.format(expected=self.expected, given=shown(value))
 
 
 def one_of(*words: str) -> Kind:
-    """Return the kind of value that is one of these words."""
-    return Kind(", ".join(words), lambda given: given in words, "{given} is none of {expected}")
+    """Return the kind of values that are one of these words."""
+    return Kind(", ".join(words), lambda value: value in words, "{given} is none of {expected}")
 
 
-def faults(given: Any, required: Mapping[str, Kind], optional: Mapping[str, Kind], place: str = "") -> Iterator[str]:
-    """Yield what is wrong with a table that has the ``required`` keys and may have the ``optional`` ones; each clause
+def faults(table: Any, required: Mapping[str, Kind], optional: Mapping[str, Kind], place: str = "") -> Iterator[str]:
+    """Yield the faults of a table that must have the ``required`` keys and may have the ``optional`` ones; each clause
     begins with ``place``."""
-    if not isinstance(given, Mapping):
-        yield f"{place}a table is expected, not {shown(given)}"
+    if not isinstance(table, Mapping):
+        yield f"{place}a table is expected, not {shown(table)}"
         return
-    known = {**required, **optional}
-    for key, value in given.items():
-        if key in known:
-            yield from (f"{place}{key}: {fault}" for fault in known[key].faults(value))
+    kinds = {**required, **optional}
+    for key, value in table.items():
+        if key in kinds:
+            yield from (f"{place}{key}: {fault}" for fault in kinds[key].faults(value))
         else:
-            hint = did_you_mean(str(key), known, Message("known are {}", ", ".join(known)))
+            hint = did_you_mean(str(key), kinds, Message("known are {}", ", ".join(kinds)))
             yield f"{place}unknown key {key!r}; {hint}"
-    yield from (f"{place}{key}: missing" for key in required if key not in given)
+    yield from (f"{place}{key}: missing" for key in required if key not in table)
 
 
 def rows(data: Mapping[str, Any], name: str, problems: list[str]) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the tables of an array (``[[fix]]``), each with its place ("fix 2: "). ``problems`` gets what is wrong."""
-    given = data.get(name, [])
-    if isinstance(given, list) and all(isinstance(entry, Mapping) for entry in given):
-        return [(f"{name} {number}: ", entry) for number, entry in enumerate(given, 1)]
+    """Return the tables of an array (``[[fix]]``), each with its place ("fix 2: "). Append faults to ``problems``."""
+    tables = data.get(name, [])
+    if isinstance(tables, list) and all(isinstance(entry, Mapping) for entry in tables):
+        return [(f"{name} {number}: ", entry) for number, entry in enumerate(tables, 1)]
     problems.append(f"{name}: an array of tables ([[…]]) is expected")
     return []
 
 
-def _is_texts(given: Any) -> bool:
-    return isinstance(given, list) and all(isinstance(item, str) for item in given)
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)
 
 
-def _is_words(given: Any) -> bool:
-    known = {"en", "zh", "zh_of"}
-    return isinstance(given, dict) and "en" in given and given.keys() <= known and all(map(TEXT.test, given.values()))
+def _is_words(value: Any) -> bool:
+    keys = {"en", "zh", "zh_of"}
+    return isinstance(value, dict) and "en" in value and value.keys() <= keys and all(map(TEXT.test, value.values()))
 
 
-ANY = Kind("a value", lambda given: True)
-TEXT = Kind("a text", lambda given: isinstance(given, str) and given)
+ANY = Kind("a value", lambda value: True)
+TEXT = Kind("a text", lambda value: isinstance(value, str) and value)
 TEXTS = Kind("a list of text", _is_texts)
-TEXT_OR_TEXTS = Kind("a text or a list of text", lambda given: TEXT.test(given) or _is_texts(given))
-FLAG = Kind(Message("true or false"), lambda given: isinstance(given, bool))
-TRUE = Kind("true", lambda given: given is True)
-DATE = Kind("a date such as 2026-11-20", lambda given: isinstance(given, date) and not isinstance(given, datetime))
-TABLE = Kind(Message("a table"), lambda given: isinstance(given, dict))
+TEXT_OR_TEXTS = Kind("a text or a list of text", lambda value: TEXT.test(value) or _is_texts(value))
+FLAG = Kind(Message("true or false"), lambda value: isinstance(value, bool))
+TRUE = Kind("true", lambda value: value is True)
+DATE = Kind("a date such as 2026-11-20", lambda value: isinstance(value, date) and not isinstance(value, datetime))
+TABLE = Kind(Message("a table"), lambda value: isinstance(value, dict))
 VALUES = Kind(
     'a table such as { "recipe.batch_size" = 2 }',
-    lambda given: isinstance(given, dict) and not any(isinstance(item, dict) for item in given.values()),
+    lambda value: isinstance(value, dict) and not any(isinstance(item, dict) for item in value.values()),
 )
 VERSIONS = Kind(
     'a table such as { "pkg.torch" = "2.5.1" }',
-    lambda given: isinstance(given, dict) and given and all(isinstance(item, str) for item in given.values()),
+    lambda value: isinstance(value, dict) and value and all(isinstance(item, str) for item in value.values()),
 )
 #: A text by language; ``zh_of`` names the English wording that was translated.
 WORDS = Kind('texts such as { en = "…", zh = "…" }', _is_words)

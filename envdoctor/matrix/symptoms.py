@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 _LEAST, _LEAST_LINE = 10, 4
 #: Lines that hold the first piece of a text and are looked at to the end.
 _LOOKS = 200
-#: What a symptom leaves open between its pieces: anything, or the word for a fact.
+#: The open parts of a symptom between its pieces: anything, or the word for a fact.
 _OPEN = re.compile(r"\*|\{[\w.]+\}")
 #: Characters of a line in which such a word is looked for.
 _LONGEST = 2_000
-#: Characters from which on a line may have been broken: its text may go on in the next one.
+#: A line of more characters may have been broken: its text may go on in the next one.
 _WRAPPED = 50
 
 
@@ -40,8 +40,8 @@ class Log(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A symptom that was found: the place of its line that says most (from 0), how much it says (letters), and keys of
-    facts with the words of the log for them."""
+    """A symptom in a log: the place of its most telling line (from 0), its number of letters, and keys of facts with
+    the words of the log for them."""
 
     place: int
     letters: int
@@ -49,22 +49,22 @@ class Seen(NamedTuple):
 
 
 def seen_in(log: Log, symptoms: Iterable[Mapping[str, Any]]) -> Seen | None:
-    """Return the symptom that says most among those in the log; None if the log has none."""
-    found: list[Seen] = []
+    """Return the symptom of the log that has most letters; None if the log has none."""
+    matches: list[Seen] = []
     whole, title = log, Log(log.text[: log.starts[1]], log.starts[:2])
     for symptom in symptoms:
         log = title if symptom.get("title") else whole
         texts = list(map(_plain, symptom["lines"]))
         places = [place for text in texts if (place := _last(log, _OPEN.split(text))) is not None]
-        told = [word for text, place in zip(texts, places, strict=False) if (word := _told(log, place, text))]
-        is_whole = len(places) == len(texts) and len(told) == sum("{" in text for text in texts)
+        words = [word for text, place in zip(texts, places, strict=False) if (word := _word_of(log, place, text))]
+        is_whole = len(places) == len(texts) and len(words) == sum("{" in text for text in texts)
         if is_whole and _raised_in(symptom.get("raised_in", ""), log, log.starts[max(places)]):
             says_most = max(zip((sum(map(str.isalnum, text)) for text in texts), places, strict=True))
-            found.append(Seen(says_most[1], letters(symptom), tuple(told)))
-    return max(found, key=lambda one: one.letters, default=None)
+            matches.append(Seen(says_most[1], letters(symptom), tuple(words)))
+    return max(matches, key=lambda match: match.letters, default=None)
 
 
-def _told(log: Log, place: int, text: str) -> tuple[str, str] | None:
+def _word_of(log: Log, place: int, text: str) -> tuple[str, str] | None:
     """Return the key of a fact that a text names, and the word of the log for it, in quotes or not."""
     before, _, rest = text.partition("{")
     key, _, after = rest.partition("}")
@@ -81,12 +81,12 @@ def _raised_in(package: str, log: Log, before: int) -> bool:
 
 
 def letters(symptom: Mapping[str, Any]) -> int:
-    """Return the letters and digits of a symptom, but for what it leaves open."""
+    """Return the number of letters and digits of a symptom, without the parts that it leaves open."""
     return sum(map(str.isalnum, "".join(_OPEN.sub("", text) for text in symptom["lines"])))
 
 
 def faults_of(symptom: Mapping[str, Any], ordinary: Sequence[str]) -> Iterator[str]:
-    """Yield what is wrong with a symptom: ``ordinary`` are lines of healthy runs."""
+    """Yield the faults of a symptom: ``ordinary`` are lines of healthy runs."""
     # Its word is looked up; and a title is short.
     is_open = any("{" in text for text in symptom["lines"]) or symptom.get("title", False)
     if (letters(symptom) < _LEAST and not is_open) or any(

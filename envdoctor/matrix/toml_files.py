@@ -1,4 +1,4 @@
-"""Reading TOML files, with one sentence for a person when a file cannot be read."""
+"""Read TOML files, with one sentence for a person when a file cannot be read."""
 
 import re
 from collections.abc import Iterable
@@ -8,9 +8,9 @@ from typing import Any
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message, MessageError
 
-#: Bytes of a TOML file that are read.
+#: The most bytes of a TOML file.
 LARGEST = 8 << 20
-#: tomllib takes time that grows with the square of a key's parts; nobody writes so many.
+#: tomllib's time grows with the square of a key's parts; no real file has so many.
 _MOST_PARTS = 200
 _TEXTS = (
     rb"(?s)\"\"\"(?:[^\"\\]|\\.|\"(?!\"\"))*(?:\"\"\")?|'''(?:[^']|'(?!''))*(?:''')?"
@@ -19,7 +19,7 @@ _TEXTS = (
 
 
 class TomlError(MessageError, ValueError):
-    """A TOML file cannot be read: which, and what is wrong with it (with the parser's line and column)."""
+    """A TOML file cannot be read: its name, and the problem (with the parser's line and column)."""
 
     def __init__(self, name: str, problem: Message) -> None:
         super().__init__(Message("{}: {}", name, problem))
@@ -36,7 +36,7 @@ def load_toml(path: Path) -> dict[str, Any]:
 
 
 def _dots(parts: Iterable[bytes]) -> int:
-    """Return how many dots a part has at most."""
+    """Return the largest number of dots in a part."""
     return max(part.count(b".") for part in parts)
 
 

@@ -12,7 +12,7 @@ from envdoctor.facts.values import Unknown
 from envdoctor.judge.evaluate import text_of
 from envdoctor.matrix.ledger import Released
 from envdoctor.matrix.ledger_taking import allows
-from envdoctor.matrix.lookup import Asked, Move, name_moves, part_moves
+from envdoctor.matrix.lookup import Move, Symbol, name_moves, part_moves
 from envdoctor.remedy.answer import Home, Moved
 from envdoctor.remedy.question import Question
 from envdoctor.versions.releases import Releases
@@ -90,7 +90,7 @@ def home_of(question: Question, package: str, module: str, name: str = "") -> Ho
     """Return the releases of a package that have it, by what changed between them, else by the ledger where it has read
     names, else by the table of moved names; None when none says anything."""
     released, changed = question.by_names(package), _changed_place(question, package, module, name)
-    told = ("name" if name else "module"), Asked(module, name).dotted
+    told = ("name" if name else "module"), Symbol(module, name).dotted
     moves = [move for move in name_moves(question.matrix, module, name) if move.package == package]
     if released is not None:
         having = offering(released, module, name)
@@ -163,7 +163,7 @@ def moved_of(question: Question, package: str, module: str, name: str = "") -> l
     found = [] if isinstance(places, Unknown) else list(places)
     other_places = _other_modules if name else _other_homes
     homes = [place.partition(":")[::2] for place in (found or other_places(released, module, version, name))[:2]]
-    return [Moved(Asked(*home).dotted, released.name, offering(released, *home).specifier or "") for home in homes]
+    return [Moved(Symbol(*home).dotted, released.name, offering(released, *home).specifier or "") for home in homes]
 
 
 def is_submodule(question: Question, package: str, module: str, name: str) -> bool:

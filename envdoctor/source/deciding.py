@@ -1,7 +1,6 @@
-"""The value of an expression as far as it can be known without running anything: what guards of imports are made of.
+"""Find the value of an expression, if it can be known without running anything: guards of imports consist of such.
 
-Of functions and methods whose code is not followed (builtins, the standard library, packaging) it is known what they
-answer.
+It knows the answers of functions and methods whose code is not followed (builtins, the standard library, packaging).
 """
 
 import ast
@@ -21,8 +20,8 @@ from envdoctor.source.values import (
     Failed,
     Frame,
     Function,
-    Made,
     Module,
+    Reference,
     Version,
     World,
     is_known,
@@ -38,7 +37,7 @@ _TEXT_METHODS = frozenset(
     ("upper", "lower", "strip", "lstrip", "rstrip", "split", "startswith", "endswith", "replace", "partition")
 )
 _OTHER_METHODS = frozenset(("union", "keys", "values", "items", "copy", "get", "count", "index", "difference"))
-#: What a method says of arguments, or a value of a method, that it does not take.
+#: The errors of a method for arguments that it refuses, or of a value that lacks the method.
 _REFUSED = (TypeError, ValueError, KeyError, IndexError, AttributeError)
 _CHANGING = frozenset(
     ("append", "extend", "update", "add", "setdefault", "pop", "remove", "insert", "clear", "discard")
@@ -78,7 +77,7 @@ class TooLong(Exception):
 
 
 class More:
-    """One more of a counter of who follows, as long as a ``with`` lasts. (A generator takes five times as long.)"""
+    """Raise a counter by one for as long as a ``with`` lasts. (A generator takes five times as long.)"""
 
     def __init__(self, following: "Deciding", counter: str) -> None:
         self._following, self._counter = following, counter
@@ -100,7 +99,7 @@ class Deciding:
     load: Callable[[str, str, int], None]
     unbound: Callable[[str, str], Any]
     attribute: Callable[[str, str, str, int], Any]
-    made: Callable[[Class, Iterable[str], str, int], Any]
+    instance: Callable[[Class, Iterable[str], str, int], Any]
     call: Callable[[Function, list[Any], dict[str, Any], ast.Call], Any]
     _visits: ClassVar[Mapping[type, Callable[..., Any]]]
 
@@ -138,15 +137,15 @@ class Deciding:
         if self._steps > self._until:
             raise TooLong if self._steps <= MOST_STEPS else OutOfBudget
 
-    # Hooks for who follows imports in several environments at once (tools/harvesting)
+    # Hooks for following imports in several environments at once (tools/harvesting)
 
     def compare(self, left: str, right: str) -> None:
         """Note that two versions are compared."""
 
     def present(self, module: str) -> Any:
         """Return what ``find_spec`` gives: None for a missing module."""
-        there = self.names.exists(module)
-        return None if there is False else Made(f"spec of {module}") if there is None else Module(module)
+        answer = self.names.exists(module)
+        return None if answer is False else Reference(f"spec of {module}") if answer is None else Module(module)
 
     def available(self, module: str) -> Any:
         """Return what ``is_X_available()`` of a package that is not followed gives: False if X is missing."""
@@ -154,23 +153,23 @@ class Deciding:
 
     def has(self, module: str, name: str) -> Any:
         """Return what ``hasattr`` gives for a module."""
-        found = self.names.has(module, name)
-        return UNKNOWN if found is None else found
+        answer = self.names.has(module, name)
+        return UNKNOWN if answer is None else answer
 
     # Expressions
 
     def visit_Name(self, node: ast.Name, frame: Frame) -> Any:
-        found = frame.get(node.id)
-        if found.__class__ is Made and found.dotted == f"builtins.{node.id}" and node.id not in _BUILTINS:
+        value = frame.get(node.id)
+        if value.__class__ is Reference and value.dotted == f"builtins.{node.id}" and node.id not in _BUILTINS:
             return self.unbound(frame.module, node.id)
-        return found
+        return value
 
     def visit_Attribute(self, node: ast.Attribute, frame: Frame) -> Any:
         match self.value(node.value, frame):
             case Module(module=module):
                 return self.attribute(module, node.attr, frame.module, node.lineno)
-            case Made(dotted=dotted):
-                return Made(f"{dotted}.{node.attr}")
+            case Reference(dotted=dotted):
+                return Reference(f"{dotted}.{node.attr}")
             case Version(version=version):
                 base = base_release(version)
                 if base is None:
@@ -183,19 +182,19 @@ class Deciding:
     def visit_BoolOp(self, node: ast.BoolOp, frame: Frame) -> Any:
         stops = isinstance(node.op, ast.Or)
         unsure = False
-        for value in node.values:
-            found = self.unsure(value, frame) if unsure else self.value(value, frame)
-            known = truth(found)
-            if known is stops:
-                return found if not unsure else (stops if isinstance(found, bool) else UNKNOWN)
-            unsure = unsure or known is None
-        return UNKNOWN if unsure else found
+        for operand in node.values:
+            value = self.unsure(operand, frame) if unsure else self.value(operand, frame)
+            verdict = truth(value)
+            if verdict is stops:
+                return value if not unsure else (stops if isinstance(value, bool) else UNKNOWN)
+            unsure = unsure or verdict is None
+        return UNKNOWN if unsure else value
 
     def visit_UnaryOp(self, node: ast.UnaryOp, frame: Frame) -> Any:
         match node.op, self.value(node.operand, frame):
             case ast.Not(), value:
-                known = truth(value)
-                return UNKNOWN if known is None else not known
+                verdict = truth(value)
+                return UNKNOWN if verdict is None else not verdict
             case ast.USub(), (int() | float()) as value:
                 return -value
         return UNKNOWN
@@ -214,18 +213,18 @@ class Deciding:
         return result
 
     def visit_IfExp(self, node: ast.IfExp, frame: Frame) -> Any:
-        known = truth(self.value(node.test, frame))
-        if known is None:
+        verdict = truth(self.value(node.test, frame))
+        if verdict is None:
             return joined(self.unsure(node.body, frame), self.unsure(node.orelse, frame))
-        return self.value(node.body if known else node.orelse, frame)
+        return self.value(node.body if verdict else node.orelse, frame)
 
     def visit_Tuple(self, node: ast.Tuple | ast.List | ast.Set, frame: Frame) -> Any:
         values: list[Any] = []
-        for one in node.elts:
-            if not isinstance(one, ast.Starred):
-                values.append(self.value(one, frame))
+        for element in node.elts:
+            if not isinstance(element, ast.Starred):
+                values.append(self.value(element, frame))
                 continue
-            inner = self.value(one.value, frame)
+            inner = self.value(element.value, frame)
             if not isinstance(inner, (tuple, list)):
                 return UNKNOWN
             values += inner
@@ -256,38 +255,38 @@ class Deciding:
                 if len(values) > MOST_ROUNDS:
                     return None
                 for value in values:
-                    one = Frame(frame.module, {**row.names, loop.target.id: value}, frame.around)
-                    tests = [truth(self.value(test, one)) for test in loop.ifs]
+                    scope = Frame(frame.module, {**row.names, loop.target.id: value}, frame.around)
+                    tests = [truth(self.value(test, scope)) for test in loop.ifs]
                     if None in tests or len(rows) > MOST:
                         return None
                     if all(tests):
-                        rows.append(one)
+                        rows.append(scope)
         return rows
 
     def visit_Dict(self, node: ast.Dict, frame: Frame) -> Any:
-        found: dict[Any, Any] | None = {}
+        table: dict[Any, Any] | None = {}
         for key, value in zip(node.keys, node.values, strict=True):
             name = UNKNOWN if key is None else self.value(key, frame)
             content = self.value(value, frame)
             if not isinstance(name, (str, int, tuple)) or name is UNKNOWN:
-                found = None
-            elif found is not None:
-                found[name] = content
-        return found if found is not None and is_small(found) else UNKNOWN
+                table = None
+            elif table is not None:
+                table[name] = content
+        return table if table is not None and is_small(table) else UNKNOWN
 
     def visit_Subscript(self, node: ast.Subscript, frame: Frame) -> Any:
         base = self.value(node.value, frame)
         match node.slice:
             case ast.Slice(lower=lower, upper=upper, step=step):
-                bounds = [None if one is None else self.value(one, frame) for one in (lower, upper)]
-                whole = (one is None or (isinstance(one, int) and abs(one) < MOST) for one in bounds)
-                known = isinstance(base, (str, tuple, list)) and step is None and all(whole)
-                return base[slice(*bounds)] if known else UNKNOWN
+                bounds = [None if bound is None else self.value(bound, frame) for bound in (lower, upper)]
+                whole = (bound is None or (isinstance(bound, int) and abs(bound) < MOST) for bound in bounds)
+                may_slice = isinstance(base, (str, tuple, list)) and step is None and all(whole)
+                return base[slice(*bounds)] if may_slice else UNKNOWN
         key = self.value(node.slice, frame)
         match base, key:
-            case Made(dotted="sys.modules"), str():
+            case Reference(dotted="sys.modules"), str():
                 return Module(key)
-            case Made(dotted="importlib.metadata.packages_distributions()"), str():
+            case Reference(dotted="importlib.metadata.packages_distributions()"), str():
                 return self._distributions(key) or UNKNOWN
             case ((dict() | tuple() | list() | str()), _) if is_known(key):
                 try:
@@ -299,10 +298,10 @@ class Deciding:
     def visit_JoinedStr(self, node: ast.JoinedStr, frame: Frame) -> Any:
         parts: list[str] = []
         for value in node.values:
-            found = self.value(value.value if isinstance(value, ast.FormattedValue) else value, frame)
-            if not isinstance(found, (str, int)) or (isinstance(found, int) and abs(found) >= 1 << 63):
+            part = self.value(value.value if isinstance(value, ast.FormattedValue) else value, frame)
+            if not isinstance(part, (str, int)) or (isinstance(part, int) and abs(part) >= 1 << 63):
                 return UNKNOWN
-            parts.append(str(found))
+            parts.append(str(part))
             if sum(map(len, parts)) > MOST:
                 return UNKNOWN
         return "".join(parts)
@@ -332,8 +331,8 @@ class Deciding:
             holder = self.value(method.value, frame)
         is_held = isinstance(holder, (str, dict, set, frozenset, list, tuple))
         function = UNKNOWN if is_held else self.value(method, frame)
-        arguments = [self.value(one, frame) for one in node.args]  # one behind * or ** is not known
-        keywords = {one.arg or "**": self.value(one.value, frame) for one in node.keywords}
+        arguments = [self.value(argument, frame) for argument in node.args]  # one behind * or ** is not known
+        keywords = {keyword.arg or "**": self.value(keyword.value, frame) for keyword in node.keywords}
         if is_held and isinstance(method, ast.Attribute):
             if method.attr in _CHANGING and isinstance(holder, (dict, set, list)):
                 return self._changed(holder, method, arguments, frame)
@@ -342,14 +341,14 @@ class Deciding:
             case Function():
                 return self.call(function, arguments, keywords, node)
             case Class():
-                return self.made(function, keywords, frame.module, node.lineno)
-            case Made(dotted=dotted):
+                return self.instance(function, keywords, frame.module, node.lineno)
+            case Reference(dotted=dotted):
                 return self._answer(dotted, arguments, keywords, frame)
         return UNKNOWN
 
     def _changed(self, holder: Any, method: ast.Attribute, arguments: list[Any], frame: Frame) -> Any:
-        """Apply a method that changes a list, dictionary or set if it certainly runs, else take the name that holds it
-        as unknown from now on."""
+        """Apply a method that changes a list, dictionary or set if it certainly runs; else the name that holds it is
+        unknown from now on."""
         if not self._unsure and len(holder) < MOST and all(map(is_known_deep, arguments)):
             try:
                 return getattr(holder, method.attr)(*arguments)
@@ -359,14 +358,14 @@ class Deciding:
             frame.forget(method.value.id)
         return UNKNOWN
 
-    def _answer(self, dotted: str, values: list[Any], named: dict[str, Any], frame: Frame) -> Any:
+    def _answer(self, dotted: str, values: list[Any], keywords: dict[str, Any], frame: Frame) -> Any:
         """Return what a function of the standard library, of packaging or a builtin answers."""
         first = values[0] if values else UNKNOWN
         last = dotted.rpartition(".")[2]
         if dotted in ("os.getenv", "os.environ.get"):
-            return values[1] if len(values) > 1 else named.get("default")
+            return values[1] if len(values) > 1 else keywords.get("default")
         if dotted.endswith(".packages_distributions"):
-            return Made("importlib.metadata.packages_distributions()")
+            return Reference("importlib.metadata.packages_distributions()")
         if isinstance(first, str):
             if last in ("find_spec", "find_loader"):
                 return self.present(first)
@@ -386,7 +385,7 @@ class Deciding:
             return self._compared(first, _OPERATORS[last](), values[1])
         if (
             dotted == "builtins.isinstance"
-            and values[1:] == [Made("builtins.str")]
+            and values[1:] == [Reference("builtins.str")]
             and isinstance(first, (*PLAIN, Version))
         ):
             return isinstance(first, str)
@@ -403,8 +402,8 @@ class Deciding:
             return dict.fromkeys(first)
         builtin = _CALLS.get(last) if dotted.startswith("builtins.") else None
         try:
-            known = builtin is not None and not named and all(map(is_known_deep, values))
-            return builtin(*values) if builtin is not None and known else UNKNOWN
+            is_plain = builtin is not None and not keywords and all(map(is_known_deep, values))
+            return builtin(*values) if builtin is not None and is_plain else UNKNOWN
         except (TypeError, ValueError):
             return UNKNOWN
 
@@ -421,13 +420,13 @@ class Deciding:
         spelled, compare = _COMPARE[type(sign)]
         match spelled, left, right:
             case "is" | "is not", _, _:
-                known = not any(one is UNKNOWN or isinstance(one, Made) for one in (left, right))
+                is_sure = not any(side is UNKNOWN or isinstance(side, Reference) for side in (left, right))
             case "in" | "not in", _, str():
-                known = left is not UNKNOWN
+                is_sure = left is not UNKNOWN
             case "in" | "not in", _, tuple() | list() | set() | frozenset() | dict():
-                known = left is not UNKNOWN and not any(one is UNKNOWN for one in right)
+                is_sure = left is not UNKNOWN and not any(entry is UNKNOWN for entry in right)
             case "in" | "not in", _, _:
-                known = False
+                is_sure = False
             case _, Version(version=version), Version(version=other):
                 self.compare(version, other)
                 try:
@@ -435,9 +434,9 @@ class Deciding:
                 except NotASpecifier:
                     return UNKNOWN
             case _:
-                known = is_known(left) and is_known(right)
+                is_sure = is_known(left) and is_known(right)
         try:
-            return compare(left, right) if known else UNKNOWN
+            return compare(left, right) if is_sure else UNKNOWN
         except TypeError:
             return UNKNOWN
 
@@ -451,26 +450,26 @@ def _own_method(holder: Any, name: str, arguments: list[Any]) -> Any:
     if name not in allowed or not all(map(is_known_deep, arguments)):
         return UNKNOWN
     try:
-        found = getattr(holder, name)(*arguments)
+        value = getattr(holder, name)(*arguments)
     except _REFUSED:
         return UNKNOWN
-    return list(found) if name in ("keys", "values", "items") else found
+    return list(value) if name in ("keys", "values", "items") else value
 
 
-def demanded(text: str, version: Callable[[str], Any], python: tuple[int, ...] | None) -> bool | None:
+def is_met(text: str, version: Callable[[str], Any], python: tuple[int, ...] | None) -> bool | None:
     """Return whether a requirement such as ``tokenizers>=0.20,<0.21`` is met; None if unknown."""
     try:
-        wanted = read_requirement(text)
+        requirement = read_requirement(text)
     except NotARequirement:
         return None
-    there = version(wanted.name)
-    if wanted.name == "python":
-        there = UNKNOWN if python is None else ".".join(map(str, python[:3]))
-    if there is UNKNOWN or wanted.marker:
+    release = version(requirement.name)
+    if requirement.name == "python":
+        release = UNKNOWN if python is None else ".".join(map(str, python[:3]))
+    if release is UNKNOWN or requirement.marker:
         return None
-    if there is None:
+    if release is None:
         return False
-    return satisfies(there, wanted.specifiers) if wanted.specifiers else True
+    return satisfies(release, requirement.specifiers) if requirement.specifiers else True
 
 
 _SEQUENCES: Mapping[type, Callable[[list[Any]], Any]] = {ast.Tuple: tuple, ast.List: list, ast.Set: set}

@@ -1,4 +1,4 @@
-"""What nodes of a syntax tree say; what a Python file defines and reads: functions, attributes, modules beside it."""
+"""Read nodes of a syntax tree, and what a Python file defines and takes: functions, attributes, modules beside it."""
 
 import ast
 from collections.abc import Iterable, Iterator
@@ -42,7 +42,7 @@ def all_nodes(tree: ast.AST) -> list[ast.AST]:
 
 
 def chain(node: ast.AST) -> tuple[ast.AST, list[str]]:
-    """Return what ``torch.nn.Linear`` begins with, and the names behind it."""
+    """Return the root of ``torch.nn.Linear``, and the names behind it."""
     names: list[str] = []
     while isinstance(node, ast.Attribute):
         names.append(node.attr)
@@ -86,8 +86,8 @@ def parameters_of(arguments: ast.arguments) -> list[ast.arg]:
 
 
 def keyword_of(call: ast.AST | None, name: str) -> ast.expr | None:
-    """Return what a call gives to a keyword; None for no call."""
-    return next((one.value for one in getattr(call, "keywords", ()) if one.arg == name), None)
+    """Return the value that a call gives to a keyword; None for no call."""
+    return next((keyword.value for keyword in getattr(call, "keywords", ()) if keyword.arg == name), None)
 
 
 def elements(node: ast.expr | None) -> list[ast.expr | None]:
@@ -103,9 +103,9 @@ def is_generator(function: ast.FunctionDef) -> bool:
 def methods_of(tree: ast.Module) -> Iterator[str]:
     """Yield ``Class.method(self, a, /, *args, b, **kwargs)`` and ``name(a)``: functions of the module and of its
     classes, also inside a condition or a ``try``; parameters without defaults and annotations."""
-    waiting: list[tuple[str, ast.stmt]] = [("", statement) for statement in tree.body]
-    while waiting:
-        scope, statement = waiting.pop()
+    stack: list[tuple[str, ast.stmt]] = [("", statement) for statement in tree.body]
+    while stack:
+        scope, statement = stack.pop()
         match statement:
             case ast.FunctionDef(name=name, args=args) | ast.AsyncFunctionDef(name=name, args=args):
                 words = [word.rstrip("=") for word in parameter_words(args)]
@@ -113,9 +113,9 @@ def methods_of(tree: ast.Module) -> Iterator[str]:
                     words.insert(len(args.posonlyargs), "/")
                 yield f"{scope}{name}({', '.join(words)})"
             case ast.ClassDef(name=name, body=body):
-                waiting += [(f"{scope}{name}.", inner) for inner in body]
+                stack += [(f"{scope}{name}.", inner) for inner in body]
             case ast.If() | ast.Try() | ast.With():
-                waiting += [(scope, item) for block in blocks(statement) for item in block]
+                stack += [(scope, item) for block in blocks(statement) for item in block]
 
 
 def attributes_of(tree: ast.Module) -> Iterator[str]:
@@ -140,12 +140,12 @@ def parameter_words(arguments: ast.arguments) -> Iterator[str]:
     """Yield parameters as ``x``, ``x=``, ``*``, ``*args``, ``**kwargs``."""
     positional = [*arguments.posonlyargs, *arguments.args]
     required = len(positional) - len(arguments.defaults)
-    yield from (one.arg if number < required else f"{one.arg}=" for number, one in enumerate(positional))
+    yield from (arg.arg if number < required else f"{arg.arg}=" for number, arg in enumerate(positional))
     if arguments.vararg is not None:
         yield f"*{arguments.vararg.arg}"
     elif arguments.kwonlyargs:
         yield "*"
-    for one, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
-        yield one.arg if default is None else f"{one.arg}="
+    for arg, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+        yield arg.arg if default is None else f"{arg.arg}="
     if arguments.kwarg is not None:
         yield f"**{arguments.kwarg.arg}"

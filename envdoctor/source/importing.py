@@ -1,7 +1,7 @@
-"""Following what an import executes, without executing it: what it takes, and what stops it.
+"""Follow what an import executes, without executing it: what it takes, and what stops it.
 
-A branch whose condition is not known is followed on both sides, and what would stop it there is no proof. A module that
-is not followed (its insides are not ours to check, or it is compiled) only says which names it has.
+If a condition is not known, both branches are followed, and a stop in one proves nothing. A module that is not followed
+(its insides are not ours to check, or it is compiled) only says which names it has.
 """
 
 import ast
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from envdoctor.source.deciding import COMPARING, MOST_STEPS, Deciding, More, TooLong, demanded
+from envdoctor.source.deciding import COMPARING, MOST_STEPS, Deciding, More, TooLong, is_met
 from envdoctor.source.definitions import elements, is_generator, last_name, names_in
 from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.offers import absolute
@@ -22,8 +22,8 @@ from envdoctor.source.values import (
     Failed,
     Frame,
     Function,
-    Made,
     Module,
+    Reference,
     Stop,
     World,
     joined,
@@ -64,9 +64,9 @@ class _State:
     stops: list[Stop] = field(default_factory=list)
 
     def stop(self, failed: Failed) -> None:
-        """Note what stops it, or would next."""
+        """Note what stops the module, or would next."""
         self.kind = self.kind or failed.kind
-        self.stops += [one for one in (failed.stop, *failed.behind) if one is not None and one not in self.stops]
+        self.stops += [stop for stop in (failed.stop, *failed.behind) if stop is not None and stop not in self.stops]
 
 
 class _Returned(Exception):
@@ -78,7 +78,7 @@ class _Returned(Exception):
 
 
 class _LeftRound(Exception):
-    """A round of a loop is left: the next one begins, or with ``ends`` none."""
+    """A round of a loop is left, or with ``ends`` the whole loop."""
 
     def __init__(self, ends: bool) -> None:
         super().__init__()
@@ -111,7 +111,7 @@ class Importing(Deciding):
         return []
 
     def mend(self, stops: Iterable[Stop]) -> None:
-        """Take what stopped an import as present from now on: :meth:`statement` then tells what fails next."""
+        """Treat what stopped an import as present from now on: :meth:`statement` then tells what fails next."""
         self._mended.update(stops)
         self._states = {module: state for module, state in self._states.items() if not state.stops}
 
@@ -136,12 +136,12 @@ class Importing(Deciding):
         if name == "__version__":
             return self._own_version(module)
         if module.partition(".")[0] in self.world.standard or module.startswith(COMPARING):
-            return Made(f"{module}.{name}")
+            return Reference(f"{module}.{name}")
         if name.startswith("__") or self.names.has(module, name) is not False or (state and state.running):
             return UNKNOWN
         return self._stopped("AttributeError", Stop("attribute", consumer, line, module, name))
 
-    def made(self, of: Class, keywords: Iterable[str], consumer: str, line: int) -> Any:
+    def instance(self, of: Class, keywords: Iterable[str], consumer: str, line: int) -> Any:
         if not self._unsure and of.module.partition(".")[0] != consumer.partition(".")[0]:
             for keyword in keywords:
                 if keyword != "**" and accepts(f"{of.module}:{of.cls}", keyword, self.library.parameters) is False:
@@ -151,12 +151,12 @@ class Importing(Deciding):
     def call(self, function: Function, arguments: list[Any], keywords: dict[str, Any], node: ast.Call) -> Any:
         name = function.node.name
         if name.startswith("require_version") and arguments and isinstance(arguments[0], str):
-            if demanded(arguments[0], self.world.version, self.world.python) is False:
+            if is_met(arguments[0], self.world.version, self.world.python) is False:
                 stop = Stop("raise", function.module, node.lineno, function.module, name, arguments[0])
                 return self._stopped("ImportError", stop)
             return None
         key = function.module, function.node.lineno
-        # Where it is not certain to be called, nothing follows from it; and what calls itself decides no import.
+        # A call that may not happen proves nothing, and a function that calls itself decides no import.
         if self._unsure or self._depth >= _DEEPEST or key in self._calling:
             return UNKNOWN
         if not self._depth and not self._testing and not _DECIDES.search(name):
@@ -178,9 +178,9 @@ class Importing(Deciding):
         except _Returned as returned:
             value = returned.value
         except Failed as failed:
-            # It may have returned before; and what raises anything else may rest on a value that was read wrongly.
-            known = failed.kind in _IMPORT_ERRORS or (failed.stop is not None and failed.stop.kind == "argument")
-            if frame.returned or not known:
+            # It may have returned before; any other error may come from a value that was read wrongly.
+            is_proof = failed.kind in _IMPORT_ERRORS or (failed.stop is not None and failed.stop.kind == "argument")
+            if frame.returned or not is_proof:
                 return UNKNOWN
             raise
         except (_LeftRound, TooLong):
@@ -205,14 +205,14 @@ class Importing(Deciding):
             name = module[:length]
             if name in self._loaded:
                 continue
-            there = self.names.exists(name)
-            if there is False:
+            answer = self.names.exists(name)
+            if answer is False:
                 self._stopped("ModuleNotFoundError", Stop("module", consumer, line, name, ""))
                 return
-            if there is None or not self.world.followed(top):
+            if answer is None or not self.world.followed(top):
                 continue
-            found = self.library.find(name)
-            if found is not None and found.kind == "source":
+            spec = self.library.find(name)
+            if spec is not None and spec.kind == "source":
                 running = self._execute(name) or running
         if not running:
             self._loaded.add(module)
@@ -250,7 +250,7 @@ class Importing(Deciding):
         return state.frame if state is not None else Frame(module, {})
 
     def _execute(self, module: str) -> bool:
-        """Import one module; whether that is still going on. Raises :class:`Failed`."""
+        """Import one module; return whether that is still going on. Raises :class:`Failed`."""
         state = self._states.get(module)
         if state is None:
             state = self._states[module] = _State(Frame(module, {"__name__": module, "__file__": UNKNOWN}))
@@ -259,9 +259,9 @@ class Importing(Deciding):
                 if self.world.python is not None and self.world.python >= (3, 7):
                     self.library.check_bytecode(module, self.world.python)
             except Unreadable as unreadable:
-                found = self.library.find(module)
-                if found is not None and not self._unsure and not self._catching:
-                    self.unread[found.path] = unreadable
+                spec = self.library.find(module)
+                if spec is not None and not self._unsure and not self._catching:
+                    self.unread[spec.path] = unreadable
                 state.running = False
                 return False
             saved = self._unsure, self._catching, self._testing, self._depth, self._until
@@ -290,7 +290,7 @@ class Importing(Deciding):
             return special
         top = module.partition(".")[0]
         if top in self.world.standard:
-            return Made(f"{module}.{name}")
+            return Reference(f"{module}.{name}")
         state = self._states.get(module)
         if state is not None and name in state.frame.names:
             return state.frame.names[name]
@@ -317,7 +317,7 @@ class Importing(Deciding):
         if state is not None and state.running:
             return UNKNOWN
         if top in COMPARING:
-            return Made(f"{module}.{name}")
+            return Reference(f"{module}.{name}")
         return UNKNOWN
 
     def _has_placeholder(self, name: str, home: str, failed: Failed) -> bool:
@@ -326,10 +326,10 @@ class Importing(Deciding):
         stops = [stop for stop in (failed.stop, *failed.behind) if stop is not None]
         if all((stop.kind, stop.consumer) != ("module", home) for stop in stops):
             return False
-        found, tools = self.library.find(home), self.library.find(f"{home.partition('.')[0]}.utils")
+        spec, tools = self.library.find(home), self.library.find(f"{home.partition('.')[0]}.utils")
         dummies = self.library.files_below(tools.paths[0], "_objects.py") if tools is not None and tools.paths else ()
         try:
-            marked = found is not None and _MARKED.search(self.library.text(found.path)) is not None
+            marked = spec is not None and _MARKED.search(self.library.text(spec.path)) is not None
             return marked or any(name.encode() in self.library.text(path) for path in dummies)
         except Unreadable:
             return True
@@ -361,8 +361,8 @@ class Importing(Deciding):
             if visit is not None:
                 visit(self, statement, frame)
 
-    def _done(self, action: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what an action gives; where it fails, see :meth:`_goes_on`."""
+    def _attempt(self, action: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the result of an action; if it fails, see :meth:`_goes_on`."""
         try:
             return action(*arguments)
         except Failed as failed:
@@ -370,18 +370,18 @@ class Importing(Deciding):
 
     def visit_Import(self, statement: ast.Import, frame: Frame) -> None:
         for alias in statement.names:
-            self._done(self.load, alias.name, frame.module, statement.lineno)
+            self._attempt(self.load, alias.name, frame.module, statement.lineno)
             shown = alias.name if alias.asname else alias.name.partition(".")[0]
             frame.names[alias.asname or shown] = Module(shown)
 
     def visit_ImportFrom(self, statement: ast.ImportFrom, frame: Frame) -> None:
-        found = self.names.library.find(frame.module)
-        module = absolute(statement.module, statement.level, frame.module, bool(found and found.paths))
-        self._done(self.load, module, frame.module, statement.lineno)
+        spec = self.names.library.find(frame.module)
+        module = absolute(statement.module, statement.level, frame.module, bool(spec and spec.paths))
+        self._attempt(self.load, module, frame.module, statement.lineno)
         for alias in statement.names:
             if alias.name != "*":
-                taken = self._done(self._take, module, alias.name, frame.module, statement.lineno)
-                frame.names[alias.asname or alias.name] = taken
+                target = self._attempt(self._take, module, alias.name, frame.module, statement.lineno)
+                frame.names[alias.asname or alias.name] = target
                 continue
             offers = self.names.offers(module)
             exports = offers.exports if offers is not None else None
@@ -392,13 +392,13 @@ class Importing(Deciding):
     def visit_FunctionDef(self, statement: ast.FunctionDef, frame: Frame) -> None:
         parameters = statement.args
         if statement.decorator_list or parameters.defaults or parameters.kw_defaults:  # most have none
-            for one in (*statement.decorator_list, *parameters.defaults, *filter(None, parameters.kw_defaults)):
-                self.value(one, frame)
+            for expression in (*statement.decorator_list, *parameters.defaults, *filter(None, parameters.kw_defaults)):
+                self.value(expression, frame)
         frame.names[statement.name] = Function(frame.module, statement, frame.around is None)
 
     def visit_ClassDef(self, statement: ast.ClassDef, frame: Frame) -> None:
-        for one in (*statement.bases, *statement.decorator_list):
-            self.value(one, frame)
+        for expression in (*statement.bases, *statement.decorator_list):
+            self.value(expression, frame)
         self._block(statement.body, Frame(frame.module, {}, frame))
         frame.names[statement.name] = Class(frame.module, statement.name)
 
@@ -416,14 +416,14 @@ class Importing(Deciding):
         if last_name(statement.test) == "TYPE_CHECKING":
             return self._block(statement.orelse, frame)
         with More(self, "_testing"):
-            known = truth(self.value(statement.test, frame))
-        if known is None:
+            verdict = truth(self.value(statement.test, frame))
+        if verdict is None:
             self._either([statement.body, statement.orelse], frame)
         else:
-            self._block(statement.body if known else statement.orelse, frame)
+            self._block(statement.body if verdict else statement.orelse, frame)
 
     def _either(self, blocks: list[list[ast.stmt]], frame: Frame) -> None:
-        """Follow several blocks of which one runs, it is not known which."""
+        """Follow several blocks; one of them runs, and it is not known which."""
         before = frame.names
         results: list[dict[str, Any]] = []
         for block in blocks:
@@ -466,7 +466,7 @@ class Importing(Deciding):
             self._block(statement.finalbody, frame)
 
     def _handled(self, statement: ast.Try, failed: Failed, frame: Frame) -> None:
-        handler = next((one for one in statement.handlers if _catches(one, failed.kind)), None)
+        handler = next((clause for clause in statement.handlers if _catches(clause, failed.kind)), None)
         if handler is None:
             raise failed
         if handler.name:
@@ -479,15 +479,15 @@ class Importing(Deciding):
             raise Failed(again.kind or failed.kind, again.stop or first if silent else first) from None
 
     def visit_Raise(self, statement: ast.Raise, frame: Frame) -> None:
-        said: Any = ""
+        text: Any = ""
         match statement.exc:
             case None:
                 raise Failed("", None)
             case ast.Call(func=error, args=[first, *_]):
-                said = self.unsure(first, frame)
+                text = self.unsure(first, frame)
             case ast.Call(func=error) | error:
                 pass
-        self._raised(last_name(error), statement, frame, said[:300] if isinstance(said, str) else "")
+        self._raised(last_name(error), statement, frame, text[:300] if isinstance(text, str) else "")
 
     def visit_Return(self, statement: ast.Return, frame: Frame) -> None:
         raise _Returned(None if statement.value is None else self.value(statement.value, frame))
@@ -573,9 +573,9 @@ def bind(target: ast.expr, value: Any, frame: Frame) -> None:
         case ast.Name(id=name):
             frame.names[name] = value
         case ast.Tuple(elts=items) | ast.List(elts=items):
-            known = isinstance(value, (tuple, list)) and len(value) == len(items)
+            fits = isinstance(value, (tuple, list)) and len(value) == len(items)
             for index, inner in enumerate(items):
-                bind(inner, value[index] if known else UNKNOWN, frame)
+                bind(inner, value[index] if fits else UNKNOWN, frame)
         case ast.Starred(value=inner):
             bind(inner, UNKNOWN, frame)
         case ast.Subscript(value=ast.Name(id=name), slice=key):

@@ -1,5 +1,5 @@
-"""What of a class no longer fits its base classes in other packages: keywords that they do not take, methods that they
-call in another way; and keywords that functions of other packages do not take in its methods.
+"""Find where a class does not fit its base classes in other packages: keywords that they do not take, methods that they
+call in another way; and keywords in its methods that functions of other packages do not take.
 
 A lineage is a class with the classes that it derives from, in whatever package they are. The modules are read
 without the bodies of their functions; of a method that matters the body is read by itself.
@@ -32,9 +32,8 @@ _RUN = ("__init__", "train")
 class Call(NamedTuple):
     """``self.name(…)``, ``super().name(…)`` or ``name(…)``: the ``owner`` is self, super or empty.
 
-    ``way`` is how it is called (``2 num_items_in_batch=``), None where that cannot be told, or the method is handed to
-    somebody else; ``keywords`` are those that it gives, ``rest`` the name behind ``**``. ``sure``: it stands in no
-    condition.
+    ``way`` is how it is called (``2 num_items_in_batch=``), None if that is unknown, or if the method is handed on;
+    ``keywords`` are the given ones, ``rest`` the name behind ``**``. ``sure``: it stands in no condition.
     """
 
     owner: str
@@ -54,7 +53,7 @@ class _Calls:
         arguments = [*method.args.posonlyargs, *method.args.args]
         self._bound = arguments[0].arg if arguments else ""
         self._waiting: list[tuple[ast.AST, bool]] = []
-        #: Variables that hold what the method asked for.
+        #: Variables that hold the answers to the method's questions.
         self._answers: set[str] = set()
         self._block(method.body if arguments else [], True)
 
@@ -68,7 +67,7 @@ class _Calls:
                 self._visit(node, sure)
 
     def _block(self, body: Sequence[ast.AST], sure: bool) -> None:
-        """Push statements in their order, up to those that run only if something is there, or is missing."""
+        """Push statements in their order, up to the first ones that depend on what is there, or is missing."""
         parts: list[tuple[ast.AST, bool]] = []
         for statement in body:
             parts.append((statement, sure))
@@ -101,7 +100,7 @@ class _Calls:
                 block = getattr(node, "body", [])
                 self._block(block, inside)
                 later = set(map(id, block))
-                self._waiting += [(one, inside) for one in children(node) if id(one) not in later]
+                self._waiting += [(child, inside) for child in children(node) if id(child) not in later]
 
     def _call(self, node: ast.AST, sure: bool) -> Call | None:
         """Return a call, or a method that is handed on; push what stands in its arguments."""
@@ -110,10 +109,10 @@ class _Calls:
                 owner = self._owner(called)
                 if owner is None:
                     return None
-                self._waiting += [(one, sure) for one in (*args, *(keyword.value for keyword in keywords))]
-                given = tuple(keyword.arg for keyword in keywords if keyword.arg is not None)
+                self._waiting += [(argument, sure) for argument in (*args, *(keyword.value for keyword in keywords))]
+                words = tuple(keyword.arg for keyword in keywords if keyword.arg is not None)
                 rest = next(names_in(keyword.value for keyword in keywords if keyword.arg is None), "")
-                return Call(owner, last_name(called), way_of(node), given, rest, sure, called.lineno)
+                return Call(owner, last_name(called), way_of(node), words, rest, sure, called.lineno)
             case ast.Attribute(attr=name, lineno=line) if owner := self._owner(node):
                 return Call(owner, name, None, (), "", sure, line)
         return None
@@ -144,7 +143,7 @@ class _Source(NamedTuple):
 
 
 class _Member:
-    """One class of a lineage. ``methods`` are those that stand in it; None for what may be something else."""
+    """One class of a lineage. ``methods`` holds its own by name; None for a name that may be something else."""
 
     def __init__(self, module: str, node: ast.ClassDef, end: int, source: _Source, bases: list[str | None]) -> None:
         self.module, self.node, self.bases = module, node, bases
@@ -159,8 +158,8 @@ class _Member:
                     self.methods[name] = statement if sure else None
                 case ast.Assign(targets=targets):
                     self.methods |= dict.fromkeys(names_in(targets))
-        starts = [*map(_start, node.body[1:]), end]
-        self._ends = {one.lineno: after for one, after in zip(node.body, starts, strict=True)}
+        starts = [*map(_line, node.body[1:]), end]
+        self._ends = {statement.lineno: after for statement, after in zip(node.body, starts, strict=True)}
         self.body = cache(self._body)
         #: The calls of a method to methods of its own object, and the last names of all that it calls.
         self.calls = cache(lambda name: tuple(_Calls(body)) if (body := self.body(name)) is not None else ())
@@ -241,15 +240,15 @@ class _Lineage:
     def always(self) -> set[tuple[int, str]]:
         """Return the methods, each with its member, that run for every object that is made, or trained."""
         reached: set[tuple[int, str]] = set()
-        waiting = [(name, 0) for name in _RUN]
-        while waiting:
-            name, start = waiting.pop()
+        stack = [(name, 0) for name in _RUN]
+        while stack:
+            name, start = stack.pop()
             at = self.definer(name, start)
             if at is None or (at, name) in reached:
                 continue
             reached.add((at, name))
             calls = [call for call in self.members[at].calls(name) if call.owner and call.sure]
-            waiting += [(call.name, 0 if call.owner == "self" else at + 1) for call in calls]
+            stack += [(call.name, 0 if call.owner == "self" else at + 1) for call in calls]
         return reached
 
 
@@ -260,9 +259,9 @@ def _bound(tree: ast.Module) -> Iterator[str]:
     for statement in statements(tree.body):
         match statement:
             case ast.Import(names=names):
-                modules |= {one.asname or one.name.partition(".")[0]: None for one in names}
+                modules |= {alias.asname or alias.name.partition(".")[0]: None for alias in names}
             case ast.ImportFrom(names=names):
-                yield from (one.asname or one.name for one in names)
+                yield from (alias.asname or alias.name for alias in names)
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
                 yield name
             case ast.Assign(targets=targets):
@@ -270,10 +269,10 @@ def _bound(tree: ast.Module) -> Iterator[str]:
     yield from modules
 
 
-def _start(statement: ast.stmt) -> int:
+def _line(statement: ast.stmt) -> int:
     """Return the first line of a statement, or of its decorators."""
     decorators: list[ast.expr] = getattr(statement, "decorator_list", [])
-    return min([statement.lineno, *(one.lineno for one in decorators)])
+    return min([statement.lineno, *(decorator.lineno for decorator in decorators)])
 
 
 class Inheriting:
@@ -285,8 +284,8 @@ class Inheriting:
         self._member, self._source = cache(self._readable), cache(self._module)
 
     def unfit(self, module: str, name: str) -> list[Stop]:
-        """Return what does not fit in the class of a public name; empty if it is not a class of that kind, or if that
-        is unknown."""
+        """Return what does not fit in the class of a public name; empty if it has no base class in another package, or
+        if that is unknown."""
         place, written = self._names.place(module, name), dict[str, str]()
         try:
             members = self._above(place, written, 0) if place is not None else None
@@ -302,15 +301,15 @@ class Inheriting:
         member = self._member(place)
         if member is None or depth > _DEEPEST:
             return None
-        found = [member]
+        members = [member]
         for base in member.bases:
             home = self._names.place(*base.split(":")) if base is not None else None
             above = self._above(home, written, depth + 1) if home is not None else None
             if above is None or home is None or base is None:
                 return None
             written.setdefault(home, base)
-            found += above
-        return found
+            members += above
+        return members
 
     def _readable(self, place: str) -> _Member | None:
         module, _, name = place.partition(":")
@@ -318,22 +317,22 @@ class Inheriting:
             source = self._source(module)
         except (Unreadable, RecursionError, MemoryError):
             return None
-        node = next((one for one in source.tree.body if isinstance(one, ast.ClassDef) and one.name == name), None)
+        node = next((top for top in source.tree.body if isinstance(top, ast.ClassDef) and top.name == name), None)
         if node is None or added_by(node.decorator_list) != set():
             return None
-        used = {one for base in node.bases for one in names_in(ast.walk(base))}
-        if any(source.bound.get(one, 0) > 1 for one in (name, *used)):
+        used = {name for base in node.bases for name in names_in(ast.walk(base))}
+        if any(source.bound.get(other, 0) > 1 for other in (name, *used)):
             return None
-        end = min((_start(one) for one in source.tree.body if one.lineno > node.lineno), default=len(source.lines) + 1)
+        end = min((_line(top) for top in source.tree.body if top.lineno > node.lineno), default=len(source.lines) + 1)
         return _Member(module, node, end, source, bases_of(node, module, source.names))
 
     def _module(self, module: str) -> _Source:
         """Read a module. Raises :class:`~envdoctor.source.library.Unreadable`, also if the module has no source."""
-        found, offers = self._library.find(module), self._library.offers(module)
-        if found is None or offers is None:
+        spec, offers = self._library.find(module), self._library.offers(module)
+        if spec is None or offers is None:
             raise Unreadable("")
-        text, tree = self._library.text(found.path), self._library.tree(module)
-        assigned = frozenset(one.decode() for one in _ASSIGNED.findall(text))
+        text, tree = self._library.text(spec.path), self._library.tree(module)
+        assigned = frozenset(word.decode() for word in _ASSIGNED.findall(text))
         return _Source(tree, offers.names, Counter(_bound(tree)), text.splitlines(True), assigned)
 
     def _handed(self, lineage: _Lineage) -> Iterator[Stop]:
@@ -347,32 +346,32 @@ class Inheriting:
                     if receiver is not None and takes is False and lineage.runs(at, name):
                         base, _, written = lineage.written[receiver.place].partition(":")
                         always = call.name == name == "__init__" and call.sure and (at, name) in lineage.always
-                        asked = (base, written + method)
-                        yield Stop("keyword", member.module, call.line, *asked, keyword=keyword, always=always)
+                        target = (base, written + method)
+                        yield Stop("keyword", member.module, call.line, *target, keyword=keyword, always=always)
 
     def _passed(self, lineage: _Lineage) -> Iterator[Stop]:
         """Yield unfit keywords that methods pass to what their module takes from other packages."""
         for at, member, name in _own_methods(lineage):
             called = member.mentions(name) if lineage.definer(name) == at else ()
-            homes = {one: member.takes_from(one) for one in called}
-            tops = {one: home.partition(":")[0].partition(".")[0] for one, home in homes.items()}
+            homes = {callee: member.takes_from(callee) for callee in called}
+            tops = {callee: home.partition(":")[0].partition(".")[0] for callee, home in homes.items()}
             own = ("", member.top)
-            homes = {one: homes[one] for one, top in tops.items() if top not in own and self._followed(top)}
+            homes = {callee: homes[callee] for callee, top in tops.items() if top not in own and self._followed(top)}
             for call in member.calls(name) if homes else ():
-                base, _, taken = homes.get(call.name if not call.owner else "", "").partition(":")
-                place = self._names.place(base, taken) if base and call.keywords else None
-                refused = [one for one in call.keywords if place and self._names.takes(place, one) is False]
+                base, _, function = homes.get(call.name if not call.owner else "", "").partition(":")
+                place = self._names.place(base, function) if base and call.keywords else None
+                refused = [keyword for keyword in call.keywords if place and self._names.takes(place, keyword) is False]
                 for keyword in refused if refused and call.name not in member.binds(name) else ():
-                    yield Stop("keyword", member.module, call.line, base, taken, keyword=keyword, always=False)
+                    yield Stop("keyword", member.module, call.line, base, function, keyword=keyword, always=False)
 
 
 def _overrides(lineage: _Lineage) -> Iterator[Stop]:
-    """Yield own methods that replace those of other packages' base classes, which call them with other arguments."""
+    """Yield own methods that override methods of other packages' base classes, which call them with other arguments."""
     for at, member, name in _own_methods(lineage):
         parameters = member.parameters(name) if lineage.definer(name) == at else None
         if parameters is None:
             continue
-        replaced = next((one for one in lineage.members if one.top != lineage.own and name in one.methods), None)
+        replaced = next((base for base in lineage.members if base.top != lineage.own and name in base.methods), None)
         unfit = [
             (call.sure and (caller, method) in lineage.always, call.way)
             for caller, method in (lineage.callers.get(name, ()) if replaced is not None else ())
@@ -382,10 +381,10 @@ def _overrides(lineage: _Lineage) -> Iterator[Stop]:
         ]
         node = member.methods[name]
         if unfit and replaced is not None and node is not None:
-            always, way = max(unfit, key=lambda one: one[0])
+            always, way = max(unfit, key=lambda pair: pair[0])
             base, _, written = lineage.written[replaced.place].partition(":")
-            asked = (base, f"{written}.{name}", way)
-            yield Stop("override", member.module, node.lineno, *asked, parameters=parameters, always=always)
+            target = (base, f"{written}.{name}", way)
+            yield Stop("override", member.module, node.lineno, *target, parameters=parameters, always=always)
 
 
 def _own_methods(lineage: _Lineage) -> Iterator[tuple[int, _Member, str]]:
@@ -397,12 +396,12 @@ def _own_methods(lineage: _Lineage) -> Iterator[tuple[int, _Member, str]]:
 
 def _receiver(lineage: _Lineage, at: int, name: str, keyword: str) -> _Member | None:
     """Return the base class of another package that gets a keyword which a member hands to ``super()``."""
-    for member in (one for one in lineage.members[at + 1 :] if name in one.methods):
+    for member in (candidate for candidate in lineage.members[at + 1 :] if name in candidate.methods):
         if member.top != lineage.own:
             return member
         body = member.body(name)
         rest = body.args.kwarg if body is not None else None
-        if body is None or rest is None or keyword in {one.arg for one in (*body.args.args, *body.args.kwonlyargs)}:
+        if body is None or rest is None or keyword in {arg.arg for arg in (*body.args.args, *body.args.kwonlyargs)}:
             return None
         # It must hand all further keywords to ``super()``, once.
         handed = any((call.owner, call.name, call.rest) == ("super", name, rest.arg) for call in _Calls(body))

@@ -25,12 +25,12 @@ _PLAIN = rb"[^()\[\]{}#\"']*"
 
 
 def _balanced(inside: bytes, depth: int) -> bytes:
-    """Return a pattern for plain code (``inside``), texts of one line, and brackets around as much."""
+    """Return a pattern for plain code (``inside``), texts of one line, and brackets around these."""
     within = _balanced(_PLAIN, depth - 1) if depth else _PLAIN
     return rb"%b(?:(?:[(\[{]%b[)\]}]|\"[^\"\\\n]*\"|'[^'\\\n]*')%b){0,200}" % (inside, within, inside)
 
 
-#: A function up to the end of its name, and the rest of a header in which nothing deceives.
+#: A function up to the end of its name, and the rest of its header if that is plain.
 _DEFINITION = re.compile(
     rb"def[ ]+[^\s(\[:]+(\(%b\)%b:[ ]*\r?\n)?" % (_balanced(_PLAIN, 1), _balanced(rb"[^()\[\]{}#\"':\n]*", 1))
 )
@@ -39,7 +39,7 @@ _LONGEST = 200_000
 #: A default that is more than a name or a constant.
 _DEFAULT = re.compile(rb"=[^,=)]*(?:(?<!\w)[A-Za-z_]\w*\s*\.|[(\[{])|lambda")
 _QUOTES = (b'"""', b"'''")
-#: Indentation or ends of lines that spaces and line feeds alone do not tell.
+#: Indentation or ends of lines other than spaces and line feeds.
 _ODD = re.compile(rb"\n[ ]*[\t\f]|\r(?!\n)")
 
 
@@ -47,14 +47,14 @@ def trimmed(source: bytes, *, signatures: bool = False) -> bytes:
     """Return the source with ``pass`` for the body of every function. Unless ``signatures`` are wanted, parameters go
     too if their defaults do nothing at import. Line numbers stay.
 
-    It reads only indentation, brackets and quotes. If these deceive, the result either is not Python, and the whole
+    It reads only indentation, brackets and quotes. If these deceive, the result is either invalid Python, and the whole
     source is to be parsed, or has the same statements outside of functions.
     """
     if _is_odd(source):
         return source
     source = b"\n" + source
     parts: list[bytes] = []
-    done, above = 1, 0
+    position, above = 1, 0
     at = source.find(b"def ")  # ten times as fast as any pattern
     while at >= 0:
         indent, name, colon, body = _function(source, above, at)
@@ -65,12 +65,12 @@ def trimmed(source: bytes, *, signatures: bool = False) -> bytes:
             continue
         end = _body_end(source, body, indent)
         is_valued = source.find(b"=", name, colon) >= 0 and _DEFAULT.search(source, name, colon) is not None
-        kept = colon if signatures or is_valued else name
-        parts.append(source[done:kept])
-        parts.append((b": pass" if kept == colon else b"(): pass") + b"\n" * source.count(b"\n", kept, end))
-        done, above = end, end - 1
+        cut = colon if signatures or is_valued else name
+        parts.append(source[position:cut])
+        parts.append((b": pass" if cut == colon else b"(): pass") + b"\n" * source.count(b"\n", cut, end))
+        position, above = end, end - 1
         at = source.find(b"def ", end)
-    parts.append(source[done:])
+    parts.append(source[position:])
     return b"".join(parts)
 
 
@@ -90,18 +90,18 @@ def definition(source: bytes, line: int) -> bytes | None:
 
 
 def _function(source: bytes, above: int, at: int) -> tuple[int, int, int, int]:
-    """Return the indentation of the function whose ``def`` stands there, in a line that begins behind ``above``; the
-    end of its name; the colon of its header (-1 if not found); and the line feed before its body (-1 if that is on the
-    same line). For any other ``def `` only the colon counts: a position behind it."""
+    """Return the indentation of the function whose ``def`` is at a position, in a line that begins behind ``above``;
+    the end of its name; the colon of its header (-1 if not found); and the line feed before its body (-1 if that is on
+    the same line). For any other ``def `` only the colon counts: a position behind it."""
     line = source.rfind(b"\n", above, at) + 1
     before = source[line:at].split() if line else [b""]
-    found = _DEFINITION.match(source, at) if not before or before == [b"async"] else None
-    if found is None:
+    match = _DEFINITION.match(source, at) if not before or before == [b"async"] else None
+    if match is None:
         return 0, -1, at + 1, -1
     indent = at - line if not before else source.find(b"async", line) - line
-    name = found.end()
-    if found[1] is not None:
-        name, body = found.span(1)
+    name = match.end()
+    if match[1] is not None:
+        name, body = match.span(1)
         return indent, name, source.rfind(b":", name, body), body - 1
     colon = _colon(source, name)
     header = _HEADER_END.match(source, colon) if colon >= 0 else None
@@ -109,7 +109,7 @@ def _function(source: bytes, above: int, at: int) -> tuple[int, int, int, int]:
 
 
 def _is_odd(source: bytes) -> bool:
-    return any(one in source for one in b"\t\f\r") and _ODD.search(source) is not None
+    return any(mark in source for mark in b"\t\f\r") and _ODD.search(source) is not None
 
 
 def _colon(source: bytes, start: int) -> int:
@@ -137,8 +137,8 @@ def _body_end(source: bytes, start: int, indent: int) -> int:
     search begins at the line feed at ``start``."""
     pattern = _less_than(indent)
     position = start
-    while found := pattern.search(source, position):
-        end = found.start() + 1
+    while match := pattern.search(source, position):
+        end = match.start() + 1
         if not (source.count(b'"""', start, end) % 2 or source.count(b"'''", start, end) % 2):
             # The line before goes on if it ends with a backslash, outside a comment.
             last = end - 3 if source[end - 2] == 13 else end - 2
@@ -179,18 +179,18 @@ _Read = TypeVar("_Read")
 
 class Unreadable(Exception):
     """A module whose source cannot be parsed; the message is a clause for a report. ``fails``: no Python can run it
-    (``always``), or none that is not newer than this one (``here``)."""
+    (``always``), or only a newer one than this may (``here``)."""
 
     def __init__(self, reason: str, fails: str = "") -> None:
         super().__init__(reason)
         self.fails = fails
 
 
-class _FoundModule(NamedTuple):
-    """Where a module lies.
+class _ModuleSpec(NamedTuple):
+    """The place of a module.
 
     ``kind`` is ``source``, ``compiled`` (an extension module or bytecode alone) or ``namespace`` (folders without
-    ``__init__``). ``paths`` are the folders of its submodules, none for a module that is no package.
+    ``__init__``). ``paths`` are the folders of its submodules; empty unless it is a package.
     """
 
     kind: str
@@ -201,8 +201,8 @@ class _FoundModule(NamedTuple):
 class Library:
     """The modules below ``folders``, in import order. Each file is parsed once.
 
-    ``exported`` is for who follows imports: what the modules in a folder export, found once. ``closed`` are the folders
-    that cannot be listed, with the reason; of what is in them nothing is known. ``calls`` tells how the classes of a
+    ``exported`` holds, for following imports, what the modules in a folder export, found once. ``closed`` are the
+    folders that cannot be listed, with the reason; their content is unknown. ``calls`` tells how the classes of a
     module call their own methods; None when that is not known.
     """
 
@@ -210,7 +210,7 @@ class Library:
         self._folders = tuple(folders)
         self._files = files or Files()
         self._unnoted = Files(self._files.root)  # Python writes bytecode anew whenever it likes
-        self._found: dict[str, _FoundModule | None] = {}
+        self._specs: dict[str, _ModuleSpec | None] = {}
         self._offers: dict[str, Offers | None] = {}
         self._trees: dict[str, ast.Module] = {}
         self._given: set[str] = set()
@@ -221,46 +221,46 @@ class Library:
         self.exported: dict[str, dict[str, str]] = {}
         self.closed: dict[str, str] = {}
 
-    def find(self, name: str) -> _FoundModule | None:
+    def find(self, name: str) -> _ModuleSpec | None:
         """Return the module of that dotted name; None if the folders do not have it."""
-        if name not in self._found:
+        if name not in self._specs:
             parent, _, last = name.rpartition(".")
             folders: Sequence[str] = self._folders
             if parent:
-                above = self.find(parent)
-                folders = above.paths if above is not None else ()
-            self._found[name] = self._look(folders, last)
-        return self._found[name]
+                package = self.find(parent)
+                folders = package.paths if package is not None else ()
+            self._specs[name] = self._look(folders, last)
+        return self._specs[name]
 
     def offers(self, name: str) -> Offers | None:
         """Return what a module offers; None if it has no source. Raises :class:`Unreadable`."""
         if name in self._offers:
             return self._offers[name]
-        found = self.find(name)
-        if found is None or found.kind != "source":
+        spec = self.find(name)
+        if spec is None or spec.kind != "source":
             return self._offers.setdefault(name, None)
-        source = self.text(found.path)
+        source = self.text(spec.path)
         tree = self._trees.pop(name, None) or _without_bodies(source)
-        self._offers[name] = read_offers(tree, name, bool(found.paths), source)
+        self._offers[name] = read_offers(tree, name, bool(spec.paths), source)
         if name not in self._given:
             self._trees[name] = tree
         return self._offers[name]
 
     def tree(self, name: str) -> ast.Module:
         """Return the syntax tree of a source module, once: the caller keeps it. Raises :class:`Unreadable`."""
-        found = self.find(name)
-        assert found is not None and found.kind == "source"
-        tree = self._trees.pop(name, None) or _without_bodies(self.text(found.path))
+        spec = self.find(name)
+        assert spec is not None and spec.kind == "source"
+        tree = self._trees.pop(name, None) or _without_bodies(self.text(spec.path))
         self._given.add(name)
-        if found.paths and name not in self._offers:
-            self._trees[name] = tree  # of packages it is asked what they offer
+        if spec.paths and name not in self._offers:
+            self._trees[name] = tree  # the offers of a package are asked for later
         return tree
 
     def check_bytecode(self, name: str, python: Sequence[int]) -> None:
         """Raise :class:`Unreadable` if this CPython would load bytecode in place of a source module, and that is cut
         off or zeroed: the name of the code, ``<module>``, stands near its end. The bytecode itself is not loaded."""
-        found = self.find(name)
-        folder, base = os.path.split(found.path if found is not None else "")
+        spec = self.find(name)
+        folder, base = os.path.split(spec.path if spec is not None else "")
         path = os.path.join(folder, "__pycache__", f"{base[:-3]}.cpython-{python[0]}{python[1]}.pyc")
         try:
             code = self._unnoted.whole(path, _LARGEST)
@@ -273,16 +273,16 @@ class Library:
         current = [int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF]
         is_whole = code[16:17] in (b"c", b"\xe3") and b"<module>" in code
         if not is_whole and (flags == 1 or (flags == 0 and of_source == current)):
-            why = Message("its bytecode in __pycache__, which Python loads instead, is cut off: remove it")
-            raise Unreadable(why, "always")
+            reason = Message("its bytecode in __pycache__, which Python loads instead, is cut off: remove it")
+            raise Unreadable(reason, "always")
 
     def function(self, module: str, line: int) -> ast.FunctionDef | None:
         """Return a function at the top of a module with its body, by the line of its definition; None if it cannot be
         parsed or yields."""
-        found = self.find(module)
-        assert found is not None
+        spec = self.find(module)
+        assert spec is not None
         try:
-            source = self.text(found.path)
+            source = self.text(spec.path)
             text = definition(source, line) or source
             try:
                 body = _parsed(text).body
@@ -290,12 +290,12 @@ class Library:
                 body = _parsed(source).body
         except Unreadable:
             return None
-        functions = (one for one in statements(body) if isinstance(one, ast.FunctionDef) and one.lineno == line)
+        functions = (node for node in statements(body) if isinstance(node, ast.FunctionDef) and node.lineno == line)
         node = next(functions, None)
         return None if node is None or (b"yield" in text and is_generator(node)) else node
 
     def parameters(self, place: str) -> tuple[str, ...] | None:
-        """Return what ``module:Class`` or a function can be called with; None if unknown."""
+        """Return the parameters of ``module:Class`` or of a function; None if unknown."""
         module, _, name = place.partition(":")
         return self._parameters(module).get(name)
 
@@ -307,19 +307,19 @@ class Library:
     ) -> _Read | None:
         """Return what :mod:`~envdoctor.source.signatures` reads in a module; None if it cannot be read."""
         try:
-            offers, found = self.offers(module), self.find(module)
-            if offers is not None and found is not None:
-                return read(parsed(self.text(found.path)), module, offers.names)
+            offers, spec = self.offers(module), self.find(module)
+            if offers is not None and spec is not None:
+                return read(parsed(self.text(spec.path)), module, offers.names)
         except (Unreadable, RecursionError):
             pass
         return None
 
     def mentions(self, module: str, name: str) -> bool:
         """Return whether a module's source contains the name anywhere: otherwise nothing binds it there by name."""
-        found = self.find(module)
-        if found is None or found.kind != "source":
+        spec = self.find(module)
+        if spec is None or spec.kind != "source":
             return False
-        source, word = self._kept_text(found.path), name.encode()
+        source, word = self._kept_text(spec.path), name.encode()
         return word in source and re.search(rb"\b%b\b" % re.escape(word), source) is not None
 
     def files_below(self, folder: str, ending: str = ".py") -> list[str]:
@@ -337,7 +337,7 @@ class Library:
         except OSError as error:
             raise Unreadable(Message("cannot be read: {}", because_of(error))) from None
 
-    def _look(self, folders: Sequence[str], name: str) -> _FoundModule | None:
+    def _look(self, folders: Sequence[str], name: str) -> _ModuleSpec | None:
         portions: list[str] = []
         for folder in folders:
             names = self._names(folder)
@@ -345,20 +345,20 @@ class Library:
                 inner = os.path.join(folder, name)
                 inside = self._names(inner)
                 if inner in self.closed:
-                    return _FoundModule("compiled", inner, (inner,))
+                    return _ModuleSpec("compiled", inner, (inner,))
                 if "__init__.py" in inside:
-                    return _FoundModule("source", os.path.join(inner, "__init__.py"), (inner,))
-                if any(one.startswith("__init__.") and one.endswith(_COMPILED) for one in inside):
-                    return _FoundModule("compiled", inner, (inner,))
+                    return _ModuleSpec("source", os.path.join(inner, "__init__.py"), (inner,))
+                if any(file.startswith("__init__.") and file.endswith(_COMPILED) for file in inside):
+                    return _ModuleSpec("compiled", inner, (inner,))
                 if inside or self._files.is_folder(inner):
                     portions.append(inner)
             if name in self._extensions(folder):
-                return _FoundModule("compiled", os.path.join(folder, name), ())
+                return _ModuleSpec("compiled", os.path.join(folder, name), ())
             if f"{name}.py" in names:
-                return _FoundModule("source", os.path.join(folder, f"{name}.py"), ())
+                return _ModuleSpec("source", os.path.join(folder, f"{name}.py"), ())
             if f"{name}.pyc" in names:
-                return _FoundModule("compiled", os.path.join(folder, f"{name}.pyc"), ())
-        return _FoundModule("namespace", portions[0], tuple(portions)) if portions else None
+                return _ModuleSpec("compiled", os.path.join(folder, f"{name}.pyc"), ())
+        return _ModuleSpec("namespace", portions[0], tuple(portions)) if portions else None
 
     def _listed(self, folder: str) -> frozenset[str]:
         try:
@@ -369,7 +369,7 @@ class Library:
         return frozenset()
 
     def _compiled(self, folder: str) -> frozenset[str]:
-        return frozenset(one.partition(".")[0] for one in self._names(folder) if one.endswith(_COMPILED[:2]))
+        return frozenset(name.partition(".")[0] for name in self._names(folder) if name.endswith(_COMPILED[:2]))
 
 
 def _without_bodies(source: bytes, *, signatures: bool = False) -> ast.Module:

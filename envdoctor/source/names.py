@@ -1,5 +1,5 @@
-"""Which modules an environment has, and which names they have, as far as their files tell; where these are defined, and
-what they can be called with there."""
+"""Find by its files which modules an environment has, which names they have, where these are defined, and what they can
+be called with there."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ _OWN = ("__name__", "__file__", "__doc__", "__path__", "__spec__")
 
 
 class Names:
-    """The modules of an environment and their names; every answer has a third value, that it cannot be told."""
+    """The modules of an environment and their names; every answer may also be "unknown"."""
 
     def __init__(self, library: Library, world: World) -> None:
         self.library = library
@@ -41,12 +41,12 @@ class Names:
 
     def exported_below(self, module: str) -> Mapping[str, str]:
         """Return the names that a package offers because the modules in its folder export them, and these modules."""
-        offers, known = self.offers(module), self.library.exported
+        offers, exports = self.offers(module), self.library.exported
         if offers is None or offers.below is None:
             return {}
-        if module not in known:
-            known[module] = dict(self._exports_in(f"{module}.{offers.below}" if offers.below else module, 0))
-        return known[module]
+        if module not in exports:
+            exports[module] = dict(self._exports_in(f"{module}.{offers.below}" if offers.below else module, 0))
+        return exports[module]
 
     def exists(self, module: str) -> bool | None:
         """Return whether a module exists; None if unknown."""
@@ -63,7 +63,7 @@ class Names:
             return self.exists(parent) and None
         if above.kind == "compiled":
             return None
-        if not above.paths:  # a module that is no package may be replaced by one
+        if not above.paths:  # a plain module may be replaced by a package
             offers = self.offers(parent)
             return False if offers is not None and offers.open is None else None
         if above.kind == "namespace":
@@ -86,7 +86,7 @@ class Names:
                         return None
                 except (re.error, RecursionError, OverflowError):
                     return None
-                # Its pattern may be put together from pieces.
+                # Its pattern may consist of pieces.
                 patterns = " ".join(text for text in finder if "\\" in text)
                 if any(piece in module for piece in re.findall(r"(?<!\w)\w{8,}_", patterns)):
                     return None
@@ -98,25 +98,25 @@ class Names:
         that it takes a function from."""
         offers, top = self.offers(package), package.partition(".")[0]
         takes = [kind.partition(":")[0] for kind in (offers.names.values() if offers is not None else ())]
-        found = dict.fromkeys((offers and offers.finder) or ())
-        for module in dict.fromkeys(one for one in takes if one.partition(".")[0] == top and one != package):
+        texts = dict.fromkeys((offers and offers.finder) or ())
+        for module in dict.fromkeys(home for home in takes if home.partition(".")[0] == top and home != package):
             place = self.library.find(module)
             with suppress(Unreadable):
                 if place is not None and place.kind == "source" and b"sys.meta_path" in self.library.text(place.path):
-                    taken = self.offers(module)
-                    found.update(dict.fromkeys((taken and taken.finder) or ()))
-        return tuple(found)
+                    other = self.offers(module)
+                    texts.update(dict.fromkeys((other and other.finder) or ()))
+        return tuple(texts)
 
-    def _has(self, module: str, name: str, seen: set[str]) -> bool | None:
-        if module.partition(".")[0] in self.world.standard or module in seen or len(seen) > 200:
+    def _has(self, module: str, name: str, trail: set[str]) -> bool | None:
+        if module.partition(".")[0] in self.world.standard or module in trail or len(trail) > 200:
             return None
-        seen.add(module)
+        trail.add(module)
         if self.library.find(f"{module}.{name}") is not None:
             return True
-        found = self.library.find(module)
-        if found is None or found.kind == "compiled":
+        spec = self.library.find(module)
+        if spec is None or spec.kind == "compiled":
             return None
-        if found.kind == "namespace":
+        if spec.kind == "namespace":
             return False
         if not self.world.followed(module.partition(".")[0]) and self.library.mentions(module, name):
             return True
@@ -131,7 +131,7 @@ class Names:
                 starred = self.offers(star)
                 inner = None if starred is None else name in (starred.exports or ())
             else:
-                inner = self._has(star, name, seen)
+                inner = self._has(star, name, trail)
             if inner:
                 return True
             answer = None if inner is None else answer
@@ -152,8 +152,8 @@ class Names:
             if offers is None:
                 return [] if bound else None
             if offers.names.get(bound) == "class":
-                found = self.library.find(module)
-                source = self.library.text(found.path) if found is not None else b""
+                spec = self.library.find(module)
+                source = self.library.text(spec.path) if spec is not None else b""
                 ways = {(way, word.decode()) for way, word in _BY_ENDING.findall(source)}
                 return sorted(f"*{word}" if way == b"endswith" else f"{word}*" for way, word in ways)
             home = offers.names.get(bound, "")
@@ -161,17 +161,17 @@ class Names:
 
     def _exports_in(self, package: str, depth: int) -> Iterable[tuple[str, str]]:
         """Yield the names in ``__all__`` of the modules in the folder of a package, and their modules."""
-        found = self.library.find(package)
-        if found is None or not found.paths or depth > 3:
+        spec = self.library.find(package)
+        if spec is None or not spec.paths or depth > 3:
             return
-        files = self.library.files_below(found.paths[0])
+        files = self.library.files_below(spec.paths[0])
         stems = [path.replace("\\", "/").rpartition("/")[2][:-3] for path in files]
         generated = any(stem.startswith("modeling_") for stem in stems)
         for path, stem in zip(files, stems, strict=True):
-            # What a modeling file is generated from is never imported.
+            # The source of a generated modeling file is never imported.
             if stem != "__init__" and not (generated and stem.startswith("modular_")):
                 yield from ((name, f"{package}.{stem}") for name in _exports(self.library.text(path)))
-        for path in self.library.folders_below(found.paths[0]):
+        for path in self.library.folders_below(spec.paths[0]):
             stem = path.replace("\\", "/").rpartition("/")[2]
             if not stem.startswith("_"):
                 yield from self._exports_in(f"{package}.{stem}", depth + 1)
@@ -191,13 +191,13 @@ class Names:
         first, *rest = name.split(".")
         while rest and self.library.find(f"{module}.{first}") is not None:
             module, (first, *rest) = f"{module}.{first}", rest
-        found = self._home(module, first, 0)
-        return None if found is None else ".".join([found, *rest])
+        home = self._home(module, first, 0)
+        return None if home is None else ".".join([home, *rest])
 
     def takes(self, place: str, keyword: str) -> bool | None:
-        """Return whether what stands at a place takes a keyword; None if unknown, or if it hands on any."""
+        """Return whether the function or class at a place takes a keyword; None if unknown, or if it hands on any."""
         takes = accepts(place, keyword, self._items)
-        if takes is not True or accepts(place, keyword, lambda one: {*(self._items(one) or ())} - {"**"}):
+        if takes is not True or accepts(place, keyword, lambda other: {*(self._items(other) or ())} - {"**"}):
             return takes
         return None
 
@@ -206,12 +206,12 @@ class Names:
         if none calls it, None if unknown."""
         module, _, qualified = place.partition(":")
         owner, _, method = qualified.rpartition(".")
-        known = self.library.calls(module)
-        if known is None or depth > _DEEPEST:
+        calls = self.library.calls(module)
+        if calls is None or depth > _DEEPEST:
             return None
-        if qualified in known:
-            return known[qualified]
-        for base in (item[1:] for item in known.get(owner, ()) if item.startswith("&")):
+        if qualified in calls:
+            return calls[qualified]
+        for base in (item[1:] for item in calls.get(owner, ()) if item.startswith("&")):
             home = self.place(*base.split(":"))
             inherited = self.ways(f"{home}.{method}", depth + 1) if home is not None else None
             if inherited is None or inherited:

@@ -24,7 +24,7 @@ _AWAIT = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
 class NotANotebook(ValueError):
-    """The file is no notebook; the message is a clause."""
+    """The file is not a notebook; the message is a clause."""
 
 
 class Code(NamedTuple):
@@ -48,7 +48,7 @@ _OF_PYTHON_312 = re.compile(r"[ \t]*(?:type[ \t]+\w+[ \t]*[=\[]|(?:async[ \t]+)?
 def parse_code(content: bytes, *, notebook: bool = False) -> Code:
     """Parse a script, or a notebook of nbformat 3 or 4.
 
-    Raises :class:`NotANotebook`, RecursionError, MemoryError, and SyntaxError, also for a script that is no text:
+    Raises :class:`NotANotebook`, RecursionError, MemoryError, and SyntaxError, also for a script that is not text:
     :class:`NeedsPython312` where that is sure.
     """
     if notebook:
@@ -81,7 +81,7 @@ def overruns(source: bytes) -> bool:
 def _has_chain(source: bytes, length: int) -> bool:
     """Return whether an expression may have more operators, calls and subscripts than this, those around its brackets
     included. A comma, a colon, an equals sign or the end of a statement begins another. An f-string counts as written,
-    and what is no Python as long."""
+    and invalid Python as long."""
     chains, total = [0], 0
     try:
         for kind, text, *_ in tokenize.tokenize(io.BytesIO(source).readline):
@@ -140,13 +140,13 @@ def cells(content: bytes) -> Iterator[tuple[int, str]]:
         raise NotANotebook("it is no JSON") from error
     if not isinstance(document, dict):
         raise NotANotebook("it is no notebook")
-    found = document.get("cells")
-    if found is None and isinstance(document.get("worksheets"), list):
+    entries = document.get("cells")
+    if entries is None and isinstance(document.get("worksheets"), list):
         sheets = [sheet for sheet in document["worksheets"] if isinstance(sheet, dict)]
-        found = [cell for sheet in sheets for cell in sheet.get("cells") or ()]
-    if not isinstance(found, list) or len(found) > _MOST_CELLS:
-        raise NotANotebook("it has no list of cells" if not isinstance(found, list) else "it has too many cells")
-    for number, cell in enumerate(found, 1):
+        entries = [cell for sheet in sheets for cell in sheet.get("cells") or ()]
+    if not isinstance(entries, list) or len(entries) > _MOST_CELLS:
+        raise NotANotebook("it has no list of cells" if not isinstance(entries, list) else "it has too many cells")
+    for number, cell in enumerate(entries, 1):
         if not isinstance(cell, dict) or cell.get("cell_type") != "code":
             continue
         source = cell.get("source", cell.get("input"))
@@ -179,7 +179,7 @@ def _compiled(source: str) -> ast.Module:
 
 
 def _without_magics(source: str) -> str:
-    """Replace each line that only IPython understands, and those that continue it, by ``pass`` at its place."""
+    """Replace each line that only IPython understands, and its continuation lines, by ``pass`` at its place."""
     lines: list[str] = []
     continued = False
     for line in source.split("\n"):

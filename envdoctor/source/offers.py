@@ -1,4 +1,4 @@
-"""What a module offers to others: the names bound in it, those it hands on, those it makes when they are asked for."""
+"""Read what a module offers to others: names that it binds, names that it hands on, names that it makes on demand."""
 
 import ast
 import re
@@ -26,12 +26,12 @@ _DEFINED_BELOW = "define_import_structure"
 class Offers(NamedTuple):
     """The names of one module.
 
-    ``names`` maps each bound name to where it comes from: ``class``, ``def``, ``value``, ``module M`` or ``M:name`` for
-    one that was imported. ``stars`` are the modules whose names are taken over. ``lazy`` maps names to the modules that
-    are loaded when they are asked for; ``below`` says that these also hold what the modules in its folder export.
-    ``exports`` is ``__all__`` where it is a literal. ``open`` says why other names may be there too, None when not.
-    ``maker`` is the class, by its name here, that makes the lazy ones. ``finder`` holds the texts of a module that puts
-    itself into ``sys.meta_path``: it may serve modules of such names.
+    ``names`` maps each bound name to its origin: ``class``, ``def``, ``value``, ``module M`` or, for an imported name,
+    ``M:name``. ``stars`` are the modules whose names are taken over. ``lazy`` maps names to the modules that are loaded
+    on demand; ``below`` is the folder whose modules' exports are lazy names too. ``exports`` is ``__all__`` where it is
+    a literal. ``open`` says why other names may be there too, None when not. ``maker`` is the class, by its name here,
+    that makes the lazy names. ``finder`` holds the texts of a module that puts itself into ``sys.meta_path``: it may
+    serve modules of such names.
     """
 
     names: dict[str, str]
@@ -49,9 +49,9 @@ def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) ->
     reading = _Reading(name, is_package)
     reading.block(tree.body)
     for line in _lines_with(b"global ", source):
-        found = _GLOBAL.match(line)
-        for one in found[1].split(b",") if found else ():
-            reading.names.setdefault(one.strip().decode("ascii", "replace"), "value")
+        match = _GLOBAL.match(line)
+        for word in match[1].split(b",") if match else ():
+            reading.names.setdefault(word.strip().decode("ascii", "replace"), "value")
     lazy, below, is_lazy = reading.lazy()
     reason = None
     itself = b"setattr(%b, " % name.rpartition(".")[2].encode()  # numpy.dtypes imports itself and adds to that
@@ -62,22 +62,22 @@ def read_offers(tree: ast.Module, name: str, is_package: bool, source: bytes) ->
         reason = "it has a __getattr__ of its own"
     elif b"sys.modules" in source and _REPLACED.search(source) and not is_lazy:
         reason = "it replaces itself while it is imported"
-    finder = tuple(one for one in texts_in(ast.walk(tree)) if len(one) < 200) if b"sys.meta_path" in source else None
+    finder = tuple(text for text in texts_in(ast.walk(tree)) if len(text) < 200) if b"sys.meta_path" in source else None
     maker = reading.maker() if is_lazy else ""
     reading.leave_behind()
     return Offers(reading.names, tuple(reading.stars), lazy, below, reading.exports, reason, finder, maker)
 
 
 def _executes(tree: ast.Module) -> bool:
-    """Return whether a module calls exec() outside of its functions, where that makes names of its own."""
-    waiting: list[ast.AST] = [tree]
-    for node in waiting:  # it grows
+    """Return whether a module calls exec() outside of its functions, where exec() makes names of the module."""
+    queue: list[ast.AST] = [tree]
+    for node in queue:  # it grows
         match node:
             case ast.Call(func=ast.Name(id="exec")):
                 return True
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
                 continue
-        waiting += ast.iter_child_nodes(node)
+        queue += ast.iter_child_nodes(node)
     return False
 
 
@@ -95,8 +95,8 @@ def absolute(module: str | None, level: int, within: str, is_package: bool) -> s
     if not level:
         return module or ""
     parts = within.split(".")
-    kept = parts[: len(parts) - level + is_package]
-    return ".".join([*kept, module] if module else kept)
+    base = parts[: len(parts) - level + is_package]
+    return ".".join([*base, module] if module else base)
 
 
 def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
@@ -110,7 +110,7 @@ def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
 
 
 class _Reading:
-    """What one pass over the statements of a module finds."""
+    """The names found in one pass over the statements of a module."""
 
     def __init__(self, name: str, is_package: bool) -> None:
         self.name, self.is_package = name, is_package
@@ -154,15 +154,15 @@ class _Reading:
                         self.block(block)
 
     def lazy(self) -> tuple[dict[str, str], str | None, bool]:
-        """Return the names that are made on demand, the folder whose own exports are among them, if any, and whether
-        the module is of a kind whose names are known."""
-        called = {last_name(call.func) for call in self._calls}
+        """Return the names that are made on demand, the folder whose exports are among them (None: no folder), and
+        whether the module is of a kind whose names are known."""
+        calls = {last_name(call.func) for call in self._calls}
         table: dict[str, str] = {}
-        if called.isdisjoint((*_LAZY_CALLS, *_ATTACH_CALLS)):
+        if calls.isdisjoint((*_LAZY_CALLS, *_ATTACH_CALLS)):
             return table, None, False
-        known = False
-        for submodule, names in ((key, value) for one in self._tables.values() for key, value in one.items()):
-            known = True
+        is_known = False
+        for submodule, names in ((key, value) for entries in self._tables.values() for key, value in entries.items()):
+            is_known = True
             table.setdefault(submodule.partition(".")[0], "")
             for name in names.split("\n") if names else ():
                 table[name] = f"{self.name}.{submodule}"
@@ -171,23 +171,23 @@ class _Reading:
         for call in self._calls:
             if last_name(call.func) == _DEFINED_BELOW:
                 # ``models`` of ``Path(__file__).parent / "models"``.
-                known, below = True, text_of(getattr(next(iter(call.args), None), "right", None)) or ""
+                is_known, below = True, text_of(getattr(next(iter(call.args), None), "right", None)) or ""
         if below is None:
             self.stars += self._for_types_stars
-        return table, below, known or bool(self._for_types)
+        return table, below, is_known or bool(self._for_types)
 
     def maker(self) -> str:
         """Return the class of the lazy module; empty if a function makes it."""
         return next((name for call in self._calls if (name := last_name(call.func)) in _LAZY_CALLS), "")
 
     def leave_behind(self) -> None:
-        """Drop the functions and classes defined in a module that puts a lazy one in its own place: that one has what
-        it is told of, and ``extra_objects``."""
-        told = keyword_of(self._in_its_place, "extra_objects") or ast.Dict([], [])
-        if self._in_its_place is not None and isinstance(told, ast.Dict):
-            kept = set(texts_in(told.keys))
-            left = {name: kind for name, kind in self.names.items() if name in kept or kind not in ("def", "class")}
-            self.names = left
+        """Drop the functions and classes of a module that puts a lazy module in its place: that one has only the names
+        in its tables, and ``extra_objects``."""
+        extra = keyword_of(self._in_its_place, "extra_objects") or ast.Dict([], [])
+        if self._in_its_place is not None and isinstance(extra, ast.Dict):
+            extras = set(texts_in(extra.keys))
+            rest = {name: kind for name, kind in self.names.items() if name in extras or kind not in ("def", "class")}
+            self.names = rest
 
     def _import_from(self, statement: ast.ImportFrom, names: dict[str, str], stars: list[str]) -> None:
         module = absolute(statement.module, statement.level, self.name, self.is_package)
@@ -257,8 +257,8 @@ def _strings(value: ast.expr) -> list[str] | None:
             first, second = _strings(left), _strings(right)
             return None if first is None or second is None else first + second
         case ast.List(elts=items) | ast.Tuple(elts=items) | ast.Set(elts=items):
-            found = [*texts_in(items)]
-            return found if len(found) == len(items) else None
+            texts = [*texts_in(items)]
+            return texts if len(texts) == len(items) else None
     return None
 
 
@@ -269,8 +269,8 @@ def _submodules(value: ast.expr) -> dict[str, str] | None:
     table: dict[str, str] = {}
     for key, names in zip(value.keys, value.values, strict=True):
         submodule = text_of(key)
-        found = _strings(names) if submodule is not None else None
-        if submodule is None or found is None:
+        texts = _strings(names) if submodule is not None else None
+        if submodule is None or texts is None:
             return None
-        table[submodule] = "\n".join(found)
+        table[submodule] = "\n".join(texts)
     return table

@@ -1,4 +1,4 @@
-"""Which import a name stands for, by Python's scopes; for a name that anything else binds, none."""
+"""Find the import that a name stands for, by Python's scopes; none for a name that anything else binds."""
 
 import ast
 import sys
@@ -18,7 +18,7 @@ _STANDARD = sys.stdlib_module_names | {"__main__", "distutils", "imp", "asynchat
 
 
 class AssignmentTarget(NamedTuple):
-    """What an import binds: a module, or below it ``name``, which may be a module too."""
+    """The target of an import: a module, or below it ``name``, which may be a module too."""
 
     module: str
     name: str = ""
@@ -40,7 +40,7 @@ class Scope:
         self._elsewhere: dict[str, Scope] = {}
 
     def bind(self, name: str, target: AssignmentTarget | None = None) -> None:
-        """Add a meaning of a name; of many equal ones two are kept, of different ones the first two kinds."""
+        """Add a meaning of a name; two equal ones are kept, or the first two different ones."""
         meanings = self._elsewhere.get(name, self).bound.setdefault(name, [])
         if len(meanings) < 2 or (meanings[-1] == meanings[0] != target):
             meanings.append(target)
@@ -63,8 +63,8 @@ class Scope:
     def find(self, name: str) -> AssignmentTarget | None:
         """Return the one import that the name stands for here; None if it may stand for anything else."""
         first, *others = self._meanings(name) or [None]
-        one = first is not None and all(other and other.dotted == first.dotted for other in others)
-        return first if one else None
+        is_single = first is not None and all(other and other.dotted == first.dotted for other in others)
+        return first if is_single else None
 
     def _meanings(self, name: str) -> list[AssignmentTarget | None]:
         scope: Scope | None = self
@@ -77,14 +77,14 @@ def scopes_of(tree: ast.Module, own: Collection[str], *, standard: bool = False)
     """Return the scopes by the ``id`` of the node that opens each. Imports of modules ``own``, of the standard library
     (unless ``standard``) and relative ones are bound to None."""
     scopes: dict[int, Scope] = {id(tree): Scope("module", None)}
-    waiting: list[tuple[ast.AST, Scope]] = [(tree, scopes[id(tree)])]
-    while waiting:
-        node, scope = waiting.pop()
+    stack: list[tuple[ast.AST, Scope]] = [(tree, scopes[id(tree)])]
+    while stack:
+        node, scope = stack.pop()
         kind, inside = _OPENS.get(type(node)), scope
         if kind is not None:
             inside = scopes[id(node)] = Scope(kind, scope)
         _bind(node, scope, inside, own, standard)
-        waiting += [(child, inside if within else scope) for child, within in inner_parts(node)][::-1]
+        stack += [(child, inside if within else scope) for child, within in inner_parts(node)][::-1]
     return scopes
 
 
@@ -114,8 +114,8 @@ def function_parts(node: FunctionNode | ast.Lambda, *, hints: bool = True) -> li
     parts: list[ast.AST] = [*getattr(node, "decorator_list", ()), *arguments.defaults]
     parts += [default for default in arguments.kw_defaults if default is not None]
     if hints:
-        written = (*(one.annotation for one in parameters_of(arguments)), getattr(node, "returns", None))
-        parts += [one for one in written if one is not None]
+        nodes = (*(parameter.annotation for parameter in parameters_of(arguments)), getattr(node, "returns", None))
+        parts += [annotation for annotation in nodes if annotation is not None]
     return parts
 
 
@@ -130,7 +130,7 @@ def _bind(node: ast.AST, scope: Scope, inside: Scope, own: Collection[str], stan
                 scope.bind(name, AssignmentTarget(module) if standard or is_foreign(top, own) else None)
         case ast.ImportFrom(module=source, names=aliases, level=level):
             foreign = not level and source is not None and (standard or is_foreign(source, own))
-            for alias in (one for one in aliases if one.name != "*"):
+            for alias in (entry for entry in aliases if entry.name != "*"):
                 target = AssignmentTarget(str(source), alias.name) if foreign else None
                 scope.bind(alias.asname or alias.name, target)
         case ast.NamedExpr(target=ast.Name(id=name)):
@@ -147,8 +147,8 @@ def _bind(node: ast.AST, scope: Scope, inside: Scope, own: Collection[str], stan
             scope.declare(names, scope.parent)
     match node:
         case ast.FunctionDef(args=arguments) | ast.AsyncFunctionDef(args=arguments) | ast.Lambda(args=arguments):
-            for one in parameters_of(arguments):
-                inside.bind(one.arg)
+            for parameter in parameters_of(arguments):
+                inside.bind(parameter.arg)
 
 
 def is_foreign(module: str, own: Collection[str]) -> bool:

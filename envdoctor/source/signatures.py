@@ -1,8 +1,8 @@
-"""What functions and classes can be called with, and how classes call their own methods, from syntax trees; whether a
-method can be called the way a base class calls the method that it replaces.
+"""Read from syntax trees what functions and classes can be called with, and how classes call their own methods; tell
+whether a method can be called the way a base class calls the method that it overrides.
 
 Parameters are texts: names that can be given by keyword, ``*`` for any number of positional arguments, ``**`` for any
-keyword, and ``&module:Class`` for what that base class takes. Where something may hide the signature there is None.
+keyword, and ``&module:Class`` for what that base class takes. They are None if something may hide the signature.
 """
 
 import ast
@@ -37,7 +37,7 @@ _PLAIN = {
     *("on_main_process", "rank_zero_only", "rank_zero_experiment", "profiling_decorator", "instrument_w_nvtx"),
     *("_defaults_from_env_vars", "_no_grad_context", "_compiler_disable"),
 }
-#: They take further keywords: the first text, or the names of what they are given.
+#: Decorators that add keywords: the first text, or the names of their own keywords.
 _MORE_KEYWORDS = {"deprecate_kwarg", "deprecated_kwargs"}
 _DATACLASS = {"dataclass"}
 _WITHOUT_PARAMETERS = {"object", "ABC", "Generic", "Protocol"}
@@ -48,33 +48,33 @@ Names = Mapping[str, str]
 
 
 def parameters(tree: ast.Module, module: str, names: Names) -> dict[str, tuple[str, ...] | None]:
-    """Return what every function, class and method (``Trainer.train``) of a module can be called with, sorted.
+    """Return the parameters of every function, class and method (``Trainer.train``) of a module, sorted.
 
-    ``names`` says where names of the module come from, as :class:`~envdoctor.source.offers.Offers` has it. What is
-    defined in several branches takes what any of them takes.
+    ``names`` says where names of the module come from, as :class:`~envdoctor.source.offers.Offers` has it. A function
+    that is defined in several branches takes what any of them takes.
     """
-    found: dict[str, tuple[str, ...] | None] = {}
+    signatures: dict[str, tuple[str, ...] | None] = {}
     for node in _definitions(tree.body):
         if isinstance(node, ast.ClassDef):
-            _add(found, node.name, _of_class(node, module, names))
+            _add(signatures, node.name, _of_class(node, module, names))
             for method in _methods(node):
                 if not _is_property(method):
-                    _add(found, f"{node.name}.{method.name}", _of_function(method, bound=True))
+                    _add(signatures, f"{node.name}.{method.name}", _of_function(method, bound=True))
         else:
-            _add(found, node.name, _of_function(node, bound=False))
-    return found
+            _add(signatures, node.name, _of_function(node, bound=False))
+    return signatures
 
 
 def calls(tree: ast.Module, module: str, names: Names) -> dict[str, tuple[str, ...]]:
     """Return how classes call their own methods: for ``Trainer.compute_loss`` the ways (``2 num_items_in_batch=``:
     number of positional arguments, keywords), and for ``Trainer`` its base classes (``&module:Class``). Methods whose
     parameters the class inspects are left out: it may call them in several ways."""
-    found: dict[str, set[str]] = {}
+    entries: dict[str, set[str]] = {}
     for node in _definitions(tree.body):
         if not isinstance(node, ast.ClassDef):
             continue
         bases = [_place(base, module, names) for base in node.bases]
-        found.setdefault(node.name, set()).update(f"&{base}" for base in bases if base is not None)
+        entries.setdefault(node.name, set()).update(f"&{base}" for base in bases if base is not None)
         own = {method.name for method in _methods(node) if not _is_property(method)}
         ways: list[tuple[str, str]] = []
         for inner in (inner for method in _methods(node) for inner in ast.walk(method)):
@@ -86,14 +86,14 @@ def calls(tree: ast.Module, module: str, names: Names) -> dict[str, tuple[str, .
                     own -= {name} if _last(func) == "signature" else set()  # ``inspect.signature(self.name)``
         for name, way in ways:
             if name in own:
-                found.setdefault(f"{node.name}.{name}", set()).add(way)
-    return {name: tuple(sorted(several)) for name, several in found.items() if several}
+                entries.setdefault(f"{node.name}.{name}", set()).add(way)
+    return {name: tuple(sorted(several)) for name, several in entries.items() if several}
 
 
 def accepts(
     place: str, keyword: str, lookup: Callable[[str], Collection[str] | None], *, deepest: int = _DEEPEST
 ) -> bool | None:
-    """Return whether what stands at a place (``module:Class``) can be called with a keyword; None if unknown.
+    """Return whether the class or function at a place (``module:Class``) takes a keyword; None if unknown.
 
     ``lookup`` gives the parameters of a place, None if they are unknown.
     """
@@ -107,43 +107,43 @@ def accepts(
 
 
 def bases_of(node: ast.ClassDef, module: str, names: Names) -> list[str | None]:
-    """Return the origins of a class's base classes as ``module:Class``, without those that have nothing to call; None
-    for an expression that does not say."""
+    """Return the origins of a class's base classes as ``module:Class``, without bases that take no arguments; None for
+    an expression whose origin is unknown."""
     return [_place(base, module, names) for base in _bases(node)]
 
 
 def way_of(call: ast.Call) -> str | None:
-    """Return how a call is made: ``2 num_items_in_batch=``, number of positional arguments and keywords, ``**`` for
-    others that it may give; None if the number is unknown."""
+    """Return the way of a call: ``2 num_items_in_batch=``, number of positional arguments, keywords, and ``**`` if it
+    may give others; None if the number is unknown."""
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return None
-    given = [f"{keyword.arg}=" for keyword in call.keywords if keyword.arg is not None]
+    words = [f"{keyword.arg}=" for keyword in call.keywords if keyword.arg is not None]
     rest = ["**"] * any(keyword.arg is None for keyword in call.keywords)
-    return " ".join([str(len(call.args)), *sorted(given), *rest])
+    return " ".join([str(len(call.args)), *sorted(words), *rest])
 
 
 def can_be_called(parameters: Sequence[str], call: str) -> bool:
     """Return whether a method with these parameters (without the bound one) accepts ``2 num_items_in_batch=``."""
     count, *keywords = call.split(" ")
-    given = {keyword[:-1] for keyword in keywords if keyword.endswith("=")}
-    names = {one.rstrip("=") for one in parameters if not one.startswith("*")}
-    positional = list(takewhile(lambda one: not one.startswith("*"), parameters))
-    takes_more = any(re.match(r"\*[^*]", one) for one in parameters)
+    words = {keyword[:-1] for keyword in keywords if keyword.endswith("=")}
+    names = {parameter.rstrip("=") for parameter in parameters if not parameter.startswith("*")}
+    positional = list(takewhile(lambda parameter: not parameter.startswith("*"), parameters))
+    takes_more = any(re.match(r"\*[^*]", parameter) for parameter in parameters)
     if int(count) > len(positional) and not takes_more:
         return False
-    if any(one.startswith("**") for one in parameters):
+    if any(parameter.startswith("**") for parameter in parameters):
         return True
-    filled = {one.rstrip("=") for one in positional[: int(count)]}
-    if given - names or given & filled:
+    filled = {parameter.rstrip("=") for parameter in positional[: int(count)]}
+    if words - names or words & filled:
         return False
-    required = {one for one in parameters if not one.startswith("*") and not one.endswith("=")}
-    return "**" in keywords or required <= filled | given
+    required = {parameter for parameter in parameters if not parameter.startswith("*") and not parameter.endswith("=")}
+    return "**" in keywords or required <= filled | words
 
 
 def spelled(method: str, call: str) -> str:
     """Return ``compute_loss(_, _, num_items_in_batch=_)`` for ``2 num_items_in_batch=``."""
     count, *keywords = call.split(" ")
-    words = [*["_"] * min(int(count), 9), *(f"{one}_" for one in keywords)]
+    words = [*["_"] * min(int(count), 9), *(f"{keyword}_" for keyword in keywords)]
     return f"{method.rpartition('.')[2]}({', '.join(words)})"
 
 
@@ -173,9 +173,9 @@ def _methods(node: ast.ClassDef) -> Iterator[FunctionNode]:
             yield method
 
 
-def _add(found: dict[str, tuple[str, ...] | None], name: str, items: set[str] | None) -> None:
-    known = found.get(name, ())
-    found[name] = None if items is None or known is None else tuple(sorted({*known, *items}))
+def _add(signatures: dict[str, tuple[str, ...] | None], name: str, items: set[str] | None) -> None:
+    previous = signatures.get(name, ())
+    signatures[name] = None if items is None or previous is None else tuple(sorted({*previous, *items}))
 
 
 def _of_function(node: FunctionNode, *, bound: bool) -> set[str] | None:
@@ -183,26 +183,26 @@ def _of_function(node: FunctionNode, *, bound: bool) -> set[str] | None:
     if more is None:
         return None
     arguments = node.args
-    named = [argument.arg for argument in (*arguments.args, *arguments.kwonlyargs)]
+    names = [argument.arg for argument in (*arguments.args, *arguments.kwonlyargs)]
     if bound and "staticmethod" not in map(_last, node.decorator_list) and not arguments.posonlyargs:
-        named = named[1:] if arguments.args else named
+        names = names[1:] if arguments.args else names
     stars = ["*"] * (arguments.vararg is not None) + ["**"] * (arguments.kwarg is not None)
-    return {*named, *stars, *more}
+    return {*names, *stars, *more}
 
 
 def _of_class(node: ast.ClassDef, module: str, names: Names) -> set[str] | None:
     if any(_last(keyword.value) != "ABCMeta" for keyword in node.keywords if keyword.arg == "metaclass"):
         return None
-    decorators = [one for one in node.decorator_list if _last(one) not in _DATACLASS]
+    decorators = [decorator for decorator in node.decorator_list if _last(decorator) not in _DATACLASS]
     is_dataclass = len(decorators) < len(node.decorator_list)
     more = added_by(decorators)
     if more is None:
         return None
     for name in ("__init__", "__new__"):
-        found = [_of_function(method, bound=True) for method in _methods(node) if method.name == name]
-        if found:
-            return {item for items in found for item in items or ()} | more if None not in found else None
-    if any(isinstance(one, ast.Assign) and _last(one.targets[0]) in ("__init__", "__new__") for one in node.body):
+        signatures = [_of_function(method, bound=True) for method in _methods(node) if method.name == name]
+        if signatures:
+            return {item for items in signatures for item in items or ()} | more if None not in signatures else None
+    if any(isinstance(part, ast.Assign) and _last(part.targets[0]) in ("__init__", "__new__") for part in node.body):
         return None
     bases = _bases(node)
     if not _HIDING_BASES.isdisjoint(map(_last, bases)):
@@ -231,13 +231,13 @@ def _fields(node: ast.ClassDef) -> Iterator[str]:
 
 
 def added_by(decorators: list[ast.expr]) -> set[str] | None:
-    """Return the keywords that decorators add to those of what they decorate; None if one may hide the parameters."""
+    """Return the keywords that decorators add to a function's own; None if one may hide the parameters."""
     more: set[str] = set()
     for decorator in decorators:
         name = _last(decorator)
         if name in _MORE_KEYWORDS and isinstance(decorator, ast.Call):
             texts = [*map(text_of, decorator.args[:1])]
-            texts += [one.arg for one in decorator.keywords if name == "deprecated_kwargs"]
+            texts += [keyword.arg for keyword in decorator.keywords if name == "deprecated_kwargs"]
             more.update(filter(None, texts))
         elif name == "strict":  # of huggingface_hub: a dataclass whose values are checked
             more.update(["**"] if keyword_of(decorator, "accept_kwargs") is not None else [])
@@ -247,7 +247,7 @@ def added_by(decorators: list[ast.expr]) -> set[str] | None:
 
 
 def _is_property(method: FunctionNode) -> bool:
-    return any(_last(one) in ("property", "cached_property", "setter") for one in method.decorator_list)
+    return any(_last(decorator) in ("property", "cached_property", "setter") for decorator in method.decorator_list)
 
 
 def _last(node: ast.expr) -> str:
@@ -259,7 +259,7 @@ def _last(node: ast.expr) -> str:
 
 
 def _place(node: ast.expr, module: str, names: Names) -> str | None:
-    """Return the origin of a base class, ``module:Class``; None for an expression that does not say."""
+    """Return the origin of a base class, ``module:Class``; None for an expression whose origin is unknown."""
     match node:
         case ast.Subscript(value=inner):
             return _place(inner, module, names)

@@ -1,6 +1,6 @@
-"""What a script uses of other distributions: names, attributes through aliases, keywords of calls, overridden methods.
+"""Find what a script uses of other distributions: names, attributes of aliases, keywords of calls, overridden methods.
 
-Left out are the standard library, relative imports, and the project's own modules. A use is guarded where the script
+It leaves out the standard library, relative imports, and the project's own modules. A use is guarded where the script
 goes on without it: it catches the failure, asks first what is there, or provides the name itself.
 """
 
@@ -32,29 +32,29 @@ from envdoctor.source.scopes import (
 )
 from envdoctor.source.signatures import own_parameters
 
-# What a script has provided for: uses whose failure it catches, or that it makes only where something is there.
+# Guards: a script catches the failure of a use, or makes it only where something is there.
 
-#: A condition about versions, availability or attributes, by the names in it; ``torch.cuda.is_available()`` is none.
+#: A condition about versions, availability or attributes, by the names in it; not ``torch.cuda.is_available()``.
 _ASKS = re.compile(
     r"version|(?<!\Ais_)available|installed|hasattr|find_spec|type_checking|signature|supports?_|importable"
     r"|\A_?(?:has|have)_|__dataclass_fields__|\Adir\Z|\Agetattr\Z|_(?:ge|gt|le|lt)_?\d|\Ais_(?:new|old|legacy)_",
     re.IGNORECASE,
 )
 _LEAVING = {"exit", "quit", "_exit", "abort"}
-#: The kinds of uses whose failure each error tells.
+#: The kinds of uses that fail with each error.
 _TELLS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("ImportError", "ModuleNotFoundError"), ("module", "name")),
     "AttributeError": ("attribute",),
     "TypeError": ("keyword",),
     **dict.fromkeys(("", "Exception", "BaseException"), ("module", "name", "attribute", "keyword")),
 }
-#: Of code that may not run at all: nothing that fails in it is known to fail.
+#: The guards of code that may not run at all: no failure in it is certain.
 _EVERY = frozenset(("module", "name", "attribute", "keyword", "override"))
 
 
 def caught(node: ast.Try) -> frozenset[str]:
-    """Return the kinds of uses whose failure a ``try`` catches, without handlers that only end the script with other
-    words."""
+    """Return the kinds of uses whose failure a ``try`` catches, without handlers that end the script with another
+    error."""
     errors: list[ast.expr | None] = []
     for handler in node.handlers:
         match handler.body:
@@ -137,7 +137,7 @@ class FoundUses(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where a node stands. ``guarded`` are the kinds of uses whose failure does not stop the script there, ``outer`` is
+    """The place of a node. ``guarded`` are the kinds of uses whose failure does not stop the script there, ``outer`` is
     the outermost definition around it, ``deferred`` whether it waits for a call, ``branch`` whether for a condition,
     ``bases`` are the imported base classes of the class whose method it is in."""
 
@@ -169,7 +169,7 @@ class _Class(NamedTuple):
 
 
 class _Reader:
-    """One walk over a tree, without recursion: what is nested deeply may still be read."""
+    """One walk over a tree, without recursion: deeply nested code can still be read."""
 
     def __init__(self, tree: ast.Module, own: Collection[str]) -> None:
         self._tree, self._own = tree, own
@@ -208,7 +208,7 @@ class _Reader:
             case ast.FunctionDef(body=body) | ast.AsyncFunctionDef(body=body):
                 self._push(function_parts(node, hints=self._hints), place)
                 if node.decorator_list or node.name.startswith("test"):
-                    self._mention(node.name, place)  # a command, a fixture, a test: somebody else calls it
+                    self._mention(node.name, place)  # a command, a fixture, a test: called from elsewhere
                 inside = place._replace(scope=self._scopes[id(node)], deferred=True, outer=place.outer or node.name)
                 self._push_block(body, inside)
             case ast.Lambda(body=value):
@@ -277,8 +277,8 @@ class _Reader:
         return AssignmentTarget(module) if is_foreign(module, self._own) else None
 
     def _read_chain(self, node: ast.Attribute | ast.Name, place: _Place) -> None:
-        root, read = chain(node)
-        for name in read:
+        root, names = chain(node)
+        for name in names:
             self._mention(name, place)
         if not isinstance(root, ast.Name):
             self._push([root], place)
@@ -286,28 +286,28 @@ class _Reader:
         self._mention(root.id, place)
         target = place.scope.find(root.id)
         if not isinstance(node.ctx, ast.Load):
-            if target is not None and read:
-                self._found.provided.add(f"{target.dotted}.{'.'.join(read)}")
-            read = read[:-1]
-        shown = read[:_LONGEST_CHAIN]
+            if target is not None and names:
+                self._found.provided.add(f"{target.dotted}.{'.'.join(names)}")
+            names = names[:-1]
+        shown = names[:_LONGEST_CHAIN]
         if target is not None and shown and not any(name.startswith("__") for name in shown):
             name = ".".join([*([target.name] if target.name else []), *shown])
             self._use("attribute", AssignmentTarget(target.module, name), node, place)
 
     def _call(self, node: ast.Call, place: _Place) -> None:
         self._push([*node.args, *(keyword.value for keyword in node.keywords)], place)
-        called = self._called(node.func, place)
+        target = self._called(node.func, place)
         self._push([node.func], place)
         self._provide_by_call(node, place)
-        if called is not None and called.name:
-            known = self._class(node.func)
-            own = known.fields if known is not None else ()
+        if target is not None and target.name:
+            cls = self._class(node.func)
+            own = cls.fields if cls is not None else ()
             for keyword in node.keywords:
                 if keyword.arg is not None and keyword.arg not in own:
-                    self._use("keyword", called, keyword, place, keyword=keyword.arg)
+                    self._use("keyword", target, keyword, place, keyword=keyword.arg)
 
     def _called(self, func: ast.expr, place: _Place) -> AssignmentTarget | None:
-        """Return what is called: something imported, or by ``super()`` a method of the one imported base class."""
+        """Return the imported target of a call, or for ``super()`` a method of the one imported base class."""
         match func:
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr=method):
                 base = place.bases[0] if len(place.bases) == 1 else None
@@ -336,24 +336,24 @@ class _Reader:
                 if target is not None:
                     self._provide(key, f"{target.dotted}.")
 
-    def _provide(self, named: ast.expr, prefix: str = "") -> None:
-        """Note what the script provides itself, if the expression that names it is a text."""
-        name = text_of(named)
+    def _provide(self, expression: ast.expr, prefix: str = "") -> None:
+        """Note a name that the script provides itself, if the expression for it is a text."""
+        name = text_of(expression)
         if name is not None:
             self._found.provided.add(prefix + name)
 
     def _define_class(self, node: ast.ClassDef, place: _Place) -> None:
         self._push(class_parts(node), place)
         bases: tuple[AssignmentTarget, ...] = ()
-        for base in node.bases:  # imported, or of this file: then those that it derives from
-            called = self._called(base, place)
-            known = self._class(base)
-            bases += known.bases if known is not None else (called,) if called is not None and called.name else ()
-        fields = frozenset(names_in(one.target for one in node.body if isinstance(one, ast.AnnAssign)))
-        made = {one.name for one in functions_in(node.body)} & {"__init__", "__new__"}
-        self._classes[node.name] = _Class(bases, fields, bool(made or node.keywords))
+        for base in node.bases:  # imported, or of this file: then its own imported base classes
+            target = self._called(base, place)
+            cls = self._class(base)
+            bases += cls.bases if cls is not None else (target,) if target is not None and target.name else ()
+        fields = frozenset(names_in(part.target for part in node.body if isinstance(part, ast.AnnAssign)))
+        constructors = {function.name for function in functions_in(node.body)} & {"__init__", "__new__"}
+        self._classes[node.name] = _Class(bases, fields, bool(constructors or node.keywords))
         if node.decorator_list:
-            self._mention(node.name, place)  # whoever decorates a class may make one
+            self._mention(node.name, place)  # its decorator may make an object of it
         # What ``super()`` finds in a class of this file is not the imported class's.
         direct = bases if not any(map(self._class, node.bases)) else ()
         inside = place._replace(scope=self._scopes[id(node)], outer=place.outer or node.name, bases=direct)

@@ -1,5 +1,5 @@
-"""What is known while an import is followed, without running anything: values, how they compare, the names that have
-them, and the environment that they are known of."""
+"""Values while an import is followed, without running anything: how they compare, the names that have them, and the
+environment that they belong to."""
 
 import ast
 from collections.abc import Callable, Mapping, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 PLAIN = (str, int, bool, float, bytes, type(None))
-#: Items of a value that are looked at.
+#: The largest number of items of a value.
 MOST = 20_000
 #: Of a loop over more values, no round is followed.
 MOST_ROUNDS = 500
@@ -51,8 +51,8 @@ class Class:
 
 
 @dataclass(slots=True, unsafe_hash=True)
-class Made:
-    """Something of a module that is not followed, by its dotted name: ``importlib.util.find_spec``."""
+class Reference:
+    """A name of a module that is not followed: ``importlib.util.find_spec``."""
 
     dotted: str
 
@@ -65,13 +65,12 @@ class Version:
 
 
 class Stop(NamedTuple):
-    """What stops an import: the module and line that ask (``consumer``, ``line``), what of which module they ask for.
+    """The cause that stops an import: the module and line that ask (``consumer``, ``line``), and what they ask for.
 
     ``kind`` is ``module``, ``name``, ``attribute``, ``argument`` (the class ``name`` does not take ``keyword``) or
     ``raise`` (the module itself gives up: ``text`` says why). What stops a class instead is a ``keyword`` that ``name``
     does not take, or an ``override`` with ``parameters`` that do not fit how the base class calls its method ``name``
-    (``text``: ``2 num_items_in_batch=``); ``always`` when nobody can make, or train, an object of the class without
-    coming by it.
+    (``text``: ``2 num_items_in_batch=``); ``always`` when it stops every object of the class that is made, or trained.
     """
 
     kind: str
@@ -122,13 +121,13 @@ class Frame:
     returned: list[Any] = field(default_factory=list)
 
     def get(self, name: str) -> Any:
-        """Return the value of a name; a builtin, or any name that is not bound, as :class:`Made`."""
+        """Return the value of a name; a builtin, or any name that is not bound, as :class:`Reference`."""
         frame: Frame | None = self
         while frame is not None:
             if name in frame.names:
                 return frame.names[name]
             frame = frame.around
-        return Made(f"builtins.{name}")
+        return Reference(f"builtins.{name}")
 
     def forget(self, name: str) -> None:
         """Take the value of a name as not known, wherever it stands."""
@@ -139,7 +138,7 @@ class Frame:
 
 
 def joined(left: Any, right: Any) -> Any:
-    """Return the value of two possible ones if they are equal, else UNKNOWN."""
+    """Return the value of two possible values if they are equal, else UNKNOWN."""
     try:
         same = type(left) is type(right) and is_small(left) and is_small(right) and left == right
     except RecursionError:
@@ -159,7 +158,7 @@ def is_known(value: Any) -> bool:
     if not isinstance(value, (tuple, list)):
         return isinstance(value, PLAIN)
     items = _items(value, (tuple, list))
-    return items is not None and all(isinstance(one, (*PLAIN, tuple, list)) for one in items)
+    return items is not None and all(isinstance(entry, (*PLAIN, tuple, list)) for entry in items)
 
 
 def is_small(value: Any) -> bool:
@@ -170,9 +169,9 @@ def is_small(value: Any) -> bool:
 def _items(value: Any, kinds: tuple[type[Any], ...]) -> list[Any] | None:
     """Return a value and all items in it, each as often as it occurs: ``a = (a, a)`` doubles them. None if too many."""
     items: list[Any] = [value]
-    for one in items:
-        if isinstance(one, kinds):
-            items += one.values() if isinstance(one, dict) else one
+    for entry in items:
+        if isinstance(entry, kinds):
+            items += entry.values() if isinstance(entry, dict) else entry
         if len(items) > MOST:
             return None
     return items

@@ -1,4 +1,4 @@
-"""What touches the disk, processes and untrusted text: one bounded reader, one cache, one way to ask a bounded child.
+"""The disk, processes and untrusted text: one bounded reader, one cache, one way to ask a bounded child.
 
 In: paths, bytes and texts of others, programs to start. Out: text that is cut, cleaned and without secrets;
 messages in two languages; what a child answered, or how it ended. Imports nothing of envdoctor.

@@ -1,5 +1,5 @@
-"""Envdoctor's own cache on disk: read only what this user wrote, written whole or not at all, never in the way; and
-whether what was looked at on the disk is still as it was.
+"""Envdoctor's own cache on disk: it reads only entries of this user, writes them whole or not at all, and never fails a
+run; and a check whether files and folders that were looked at have changed.
 
 Every failure of the disk is a missing entry.
 """
@@ -14,21 +14,21 @@ from time import time_ns
 
 from envdoctor.system.files import NEVER_WAIT, Files, Looks, Mark, digest, read_regular
 
-#: What is written just after it was read may leave the times as they were: clocks of file systems tick slowly.
+#: A write just after a read may leave the times as they were: clocks of file systems tick slowly (ns).
 _TICK, _SLOW_TICK = 50_000_000, 2_000_000_000
 
 
 def add_looks(looks: Looks, files: dict[str, list[int]], folders: dict[str, list[int]]) -> None:
     """Add the looks of another process, as JSON gives them."""
     for own, others in ((looks.files, files), (looks.folders, folders)):
-        for path, (what, changed) in others.items():
-            own.setdefault(path, (what, changed))
+        for path, (size, changed) in others.items():
+            own.setdefault(path, (size, changed))
 
 
 def settled(looks: Looks, started: int) -> bool:
     """Return whether nothing changed since ``started`` (ns), or so shortly before that later changes might not show."""
     now = time_ns()
-    times = [changed for noted in (looks.files, looks.folders) for what, changed in noted.values() if what >= 0]
+    times = [changed for noted in (looks.files, looks.folders) for size, changed in noted.values() if size >= 0]
     late = any(started - (_TICK if time % 1000 else _SLOW_TICK) <= time <= now for time in times)
     return not (looks.failed or late)
 
@@ -72,12 +72,12 @@ def cache_home(environ: Mapping[str, str]) -> str | None:
 
 
 def sealed(data: bytes) -> bytes:
-    """Return the data behind its digest: an entry that was damaged counts as missing."""
+    """Return the data behind its digest: a damaged entry counts as missing."""
     return digest(data) + data
 
 
 def unsealed(entry: bytes) -> memoryview | None:
-    """Return the data of such an entry; None when it is not as it was written."""
+    """Return the data of a sealed entry; None if it was changed."""
     data = memoryview(entry)[_SEAL:]
     return data if entry[:_SEAL] == digest(data) else None
 
@@ -87,8 +87,8 @@ class CacheFolder:
     may hold one more folder (``ab/abcdef``). Without a home nothing is kept; with ``most``, only so many entries of
     each ending, the newest.
 
-    Where one of its folders is a link or another user's, nothing below it is read or made, and an entry that somebody
-    else may have written is none.
+    If one of its folders is a link or another user's, nothing below it is read or made. An entry that another user may
+    have written counts as missing.
     """
 
     def __init__(self, home: str | None, kind: str, most: int | None = None) -> None:
@@ -98,7 +98,7 @@ class CacheFolder:
         self._folder = os.path.join(home, *self._kind) if home else None
 
     def read(self, name: str, limit: int) -> memoryview | None:
-        """Return what was written under this name; None when it is not there as it was, or is longer than ``limit``."""
+        """Return the data under this name; None if it is missing, was changed, or is longer than ``limit``."""
         if self._folder is None or not self._is_own(name):
             return None
         try:
@@ -137,7 +137,7 @@ class CacheFolder:
             self.trim(self._most, os.path.splitext(name)[1])
 
     def trim(self, most: int, ending: str) -> None:
-        """Keep the ``most`` newest of this user's files with that ending, and of those that broken-off writers left."""
+        """Keep the ``most`` newest of this user's files with that ending, and of the files of interrupted writers."""
         if self._folder is None or not self._is_own():
             return
         ages: list[tuple[float, str]] = []

@@ -1,6 +1,6 @@
-"""One bounded child process: time, memory, output; its whole process group, and what left it, ends with it.
+"""One bounded child process: time, memory, output; its whole process group, and any process that left it, ends with it.
 
-Of environment variables a program that is asked or parses gets few.
+A program that answers or parses gets few environment variables.
 """
 
 import os
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from envdoctor.system.launcher import MODULE, NOT_STARTED, REFUSED
 from envdoctor.system.process_tree import MARK, Usage, end_all, usage_of
 
-#: What a program may need to start at all: shared libraries of module systems, pyenv's choice of version, CUDA's place.
+#: Variables that a program may need to start: shared libraries of module systems, pyenv's version, CUDA's place.
 _PASSED_ON = (
     *("PATH", "HOME", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT"),
     *("PYENV_ROOT", "PYENV_VERSION", "CUDA_HOME", "CUDA_PATH"),
@@ -35,14 +35,14 @@ _MEMORY_POLL = 0.2
 
 def minimal_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return only the variables that a program needs to start: no tokens, no proxies, no PYTHON variables."""
-    kept = {name: environ[name] for name in _PASSED_ON if name in environ}
-    return {"PATH": os.defpath, **kept, **OFFLINE, "LC_ALL": "C.UTF-8"}
+    variables = {name: environ[name] for name in _PASSED_ON if name in environ}
+    return {"PATH": os.defpath, **variables, **OFFLINE, "LC_ALL": "C.UTF-8"}
 
 
 class Limits(NamedTuple):
-    """What a child may take: ``seconds`` of processor time, and ``patience`` times as many on the clock (where it only
-    computes, a busy machine is no reason to end it); ``mib`` MiB of memory; ``output`` bytes. Where a question ends it,
-    ``ask`` starts another behind that question while all together have taken less than ``in_all`` seconds."""
+    """The limits of a child: ``seconds`` of processor time, and ``patience`` times as many on the clock (if it only
+    computes, a busy machine is no reason to end it); ``mib`` MiB of memory; ``output`` bytes. If a question ends it,
+    ``ask`` starts another child behind that question while all together have taken less than ``in_all`` seconds."""
 
     seconds: float
     mib: int
@@ -52,14 +52,14 @@ class Limits(NamedTuple):
 
 
 class ChildResult(NamedTuple):
-    """How the child ended.
+    """The end of a child.
 
     ``status`` is ``ok`` (exit code 0), ``failed`` (another exit code), ``unstarted`` (there was no such program),
     ``crash`` (a signal), ``timeout``, ``memory`` (more than it may have, a MemoryError, or killed by the system) or
-    ``output-limit``. ``stdout`` holds what came until then, never more than the limit; where lines were handed on, what
-    stood behind the last line end. ``stderr_tail`` is the last 8 KiB of stderr, to be cleaned before it is shown.
+    ``output-limit``. ``stdout`` holds the output until then, never more than the limit; if lines were handed on, only
+    the text behind the last one. ``stderr_tail`` is the last 8 KiB of stderr, to be cleaned before it is shown.
     ``code`` is the exit code, negative for a signal (also when a shell in between said 128 + signal), None when it was
-    ended from here or not started. ``peak_mib`` is the largest memory of the child and what it started, as sampled.
+    ended from here or not started. ``peak_mib`` is the largest memory of the child and its descendants, as sampled.
     """
 
     status: str
@@ -81,17 +81,17 @@ def run_child(
     on_line: Callable[[bytes], bool] | None = None,
     until: Callable[[Usage], bool] = lambda usage: False,
 ) -> ChildResult:
-    """Run ``argv``, give it ``stdin``, and wait within the limits; never raises for what the child does.
+    """Run ``argv``, give it ``stdin``, and wait within the limits; never raise for a failure of the child.
 
     The child has a process group of its own; it is ended whatever happens here, with all that it started. Without
-    ``environ`` its variables are few (no proxies, no tokens). A ``confined`` one has that much address
-    space and can write to no file (Linux; macOS as far as it keeps such limits). Of another one memory is watched and
-    not limited in advance, because CUDA and torch reserve far more addresses than they use: what counts is what no
-    file backs, of the child and its children (Linux only).
+    ``environ`` its variables are few (no proxies, no tokens). A ``confined`` child has that much address space and can
+    write to no file (Linux; macOS, where it keeps such limits). The memory of an unconfined child is watched and not
+    limited in advance, because CUDA and torch reserve far more addresses than they use: only memory without a file
+    behind it counts, of the child and its children (Linux only).
 
-    With ``on_line`` each line of the output is handed on (in another thread) as soon as it is complete; it answers
-    whether it wants more. ``until`` is asked again and again whether the child is to be ended now, as by a timeout; it
-    hears what an unconfined one has used by now (nothing where the system does not tell).
+    ``on_line`` gets each line of the output (in another thread) as soon as it is complete, and returns whether it wants
+    more. ``until`` is called again and again, and returns whether to end the child now, as by a timeout; it gets what
+    an unconfined child has used so far (nothing where the system does not tell).
     The thread that calls this must live as long as the child.
     """
     import subprocess
@@ -154,7 +154,7 @@ class _Child:
         self.threads = [threading.Thread(target=role, daemon=True) for role in roles]
 
     def watch(self, deadline: float, memory: int, until: Callable[[Usage], bool]) -> str:
-        """Wait for the end of the process itself, whoever else holds its pipes: ``ok``, or which limit was met."""
+        """Wait for the end of the process itself, not of its pipes; return ``ok``, or the limit that was met."""
         for thread in self.threads:
             thread.start()
         look, used = 0.0, Usage()
@@ -165,7 +165,7 @@ class _Child:
             if memory and now >= look:
                 look = now + _MEMORY_POLL
                 now_used = usage_of(self.process.pid)
-                used = Usage._make(map(max, used, now_used))  # what has ended is counted no longer
+                used = Usage._make(map(max, used, now_used))  # a process that ended is counted no longer
                 self.peak = used.everything
                 if now_used.own > memory:
                     return "memory"
@@ -173,7 +173,7 @@ class _Child:
         return "output-limit" if self.full else "ok"
 
     def close(self) -> None:
-        """Take what is left in the pipes of a child that was ended, and collect it."""
+        """Read the rest of the pipes of a child that was ended, and collect it."""
         self.process.kill()
         self.process.wait()
         for thread in self.threads:
@@ -187,7 +187,7 @@ class _Child:
     def _await_end(self) -> None:
         if hasattr(os, "waitid"):
             with suppress(OSError):
-                # Without collecting it: until then nobody else can get its number, by which its group is ended.
+                # Without collecting it: until then no other process can get its number, by which its group is ended.
                 os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT)
         else:
             self.process.wait()
@@ -199,11 +199,11 @@ class _Child:
         while block := os.read(self.process.stdout.fileno(), _BLOCK):
             total += len(block)
             self.output += block
-            wanted = True
+            more = True
             if self.on_line is not None:
                 *lines, self.output = self.output.split(b"\n")
-                wanted = all(self.on_line(bytes(line)) for line in lines) and len(self.output) <= _LINE_LIMIT
-            if total > self.output_limit or not wanted:
+                more = all(self.on_line(bytes(line)) for line in lines) and len(self.output) <= _LINE_LIMIT
+            if total > self.output_limit or not more:
                 return self._enough()
 
     def _read_errors(self) -> None:

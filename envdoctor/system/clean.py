@@ -7,8 +7,8 @@ import re
 
 from envdoctor.system.message import Message, mapped
 
-#: Tokens that say by their prefix what they are: Hugging Face, GitHub, GitLab, OpenAI and its kin, Slack, PyPI, AWS,
-#: JSON web tokens. No word needs to begin there (my_hf_…); only sk- does, which ends many an English word.
+#: Tokens with a telling prefix: Hugging Face, GitHub, GitLab, OpenAI and its kin, Slack, PyPI, AWS, JSON web tokens.
+#: They may begin inside a word (my_hf_…), except sk-, which ends many an English word.
 _TOKEN = re.compile(
     r"hf_[A-Za-z0-9]{16,}|gh[opsur]_[A-Za-z0-9]{16,}|github_pat_\w{16,}|glpat-[\w-]{12,}|(?<![A-Za-z])sk-[\w-]{16,}"
     r"|xox[abprs]-[\w-]{10,}|pypi-[\w-]{24,}|AKIA[0-9A-Z]{12,}|eyJ[\w-]{12,}(?:\.[\w-]+)*"
@@ -16,18 +16,18 @@ _TOKEN = re.compile(
 _ASSIGNED = r"(?i)\b((?:token|passwd|password|secret|api[_-]?key|access[_-]?key)=)[^\s&'\"]{8,}"
 _PARAMETER = r"([?&;#][^=?&#;\s]*=)[^&#;\s]+"
 _PRIVATE = r"(?i)token|key|secret|passw|pwd|auth|sig|credential"
-#: What follows /t/ in a URL's path: there the indexes that Anaconda serves carry the token, whatever it looks like.
+#: The text behind /t/ in a URL's path: there the indexes that Anaconda serves carry the token, whatever it looks like.
 _AFTER_T = r"(?<=/t/)[^/?#\s]+"
 #: A long segment of letters and digits in a URL's path: other package indexes carry the token there.
 _LONG_SEGMENT = r"(?<=/)(?=[^/\s]*\d)(?=[^/\s]*[A-Za-z])[A-Za-z0-9_-]{24,}(?=[/?#\s]|\Z)"
 #: Characters kept of one string in text meant for people.
 LIMIT = 500
-#: Nothing is looked at behind this many characters: cleaning must not be the slow part of a run on hostile input.
+#: The text behind this many characters is cut: cleaning must not be the slow part of a run on hostile input.
 _READ = 65_536
 
 # Patterns are compiled when there is something to hide: most texts are plain.
 #: ECMA-48 control sequences (colours, cursor moves), with the one-character CSI of C1 too. Other escape sequences lose
-#: only their ESC, so that what they would have hidden can be seen.
+#: only their ESC, so that the text they would have hidden can be seen.
 _CSI = "(?:\x1b\\[|\x9b)[0-?]*[ -/]*[@-~]"
 _BREAKS = "[\t\n\x0b\x0c\r\x1c-\x1f\x85\u2028\u2029]+"
 
@@ -43,7 +43,7 @@ def without_credentials(text: str) -> str:
     if "://" in text and "@" in text:
         text = re.sub(r"\S+", lambda word: _without_user(word[0], "://"), text)
     if "=" in text:
-        text = re.sub(_PARAMETER, lambda given: f"{given[1]}***" if re.search(_PRIVATE, given[1]) else given[0], text)
+        text = re.sub(_PARAMETER, lambda match: f"{match[1]}***" if re.search(_PRIVATE, match[1]) else match[0], text)
         text = re.sub(_ASSIGNED, r"\1***", text)
     return _TOKEN.sub("***", text) if len(text) > 12 else text
 

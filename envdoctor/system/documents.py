@@ -1,4 +1,4 @@
-"""Reading a document that the user named, whatever the name leads to: with a limit of bytes and one of seconds."""
+"""Read a document that the user named, whatever the name leads to, with a limit of bytes and a limit of seconds."""
 
 import errno
 import os
@@ -10,9 +10,9 @@ from typing import BinaryIO
 from envdoctor.system.files import NEVER_WAIT, because_of
 from envdoctor.system.message import Message, MessageError
 
-#: Seconds until somebody must have opened a pipe for writing.
+#: Seconds until a process must have opened a pipe for writing.
 _UNTIL_A_WRITER = 5.0
-#: Seconds that a writer has for all of it: the document may come from another machine.
+#: Seconds that a writer has for the whole document: it may come from another machine.
 _UNTIL_THE_END = 60.0
 _PART = 1 << 20
 
@@ -46,7 +46,7 @@ def read_named(place: Path, name: str, limit: int) -> bytes | None:
 
 @cache
 def _read_once(stream: BinaryIO, size: int) -> bytes:
-    """Return what a stream holds; again where it is asked for again, as for each of several targets."""
+    """Return the content of a stream, and the same for every later call, as for each of several targets."""
     return stream.read(size)
 
 
@@ -87,19 +87,19 @@ def _read(descriptor: int, limit: int, pipe: bool, until_a_writer: float, until_
     while len(data) <= limit:
         try:
             part = os.read(descriptor, min(_PART, limit + 1 - len(data)))
-        except BlockingIOError:  # somebody has it open for writing
+        except BlockingIOError:  # a process has it open for writing
             seconds, reason = until_the_end, "its end did not come in time"
         else:
             data += part
-            # A pipe that nobody has opened for writing yet looks like one that everybody has closed.
+            # A pipe that was not yet opened for writing looks like one whose writers have all closed it.
             if not part and (data or not pipe):
                 return bytes(data)
             if part:
                 continue
             seconds, reason = until_a_writer, "nothing was written to it"
-        left = began + seconds - time.monotonic()
-        if left <= 0:
+        rest = began + seconds - time.monotonic()
+        if rest <= 0:
             raise TimeoutError(errno.ETIMEDOUT, f"{reason} ({seconds:g} s)")
-        if select.select([descriptor], [], [], left)[0] and pipe and not data:
+        if select.select([descriptor], [], [], rest)[0] and pipe and not data:
             time.sleep(0.01)  # a closed pipe is always ready
     return None

@@ -16,20 +16,20 @@ try:
 except ImportError:  # another Python than CPython
     from hashlib import blake2b
 
-#: As :meth:`Files.mark` and :meth:`Files.folder_mark` make them.
+#: The mark of a file or folder, from :meth:`Files.mark` or :meth:`Files.folder_mark`.
 Mark = tuple[int, int]
 
 #: Opening a FIFO that has no writer must not hang. Windows needs O_BINARY, or \r\n would be translated.
 NEVER_WAIT = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
-#: A folder on the way, which nobody needs to list.
+#: The flags to open a folder on the way, which need not be listed.
 _STEP = getattr(os, "O_PATH", os.O_RDONLY) | getattr(os, "O_DIRECTORY", 0) | _NO_FOLLOW
 _BY_STEPS = os.open in os.supports_dir_fd and os.readlink in os.supports_dir_fd
 _MAX_LINKS = 40
 _PIECE = 1 << 16
 _WORD = (1 << 63) - 1
 _KIND = 0o170000  # the bits of a mode that tell files from folders
-#: When a file or what is known of it was changed; on Windows, where that is when it was made, when its content was.
+#: When a file or its metadata was changed; on Windows, where that time is its creation, when its content was changed.
 _changed: Callable[[os.stat_result], int] = attrgetter("st_ctime_ns" if os.name == "posix" else "st_mtime_ns")
 
 
@@ -39,14 +39,14 @@ def because_of(error: Exception) -> Message:
 
 
 class Spent(Exception):
-    """What one run may read was read. No ``OSError``: nothing else of this environment or model is to be tried."""
+    """The budget of one run is used up. Not an ``OSError``: nothing else of the environment or model is to be tried."""
 
 
 class Budget:
-    """What looking at one environment or model may cost in all, however it is built: seconds of this process's time on
-    the processor, bytes, and steps (a file opened or looked at, a name listed, a piece read).
+    """The budget for reading one environment or model, however it is built: seconds of this process's time on the
+    processor, bytes, and steps (a file opened or looked at, a name listed, a piece read).
 
-    A large environment (500 distributions, 200 compiled files) takes a fiftieth of it. ``spent`` says what was
+    A large environment (500 distributions, 200 compiled files) takes a fiftieth of it. ``spent`` says which part was
     used up; None until then.
     """
 
@@ -59,7 +59,7 @@ class Budget:
         self.spent: str | None = None
 
     def use(self, steps: int = 1, size: int = 0) -> None:
-        """Count what is done next. Raises :class:`Spent`, from then on every time."""
+        """Count the next work. Raises :class:`Spent` when the budget is used up, from then on every time."""
         before = self._steps
         self._steps -= steps
         self._bytes -= size
@@ -75,8 +75,8 @@ class Budget:
 
 
 class Looks:
-    """Files and folders by their paths as they were when they were looked at. ``failed``: somebody did not come to an
-    end with them, and another time may."""
+    """Files and folders by their paths as they were when they were looked at. ``failed``: an observation was cut off,
+    and may succeed another time."""
 
     __slots__ = ("failed", "files", "folders")
 
@@ -87,12 +87,12 @@ class Looks:
 
 
 class Files:
-    """Reads below a root, or anywhere when ``root`` is None.
+    """The reader of files below a root, or anywhere when ``root`` is None.
 
     Paths are always paths of this machine. With a root, symbolic links are resolved inside it, the way they would be
     after ``chroot``: an absolute target starts at the root and ``..`` does not leave it. Each component is opened below
-    the one before it: what is exchanged for a link meanwhile is not followed either. Folder listings are kept for the
-    life of the object, so that an environment is listed once. With a ``budget``, whatever is read is counted, and every
+    the one before it, so a link that replaces it meanwhile is not followed either. Folder listings are kept for the
+    life of the object, so that an environment is listed once. With a ``budget``, all reading is counted, and every
     method raises :class:`Spent` when it is used up. With ``looks``, every file and folder that is looked at from then
     on is noted there, as it was just before.
     """
@@ -125,25 +125,25 @@ class Files:
             return path
         todo = self._below(path)
         top = self.root.rstrip(os.sep)
-        done, links = top, 0
+        place, links = top, 0
         while todo:
             part = todo.pop()
             if part == "..":
-                done = done if done == top else os.path.dirname(done).rstrip(os.sep)
+                place = place if place == top else os.path.dirname(place).rstrip(os.sep)
                 continue
-            step = done + os.sep + part
+            step = place + os.sep + part
             try:
                 target = os.readlink(step)
             except (OSError, ValueError):
-                done = step
+                place = step
                 continue
             links += 1
             if links > _MAX_LINKS:
                 raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
             if target.startswith("/"):
-                done = top
+                place = top
             todo += _components(target)
-        return done or os.sep
+        return place or os.sep
 
     def resolved(self, path: str) -> str:
         """Return ``path`` with every symbolic link resolved, root or not; unchanged if it cannot be a path."""
@@ -153,21 +153,21 @@ class Files:
             return path
 
     def status(self, path: str) -> os.stat_result:
-        """Return ``os.stat`` of what the path leads to. Raises ``OSError``."""
+        """Return ``os.stat`` of the path, with links followed. Raises ``OSError``."""
         try:
-            found = self._status(path)
+            status = self._status(path)
         except OSError as error:
             self._note(path, (-2, error.errno or 0))
             raise
-        self._note(path, _mark(found))
-        return found
+        self._note(path, _mark(status))
+        return status
 
     def _note(self, path: str, mark: Mark) -> None:
         if self.looks is not None:
             self.looks.files.setdefault(path, mark)
 
     def mark(self, path: str) -> Mark:
-        """Return what distinguishes a file from a changed one: its size and the time of its change, in ns (if the file
+        """Return the mark of a file, by which a change shows: its size and the time of its change, in ns (if the file
         system keeps it, the time that cannot be set). A folder gives its identity only; on a failure, the reason."""
         try:
             return _mark(self._status(path))
@@ -175,8 +175,8 @@ class Files:
             return (-2, error.errno or 0)
 
     def unchanged(self, base: str, paths: Collection[str], marks: Iterable[Mark]) -> bool:
-        """Return whether :meth:`mark` gives the same for each of these files as then. Paths may be relative to the
-        folder ``base``, which is then opened once instead of once for every file."""
+        """Return whether :meth:`mark` still gives these marks for these files. Paths may be relative to the folder
+        ``base``, which is then opened once instead of once for every file."""
         self.use(len(paths))
         holder: int | None = None
         look, changed = self._status, _changed
@@ -184,13 +184,13 @@ class Files:
             if self.root is None and _BY_STEPS:
                 holder = os.open(base, _STEP & ~_NO_FOLLOW)
                 look = partial(os.stat, dir_fd=holder)
-            for path, (what, when) in zip(paths, marks, strict=True):
-                if what < 0 or holder is None:
-                    if self.mark(os.path.join(base, path)) != (what, when):
+            for path, (size, when) in zip(paths, marks, strict=True):
+                if size < 0 or holder is None:
+                    if self.mark(os.path.join(base, path)) != (size, when):
                         return False
                     continue
-                found = look(path)
-                if changed(found) != when or found.st_size != what:
+                status = look(path)
+                if changed(status) != when or status.st_size != size:
                     return False
         except (OSError, ValueError):
             return False
@@ -228,11 +228,11 @@ class Files:
             raise OSError(errno.EINVAL, str(error), path) from None
 
     def is_folder(self, path: str) -> bool:
-        """Return whether it is a folder; False if that cannot be seen."""
+        """Return whether it is a folder; False if that is unknown."""
         return stat.S_ISDIR(self._mode(path))
 
     def is_file(self, path: str) -> bool:
-        """Return whether it is a regular file; False if that cannot be seen."""
+        """Return whether it is a regular file; False if that is unknown."""
         return stat.S_ISREG(self._mode(path))
 
     def _mode(self, path: str) -> int:
@@ -242,7 +242,7 @@ class Files:
             return 0
 
     def is_gone(self, path: str) -> bool:
-        """Return whether nothing is there, nor where its links lead; False if that cannot be seen."""
+        """Return whether the path, or the target of its links, is missing; False if that is unknown."""
         try:
             self.status(path)
         except OSError as error:
@@ -253,15 +253,15 @@ class Files:
         """Return the names in a folder, sorted. Raises ``OSError``."""
         if self.looks is not None and folder not in self.looks.folders:
             self.looks.folders[folder] = self.folder_mark(folder)
-        known = self._listed.get(folder)
-        if known is None:
+        names = self._listed.get(folder)
+        if names is None:
             try:
-                known = sorted(self._list(folder))
-                self.use(1 + len(known))
+                names = sorted(self._list(folder))
+                self.use(1 + len(names))
             except ValueError as error:
                 raise OSError(errno.EINVAL, str(error), folder) from None
-            self._listed[folder] = known
-        return known
+            self._listed[folder] = names
+        return names
 
     def names_or_none(self, folder: str) -> list[str]:
         """Return the names in a folder, sorted; an empty result if it cannot be listed."""
@@ -273,9 +273,9 @@ class Files:
     def open(self, path: str) -> int:
         """Open a regular file and return its descriptor, which the caller closes. Raises ``OSError``, also for anything
         but a regular file: to open a device may already be an act."""
-        found = self.status(path)
+        status = self.status(path)
         if self.root is None or not _BY_STEPS:
-            _demand_regular(found)
+            _demand_regular(status)
             return os.open(self.real(path), NEVER_WAIT if self.root is None else NEVER_WAIT | _NO_FOLLOW)
         folder, name = self._holder(path)
         try:
@@ -298,7 +298,7 @@ class Files:
             os.close(descriptor)
 
     def _holder(self, path: str) -> tuple[int, str]:
-        """Open the folder that holds what ``path`` leads to below the root; return its descriptor, which the caller
+        """Open the folder that holds the target of ``path`` below the root; return its descriptor, which the caller
         closes, and the name there. Raises ``OSError``."""
         todo = self._below(path)
         opened = [os.open(self.root or os.sep, _STEP & ~_NO_FOLLOW)]
@@ -406,21 +406,21 @@ def _components(path: str) -> list[str]:
     return [part for part in path.split("/")[::-1] if part not in ("", ".")]
 
 
-def _mark(found: os.stat_result) -> Mark:
-    if found.st_mode & _KIND == stat.S_IFDIR:
-        return (-1, found.st_ino & _WORD)
-    return (found.st_size, _changed(found))
+def _mark(status: os.stat_result) -> Mark:
+    if status.st_mode & _KIND == stat.S_IFDIR:
+        return (-1, status.st_ino & _WORD)
+    return (status.st_size, _changed(status))
 
 
 def digest(data: str | bytes | memoryview) -> bytes:
-    """Return a digest of 16 bytes, for which other data cannot be made."""
+    """Return a digest of 16 bytes, for which no other data can be made."""
     return blake2b(data.encode("utf-8", "surrogatepass") if isinstance(data, str) else data, digest_size=16).digest()
 
 
 def _demand_regular(status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        what = Message("it is a folder") if stat.S_ISDIR(status.st_mode) else Message("it is not a regular file")
-        raise OSError(errno.EINVAL, what)
+        reason = Message("it is a folder") if stat.S_ISDIR(status.st_mode) else Message("it is not a regular file")
+        raise OSError(errno.EINVAL, reason)
 
 
 def read_regular(descriptor: int, limit: int) -> bytes:
@@ -433,10 +433,10 @@ def _content(descriptor: int, status: os.stat_result, limit: int) -> bytes:
     parts: list[bytes] = []
     expected = status.st_size + 1  # so that the first read takes it whole, and sees that it grew
     while limit > 0:
-        asked = min(limit, max(expected, 1 << 16))
-        part = os.read(descriptor, asked)
+        size = min(limit, max(expected, 1 << 16))
+        part = os.read(descriptor, size)
         parts.append(part)
-        if len(part) < asked:  # a regular file gives less only at its end
+        if len(part) < size:  # a regular file gives less only at its end
             break
         limit -= len(part)
         expected -= len(part)

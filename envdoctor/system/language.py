@@ -1,4 +1,4 @@
-"""What a report says, in English or Chinese: the code writes English, and ``zh.json`` has the Chinese of it.
+"""The words of a report, in English or Chinese: the code writes English, and ``zh.json`` has its Chinese.
 
 Phrases of the page have named values (``"{n} more rule(s): {help}"``); messages come from anywhere in the house.
 """
@@ -11,7 +11,7 @@ from functools import lru_cache
 from envdoctor.system.message import Message
 
 _HAN_GAP = "(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])"  # compiled when it is needed: that takes a millisecond
-#: What stands between messages side by side.
+#: The glue between messages side by side.
 _JOINTS = {"; ": "；", ": ": "：", ", ": "，"}
 
 
@@ -30,7 +30,7 @@ def say(lang: str, template: str, n: int | None = None, /, **values: object) -> 
 
 
 def sentence(lang: str, text: str) -> str:
-    """Translate a message; return any other text, a name or somebody else's words, as it is."""
+    """Translate a message; return any other text, such as a name or a quotation, as it is."""
     return without_gaps(_translated(text)) if lang == "zh" and isinstance(text, Message) else text
 
 
@@ -52,5 +52,5 @@ def _translated(text: object) -> str:
 
 
 def without_gaps(text: str) -> str:
-    """Remove blanks between two Chinese words; those that set off Latin words stay."""
+    """Remove blanks between two Chinese words; blanks beside Latin words stay."""
     return re.sub(_HAN_GAP, "", text)

@@ -1,19 +1,19 @@
-"""The first code in every child: what only a process can do to itself, and then it becomes the program.
+"""The first code in every child: it does what only a process can do to itself, and then becomes the program.
 
     python -I -S -B launcher.py PARENT MEMORY_MIB SECONDS PROGRAM ARGUMENTS...
 
-On Linux the child ends with the process PARENT (its id), however that ends, and is what the kernel would rather end
-than somebody's training when memory runs out. Where MEMORY_MIB is not 0 it has that much address space and SECONDS of
-processor time, cannot write a byte to a file, and leaves no core. PROGRAM is started in its place; instead of one, a
-function of envdoctor (``module:NAME:FUNCTION``) answers what is asked on stdin, and imports from the ARGUMENTS.
+On Linux the child ends with the process PARENT (its id), however that ends, and the kernel ends it before the user's
+training when memory runs out. If MEMORY_MIB is not 0 it has that much address space and SECONDS of processor time,
+cannot write a byte to a file, and leaves no core. PROGRAM is started in its place; instead of a program, a function of
+envdoctor (``module:NAME:FUNCTION``) answers the questions on stdin, and imports from the ARGUMENTS.
 """
 
 import os
 import sys
 
-#: What a program begins with that is a function of envdoctor.
+#: The prefix of a PROGRAM that is a function of envdoctor.
 MODULE = "module:"
-#: The exit code, and the beginning of what stands on standard error, when there is no such program.
+#: The exit code, and the beginning of standard error, when there is no such program.
 NOT_STARTED = 127
 REFUSED = "it cannot be started: "
 #: 0 … 1000.
@@ -38,7 +38,7 @@ def main() -> None:
         _answer(*program[len(MODULE) :].split(":"))
     import signal
 
-    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and what is ignored stays so in the program
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python ignores them, and the program would inherit that
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), signal.SIG_DFL)
     try:
@@ -59,10 +59,10 @@ def _answer(module: str, name: str) -> None:
     gc.disable()  # syntax trees are many small objects without circles: collecting takes half of the time
     function = getattr(import_module(module), name)
     while head := sys.stdin.buffer.readline():
-        asked, length = json.loads(head)
+        arguments, length = json.loads(head)
         content = () if length is None else (sys.stdin.buffer.read(length),)
         try:
-            line = json.dumps([function(*content, **asked)], separators=(",", ":"))
+            line = json.dumps([function(*content, **arguments)], separators=(",", ":"))
         except Exception as error:
             kinds = [kind.__name__ for kind in type(error).__mro__]
             line = json.dumps([None, kinds, getattr(error, "lineno", None) or 1])
@@ -97,7 +97,7 @@ def _limit(memory_mib: int, seconds: int) -> None:
         kind = getattr(resource, name, None)
         try:
             if kind is not None:
-                # At the hard limit of time a process is killed, as for want of memory; at the soft one it is told why.
+                # At the hard limit of time a process is killed, as for want of memory; the soft limit says why.
                 resource.setrlimit(kind, (value, value + (name == "RLIMIT_CPU")))
         except (OSError, ValueError):
             pass  # the limit is lower already, or this system has it in name only

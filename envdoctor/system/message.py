@@ -1,5 +1,5 @@
-"""A sentence for people as an id and values, not as a text: only the page knows its language. And what a person who
-mistyped a word may have meant."""
+"""A sentence for people as an id and values, not as a text: only the page knows its language. And a guess at a mistyped
+word."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
@@ -29,7 +29,7 @@ class Message(str):
 
 
 def mapped(value: Value, change: Callable[[str], str]) -> Value:
-    """Return the text changed so; of a message, the texts that are put in. Anything else is as it was."""
+    """Return the text changed by ``change``; a message with its texts changed so; anything else as it is."""
     new: Any = value
     if isinstance(value, Message):
         new = Message(value.id, *(mapped(part, change) for part in value.values))
@@ -38,12 +38,12 @@ def mapped(value: Value, change: Callable[[str], str]) -> Value:
     return new  # type: ignore[no-any-return]
 
 
-#: Where there is nothing to say.
+#: The empty message.
 NOTHING = Message("")
 
 
 def quoted(text: str) -> Message:
-    """Return what somebody else said: it is shown as it is, in every language."""
+    """Return a quotation as a message: it is shown as it is, in every language."""
     return Message("{}", text)
 
 
@@ -54,7 +54,7 @@ def joined(texts: Iterable[str], glue: str = "; ") -> Message:
 
 
 class MessageError(Exception):
-    """An error that says in one sentence what is wrong, where, and what to do: a message, or its id and values."""
+    """An error with one sentence that says what is wrong, where, and what to do: a message, or its id and values."""
 
     def __init__(self, id: str, *values: object) -> None:
         self.message = id if isinstance(id, Message) else Message(id, *values)
@@ -62,12 +62,12 @@ class MessageError(Exception):
 
 
 def as_message(text: str) -> Message:
-    """Return the message, or the words of somebody else as one."""
+    """Return the message, or any other text as a quotation."""
     return text if isinstance(text, Message) else quoted(text)
 
 
 def said_by(error: Exception) -> Message:
-    """Return what an exception says."""
+    """Return the message of an exception."""
     return as_message(error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else str(error))
 
 
@@ -78,11 +78,11 @@ def packed(value: object) -> Any:
     return value if value is None or isinstance(value, (str, int, float)) else str(value)
 
 
-def unpacked(found: Any, deepest: int = 20) -> Any:
-    """Return what was packed so, at most ``deepest`` messages within each other. Raises what a damaged one raises."""
-    if not isinstance(found, list):
-        return found
-    id, *values = (unpacked(part, deepest - 1) for part in found)
+def unpacked(data: Any, deepest: int = 20) -> Any:
+    """Return a packed value, with at most ``deepest`` messages within each other. Raises any error for damaged data."""
+    if not isinstance(data, list):
+        return data
+    id, *values = (unpacked(part, deepest - 1) for part in data)
     if not deepest or "{" in id.replace("{}", "") or "}" in id.replace("{}", ""):
         raise ValueError("a message has no other placeholders than {}, and few messages in it")
     return Message(id, *values)
@@ -90,25 +90,25 @@ def unpacked(found: Any, deepest: int = 20) -> Any:
 
 def listed(items: Iterable[str], most: int = 4) -> Message:
     """Join names to ``a, b, c, d and 3 more``."""
-    known = list(items)
-    text = joined(known[:most], ", ")
-    return text if len(known) <= most else Message("{} and {} more", text, len(known) - most)
+    names = list(items)
+    text = joined(names[:most], ", ")
+    return text if len(names) <= most else Message("{} and {} more", text, len(names) - most)
 
 
 _LONGEST = 100
 
 
-def alike(word: str, known: Iterable[str], spellings: Mapping[str, str] = {}) -> str | None:
-    """Return the known word that is spelled most alike, None when none is; ``spellings`` are other words, in lower
-    case, and those that they stand for."""
+def alike(word: str, words: Iterable[str], spellings: Mapping[str, str] = {}) -> str | None:
+    """Return the word of ``words`` that is spelled most alike, None if none is; ``spellings`` maps other spellings, in
+    lower case, to the words that they stand for."""
     from difflib import get_close_matches
 
-    spelled = {**spellings, **{name.lower(): name for name in known}}
+    spelled = {**spellings, **{name.lower(): name for name in words}}
     near = get_close_matches(word[:_LONGEST].lower(), spelled, n=1, cutoff=0.6)
     return spelled[near[0]] if near else None
 
 
-def did_you_mean(word: str, known: Iterable[str], otherwise: Message, spellings: Mapping[str, str] = {}) -> Message:
-    """Return ``did you mean X?``, or what to say when no word is alike."""
-    near = alike(word, known, spellings)
+def did_you_mean(word: str, words: Iterable[str], otherwise: Message, spellings: Mapping[str, str] = {}) -> Message:
+    """Return ``did you mean X?``, or ``otherwise`` when no word is alike."""
+    near = alike(word, words, spellings)
     return otherwise if near is None else Message("did you mean {}?", near)

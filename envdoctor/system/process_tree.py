@@ -1,4 +1,4 @@
-"""What belongs to a child beside itself: descendants with what they use, its group, and whatever carries its mark."""
+"""The processes that belong to a child: descendants and their usage, its group, and every process with its mark."""
 
 import os
 import sys
@@ -6,8 +6,8 @@ import time
 from contextlib import suppress
 from typing import NamedTuple
 
-#: A variable in the environment of the child and of all that it starts: by its value they are found again, also those
-#: that left the process group.
+#: A variable in the environment of the child and of all that it starts: its value finds them again, also processes that
+#: left the process group.
 MARK = "ENVDOCTOR_CHILD"
 _MOST = 200
 _PASSES, _A_MOMENT = 5, 0.002
@@ -19,9 +19,9 @@ def processors() -> int:
 
 
 class Usage(NamedTuple):
-    """Of a process and its descendants: bytes, ``own`` without mapped files and ``everything`` with them, the
-    ``seconds`` of processor time that they and those of them that have ended computed, and those that their threads
-    stood in the ``queue`` for a processor, ready to compute."""
+    """The usage of a process and its descendants: bytes, ``own`` without mapped files and ``everything`` with them; the
+    ``seconds`` of processor time, also of descendants that have ended; and the seconds that their threads waited in the
+    ``queue`` for a processor, ready to compute."""
 
     own: int = 0
     everything: int = 0
@@ -30,21 +30,21 @@ class Usage(NamedTuple):
 
 
 def usage_of(pid: int) -> Usage:
-    """Return what the process and its descendants use now; empty if the system does not tell (other than Linux)."""
+    """Return the usage of the process and its descendants now; empty if the system does not tell (other than Linux)."""
     if sys.platform != "linux":
         return Usage()
     own = everything = computed = waited = 0
     for member in _family(pid):
-        for line in _said(member, "status").splitlines():
+        for line in _read(member, "status").splitlines():
             name, *words = line.split() or [""]
             size = int(words[0]) << 10 if len(words) == 2 and words[0].isdigit() else 0
             own += size if name in ("RssAnon:", "RssShmem:") else 0
             everything += size if name == "VmRSS:" else 0
         # From utime to cstime (https://man7.org/linux/man-pages/man5/proc_pid_stat.5.html), also of children that have
         # ended; the name before the last bracket may hold anything.
-        computed += sum(map(int, _said(member, "stat").rpartition(")")[2].split()[11:15]))
+        computed += sum(map(int, _read(member, "stat").rpartition(")")[2].split()[11:15]))
         # How long threads were ready without a processor: https://docs.kernel.org/scheduler/sched-stats.html
-        queues = (_said(member, f"task/{task}/schedstat").split()[1:2] for task in _tasks(member))
+        queues = (_read(member, f"task/{task}/schedstat").split()[1:2] for task in _tasks(member))
         waited += sum(int(number) for numbers in queues for number in numbers)
     return Usage(own, everything, computed / os.sysconf("SC_CLK_TCK"), waited / 1e9)
 
@@ -58,31 +58,31 @@ def end_all(pid: int, mark: str) -> None:
 
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
-    # Who is being started in this moment is seen the second time, or has no variables for a moment yet.
+    # A process that is just being started is seen in the second pass, or has no variables for a moment.
     for _ in range(_PASSES if sys.platform == "linux" else 0):
         if not _end_marked(f"{MARK}={mark}".encode(), signal.SIGKILL):
             break
         time.sleep(_A_MOMENT)
 
 
-def _end_marked(wanted: bytes, kill: int) -> bool:
+def _end_marked(variable: bytes, kill: int) -> bool:
     """Kill all processes with the mark; return whether there was one, or one that may still get it: a new program has
     no variables until the kernel has written them."""
-    found = False
+    is_found = False
     for name in os.listdir("/proc"):
         if not name.isdigit():
             continue
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
                 variables = file.read(1 << 20)
-            if wanted not in variables.split(b"\0"):
-                found = found or (not variables and bool(os.readlink(f"/proc/{name}/exe")))
+            if variable not in variables.split(b"\0"):
+                is_found = is_found or (not variables and bool(os.readlink(f"/proc/{name}/exe")))
                 continue
             os.kill(int(name), kill)
-            found = True
+            is_found = True
         except OSError:
-            pass  # somebody else's, or gone
-    return found
+            pass  # another user's, or gone
+    return is_found
 
 
 def _family(pid: int) -> list[int]:
@@ -92,7 +92,7 @@ def _family(pid: int) -> list[int]:
         if len(family) > _MOST:
             break
         for task in _tasks(member):
-            family += [int(child) for child in _said(member, f"task/{task}/children").split()]
+            family += [int(child) for child in _read(member, f"task/{task}/children").split()]
     return family[:_MOST]
 
 
@@ -104,7 +104,7 @@ def _tasks(pid: int) -> list[str]:
         return []
 
 
-def _said(pid: int, name: str) -> str:
+def _read(pid: int, name: str) -> str:
     """Read one of the kernel's files about a process; an empty text if it is gone, or if the file cannot be read."""
     try:
         with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:

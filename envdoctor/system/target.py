@@ -1,8 +1,8 @@
-"""The child in the interpreter that is judged: what a payload script is, how it is asked, and what it answers.
+"""The child in the judged interpreter: what a payload script is, how it is called, and what it answers.
 
 A *payload script* is a Python file with a function ``run(job, emit)``. It runs in the target's interpreter, never in
-envdoctor's: Python 3.8 syntax, the standard library, and what the target has. ``job`` is the dictionary of a
-:class:`Task`; ``emit(dict)`` hands back one *record* at once, so that what was seen stays seen however the child ends::
+envdoctor's: Python 3.8 syntax, the standard library, and the target's packages. ``job`` is the dictionary of a
+:class:`Task`; ``emit(dict)`` hands back one *record* at once, so that no record is lost however the child ends::
 
     # payload/imports.py
     def run(job, emit):
@@ -14,8 +14,8 @@ envdoctor's: Python 3.8 syntax, the standard library, and what the target has. `
     answer.records    # ({"version": "2.8.3"},)
 
 Several tasks run one after another in one process, so that torch is imported but once. The child gets the request as
-JSON on standard input and writes one JSON object a line (``payload/child.py`` says which); what libraries print is no
-answer. It runs in the user's own environment, with scratch files and one thread, and is ended at
+JSON on standard input and writes one JSON object a line (``payload/child.py`` says which); output of libraries
+does not count. It runs in the user's own environment, with scratch files and one thread, and is ended at
 its time, at its memory, with this process, and with everything it started.
 """
 
@@ -36,17 +36,17 @@ from envdoctor.system.process_tree import Usage
 PAYLOAD = Path(__file__).resolve().parents[1] / "payload"
 #: Endings that say that torch cannot be used, whatever the task, in the words of the child.
 NO_TORCH = ("no-torch", "torch-broken", "torch-old")
-#: Every way in which a task can end. Only ``ok`` says that all was seen that was to be seen.
+#: Every way in which a task can end. Only ``ok`` says that it was complete.
 ENDINGS = (
     *("ok", "timeout", "killed", "crash", "oom", "sticky", "garbage", "output-limit", "failed", "lost"),
     *(*NO_TORCH, "no-device"),
 )
-#: A task that computes may take so many times its seconds on the clock, on a machine that others use as well.
+#: A task that computes may take so many times its seconds on the clock: other programs may use the machine as well.
 PATIENCE = 10.0
-#: A task that computes, or stands in the queue for a processor, less than this share of the time hangs or waits for
-#: something: it has its seconds on the clock.
+#: A task that computes, or waits in the queue for a processor, less than this share of the time hangs or waits for
+#: something else: it has its seconds on the clock.
 _IDLE = 0.05
-#: They say that the process is one of many that a launcher started, which a child is not: it would wait for the others.
+#: Variables of a process that a launcher started among many. The child is not one, and would wait for the others.
 _RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT")
 _LAUNCHERS = ("TORCHELASTIC_", "ACCELERATE_", "OMPI_COMM_WORLD_", "PMI_", "FSDP_", "NODE_RANK", "DEEPSPEED_")
 #: Lists of folders that may be given relative to the working directory.
@@ -66,7 +66,7 @@ def scratch_folder(prefix: str) -> Iterator[str]:
 
 
 class Place(NamedTuple):
-    """Where children run: the target ``python``, the caller's environment variables and working directory, the folder
+    """A place for children: the target ``python``, the caller's environment variables and working directory, the folder
     ``scratch`` for their files, which devices they may see (None: as in ``environ``), and the folder of the scripts."""
 
     python: str
@@ -82,18 +82,18 @@ class Place(NamedTuple):
         PYTHONPATH, LD_LIBRARY_PATH, the allocator's configuration and everything else stay as they are, because an
         experiment in a cleaned environment is one on another environment. Relative folders are resolved against the
         working directory, which itself is taken off PYTHONPATH. Files of compilers and temporary files go to
-        ``scratch``; nothing is asked of the network; one thread computes. The devices to be seen are named in CUDA's
-        variable; that of HIP stays as it is. On the device ``cpu`` none is seen, or a library would take one unasked.
+        ``scratch``; the network is not used; one thread computes. CUDA's variable names the visible devices; HIP's
+        variable stays as it is. On the device ``cpu`` no other is visible, or a library would take it unasked.
         """
-        named = self.environ.items()
-        kept = {name: value for name, value in named if name not in _RANKS and not name.startswith(_LAUNCHERS)}
+        caller = self.environ.items()
+        child = {name: value for name, value in caller if name not in _RANKS and not name.startswith(_LAUNCHERS)}
         for name in _PATHS:
-            if name in kept:
-                folders = [os.path.join(self.cwd, folder) for folder in kept[name].split(os.pathsep) if folder]
+            if name in child:
+                folders = [os.path.join(self.cwd, folder) for folder in child[name].split(os.pathsep) if folder]
                 if name == "PYTHONPATH":
                     folders = [folder for folder in folders if os.path.normpath(folder) != os.path.normpath(self.cwd)]
-                kept[name] = os.pathsep.join(folders)
-        kept.update(
+                child[name] = os.pathsep.join(folders)
+        child.update(
             OFFLINE,
             PYTHONSAFEPATH="1",
             PYTHONUTF8="1",
@@ -109,10 +109,10 @@ class Place(NamedTuple):
             **dict.fromkeys(("TMPDIR", "TEMP", "TMP"), self.scratch),
         )
         if device == "cpu":
-            kept.update(CUDA_VISIBLE_DEVICES="", HIP_VISIBLE_DEVICES="")
+            child.update(CUDA_VISIBLE_DEVICES="", HIP_VISIBLE_DEVICES="")
         elif self.visible is not None:
-            kept["CUDA_VISIBLE_DEVICES"] = self.visible
-        return kept
+            child["CUDA_VISIBLE_DEVICES"] = self.visible
+        return child
 
 
 class Task(NamedTuple):
@@ -121,9 +121,9 @@ class Task(NamedTuple):
     ``script`` is its path in the folder of the scripts, ``job`` what it gets: ``device`` in it (default cpu) is cpu,
     cuda, or auto, which becomes cuda where torch sees such a device. ``needs`` are modules that are imported before it;
     without torch, or the device, the task ends so, and without another module its only record says so (``skip``, or
-    ``error`` when it does not import). ``seconds`` is the limit of its processor time, and on the clock of one that
-    hardly computes: a busy machine ends nobody who would be done. ``memory_mib`` is the limit of its memory beside
-    mapped files, ``gpu_memory_mib`` what it may take of the device (None: no limit).
+    ``error`` when it does not import). ``seconds`` is the limit of its processor time, and on the clock if it hardly
+    computes: a busy machine does not end a task that would finish. ``memory_mib`` is the limit of its memory beside
+    mapped files, ``gpu_memory_mib`` the limit of the device's memory (None: no limit).
     """
 
     script: str
@@ -143,8 +143,8 @@ def run_in_target(
 ) -> "list[ChildAnswer]":
     """Run the tasks, all for one device, in one child; one answer a task. Never raises for what the child does.
 
-    ``heard`` is told, in another thread, the place of the task that is at work and how many records it gave; ``until``
-    is asked again and again whether to stop now.
+    ``heard`` gets, in another thread, the place of the task that is at work and its number of records so far; ``until``
+    is called again and again, and returns whether to stop now.
     """
     conversation = Conversation([task.seconds for task in tasks], heard)
     request = {"folder": str(place.payload), "tasks": [{**task._asdict(), "job": dict(task.job)} for task in tasks]}
@@ -162,12 +162,12 @@ def run_in_target(
 
 
 class ChildAnswer(NamedTuple):
-    """What one task gave.
+    """The answer of one task.
 
     ``ending`` is one of :data:`ENDINGS`, with a ``detail`` in words; "unreached" when the child ended before its turn.
-    ``begin`` is what the child said before the script began (python, torch, device; empty when it did not get there).
+    ``begin`` is the child's line before the script began (python, torch, device; empty when it did not get there).
     ``died`` is whether the child ended in the middle of it. ``peak_mib`` is the largest memory, mapped files included;
-    ``cpu_seconds`` what was computed, where the child lived to tell.
+    ``cpu_seconds`` its processor time, if the child lived to tell.
     """
 
     records: tuple[Mapping[str, Any], ...]
@@ -181,7 +181,7 @@ class ChildAnswer(NamedTuple):
 
 
 class _Lines:
-    """The lines about one task, sorted into the first, the last, what lies between, and garbage."""
+    """The lines about one task, sorted into the first, the last, the records between, and garbage."""
 
     def __init__(self) -> None:
         self.begin: Mapping[str, Any] = {}
@@ -196,7 +196,7 @@ class _Lines:
 
 
 class Conversation:
-    """What one child says: lines up to an end are about one task. ``seconds`` are the limits of the tasks."""
+    """The lines of one child: those up to an end are about one task. ``seconds`` are the limits of the tasks."""
 
     def __init__(self, seconds: Sequence[float], heard: Callable[[int, int], None]) -> None:
         self._seconds = seconds
@@ -217,7 +217,7 @@ class Conversation:
         return computed > seconds or busy < _IDLE * elapsed or elapsed > PATIENCE * seconds
 
     def take(self, line: bytes) -> bool:
-        """Sort a line in; whether more may come."""
+        """Sort a line in; return whether more may come."""
         lines = self._by_task[min(self._at, len(self._by_task) - 1)]
         record: Any = None
         with suppress(ValueError, RecursionError):
@@ -247,25 +247,25 @@ class Conversation:
             ending, detail = _ending(result, lines, self._seconds[place], memory_mib[place])
             seconds = lines.number("seconds")
             peaks = [lines.number("peak_rss_mib"), None if lines.end else result.peak_mib]
-            taken = round(result.seconds if seconds is None else seconds, 2), lines.number("cpu_s")
+            times = round(result.seconds if seconds is None else seconds, 2), lines.number("cpu_s")
             peak = max((peak for peak in peaks if peak is not None), default=None)
             died = result.status != "unstarted" and not lines.end
-            answers.append(ChildAnswer(tuple(lines.records), ending, detail, lines.begin, *taken, peak, died))
+            answers.append(ChildAnswer(tuple(lines.records), ending, detail, lines.begin, *times, peak, died))
         return answers
 
 
 def _ending(result: ChildResult, lines: _Lines, seconds: float, memory_mib: int) -> tuple[str, Message]:
-    """Return the name of how a task ended, and details for a person."""
+    """Return the ending of a task, and details for a person."""
     after = Message("after {} observations", len(lines.records))
     if lines.garbage:
         return "garbage", Message(
             "{} lines that are no observation, such as {}", len(lines.garbage), repr(lines.garbage[0])
         )
-    if lines.end:  # what came of the process later is not this task's
-        said = lines.end.get("ending")
-        if isinstance(said, str) and said in ENDINGS:
-            return said, Message(str(lines.end.get("detail", "")))
-        return "garbage", Message("no ending is called {}", repr(str(said)[:60]))
+    if lines.end:  # the process's later end is not this task's
+        ending = lines.end.get("ending")
+        if isinstance(ending, str) and ending in ENDINGS:
+            return ending, Message(str(lines.end.get("detail", "")))
+        return "garbage", Message("no ending is called {}", repr(str(ending)[:60]))
     if result.status == "output-limit":
         return "output-limit", Message("more output than anybody could read, {}", after)
     if result.status == "timeout":

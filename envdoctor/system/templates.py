@@ -9,14 +9,14 @@ class Refusal(Exception):
     """The template called raise_exception."""
 
 
-#: What stands around the parts that a template marks as the assistant's, where they are asked for.
+#: The marks around the parts that a template marks as the assistant's, if they are asked for.
 MARKS = "\ue000", "\ue001"
 
 
 def template_environment(marked: bool = False) -> Any:
     """Return the environment in which transformers renders chat templates, with everything that varies held still.
 
-    ``marked`` puts :data:`MARKS` around what ``{% generation %}`` encloses.
+    ``marked`` puts :data:`MARKS` around the text that ``{% generation %}`` encloses.
     """
     import gc
     from datetime import datetime
@@ -26,7 +26,7 @@ def template_environment(marked: bool = False) -> Any:
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     class Generation(Extension):
-        """``{% generation %}`` marks what the assistant said; the text is rendered as it is."""
+        """``{% generation %}`` marks the assistant's words; the text is rendered as it is."""
 
         tags = {"generation"}  # noqa: RUF012
 

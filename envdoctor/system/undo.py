@@ -1,7 +1,7 @@
-"""A copy of files of an environment, from which a change of it is undone to the byte: bytes, modes, times and links.
+"""A copy of files of an environment, which undoes a change to the byte: bytes, modes, times and links.
 
 It lies on the disk of the environment, in a folder of its own that outlives the process that made it. Its journal is
-written last: without one nothing was changed yet, with one the environment may be half changed.
+written last: without a journal nothing was changed yet, with a journal the environment may be half changed.
 """
 
 import filecmp
@@ -31,7 +31,7 @@ class NoRoom(Exception):
 
 
 class Entry(NamedTuple):
-    """What the disk says of a path: ``kind`` is dir, file, link or other; ``target`` is where a link leads."""
+    """The disk's entry of a path: ``kind`` is dir, file, link or other; ``target`` is where a link leads."""
 
     kind: str
     mode: int
@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
     @property
     def seen(self) -> tuple[object, ...]:
-        """Return what a restored file has in common with the one that was there."""
+        """Return the part that a restored file has in common with the original."""
         return self.kind, self.mode, self.size if self.kind == "file" else 0, self.mtime, self.target
 
 
@@ -59,18 +59,18 @@ def entry_of(path: str) -> Entry:
 
 
 def listing(roots: Iterable[str], skip: str) -> dict[str, Entry]:
-    """Return everything at and below the roots that is there, but for the folder ``skip``. Raises ``OSError`` for a
+    """Return the entries of all paths at and below the roots, without the folder ``skip``. Raises ``OSError`` for a
     folder that cannot be listed."""
-    found: dict[str, Entry] = {}
-    waiting = [root for root in roots if os.path.lexists(root)]
-    while waiting:
-        path = waiting.pop()
-        if path == skip or path in found:
+    entries: dict[str, Entry] = {}
+    stack = [root for root in roots if os.path.lexists(root)]
+    while stack:
+        path = stack.pop()
+        if path == skip or path in entries:
             continue
-        found[path] = entry_of(path)
-        if found[path].kind == "dir":
-            waiting += [os.path.join(path, name) for name in os.listdir(path)]
-    return found
+        entries[path] = entry_of(path)
+        if entries[path].kind == "dir":
+            stack += [os.path.join(path, name) for name in os.listdir(path)]
+    return entries
 
 
 @contextmanager
@@ -97,12 +97,12 @@ class Undo:
         self._parent = entry_of(os.path.dirname(folder))
 
     def take(self) -> bool:
-        """Take the folder, and make it where it is missing; return whether an unfinished change was found in it: its
-        journal is ours, and about these roots. Raises :class:`Busy` and ``OSError``."""
+        """Take the folder, and make it if it is missing; return whether it holds an unfinished change: its journal is
+        ours, and about these roots. Raises :class:`Busy` and ``OSError``."""
         if not os.path.lexists(self._folder):
             os.mkdir(self._folder, 0o700)
-        mine = entry_of(self._folder)
-        if mine.kind != "dir" or (hasattr(os, "geteuid") and mine.owner != os.geteuid()) or mine.mode & 0o022:
+        entry = entry_of(self._folder)
+        if entry.kind != "dir" or (hasattr(os, "geteuid") and entry.owner != os.geteuid()) or entry.mode & 0o022:
             raise PermissionError(13, "it is not this user's own folder")
         self._descriptor = os.open(os.path.join(self._folder, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
         try:
@@ -118,8 +118,8 @@ class Undo:
         return self._journal() is not None
 
     def copy(self, chosen: Callable[[str], bool], about: Sequence[str]) -> int:
-        """Copy the files below the roots that are ``chosen`` by their path, and list everything; return how many bytes
-        they are. ``about`` are words for whoever finds the copy. Raises :class:`NoRoom` and ``OSError``."""
+        """Copy the files below the roots that are ``chosen`` by their path, and list everything; return their bytes.
+        ``about`` are words for a person who finds the copy. Raises :class:`NoRoom` and ``OSError``."""
         before = listing(self._roots, self._folder)
         if self._parent_path in before:  # as it was before the folder of the copy was made
             before[self._parent_path] = self._parent
@@ -130,7 +130,7 @@ class Undo:
         place = os.path.join(self._folder, _FILES)
         shutil.rmtree(place, ignore_errors=True)
         os.mkdir(place)
-        for number, path in enumerate(files):  # bytes and never a hard link: whoever shares the file keeps it
+        for number, path in enumerate(files):  # bytes and never a hard link: other users of the file keep it
             shutil.copy2(path, os.path.join(place, str(number)))
         journal = {"roots": self._roots, "about": list(about), "files": files, "entries": before}
         unfinished = os.path.join(self._folder, f"{_JOURNAL}.new")
@@ -146,13 +146,13 @@ class Undo:
         return tuple(map(str, (self._journal() or {}).get("about", ())))
 
     def put_back(self) -> list[str]:
-        """Make everything below the roots as it was; return the paths for which that failed. It may be ended at any
-        point and be begun again."""
+        """Restore everything below the roots; return the paths for which that failed. It may be ended at any point and
+        be begun again."""
         journal = self._journal() or {"files": [], "entries": {}}
         before = {path: Entry(*entry) for path, entry in journal["entries"].items()}
         copies = {path: os.path.join(self._folder, _FILES, str(number)) for number, path in enumerate(journal["files"])}
         now = listing(self._roots, self._folder)
-        # What is new goes first: on a full disk that makes room.
+        # New files go first: on a full disk that makes room.
         for path in sorted(now.keys() - before.keys(), reverse=True):
             with suppress(OSError):
                 _remove(path, now[path].kind)
@@ -165,14 +165,14 @@ class Undo:
             if entry.kind == "dir":
                 with suppress(OSError):
                     _dress(path, entry)
-        wanted, there = (
+        goal, result = (
             {(path, entry.seen) for path, entry in entries.items()}
             for entries in (before, listing(self._roots, self._folder))
         )
-        return sorted({path for path, _ in wanted ^ there} - {self._parent_path})
+        return sorted({path for path, _ in goal ^ result} - {self._parent_path})
 
     def discard(self) -> None:
-        """Forget the copy: what is there now stays, and the folder around it has the time that it had."""
+        """Remove the copy: the files stay as they are now, and the folder around the copy gets its old time."""
         entry = (self._journal() or {"entries": {}})["entries"].get(self._parent_path)
         with suppress(OSError):
             os.unlink(os.path.join(self._folder, _JOURNAL))
@@ -192,7 +192,7 @@ class Undo:
         return os.path.dirname(self._folder)
 
     def _journal(self) -> dict[str, Any] | None:
-        """Return the journal; None where there is none, or one that is not about these roots."""
+        """Return the journal; None if it is missing, or not about these roots."""
         try:
             with open(os.path.join(self._folder, _JOURNAL), encoding="ascii") as file:
                 journal = json.load(file)
@@ -211,7 +211,7 @@ def _remove(path: str, kind: str) -> None:
 
 
 def _restore(path: str, entry: Entry, now: Entry | None, copy: str) -> None:
-    """Make one path what it was; its folder is there already. Raises ``OSError``."""
+    """Restore one path, whose folder exists already. Raises ``OSError``."""
     if now is not None and now.kind != entry.kind:
         _remove(path, now.kind)
         now = None

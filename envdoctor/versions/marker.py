@@ -25,13 +25,13 @@ _DEEPEST = 50
 
 
 class NotAMarker(MessageError, ValueError):
-    """The text is no marker by PEP 508."""
+    """The text is not a marker by PEP 508."""
 
 
 def holds(marker: str, values: Mapping[str, str | None]) -> bool | None:
     """Return whether the marker holds; None if a value that decides it is None (unknown).
 
-    ``values`` has every marker variable, ``extra`` included: an empty text, or the one that is asked for. Raises
+    ``values`` has every marker variable, ``extra`` included: an empty text, or the required extra. Raises
     :class:`NotAMarker`.
     """
     tokens = _tokens(marker)
@@ -65,8 +65,8 @@ def _tokens(marker: str) -> list[tuple[str, str]]:
 
 
 class _Reader:
-    """Reads ``or`` over ``and`` over comparisons, with three values. ``beyond`` is set by a comparison that is better
-    left to packaging."""
+    """A reader of ``or`` over ``and`` over comparisons, with three values. A comparison that is better left to
+    packaging sets ``beyond``."""
 
     def __init__(self, tokens: list[tuple[str, str]], values: Mapping[str, str | None]) -> None:
         self.tokens, self.values = tokens, values
@@ -91,12 +91,12 @@ class _Reader:
         return True if True in answers else None if None in answers else False
 
     def all_of(self, depth: int) -> bool | None:
-        answers = [self.one(depth)]
+        answers = [self.comparison(depth)]
         while self.take("word", "and"):
-            answers.append(self.one(depth))
+            answers.append(self.comparison(depth))
         return False if False in answers else None if None in answers else True
 
-    def one(self, depth: int) -> bool | None:
+    def comparison(self, depth: int) -> bool | None:
         if self.take("bracket", "("):
             if depth >= _DEEPEST:
                 raise NotAMarker("the marker has too many brackets")
@@ -147,7 +147,7 @@ def _by_packaging(marker: str, values: Mapping[str, str | None]) -> bool | None:
     from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 
     try:
-        known = {name: value for name, value in values.items() if value is not None}
-        return Marker(marker).evaluate(known)
+        variables = {name: value for name, value in values.items() if value is not None}
+        return Marker(marker).evaluate(variables)
     except (InvalidMarker, UndefinedComparison, UndefinedEnvironmentName, ValueError, RecursionError):
         raise NotAMarker("{} is no marker", repr(marker[:60])) from None

@@ -1,7 +1,7 @@
-"""Versions and specifiers by PEP 440, without importing packaging for what is usual.
+"""Versions and specifiers by PEP 440, without importing packaging for the usual forms.
 
-packaging costs 30 ms to import, more than everything else that is done with the requirements of 300 distributions.
-Pre-releases count as versions like any other, as they do for ``pip check``.
+packaging costs 30 ms to import, more than all other work on the requirements of 300 distributions. Pre-releases count
+as versions like any other, as they do for ``pip check``.
 """
 
 import re
@@ -25,7 +25,7 @@ def dotted(text: str) -> tuple[int, ...] | None:
 
 
 def is_in_branch(number: tuple[int, ...], text: str) -> bool:
-    """Return whether ``text`` is one number, which names a branch (525: any release of it), and ``number`` is of it."""
+    """Return whether ``text`` is one number, which names a branch (525: any of its releases), and has ``number``."""
     return text.isdecimal() and number[:1] == (int(text),)
 
 
@@ -39,13 +39,13 @@ def compare(left: Any, operator: str, right: Any) -> bool:
     return bool(_COMPARISONS[operator](left, right))
 
 
-def same_start(one: str, other: str, parts: int) -> bool:
+def same_start(version: str, other: str, parts: int) -> bool:
     """Return whether the first ``parts`` numbers of two versions agree; a missing one is 0, local tags do not count."""
 
     def start(text: str) -> list[str]:
         return (text.partition("+")[0].split(".") + ["0"] * parts)[:parts]
 
-    return start(one) == start(other)
+    return start(version) == start(other)
 
 
 _PLAIN = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9}){0,9}\Z")
@@ -66,11 +66,11 @@ _NOT_DEVELOPMENT = 1 << 70
 
 
 class NotASpecifier(MessageError, ValueError):
-    """The text is no specifier set, or the version is none, by PEP 440."""
+    """The specifier set, or the version, is invalid by PEP 440."""
 
 
 class Order(NamedTuple):
-    """What versions are ordered by, without a local part, as PEP 440 says. ``release`` has no trailing zeros."""
+    """The key that orders versions, without a local part, as PEP 440 says. ``release`` has no trailing zeros."""
 
     epoch: int
     release: tuple[int, ...]
@@ -126,33 +126,33 @@ def _number_at_end(text: str) -> int:
 @lru_cache(maxsize=4096)
 def clauses_of(specifiers: str) -> tuple[tuple[str, str], ...]:
     """Return operator and operand of each clause of a specifier set. Raises :class:`NotASpecifier`."""
-    found: list[tuple[str, str]] = []
+    clauses: list[tuple[str, str]] = []
     for part in specifiers.split(","):
         match = _CLAUSE.match(part)
         if match is not None:
-            found.append((match[1], match[2]))
+            clauses.append((match[1], match[2]))
         elif part.strip():
             raise NotASpecifier("{} compares no version", repr(part.strip()[:60]))
-    return tuple(found)
+    return tuple(clauses)
 
 
 def satisfies(version: str, specifiers: str) -> bool:
     """Return whether the version is in the set (``>=1.2,<2``; an empty set holds every version).
 
-    Raises :class:`NotASpecifier` for what PEP 440 does not allow.
+    Raises :class:`NotASpecifier` for anything that PEP 440 does not allow.
     """
     clauses = clauses_of(specifiers)
     if not clauses:
         return True
-    read = _read(version)
-    if read is None:
+    parts = _read(version)
+    if parts is None:
         raise NotASpecifier("{} is no version", repr(version[:60]))
-    return _all(version, read[0], read[1], clauses)
+    return _all(version, parts[0], parts[1], clauses)
 
 
 def _all(text: str, version: Order, local: str, clauses: Iterable[Sequence[str]]) -> bool:
     # Every clause is looked at, so that the answer does not depend on their order when one of them is unreadable.
-    return False not in [_one(text, version, local, operator, operand) for operator, operand in clauses]
+    return False not in [_clause_holds(text, version, local, operator, operand) for operator, operand in clauses]
 
 
 def is_named_by(version: str, key: str) -> bool:
@@ -177,12 +177,12 @@ def holds(version: str, clauses: Sequence[Sequence[str]]) -> VersionAnswer:
     A bound that is itself a pre- or post-release of the version's own release, as 2.7.4.post1 is for 2.7.4rc1, was
     written with these steps in mind: the base release does not count. The alpha number of a vendor's build is not one
     of upstream's steps. The answer is open if the text is not a version, or if a checkout or a candidate (4.45.0.dev0)
-    and its release differ: what came with the release may have been in it or not.
+    and its release differ: it may have the release's changes already or not.
     """
-    read = _read(version)
-    if read is None:
+    parts = _read(version)
+    if parts is None:
         return OPEN
-    judged, local, _ = read
+    judged, local, _ = parts
     exact = _all(version, judged, local, clauses)
     if judged[2:] == (_FINAL, _NOT_POST, _NOT_DEVELOPMENT):
         return YES if exact else NO
@@ -208,8 +208,8 @@ def is_version(text: str) -> bool:
 
 def order(version: str) -> Order | None:
     """Return the key that versions are ordered by, without the local part; None if the text is not a version."""
-    read = _read(version)
-    return read[0] if read else None
+    parts = _read(version)
+    return parts[0] if parts else None
 
 
 def base_release(version: str) -> str | None:
@@ -223,18 +223,18 @@ def base_release(version: str) -> str | None:
 
 def release_of(version: str) -> tuple[int, ...] | None:
     """Return the numbers of a version's release, without trailing zeros; None if the text is not a version."""
-    read = _read(version)
-    return read[0].release if read else None
+    parts = _read(version)
+    return parts[0].release if parts else None
 
 
-def same_release(one: str, other: str) -> bool:
+def same_release(version: str, other: str) -> bool:
     """Return whether two versions differ only in their local tags."""
-    first, second = one.partition("+")[0], other.partition("+")[0]
+    first, second = version.partition("+")[0], other.partition("+")[0]
     place = order(first)
     return first == second or (place is not None and place == order(second))
 
 
-def _one(text: str, version: Order, local: str, operator: str, operand: str) -> bool:
+def _clause_holds(text: str, version: Order, local: str, operator: str, operand: str) -> bool:
     if operator == "===":
         return _by_packaging(text, operator, operand)
     if operand.endswith(".*") and operator in ("==", "!="):
@@ -245,22 +245,22 @@ def _one(text: str, version: Order, local: str, operator: str, operand: str) -> 
     bound = _read(operand)
     if bound is None or (bound[1] and operator not in ("==", "!=")):
         raise NotASpecifier("{}{} is no specifier", operator, operand[:60])
-    wanted = bound[0]
+    limit = bound[0]
     if operator in ("==", "!="):
-        return (version == wanted and (not bound[1] or bound[1] == local)) is (operator == "==")
+        return (version == limit and (not bound[1] or bound[1] == local)) is (operator == "==")
     if operator in (">=", "<="):
-        return compare(version, operator, wanted)
+        return compare(version, operator, limit)
     if operator == "<":
         # Pre-releases of this very release or post-release are left out (packaging 26).
-        is_before = version.is_pre and version.same_base(wanted)
-        is_pre_of = is_before and (wanted.post == _NOT_POST or version[2:4] == wanted[2:4])
-        return version < wanted and (wanted.is_pre or not is_pre_of)
+        is_before = version.is_pre and version.same_base(limit)
+        is_pre_of = is_before and (limit.post == _NOT_POST or version[2:4] == limit[2:4])
+        return version < limit and (limit.is_pre or not is_pre_of)
     if operator == ">":
-        is_post_of = version.post != _NOT_POST == wanted.post and version[:3] == wanted[:3]
-        return version > wanted and not is_post_of
+        is_post_of = version.post != _NOT_POST == limit.post and version[:3] == limit[:3]
+        return version > limit and not is_post_of
     if bound[2] < 2:
         raise NotASpecifier("~={} is no specifier: it needs two numbers", operand[:60])
-    return version >= wanted and _starts_with(version, wanted, bound[2] - 1)
+    return version >= limit and _starts_with(version, limit, bound[2] - 1)
 
 
 def _starts_with(version: Order, prefix: Order, length: int) -> bool:
@@ -283,17 +283,17 @@ def _by_packaging(version: str, operator: str, operand: str) -> bool:
 
 def join_specifiers(sets: Iterable[str]) -> str | None:
     """Return the joint clauses of all the sets (``>=1.21,<2``), without clauses that others imply; empty if any version
-    will do. Return None if no version that a clause names is in all sets; without a list of releases, only those
-    versions are tried.
+    will do. Return None if no version that a clause names is in all sets; without a list of releases, it tries only
+    these versions.
 
     Raises :class:`~envdoctor.versions.pep440.NotASpecifier`.
     """
-    taken = _outermost(list(dict.fromkeys(clause for text in sets for clause in clauses_of(text))))
-    joined = ",".join(operator + operand for operator, operand in taken)
+    clauses = _outermost(list(dict.fromkeys(clause for text in sets for clause in clauses_of(text))))
+    joined = ",".join(operator + operand for operator, operand in clauses)
     # A version at or just above the highest lower bound is in the set when any is: nothing else bounds it from below.
-    bounds = [operand.removesuffix(".*") for operator, operand in taken if operator not in ("!=", "<")]
-    tried = ["0", *bounds, *(f"{bound}.1" for bound in bounds)]
-    return joined if any(satisfies(version, joined) for version in tried) else None
+    bounds = [operand.removesuffix(".*") for operator, operand in clauses if operator not in ("!=", "<")]
+    candidates = ["0", *bounds, *(f"{bound}.1" for bound in bounds)]
+    return joined if any(satisfies(version, joined) for version in candidates) else None
 
 
 def _outermost(clauses: list[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -303,8 +303,8 @@ def _outermost(clauses: list[tuple[str, str]]) -> list[tuple[str, str]]:
         release = release_of(operand)
         if operator not in (">=", "<") or release is None:
             continue
-        known = release_of(ends[operator][1]) if operator in ends else None
-        if known is None or (release > known if operator == ">=" else release < known):
+        current = release_of(ends[operator][1]) if operator in ends else None
+        if current is None or (release > current if operator == ">=" else release < current):
             ends[operator] = (operator, operand)
     others = [pair for pair in clauses if pair[0] not in (">=", "<")]
     return [*others, *(ends[operator] for operator in (">=", "<") if operator in ends)]

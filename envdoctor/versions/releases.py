@@ -1,5 +1,5 @@
-"""Sets of releases: those of one package that have something, and all between two versions; as people write them,
-``>=4.36,<4.48``, several runs joined by `` or `` (in tables ``|``)."""
+"""Sets of releases: the releases of one package that have a feature, and all between two versions; as people write
+them, ``>=4.36,<4.48``, several runs joined by `` or `` (in tables ``|``)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ EVERY: tuple[Range, ...] = (((), None),)
 
 
 class Releases(NamedTuple):
-    """The releases, out of those that were ``read`` (oldest first), that have something, as bits (the lowest is the
-    oldest): ``yes`` are those that have it; of ``unsure`` ones it is unknown, and ``doubt`` says why."""
+    """The releases among the ``read`` ones (oldest first) that have a feature, as bits (the lowest is the oldest):
+    ``yes`` have it, ``unsure`` may have it, and ``doubt`` says why that is unknown."""
 
     read: Sequence[str]
     yes: int
@@ -83,16 +83,16 @@ class Releases(NamedTuple):
         return answers.pop() if len(answers) == 1 else None
 
     def nearest(self, version: str) -> Releases:
-        """Return the unbroken run of those that have it that is nearest to a version, the newer of two that are equally
-        near; none when none has it."""
+        """Return the unbroken run of releases with the feature that is nearest to a version, the newer of two equally
+        near ones; empty if no release has it."""
         at = self.place_of(version)
         runs = reversed(self._runs())
         run = min(runs, key=lambda run: max(run[0] - at, at - run[1], 0), default=None)
         return Releases.between(self.read, [run] if run else [])
 
     def by_distance(self, version: str) -> list[str]:
-        """Return the versions of those that have it: the fewer releases away from a version the earlier; the newest
-        first if it is no version."""
+        """Return the versions that have it, the nearest to a version first, counted in releases; the newest first if it
+        is not a version."""
         places = [place for first, last in self._runs() for place in range(first, last + 1)]
         release = version.partition("+")[0]
         at = self.place_of(release) if order(release) is not None else len(self.read)
@@ -102,8 +102,8 @@ class Releases(NamedTuple):
     def specifier(self) -> str | None:
         """Return ``>=4.46,<5.0`` for people, several runs joined by `` or ``; empty if all have it, None if none has.
 
-        An upper bound is the next release that was read, or the first of its minor if no earlier one of that minor was
-        read, because nothing is known of those between. The last release has no upper bound."""
+        An upper bound is the next release that was read, or the first of its minor if no earlier release of that minor
+        was read, because the ones between are unknown. The last release has no upper bound."""
         spans = []
         for first, last in self._runs():
             low = [f">={_short(self.read[first])}"] if first else []
@@ -112,7 +112,7 @@ class Releases(NamedTuple):
         return " or ".join(spans) if spans else None
 
     def excluding(self, version: str) -> str:
-        """Return the specifier of a run without a version, which may be older or newer than all that were read."""
+        """Return the specifier of a run without a version, which may be older or newer than all read releases."""
         text = self.specifier or ""
         at, newest = self.place_of(version), len(self.read) - 1
         if at > newest and self.yes >> newest & 1:
@@ -134,7 +134,7 @@ def _key(version: str) -> Order:
 
 
 def _bound(last: str, following: str) -> str:
-    """Return ``4.51`` for the bound between 4.50.3 and 4.51.3, and 4.51.3 for that between 4.51.0 and 4.51.3."""
+    """Return ``4.51`` for the bound between 4.50.3 and 4.51.3, and ``4.51.3`` between 4.51.0 and 4.51.3."""
     minor = following.split(".")[:2]
     return ".".join(minor) if last.split(".")[:2] != minor and minor[-1].isdigit() else _short(following)
 
@@ -168,10 +168,10 @@ def parse_ranges(text: str) -> tuple[Range, ...]:
     return tuple(parsed)
 
 
-def intersect(one: Iterable[Range], other: Iterable[Range]) -> tuple[Range, ...]:
+def intersect(ranges: Iterable[Range], other: Iterable[Range]) -> tuple[Range, ...]:
     """Return the releases that are in both."""
     shared: list[Range] = []
-    for (low, high), (other_low, other_high) in product(one, other):
+    for (low, high), (other_low, other_high) in product(ranges, other):
         start = max(low, other_low)
         stop = min((end for end in (high, other_high) if end is not None), default=None)
         if stop is None or start < stop:

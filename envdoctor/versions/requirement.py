@@ -1,6 +1,6 @@
-"""Names of distributions, and what they tell: of a line of ``Requires-Dist`` the name it asks for, the versions it
-allows, and when it counts; of a wheel the torch and the CUDA that it was built for, by its name and its local version
-(``2.7.3+cu12torch2.4cxx11abifalse``)."""
+"""Read names of distributions; lines of ``Requires-Dist``: the name that is required, the versions it allows, and when
+it counts; and from a wheel's name and local version (``2.7.3+cu12torch2.4cxx11abifalse``) the torch and the CUDA that
+it was built for."""
 
 import re
 from typing import NamedTuple
@@ -32,13 +32,13 @@ _LONGEST = 4096
 
 
 class NotARequirement(MessageError, ValueError):
-    """The line is no requirement by PEP 508."""
+    """The line is not a requirement by PEP 508."""
 
 
 class Requirement(NamedTuple):
-    """``name`` is valid_name. ``specifiers`` is a specifier set as written, empty when any version will do or when a
-    URL is asked for: what is installed then counts. ``marker`` is empty when the requirement always counts. ``extras``
-    are normalised."""
+    """``name`` is valid_name. ``specifiers`` is a specifier set as written, empty when any version will do, or when a
+    URL is required: then any installed version meets it. ``marker`` is empty when the requirement always counts.
+    ``extras`` are normalised."""
 
     name: str
     specifiers: str
@@ -47,7 +47,7 @@ class Requirement(NamedTuple):
 
 
 def read_requirement(line: str) -> Requirement:
-    """Take a line apart. Raises :class:`NotARequirement`; specifiers and marker are checked by who evaluates them."""
+    """Parse a line. Raises :class:`NotARequirement`; specifiers and marker are checked when they are evaluated."""
     if len(line) > _LONGEST:
         raise NotARequirement("{}… has {} characters", repr(line[:60]), len(line))
     line = line.strip()
@@ -100,7 +100,7 @@ _CUDA = r"(?<![a-z])cu(1\d)(?:\.?(\d{1,2}))?(?!\d)"
 
 class BuiltFor(NamedTuple):
     """A torch release (``2.8``, ``2.8.0``), a CUDA version (``12``, ``12.8``), and whether it is a torch with the C++11
-    ABI; None where nothing is said. ``says`` names the place that says so."""
+    ABI; None where it is not stated. ``says`` names the place that states it."""
 
     torch: str | None = None
     cuda: str | None = None
@@ -136,7 +136,7 @@ def _release_in(tag: str) -> str | None:
 
 def is_own_build(version: str) -> bool:
     """Return whether the project itself built this version: it has no local tag, or one of the project's (``+cu124``,
-    ``+cpu``, ``+rocm6.4``). A commit, a vendor or a date means that somebody else built it, against their own torch."""
+    ``+cpu``, ``+rocm6.4``). A commit, a vendor or a date means that others built it, against their own torch."""
     tag = version.partition("+")[2].lower()
     own = r"(?:cu\d{2,4}|cpu|xpu|rocm[\d.]+)(?:[._-]?(?:torch|pt)[\d.]+)?(?:cxx11abi\w+)?"
     return not tag or re.fullmatch(own, tag) is not None

@@ -1,6 +1,6 @@
-"""The tags of wheels (PEP 425, PEP 600): which an interpreter on a machine takes, and what keeps it from others.
+"""The tags of wheels (PEP 425, PEP 600): which ones an interpreter on a machine takes, and why it refuses others.
 
-Compared are CPython on Linux with glibc, on Windows and on macOS. The oldest macOS that a tag names is not compared.
+It compares CPython on Linux with glibc, on Windows and on macOS, but not the oldest macOS that a tag names.
 """
 
 import re
@@ -19,10 +19,10 @@ _NAMES = {"cp": "CPython", "pp": "PyPy", "py": "Python"}
 _NAMED = {"1": (2, 5), "2010": (2, 12), "2014": (2, 17)}
 _SYSTEMS = {"linux": "linux", "macosx": "darwin", "win": "windows"}
 _WORDS = {"linux": "Linux", "darwin": "macOS", "windows": "Windows"}
-#: Processors by the names that some systems have for them; of two, any will do.
+#: Processors by the names that some systems have for them; None: any will do.
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64", "intel": "x86_64", "32": "x86", "universal2": None, "any": None}
 _NO_GLIBC = (1 << 30,)
-#: What must fit, one after the other: system, machine, interpreter, C library.
+#: The number of parts that must fit, in this order: system, machine, interpreter, C library.
 _STEPS = 4
 #: The facts that a target is read from, in this order; then whether its Python is free-threaded.
 _KEYS = ("python.minor", "python.implementation", "os.platform", "os.arch", "os.libc", "os.libc_version")
@@ -30,8 +30,8 @@ TARGET_KEYS = (*_KEYS, "python.free_threaded")
 
 
 class WheelTarget(NamedTuple):
-    """What a wheel must be for: minor release of CPython 3, ``threads`` for the build without the GIL, ``system``
-    (linux, windows, darwin), ``machine`` (x86_64, aarch64) and glibc. What is not known is None: any tag will do."""
+    """The target of a wheel: minor release of CPython 3, ``threads`` for the build without the GIL, ``system`` (linux,
+    windows, darwin), ``machine`` (x86_64, aarch64) and glibc. An unknown part is None: any tag will do."""
 
     minor: int | None = None
     threads: bool = False
@@ -46,8 +46,8 @@ class WheelTarget(NamedTuple):
         return None not in (self.minor, self.system, self.machine, glibc)
 
     def misses(self, tag: str) -> str | None:
-        """Say what one tag (``cp39-abi3-manylinux_2_17_x86_64``, each part may be several) is for; None if it fits this
-        target."""
+        """Return what one tag (``cp39-abi3-manylinux_2_17_x86_64``, each part may be several) is for; None if it fits
+        this target."""
         pythons, abis, platforms = tag.split("-")
         if not self.is_for(pythons, abis):
             return _interpreter_named(pythons, abis)
@@ -60,8 +60,8 @@ class WheelTarget(NamedTuple):
         return all(_reached(self, tag) < 2 or (_reached(self, tag) == 2 and bool(re.match(_TIED, tag))) for tag in tags)
 
     def lacks(self, tags: Iterable[str]) -> str | None:
-        """Say what these tags do not support (``Python 3.13 on Linux x86_64``, ``glibc 2.31``); None if one fits this
-        target, or if there are no tags at all."""
+        """Return what these tags do not support (``Python 3.13 on Linux x86_64``, ``glibc 2.31``); None if one fits
+        this target, or if there are no tags at all."""
         reached = max((_reached(self, tag) for tag in tags), default=_STEPS)
         if reached == _STEPS:
             return None
@@ -92,7 +92,7 @@ class WheelTarget(NamedTuple):
 
 
 def wheel_target(value: Callable[[str], Any]) -> WheelTarget | None:
-    """Read the target from the facts ``python.…`` and ``os.…``; None if it is certainly not one that is compared."""
+    """Read the target from the facts ``python.…`` and ``os.…``; None if it is certainly not compared."""
     python, implementation, system, machine, libc, version = (
         text if isinstance(text := value(key), str) else "" for key in _KEYS
     )
@@ -126,7 +126,7 @@ def _reached(target: WheelTarget, tag: str) -> int:
 
 @lru_cache(maxsize=512)
 def _platform(name: str) -> tuple[str | None, str | None, tuple[int, ...]]:
-    """Return the system, machine and glibc that a platform tag names; None for each that may be any."""
+    """Return the system, machine and glibc that a platform tag names; None for a part that may be any."""
     match = re.match(_PLATFORM, name)
     if match is None:
         return (None, None, ()) if name == "any" else ("another", name, ())
@@ -138,7 +138,7 @@ def _platform(name: str) -> tuple[str | None, str | None, tuple[int, ...]]:
 
 
 def _interpreter_named(pythons: str, abis: str) -> str:
-    """Return ``CPython 3.10`` for cp310; the tags themselves if they say more than that."""
+    """Return ``CPython 3.10`` for cp310; the tags themselves if they say more."""
     match = re.match(_INTERPRETER, pythons)
     if match is None:
         return f"{pythons}-{abis}"

@@ -8,7 +8,7 @@ import pytest
 from ledgers import ledger as text
 
 from envdoctor.facts import Unknown
-from envdoctor.matrix import Asked, Lacking, Ledger, Released, answer, went_to, where
+from envdoctor.matrix import Lacking, Ledger, Released, Symbol, answer, went_to, where
 
 SPADE = """[offers]
 spade	1.0.0..1.1.0	old_dig
@@ -64,47 +64,47 @@ def spade(ledger: Ledger) -> Released:
     return found
 
 
-def said(ledger: Ledger, asked: Asked, version: str, rope: str | None = "3.0.0") -> Lacking | Unknown | None:
+def said(ledger: Ledger, asked: Symbol, version: str, rope: str | None = "3.0.0") -> Lacking | Unknown | None:
     released = ledger.package("spade")
     assert released is not None
     return answer(ledger, released, asked, version, {"rope-kit": rope}.get)
 
 
-WIDTH, LOOPS = Asked("spade", "Handle", "width"), Asked("spade", "Handle", "loops")
+WIDTH, LOOPS = Symbol("spade", "Handle", "width"), Symbol("spade", "Handle", "loops")
 KEYWORD = Lacking("keyword", "spade.Handle")
 
 
-def step(*parameters: str) -> Asked:
+def step(*parameters: str) -> Symbol:
     """An override with these parameters."""
-    return Asked("spade", "Trainer.step", parameters=parameters)
+    return Symbol("spade", "Trainer.step", parameters=parameters)
 
 
 @pytest.mark.parametrize(
     ("asked", "installed", "lacking"),
     [
         # names and modules
-        (Asked("spade"), ["1.0.0"], None),
-        (Asked("spade.extras.deep"), ["1.4.0"], None),
-        (Asked("spade.extras.deep"), ["1.0.0"], Lacking("module", "spade.extras")),
-        (Asked("spade.nothing", "x"), ["1.0.0"], Lacking("module", "spade.nothing")),
-        (Asked("spade", "dig"), ["1.0.0"], None),
-        (Asked("spade", "old_dig"), ["1.3.0"], Lacking("name", "spade.old_dig")),
-        (Asked("spade", "extras.more"), ["1.4.0"], None),
-        (Asked("spade", "extras.less"), ["1.4.0"], Lacking("name", "spade.extras.less")),
-        (Asked("spade", "Handle.anything.else"), ["1.4.0"], None),
-        (Asked("spade", "handles.Handle"), ["1.4.0"], None),
+        (Symbol("spade"), ["1.0.0"], None),
+        (Symbol("spade.extras.deep"), ["1.4.0"], None),
+        (Symbol("spade.extras.deep"), ["1.0.0"], Lacking("module", "spade.extras")),
+        (Symbol("spade.nothing", "x"), ["1.0.0"], Lacking("module", "spade.nothing")),
+        (Symbol("spade", "dig"), ["1.0.0"], None),
+        (Symbol("spade", "old_dig"), ["1.3.0"], Lacking("name", "spade.old_dig")),
+        (Symbol("spade", "extras.more"), ["1.4.0"], None),
+        (Symbol("spade", "extras.less"), ["1.4.0"], Lacking("name", "spade.extras.less")),
+        (Symbol("spade", "Handle.anything.else"), ["1.4.0"], None),
+        (Symbol("spade", "handles.Handle"), ["1.4.0"], None),
         # what cannot be told
-        (Asked("spade.lazy", "made_up"), ["1.4.0"], Unknown),
-        (Asked("spade", "old_dig"), ["1.2.0"], Unknown),
-        (Asked("spade", "old_dig"), ["2.0.0"], Unknown),
-        (Asked("spade", "_private"), ["1.4.0"], Unknown),
-        (Asked("spade", "dig", "hard"), ["1.4.0"], Unknown),
-        (Asked("spade", "Handle.make", "anything"), ["1.4.0"], Unknown),
+        (Symbol("spade.lazy", "made_up"), ["1.4.0"], Unknown),
+        (Symbol("spade", "old_dig"), ["1.2.0"], Unknown),
+        (Symbol("spade", "old_dig"), ["2.0.0"], Unknown),
+        (Symbol("spade", "_private"), ["1.4.0"], Unknown),
+        (Symbol("spade", "dig", "hard"), ["1.4.0"], Unknown),
+        (Symbol("spade", "Handle.make", "anything"), ["1.4.0"], Unknown),
         # keywords with those of base classes in other packages
-        (Asked("spade", "Handle", "length"), ["1.4.0"], None),
+        (Symbol("spade", "Handle", "length"), ["1.4.0"], None),
         (WIDTH, ["1.1.0"], None),
         (WIDTH, ["1.4.0"], KEYWORD),
-        (Asked("spade", "Handle", "turns"), ["1.4.0"], None),
+        (Symbol("spade", "Handle", "turns"), ["1.4.0"], None),
         (LOOPS, ["1.4.0", "2.0.0"], None),
         (LOOPS, ["1.4.0"], KEYWORD),
         (WIDTH, ["1.4.0", None], Unknown),
@@ -115,7 +115,7 @@ def step(*parameters: str) -> Asked:
         (step(), ["1.0.0"], Lacking("override", "spade.Trainer.step", "1")),
     ],
 )
-def test_what_a_release_lacks(ledger: Ledger, asked: Asked, installed: list[Any], lacking: Any):
+def test_what_a_release_lacks(ledger: Ledger, asked: Symbol, installed: list[Any], lacking: Any):
     assert known.answer(said(ledger, asked, *installed)) == lacking
 
 
@@ -128,20 +128,20 @@ def test_how_a_class_calls_its_methods_is_unknown_where_it_is_not_known_where_th
 @pytest.mark.parametrize(
     ("asked", "near", "releases"),
     [
-        (Asked("spade", "old_dig"), "1.3.0", ">=1.4"),
-        (Asked("spade", "old_dig"), "1.4.0", ">=1.4"),
-        (Asked("spade.extras"), "1.0.0", ">=1.1"),
+        (Symbol("spade", "old_dig"), "1.3.0", ">=1.4"),
+        (Symbol("spade", "old_dig"), "1.4.0", ">=1.4"),
+        (Symbol("spade.extras"), "1.0.0", ">=1.1"),
         (WIDTH, "1.4.0", "<1.3"),
         (step("x"), "1.4.0", "<1.3"),
     ],
 )
-def test_the_nearest_releases_that_have_it(ledger: Ledger, spade: Released, asked: Asked, near: str, releases: str):
+def test_the_nearest_releases_that_have_it(ledger: Ledger, spade: Released, asked: Symbol, near: str, releases: str):
     having = where(ledger, spade, asked, {"rope-kit": "3.0.0"}.get)
     assert having.nearest(near).excluding(near) == releases
 
 
 def test_no_release_has_what_never_was(ledger: Ledger, spade: Released):
-    assert where(ledger, spade, Asked("spade", "nothing"), {}.get).specifier is None
+    assert where(ledger, spade, Symbol("spade", "nothing"), {}.get).specifier is None
 
 
 def test_of_a_base_class_the_releases_count_with_which_the_other_package_has_it(ledger: Ledger, spade: Released):

@@ -35,7 +35,7 @@ class Breaking:
                 if provider is None or provider.name != package:
                     if not self._can_break(take, provider):
                         top = take.module.partition(".")[0]
-                        if take.wanted or take.beside or (provider.name if provider else normalise(top)) not in always:
+                        if take.need or take.beside or (provider.name if provider else normalise(top)) not in always:
                             continue
                         what, place = top, subject.partition(":")[0]
                     places.setdefault((what, " ".join(place.split(" ")[1:])), f"{what} @{place}")
@@ -49,9 +49,9 @@ class Breaking:
     def _can_break(self, take: TakenNames, provider: Released | None) -> bool:
         if provider is None:
             return False
-        key = take.module, take.name, take.wanted, take.beside
+        key = take.module, take.name, take.need, take.beside
         if key not in self._known:
-            if take.wanted:
+            if take.need:
                 there = [one.version for one in provider.releases if one.date >= self.since]
                 self._known[key] = any(lacks(provider, take, version) for version in there)
             else:

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from envdoctor.source import UNKNOWN, Importing, Library, OutOfBudget, World
-from envdoctor.source.values import Failed, Function, Made, Module
+from envdoctor.source.values import Failed, Function, Module, Reference
 from envdoctor.versions import base_release, normalise, order, satisfies
 
 __all__ = ["Others", "Take", "takes_of"]
@@ -266,7 +266,7 @@ class _Taking(Importing):
             return self._version(top) or UNKNOWN
         self._note(module, name, consumer)
         decides = top in ("packaging", "importlib_metadata") or (name.startswith("is_") and name.endswith("_available"))
-        return Made(f"{module}.{name}") if decides else UNKNOWN
+        return Reference(f"{module}.{name}") if decides else UNKNOWN
 
     def _version(self, distribution: str) -> Any:
         name = normalise(distribution)

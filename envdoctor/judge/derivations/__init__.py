@@ -1,9 +1,9 @@
 """Derivations: facts computed from facts and tables. A function each, in a file a subject.
 
 ``@derives("torch.cudnn", of="torch.cuda pkg.*")`` names what a function gives and reads: keys of facts; ``pkg.*`` is
-any package. It is called with a :class:`~envdoctor.facts.factset.View` of the facts and the tables. One output: it
-returns :class:`Derived`, or an unknown value with its reason; several: a mapping by key, without those about which it
-has nothing to say. It never judges. They run in the order of their inputs.
+any package. It is called with a :class:`~envdoctor.facts.factset.View` of the facts and the tables. With one output it
+returns :class:`Derived`, or an unknown value with its reason; with several, a mapping by key, without the keys about
+which it has nothing to say. It never judges. They run in the order of their inputs.
 """
 
 import os
@@ -21,10 +21,10 @@ from envdoctor.versions.pep440 import satisfies
 
 
 class Derived(NamedTuple):
-    """A computed value (known, absent or unknown with a reason) and what it was computed from, in words.
+    """A computed value (known, absent or unknown with a reason) and its origin, in words.
 
-    ``source`` says how sure it is: ``derived`` (it follows), ``default`` (a library does so by itself, and nobody says
-    otherwise), ``unasked`` (such a default where no recipe was seen: it may raise a finding and never clears one), or
+    ``source`` says how sure it is: ``derived`` (it follows), ``default`` (a library does so by itself, and no source
+    says otherwise), ``unasked`` (a default where no recipe was seen: it may raise a finding and never clears one), or
     ``assumed`` (it usually is so: findings that rest on it say the origin and count for less; it clears none either).
     """
 
@@ -33,7 +33,7 @@ class Derived(NamedTuple):
     source: str = "derived"
 
 
-#: What a derivation of one output says: a value with its origin, the reason why it is not known, or nothing.
+#: The answer of a derivation of one output: a value with its origin, the reason why it is not known, or nothing.
 Answer = Derived | Unknown | None
 
 
@@ -46,7 +46,7 @@ class Derivation:
         self._function = function
 
     def compute(self, facts: View, matrix: Matrix) -> Mapping[str, Derived]:
-        """Return what it has to say, by output."""
+        """Return the derived facts by key."""
         answer = self._function(facts, matrix)
         if isinstance(answer, Unknown):
             answer = Derived(answer, "")
@@ -60,9 +60,9 @@ def derives(outputs: str, *, of: str) -> Callable[[Callable[[View, Matrix], obje
     return lambda function: Derivation(function, outputs, of)
 
 
-def with_facts(facts: FactSet, given: Iterable[Fact], matrix: Matrix) -> FactSet:
-    """Return a copy of the facts in which the given ones stand, with what follows from them."""
-    changed = change(facts, given, matrix.registry)
+def with_facts(facts: FactSet, changes: Iterable[Fact], matrix: Matrix) -> FactSet:
+    """Return a copy of the facts with these changes, and with what follows from them."""
+    changed = change(facts, changes, matrix.registry)
     derive(changed, matrix)
     return changed
 
@@ -70,23 +70,23 @@ def with_facts(facts: FactSet, given: Iterable[Fact], matrix: Matrix) -> FactSet
 def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
     """Add derived facts to ``facts``, and to ranges of packages the releases that they hold by the ledger.
 
-    A value that was given or observed stands: a derivation only fills what is unknown, and refines a record list that
-    it names as both input and output. With ``home`` (envdoctor's cache folder) what was computed last time for the same
-    facts of an environment, which come from there too, is not computed again.
+    A value that was given or observed stands: a derivation only fills unknown values, and refines a record list that it
+    names as both input and output. With ``home`` (envdoctor's cache folder), facts that were derived last time from the
+    same facts of an environment, which come from there too, are not derived again.
     """
     for fact in [fact for fact in facts if isinstance(fact.value, Range) and not fact.value.releases]:
         assert isinstance(fact.value, Range)
         package = matrix.ledger.package(fact.key.removeprefix("pkg."))
-        possible = ("0", *(one.version for one in package.releases), "99999") if package is not None else ()
-        held = tuple(one for one in possible if satisfies(one, fact.value.specifiers))
+        possible = ("0", *(release.version for release in package.releases), "99999") if package is not None else ()
+        held = tuple(version for version in possible if satisfies(version, fact.value.specifiers))
         facts.add(fact._replace(value=Range(fact.value.specifiers, held)))
-    kept = facts.kept.name if home and facts.kept and matrix.compiled else ""
+    entry = facts.kept.name if home and facts.kept and matrix.compiled else ""
     # One entry for an environment without a model, another for it with one.
-    name = digest("\0".join((kept.rpartition("-")[2], *sorted(fact.key for fact in facts)))).hex() if kept else ""
-    cached = CachedFacts(home if kept else None, "derived", name, key=(matrix.version, kept), facts=facts)
-    known = cached.get(Files())
-    facts.update(known)
-    for derivation in () if known else derivations():
+    name = digest("\0".join((entry.rpartition("-")[2], *sorted(fact.key for fact in facts)))).hex() if entry else ""
+    cached = CachedFacts(home if entry else None, "derived", name, key=(matrix.version, entry), facts=facts)
+    previous = cached.get(Files())
+    facts.update(previous)
+    for derivation in () if previous else derivations():
         for key, derived in derivation.compute(View(cached.facts.value), matrix).items():
             refines, present = key in derivation.inputs, cached.facts.get(key)
             if not refines and not isinstance(present.value, Unknown):
@@ -100,7 +100,7 @@ def derive(facts: FactSet, matrix: Matrix, home: str | None = None) -> None:
             fact = Fact(key, derived.value, origin, source)
             facts.add(fact)
             cached.add([fact])
-    if kept and not known:
+    if entry and not previous:
         cached.put()
 
 
@@ -113,10 +113,10 @@ def derivations() -> tuple[Derivation, ...]:
     # pkgutil would do the same and costs 3 ms to import.
     files = sorted(name[:-3] for name in os.listdir(os.path.dirname(__file__)) if name.endswith(".py"))
     modules = [import_module(f"envdoctor.judge.derivations.{name}") for name in files if name != "__init__"]
-    found = [one for module in modules for one in vars(module).values() if isinstance(one, Derivation)]
-    sorter: TopologicalSorter[Derivation] = TopologicalSorter(dict.fromkeys(found, ()))
-    for one, other in permutations(found, 2):
-        # Those that refine the same list may come in any order.
-        if any(key in other.inputs and (key not in one.inputs or key not in other.outputs) for key in one.outputs):
-            sorter.add(other, one)
+    nodes = [member for module in modules for member in vars(module).values() if isinstance(member, Derivation)]
+    sorter: TopologicalSorter[Derivation] = TopologicalSorter(dict.fromkeys(nodes, ()))
+    for source, user in permutations(nodes, 2):
+        # Derivations that refine the same list may come in any order.
+        if any(key in user.inputs and (key not in source.inputs or key not in user.outputs) for key in source.outputs):
+            sorter.add(user, source)
     return tuple(sorter.static_order())

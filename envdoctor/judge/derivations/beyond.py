@@ -1,5 +1,5 @@
-"""What is there and the matrix does not know: releases newer than it or never read by it, Pythons, drivers, GPUs, model
-types and attention implementations."""
+"""Find what the matrix does not know: releases newer than it or never read by it, Pythons, drivers, GPUs, model types
+and attention implementations."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -24,11 +24,11 @@ _CPYTHON = re.compile(r"cp3(\d+)-")
     of="dist pkg.* python.minor driver.max_cuda torch.cuda gpu model.type model.family model.run_by recipe.attn",
 )
 def beyond(facts: View, matrix: Matrix) -> Answer:
-    """``beyond``: what the tables and the ledger do not reach. Of what is itself unknown nothing is said."""
+    """Give ``beyond``: what the tables and the ledger do not reach. Facts that are unknown are left out."""
     items: tuple[Mapping[str, Value], ...] = tuple(
-        {"what": what, "value": there, "known_to": ABSENT if known is None else known}
+        {"what": kind, "value": version, "known_to": ABSENT if limit is None else limit}
         for part in (_packages, _listed, _machine, _run)
-        for what, there, known in part(facts, matrix)
+        for kind, version, limit in part(facts, matrix)
     )
     return Derived(Records(items), Message("the ledger and the tables"))
 
@@ -39,17 +39,17 @@ def _packages(facts: View, matrix: Matrix) -> Iterator[_Item]:
         if installed is None:
             continue
         released, place = matrix.ledger.package(name), order(public := installed.partition("+")[0])
-        known = {one.version: order(one.version) for one in released.releases} if released is not None else {}
-        newest = next(reversed(known), None)
-        if place is not None and newest is not None and (last := known[newest]) is not None and place > last:
+        places = {entry.version: order(entry.version) for entry in released.releases} if released is not None else {}
+        newest = next(reversed(places), None)
+        if place is not None and newest is not None and (last := places[newest]) is not None and place > last:
             yield name, installed, newest
-        elif place is None or not is_own_build(installed) or (public not in known and place not in known.values()):
+        elif place is None or not is_own_build(installed) or (public not in places and place not in places.values()):
             yield name, installed, None
 
 
 def _listed(facts: View, matrix: Matrix) -> Iterator[_Item]:
-    """Yield packages of an open list whose requirements neither the list nor the ledger has: they may refuse what is
-    taken. What known packages bring along is not meant, as CUDA's libraries are not."""
+    """Yield packages of an open list whose requirements neither the list nor the ledger has: they may refuse the chosen
+    releases. Packages that known ones bring along are left out, like CUDA's libraries."""
     dists = facts.records("dist")
     items = dists.items if dists is not None and dists.incomplete else ()
     brought = {name for item in items for name in required(item)}
@@ -66,14 +66,14 @@ def _machine(facts: View, matrix: Matrix) -> Iterator[_Item]:
     minors = map(int, _CPYTHON.findall(" ".join(wheels)) if isinstance(wheels, tuple) else ())
     newest_python = f"3.{max(minors, default=0)}" if torch is not None else None
     newest_cuda = rows[-1]["key"] if rows else None
-    for what, key, known in (
+    for kind, key, limit in (
         ("Python", "python.minor", newest_python),
         ("CUDA of the driver", "driver.max_cuda", newest_cuda),
         ("CUDA of torch", "torch.cuda", newest_cuda),
     ):
-        there = facts.text(key)
-        if there is not None and known and (dotted(there) or ()) > (dotted(known) or ()):
-            yield what, there, known
+        version = facts.text(key)
+        if version is not None and limit and (dotted(version) or ()) > (dotted(limit) or ()):
+            yield kind, version, limit
     codes = {row["cc"] for table in ("gpus", "gpu-series") for row in matrix.rows(table)}
     for gpu in facts.each("gpu") if codes else ():
         name, cc = gpu.text("name"), gpu.text("cc")

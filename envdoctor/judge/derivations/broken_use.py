@@ -1,4 +1,4 @@
-"""What the user's code and recipe use and the installed releases do not have, by the ledger of released packages."""
+"""Find what the user's code and recipe use and the installed releases lack, by the ledger of released packages."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, reduce
@@ -10,9 +10,9 @@ from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.ledger import Released
 from envdoctor.matrix.lookup import (
-    Asked,
     Lacking,
     Move,
+    Symbol,
     answer,
     inherited_from,
     keepers,
@@ -36,10 +36,10 @@ _MOST_PLACES = 5
 
 @derives("broken_use", of=f"use model_use {' '.join(_OF_A_RECIPE)} model.registered model.run_by pkg.*")
 def broken_use(facts: View, matrix: Matrix) -> Answer:
-    """Give ``broken_use``: one item for each thing that is missing, with all its places; the earliest reach counts.
+    """Give ``broken_use``: one item for each missing symbol, with all its places; the earliest reach counts.
 
-    What cannot be told, of releases that the ledger does not know or of modules that make names up, is left out: the
-    list says what is known to fail, and is complete when the uses are.
+    It leaves out unknown uses, of releases that the ledger does not know or of modules that make names up: the list
+    says what is known to fail, and is complete when the uses are.
     """
     recipe = _of_recipe(facts, matrix)
     lists = [uses for uses in (facts.records("use"), facts.records("model_use"), recipe) if uses is not None]
@@ -49,7 +49,7 @@ def broken_use(facts: View, matrix: Matrix) -> Answer:
     for item in (*facts.items("use"), *_of_model(facts), *(recipe or ())):
         if item.get("guarded") is not True:
             judged.add(item)
-    incomplete = next((one.incomplete for one in lists if one.incomplete), None)
+    incomplete = next((records.incomplete for records in lists if records.incomplete), None)
     return Derived(Records(judged.records(), incomplete), Message("the code and the ledger of releases"))
 
 
@@ -68,30 +68,30 @@ def _of_model(facts: View) -> Iterator[Mapping[str, Value]]:
         if kind in ("module", "name"):
             # Before it loads a file, transformers asks for every package that is imported anywhere in it.
             top = module.partition(".")[0]
-            seen = {} if lacks is None else {"lacks": top if lacks == top else ABSENT}
-            asked = {name: cell for name, cell in item.items() if name != "lacks"}
-            yield {**asked, **seen, "kind": "module", "module": top, "name": ABSENT, "reach": "start", **optional}
+            own = {} if lacks is None else {"lacks": top if lacks == top else ABSENT}
+            rest = {name: cell for name, cell in item.items() if name != "lacks"}
+            yield {**rest, **own, "kind": "module", "module": top, "name": ABSENT, "reach": "start", **optional}
 
 
 def _of_recipe(facts: View, matrix: Matrix) -> Records | None:
-    """Return the keywords that become of a recipe's keys (``recipe_key``); of ``recipe.arguments``, if only their names
-    are known, by the table ``recipe-calls``. None when neither is known. ``others`` are calls that take what this one
-    does not: a parser hands each key to the class that has it."""
+    """Return the keys of a recipe (``recipe_key``) as keywords of calls; if only their names are known
+    (``recipe.arguments``), by the table ``recipe-calls``. None when neither is known. ``others`` are calls that take
+    what this one does not: a parser hands each key to the class that has it."""
     rows = matrix.rows("recipe-calls")
     keys, names = facts.records("recipe_key"), facts.words("recipe.arguments")
     framework, stage = map(facts.value, ("recipe.framework", "recipe.stage"))
-    passed: list[tuple[str, Value, Value]] = []
+    arguments: list[tuple[str, Value, Value]] = []
     if keys is not None:
-        read = [(one.text("call"), one.text("key"), one.words("place") or ()) for one in facts.each("recipe_key")]
-        passed = [(call, key, place) for call, key, place in read if call is not None and key is not None]
+        entries = [(row.text("call"), row.text("key"), row.words("place") or ()) for row in facts.each("recipe_key")]
+        arguments = [(call, key, place) for call, key, place in entries if call is not None and key is not None]
     elif names is not None:
         calls = [row["call"] for row in rows if row["framework"] == framework and row.get("stage", stage) == stage]
-        passed = [(call, name, ()) for call in calls for name in names]
+        arguments = [(call, name, ()) for call in calls for name in names]
     else:
         return None
     others = {row["call"]: tuple(row.get("others", ())) for row in rows}
     items: list[Mapping[str, Value]] = []
-    for call, keyword, place in passed:
+    for call, keyword, place in arguments:
         module, _, name = call.rpartition(".")
         use = {"kind": "keyword", "module": module, "name": name, "keyword": keyword, "place": place}
         items.append({**use, "others": others.get(call, ())})
@@ -99,14 +99,14 @@ def _of_recipe(facts: View, matrix: Matrix) -> Records | None:
 
 
 class _Broken(NamedTuple):
-    """One thing that is missing, before its places are known. ``asked`` is what was asked for, for other releases;
-    ``move`` what the table moved-names says of it."""
+    """A missing symbol, before its places are known. ``symbol`` is looked up in other releases; ``move`` is its row of
+    the table moved-names."""
 
     package: str
     kind: str
-    what: str
+    label: str
     installed: str | None
-    asked: Asked
+    symbol: Symbol
     call: str = ""
     move: Move | None = None
 
@@ -117,9 +117,9 @@ class _Judged:
     def __init__(self, facts: View, matrix: Matrix) -> None:
         self._facts, self._matrix, self._ledger = facts, matrix, matrix.ledger
         self._found: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
-        self._asked: dict[tuple[str, Asked], None] = {}
-        self._where = cache(lambda released, asked: where(self._ledger, released, asked, self._version))
-        self._every_run = {one for row in matrix.rows("entry-statements") for one in row.get("every_run", ())}
+        self._symbols: dict[tuple[str, Symbol], None] = {}
+        self._where = cache(lambda released, symbol: where(self._ledger, released, symbol, self._version))
+        self._every_run = {method for row in matrix.rows("entry-statements") for method in row.get("every_run", ())}
         modules = [str(item.get("module")) for item in facts.items("use")]
         self._beside = {str(facts.value("recipe.framework")), *(module.partition(".")[0] for module in modules)}
 
@@ -130,37 +130,37 @@ class _Judged:
             return
         keyword = item.get("keyword") if kind == "keyword" else None
         parameters = item.get("parameters") if kind == "override" else None
-        asked = Asked.of(module, item.get("name"), keyword, parameters)
-        moves = self._moves(asked)
+        symbol = Symbol.of(module, item.get("name"), keyword, parameters)
+        moves = self._moves(symbol)
         top = module.partition(".")[0]
         owner = use.text("package") or self._owner(top) or (moves[0].package if moves else None)
         version = self._facts.value(f"pkg.{owner}") if owner is not None else None
         broken: _Broken | None = None
         if owner is None:
             if lacks == top and kind in ("module", "name"):
-                broken = _Broken(normalise(top), "unknown-module", top, None, Asked(top))
+                broken = _Broken(normalise(top), "unknown-module", top, None, Symbol(top))
         elif version is ABSENT:
             # Where a distribution of another name brings the module, its files are there.
             if kind in ("module", "name") and lacks in (None, top):
-                broken = _Broken(owner, "package", top, None, Asked(top))
+                broken = _Broken(owner, "package", top, None, Symbol(top))
         elif isinstance(version, str):
-            self._asked[owner, asked] = None
-            seen = use.text("lacks") if lacks != top else None
-            broken = None if lacks is ABSENT else self._broken(owner, asked, version, moves, seen)
+            self._symbols[owner, symbol] = None
+            gap = use.text("lacks") if lacks != top else None
+            broken = None if lacks is ABSENT else self._broken(owner, symbol, version, moves, gap)
         if broken is None or self._is_kept(broken) or (others is not None and not self._went(broken, others)):
             return
-        _, places, reaches = self._found.setdefault((broken.package, broken.kind, broken.what), (broken, [], []))
+        _, places, reaches = self._found.setdefault((broken.package, broken.kind, broken.label), (broken, [], []))
         places += use.words("place") or ()
         reaches += [reach] if (reach := use.text("reach")) in _REACH else ["start"]
 
     def _is_kept(self, broken: _Broken) -> bool:
         """Return whether something else that the code imports makes the call take the keyword."""
-        asked = broken.asked
+        symbol = broken.symbol
         return broken.kind == "keyword" and any(
             by in self._beside
             and not self._facts.absent(f"pkg.{by}")
             and ((version := self._version(by)) is None or lies_in(version, releases) is not False)
-            for by, releases in keepers(self._matrix, broken.package, asked.name, asked.keyword)
+            for by, releases in keepers(self._matrix, broken.package, symbol.name, symbol.keyword)
         )
 
     def _went(self, broken: _Broken, others: Sequence[str]) -> bool:
@@ -168,11 +168,11 @@ class _Judged:
         has keys of the framework's own too."""
         for module, _, name in (call.rpartition(".") for call in others):
             version = self._version(module)
-            asked = broken.asked._replace(module=module, name=name)
-            if version is None or not isinstance(self._by_releases(module, asked, version), Lacking):
+            symbol = broken.symbol._replace(module=module, name=name)
+            if version is None or not isinstance(self._by_releases(module, symbol, version), Lacking):
                 return False
-        there = self._has(broken, alone=True)
-        return broken.move is not None or there is not ABSENT or self._inherited(broken) is not None
+        releases = self._has(broken, alone=True)
+        return broken.move is not None or releases is not ABSENT or self._inherited(broken) is not None
 
     def _owner(self, top: str) -> str | None:
         """Return the distribution that a top-level module comes from."""
@@ -185,42 +185,42 @@ class _Judged:
         return owner
 
     def records(self) -> tuple[Mapping[str, Value], ...]:
-        """Return one record for each thing, in the order in which the code uses them."""
-        return tuple(self._record(*found) for found in self._found.values())
+        """Return one record for each missing symbol, in the order in which the code uses them."""
+        return tuple(self._record(*entry) for entry in self._found.values())
 
     def _broken(
-        self, owner: str, asked: Asked, version: str, moves: Sequence[Move], lacks: str | None
+        self, owner: str, symbol: Symbol, version: str, moves: Sequence[Move], lacks: str | None
     ) -> _Broken | None:
         """Return what a release lacks: by its installed files (``lacks``), else by the files of the releases, else by
         the table."""
-        move = next((one for one in moves if one.package == owner), None)
-        lacking = _lacking(asked, lacks) if lacks is not None else self._by_releases(owner, asked, version)
+        move = next((row for row in moves if row.package == owner), None)
+        lacking = _lacking(symbol, lacks) if lacks is not None else self._by_releases(owner, symbol, version)
         if isinstance(lacking, Unknown):
-            told = move is not None and move.has(version) is False
-            lacking = _lacking(asked, asked.keyword or asked.dotted) if told else None
-        part = "keyword" if asked.keyword else "override" if asked.parameters is not None else ""
+            is_listed = move is not None and move.has(version) is False
+            lacking = _lacking(symbol, symbol.keyword or symbol.dotted) if is_listed else None
+        part = "keyword" if symbol.keyword else "override" if symbol.parameters is not None else ""
         if lacking is None or (part and lacking.kind != part):
             return None  # where the name itself is missing, that is another use
-        what = f"{lacking.what}({asked.keyword}=)" if lacking.kind == "keyword" else lacking.what
+        label = f"{lacking.name}({symbol.keyword}=)" if lacking.kind == "keyword" else lacking.name
         if lacking.kind in ("module", "name"):
-            module, _, name = lacking.what.rpartition(".")
-            asked = Asked(lacking.what) if lacking.kind == "module" else Asked(module, name)
-        return _Broken(owner, lacking.kind, what, version, asked, lacking.call, move)
+            module, _, name = lacking.name.rpartition(".")
+            symbol = Symbol(lacking.name) if lacking.kind == "module" else Symbol(module, name)
+        return _Broken(owner, lacking.kind, label, version, symbol, lacking.call, move)
 
-    def _by_releases(self, owner: str, asked: Asked, version: str) -> Lacking | Unknown | None:
+    def _by_releases(self, owner: str, symbol: Symbol, version: str) -> Lacking | Unknown | None:
         released = self._ledger.package(owner)
         if released is None or not released.by_names:
             return Unknown(Message("the ledger has no names of this package"))
-        return answer(self._ledger, released, asked, version, self._version)
+        return answer(self._ledger, released, symbol, version, self._version)
 
-    def _moves(self, asked: Asked) -> list[Move]:
-        """Return the rows of the table about what is asked for."""
-        if asked.keyword:
-            names = asked.name, asked.name.rpartition(".")[2]
-            return list(part_moves(self._matrix, "keyword", names, asked.keyword))
-        if asked.parameters is not None:
+    def _moves(self, symbol: Symbol) -> list[Move]:
+        """Return the rows of the table moved-names about a symbol."""
+        if symbol.keyword:
+            names = symbol.name, symbol.name.rpartition(".")[2]
+            return list(part_moves(self._matrix, "keyword", names, symbol.keyword))
+        if symbol.parameters is not None:
             return []
-        return list(name_moves(self._matrix, asked.module, asked.name.partition(".")[0]))
+        return list(name_moves(self._matrix, symbol.module, symbol.name.partition(".")[0]))
 
     def _record(self, broken: _Broken, places: list[str], reaches: list[str]) -> Mapping[str, Value]:
         package, installed, has = broken.package, broken.installed, self._has(broken, alone=True)
@@ -228,21 +228,21 @@ class _Judged:
         of_parts = has is ABSENT and broken.kind in ("keyword", "override")
         if of_parts and (inherited := self._inherited(broken)) is not None:
             package, installed, has = inherited
-            fits, told = has, (one for one in self._moves(broken.asked) if one.package == package)
-            broken = broken._replace(move=next(told, None))
+            fits, rows = has, (row for row in self._moves(broken.symbol) if row.package == package)
+            broken = broken._replace(move=next(rows, None))
         reach = min(reaches, key=_REACH.index)
-        if broken.kind == "override" and reach != "unused" and broken.what.rpartition(".")[2] not in self._every_run:
+        if broken.kind == "override" and reach != "unused" and broken.label.rpartition(".")[2] not in self._every_run:
             reach = "sometimes"
         return {
             "package": package,
             "kind": broken.kind,
-            "what": broken.what,
+            "what": broken.label,
             "installed": installed or ABSENT,
             "has": has,
             "fits": fits,
             "moved_to": self._moved_to(broken, "en"),
             "moved_to_zh": self._moved_to(broken, "zh"),
-            "call": spelled(broken.what, broken.call) if broken.call else ABSENT,
+            "call": spelled(broken.label, broken.call) if broken.call else ABSENT,
             "reach": reach,
             "place": tuple(dict.fromkeys(places))[:_MOST_PLACES],
         }
@@ -254,69 +254,69 @@ class _Judged:
         if released is None or broken.installed is None or not released.by_names:
             return None
         user = released, broken.installed
-        for base in inherited_from(self._ledger, released, broken.asked, broken.installed, self._version):
+        for base in inherited_from(self._ledger, released, broken.symbol, broken.installed, self._version):
             version = str(self._version(base.name))
-            having = where(self._ledger, base, broken.asked, self._version, user).nearest(version)
-            if having.yes:
-                return base.name, version, having.excluding(version)
+            releases = where(self._ledger, base, broken.symbol, self._version, user).nearest(version)
+            if releases.yes:
+                return base.name, version, releases.excluding(version)
         return None
 
     def _has(self, broken: _Broken, alone: bool = False) -> Value:
-        """Return the releases that have it, and (unless it stands ``alone``) besides it all else that the code uses of
-        the package if there are such: those that were read, else those that the table names."""
+        """Return the releases that have the symbol and, unless it stands ``alone``, all else that the code uses of the
+        package, if any have: by the releases that were read, else by the table."""
         released = self._ledger.package(broken.package)
         if broken.installed is None:
             return ABSENT
         if released is not None and released.by_names:
-            having = self._whole(released, broken.asked, broken.installed) if not alone else None
-            if having is None or not having.yes:
-                having = self._where(released, broken.asked).nearest(broken.installed)
-            beyond = broken.move is not None and having.place_of(broken.installed) == len(having.read)
-            if having.yes and not beyond:
-                return having.excluding(broken.installed)
+            releases = self._whole(released, broken.symbol, broken.installed) if not alone else None
+            if releases is None or not releases.yes:
+                releases = self._where(released, broken.symbol).nearest(broken.installed)
+            beyond = broken.move is not None and releases.place_of(broken.installed) == len(releases.read)
+            if releases.yes and not beyond:
+                return releases.excluding(broken.installed)
         return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
 
-    def _whole(self, released: Released, asked: Asked, installed: str) -> Releases:
-        """Return the nearest releases of a package that have what is asked for, with which nothing else that the code
-        uses of it is broken. What no release has does not count: a base class of another package may bring it."""
-        broken = [one.asked for one, _, _ in self._found.values() if one.package == released.name and one.installed]
-        found = [having for one in broken if (having := self._where(released, one)).yes]
-        having = reduce(and_, found, self._where(released, asked)).nearest(installed)
-        uses = [one for owner, one in self._asked if owner == released.name] if having.yes else []
-        fitting = [fits for one in uses if (fits := self._where(released, one).possible).yes]
-        return reduce(and_, fitting, having).nearest(installed)
+    def _whole(self, released: Released, symbol: Symbol, installed: str) -> Releases:
+        """Return the nearest releases of a package that have the symbol, and all else that the code uses of it. A
+        symbol that no release has does not count: a base class of another package may bring it."""
+        symbols = [gap.symbol for gap, _, _ in self._found.values() if gap.package == released.name and gap.installed]
+        fitting = [releases for other in symbols if (releases := self._where(released, other)).yes]
+        releases = reduce(and_, fitting, self._where(released, symbol)).nearest(installed)
+        uses = [other for owner, other in self._symbols if owner == released.name] if releases.yes else []
+        possible = [fits for other in uses if (fits := self._where(released, other).possible).yes]
+        return reduce(and_, possible, releases).nearest(installed)
 
     def _moved_to(self, broken: _Broken, lang: str) -> Value:
-        asked, move = broken.asked, broken.move
+        symbol, move = broken.symbol, broken.move
         if move is not None and (move.new or move.write):
             # The judged release must have what took the keyword's place: in the class that was called, of whichever
             # package, or in another one of the table's.
             owner = move.package if move.into or not move.new else broken.package
             version = self._version(owner)
             is_new = not move.new_releases or version is None or lies_in(version, move.new_releases) is not False
-            place = Asked(move.package, move.into, move.new if move.new and is_new else asked.keyword)
+            place = Symbol(move.package, move.into, move.new if move.new and is_new else symbol.keyword)
             if move.new and not move.into:
-                place = Asked(asked.module, asked.name, move.new)
-            told = move.write[lang] if move.into and move.write else move.called(broken.kind) or move.write[lang]
+                place = Symbol(symbol.module, symbol.name, move.new)
+            home = move.write[lang] if move.into and move.write else move.called(broken.kind) or move.write[lang]
             if broken.kind != "keyword" or version is None or not (move.into or move.new.isidentifier()):
-                return told
+                return home
             if not (is_new or move.into):
                 return ABSENT
-            return ABSENT if isinstance(self._by_releases(owner, place, version), Lacking) else told
+            return ABSENT if isinstance(self._by_releases(owner, place, version), Lacking) else home
         released = self._ledger.package(broken.package)
         if released is None or broken.installed is None or broken.kind not in ("module", "name"):
             return ABSENT
-        return went_to(released, broken.what, broken.installed) or ABSENT
+        return went_to(released, broken.label, broken.installed) or ABSENT
 
     def _version(self, package: str) -> str | None:
         return self._facts.text(f"pkg.{package}")
 
 
-def _lacking(asked: Asked, lacks: str) -> Lacking:
-    """Return what the installed files lack, as the ledger would say it."""
-    if asked.keyword and lacks == asked.keyword:
-        return Lacking("keyword", asked.dotted)
-    if asked.parameters is not None and not lacks.startswith(asked.module.partition(".")[0]):
-        return Lacking("override", asked.dotted, lacks)
-    is_module = asked.module == lacks or asked.module.startswith(f"{lacks}.")
+def _lacking(symbol: Symbol, lacks: str) -> Lacking:
+    """Return the gap of the installed files, in the form of the ledger's answer."""
+    if symbol.keyword and lacks == symbol.keyword:
+        return Lacking("keyword", symbol.dotted)
+    if symbol.parameters is not None and not lacks.startswith(symbol.module.partition(".")[0]):
+        return Lacking("override", symbol.dotted, lacks)
+    is_module = symbol.module == lacks or symbol.module.startswith(f"{lacks}.")
     return Lacking("module" if is_module else "name", lacks)

@@ -16,11 +16,11 @@ from envdoctor.versions.pep440 import NotASpecifier, base_release, join_specifie
 from envdoctor.versions.releases import Releases
 from envdoctor.versions.requirement import NotARequirement, Requirement, read_requirement
 
-#: The kind of a package that is known by its version alone: who installs it gets what it lacks as well.
+#: The kind of a package that is known by its version alone: an installer adds its missing requirements.
 _SUPPOSED = "version"
 #: How many askers a message can name; ``required_by`` has them all.
 _NAMED = 3
-#: More than anybody would mend one by one; every record becomes a finding.
+#: More than a person would mend one by one; every record becomes a finding.
 _MOST_RECORDS = 300
 #: How many lines are looked through for the requirements of extras: for every asker again.
 _MOST_LINES = 50_000
@@ -30,25 +30,25 @@ _MOST_LINES = 50_000
 def conflict(facts: View, matrix: Matrix) -> Answer:
     """Give ``conflict``: what ``uv pip check`` calls missing, incompatible, or of another Python, by cause.
 
-    Compared are the versions that metadata gives, as installers do. Of a package that is installed twice in one folder
-    only what holds for both is said. A requirement on something that conda installed is met by it. When a requirement
-    cannot be decided the list is incomplete, and says which. Who asks for ``fsspec[http]`` asks for what that extra
-    requires.
+    It compares the versions in the metadata, as installers do. Of a package that is installed twice in one folder it
+    says only what holds for both. A requirement on something that conda installed is met by it. When a requirement
+    cannot be decided, the list is incomplete, and names it. Who requires ``fsspec[http]`` requires what that extra
+    does.
     """
     value = facts.value
     installed = InstalledSet(value)
     by_version = list(_by_version(installed, value, matrix.ledger))
     if not installed.known and not by_version:
         return None
-    found = _Conflicts(installed, marker_values(value), matrix)
+    conflicts = _Conflicts(installed, marker_values(value), matrix)
     for items in (*installed, *([asker] for asker in by_version)):
-        found.add(items)
-    return Derived(found.records(), Message("requirements of the packages"))
+        conflicts.add(items)
+    return Derived(conflicts.records(), Message("requirements of the packages"))
 
 
 def _by_version(installed: InstalledSet, value: Callable[[str], Value], ledger: Ledger) -> Iterator[Installed]:
-    """Yield packages that are known by their versions alone, with what the ledger says that these releases require;
-    not what they ask of one platform, which are the CUDA libraries of PyPI's own build."""
+    """Yield packages that are known by their versions alone, with what these releases require by the ledger. What they
+    require on one platform is left out: the CUDA libraries of PyPI's own build."""
     for name in ledger.every():
         version = ABSENT if installed.get(name) else value(f"pkg.{name}")
         released = ledger.package(name) if isinstance(version, str) else None
@@ -65,7 +65,7 @@ def _by_version(installed: InstalledSet, value: Callable[[str], Value], ledger: 
 
 
 class _Cause:
-    """One package that must change, and who asks for what."""
+    """One package that must change, and the requirements on it."""
 
     def __init__(self, package: str, kind: str, installed: str | Absent) -> None:
         self.package, self.kind, self.installed = package, kind, installed
@@ -73,12 +73,12 @@ class _Cause:
         self.fail: dict[str, str] = {}
 
     def record(self, everybody_wants: Iterable[str], instead: str | None) -> dict[str, Value]:
-        """``everybody_wants`` are the specifiers of all who ask for the package, also of those that are content."""
-        askers = [f"{name} ({what})" if what else name for name, what in self.asked]
-        named = ", ".join(askers[:_NAMED])
+        """Return the record; ``everybody_wants`` are the specifiers of all who require the package, met or not."""
+        askers = [f"{name} ({specifiers})" if specifiers else name for name, specifiers in self.asked]
+        shown = ", ".join(askers[:_NAMED])
         if len(askers) > _NAMED:
-            named += f", … +{len(askers) - _NAMED}"
-        wanted = tuple(dict.fromkeys(what for _, what in self.asked if what))
+            shown += f", … +{len(askers) - _NAMED}"
+        distinct = tuple(dict.fromkeys(specifiers for _, specifiers in self.asked if specifiers))
         another = [f"!={self.installed}"] if self.kind == "python" and isinstance(self.installed, str) else []
         try:
             joined = join_specifiers((*everybody_wants, *another))
@@ -89,8 +89,8 @@ class _Cause:
             "package": self.package,
             "kind": self.kind,
             "installed": self.installed,
-            "requires": " / ".join(wanted[:_NAMED]) or "*",
-            "asked_by": named,
+            "requires": " / ".join(distinct[:_NAMED]) or "*",
+            "asked_by": shown,
             "required_by": tuple(askers),
             "wanted": fitting,
             "fails": ", ".join(f"{name} {version}".rstrip() for name, version in self.fail.items()) or ABSENT,
@@ -116,7 +116,7 @@ class _Conflicts:
         self._counts, self._is_met = cache(self._marker_counts), cache(self._has)
 
     def add(self, items: list[Installed]) -> None:
-        """Compare what a package requires, what the extras require that it asks for, and what its imports need."""
+        """Compare the requirements of a package, those of the extras that it requires, and the needs of its imports."""
         asker = items[0]
         if len({item.requires for item in items}) > 1:
             self._open_reasons.append(Message("{} is installed twice, with different requirements", asker.name))
@@ -126,53 +126,53 @@ class _Conflicts:
         if isinstance(asker.requires, Unknown):
             self._open_reasons.append(asker.requires.reason)
         elif asker.requires:
-            asked = [(asker.name, "")]
-            seen = set(asked)
-            for name, extra in asked:  # it grows
+            pairs = [(asker.name, "")]
+            extras = set(pairs)
+            for name, extra in pairs:  # it grows
                 lines = self._of_package(name) if extra else asker.requires
-                for wanted in self._compare(asker, lines, name, extra):
-                    new = [(wanted.name, one) for one in wanted.extras if (wanted.name, one) not in seen]
-                    seen.update(new)
-                    asked += new
+                for need in self._compare(asker, lines, name, extra):
+                    new = [(need.name, extra) for extra in need.extras if (need.name, extra) not in extras]
+                    extras.update(new)
+                    pairs += new
         self._undeclared(asker)
 
     def _of_package(self, name: str) -> tuple[str, ...]:
         """Return the requirements of a package whose extra is asked for; none where they are not known, or where too
         many were looked through."""
-        found = {item.requires for item in self._installed.get(name)}
-        lines = found.pop() if len(found) == 1 else ()
+        variants = {item.requires for item in self._installed.get(name)}
+        lines = variants.pop() if len(variants) == 1 else ()
         self._lines -= 1 + len(lines) if isinstance(lines, tuple) else 1
         if self._lines < 0:
             self._open_reasons.append(Message("the extras of packages require more than is looked through"))
         return lines if isinstance(lines, tuple) and self._lines >= 0 else ()
 
     def _compare(self, asker: Installed, lines: tuple[str, ...], name: str, extra: str) -> Iterator[Requirement]:
-        """Yield the requirements that count; those of the ``extra`` of a package ``name`` only where they count for its
-        sake alone."""
+        """Yield the requirements that count; those of the ``extra`` of a package ``name`` only where they count because
+        of it alone."""
         through = f" -> {name}[{extra}]" if extra else ""
-        for wanted in _read(lines):
+        for need in _read(lines):
             try:
-                if isinstance(wanted, str):
-                    raise NotARequirement(as_message(wanted))
-                counts = self._counts(wanted.marker, extra)
-                met = counts is not False and self._is_met(wanted.name, wanted.specifiers)
+                if isinstance(need, str):
+                    raise NotARequirement(as_message(need))
+                counts = self._counts(need.marker, extra)
+                met = counts is not False and self._is_met(need.name, need.specifiers)
             except (NotARequirement, NotAMarker, NotASpecifier) as error:
                 self._open_reasons.append(Message("a requirement of {} cannot be read: {}", asker.name, error))
                 continue
             if counts is False:
                 continue
-            self._specifiers.setdefault(wanted.name, []).append(wanted.specifiers)
+            self._specifiers.setdefault(need.name, []).append(need.specifiers)
             if met is None or counts is None:
-                unknown = Message("it is not known whether {} has the {} that it requires", asker.name, wanted.name)
+                unknown = Message("it is not known whether {} has the {} that it requires", asker.name, need.name)
                 self._open_reasons.append(unknown)
-            elif not met and (asker.kind != _SUPPOSED or self._installed.versions(wanted.name) is not None):
-                cause = self._cause(wanted.name)
-                cause.asked.append((asker.name + through, _as_named(wanted.specifiers)))
+            elif not met and (asker.kind != _SUPPOSED or self._installed.versions(need.name) is not None):
+                cause = self._cause(need.name)
+                cause.asked.append((asker.name + through, _as_named(need.specifiers)))
                 column = "missing" if cause.kind == "missing" else "refuses"
                 if any(cause.package in row.get(column, ()) for row in self._rows(asker.name, asker.version)):
                     cause.fail[asker.name] = str(asker.version)
             if counts:
-                yield wanted
+                yield need
 
     def _undeclared(self, asker: Installed) -> None:
         """Compare with the releases below which the table import-needs knows the asker to fail, where its metadata asks
@@ -184,7 +184,7 @@ class _Conflicts:
                 if self._installed.versions(name) is None or self._is_met(name, specifiers) is not False:
                     continue
                 cause = self._cause(name)
-                if asker.name not in (one for one, _ in cause.asked):
+                if asker.name not in (asker_name for asker_name, _ in cause.asked):
                     cause.asked.append((asker.name, specifiers))
                 cause.fail[asker.name] = str(asker.version)
 
@@ -193,32 +193,32 @@ class _Conflicts:
         try:
             return [row for row in self._needs.get(name, ()) if satisfies(str(version), row["versions"])]
         except NotASpecifier:
-            return []  # its version is none
+            return []  # its version is invalid
 
     def _instead(self, cause: _Cause) -> str | None:
-        """Return the releases of the package that fails, if it is one, that work with what is there: ``pyarrow<26``."""
+        """Return the releases of the one package that fails which work with what is there: ``pyarrow<26``."""
         name, version = next(iter(cause.fail.items())) if len(cause.fail) == 1 else ("", "")
         released = self._ledger.package(name)
         if released is None or cause.kind != "conflict":
             return None
-        versions = [one.version for one in released.releases if not one.yanked]
-        fits = [self._fits(released, one, cause.package) for one in versions]
+        versions = [release.version for release in released.releases if not release.yanked]
+        fits = [self._fits(released, candidate, cause.package) for candidate in versions]
         nearest = Releases.of(versions, fits).nearest(version).specifier
         return nearest and name + nearest
 
     def _fits(self, released: Released, version: str, package: str) -> bool:
         """Return whether a release allows the version of a package that is there, and is not known to fail with it."""
-        asked = [one.specifiers for one in released.requires(version) if one.name == package]
+        ranges = [requirement.specifiers for requirement in released.requires(version) if requirement.name == package]
         lowest = [row.get("below", {}).get(package) for row in self._rows(released.name, version)]
         try:
-            return all(self._is_met(package, one) for one in (*asked, *(f">={one}" for one in lowest if one)))
+            return all(self._is_met(package, spec) for spec in (*ranges, *(f">={spec}" for spec in lowest if spec)))
         except NotASpecifier:
             return False
 
-    def _python(self, name: str, version: Value, wanted: str) -> None:
+    def _python(self, name: str, version: Value, specifiers: str) -> None:
         """Compare Requires-Python with the interpreter: a release candidate counts as its release, as for pip."""
         try:
-            answers = {satisfies(python, wanted) for python in self._pythons}
+            answers = {satisfies(python, specifiers) for python in self._pythons}
         except NotASpecifier as error:
             self._open_reasons.append(Message("Requires-Python of {} cannot be read: {}", name, error))
             return
@@ -226,14 +226,14 @@ class _Conflicts:
             self._open_reasons.append(Message("it is not known whether {} is for this Python", name))
         elif False in answers:
             cause = _Cause(name, "python", version if isinstance(version, str) else ABSENT)
-            self._causes.setdefault((name, "python"), cause).asked.append(("Python", _as_named(wanted)))
+            self._causes.setdefault((name, "python"), cause).asked.append(("Python", _as_named(specifiers)))
 
     def records(self) -> Records:
-        told = sorted(self._causes)[:_MOST_RECORDS]
-        causes = [self._causes[key] for key in told]
-        items = tuple(one.record(self._specifiers.get(one.package, ()), self._instead(one)) for one in causes)
-        if more := len(self._causes) - len(told):
-            return Records(items, Message("{} more packages are missing or do not fit; {} are told", more, len(told)))
+        keys = sorted(self._causes)[:_MOST_RECORDS]
+        causes = [self._causes[key] for key in keys]
+        items = tuple(cause.record(self._specifiers.get(cause.package, ()), self._instead(cause)) for cause in causes)
+        if more := len(self._causes) - len(keys):
+            return Records(items, Message("{} more packages are missing or do not fit; {} are told", more, len(keys)))
         return Records(items, next(iter(self._open_reasons), None))
 
     def _marker_counts(self, marker: str, extra: str) -> bool | None:
@@ -242,35 +242,35 @@ class _Conflicts:
 
     def _has(self, name: str, specifiers: str) -> bool | None:
         """Return whether all versions are in the set; None when some are, or one is not known."""
-        there = self._installed.versions(name)
-        if there is None or isinstance(there, Unknown):
-            return False if there is None else None
+        versions = self._installed.versions(name)
+        if versions is None or isinstance(versions, Unknown):
+            return False if versions is None else None
         if not specifiers:
             return True
-        answers = {None if one is None else satisfies(one, specifiers) for one in there}
+        answers = {None if version is None else satisfies(version, specifiers) for version in versions}
         return answers.pop() if len(answers) == 1 else None
 
     def _cause(self, name: str) -> _Cause:
-        there = self._installed.versions(name)
-        kind = "missing" if there is None else "conflict"
-        found: str | Absent = ABSENT
-        if known := self._installed.range(name):
-            found = known.specifiers
-        elif there is not None and not isinstance(there, Unknown):
-            found = ", ".join(version for version in there if version)
-        return self._causes.setdefault((name, kind), _Cause(name, kind, found))
+        versions = self._installed.versions(name)
+        kind = "missing" if versions is None else "conflict"
+        label: str | Absent = ABSENT
+        if bounds := self._installed.range(name):
+            label = bounds.specifiers
+        elif versions is not None and not isinstance(versions, Unknown):
+            label = ", ".join(version for version in versions if version)
+        return self._causes.setdefault((name, kind), _Cause(name, kind, label))
 
 
 @lru_cache(maxsize=2048)
 def _read(lines: tuple[str, ...]) -> tuple[Requirement | str, ...]:
-    """Return the requirements; a text says why a line is none."""
-    found: list[Requirement | str] = []
+    """Return the requirements; a text says why a line is invalid."""
+    requirements: list[Requirement | str] = []
     for line in lines:
         try:
-            found.append(read_requirement(line))
+            requirements.append(read_requirement(line))
         except NotARequirement as error:
-            found.append(said_by(error))
-    return tuple(found)
+            requirements.append(said_by(error))
+    return tuple(requirements)
 
 
 def _as_named(specifiers: str) -> str:

@@ -31,7 +31,7 @@ def build_needed(facts: View, matrix: Matrix) -> Answer:
 
     An offloaded optimizer becomes DeepSpeedCPUAdam (or Adagrad, Lion); accelerate replaces torch's optimizers alike.
     OpenRLHF takes DeepSpeed's FusedAdam whatever the optimizer is called. Ops are not in DeepSpeed's package unless
-    it was built with DS_BUILD_OPS, so one that is not known to be compiled counts as not compiled.
+    it was built with DS_BUILD_OPS, so an op that is not known to be compiled counts as not compiled.
     """
     if facts.absent("pkg.deepspeed") or facts.absent("recipe.zero_stage"):
         return Derived((), Message("the run does not use DeepSpeed"))
@@ -59,10 +59,10 @@ def toolkit_fits(facts: View, matrix: Matrix) -> Answer:
         return None
     if facts.absent("torch.cuda"):
         return Unknown(Message("torch is not a CUDA build"))
-    mine, its = dotted(toolkit), dotted(cuda or "")
-    if mine is None or its is None:
+    nvcc, torch = dotted(toolkit), dotted(cuda or "")
+    if nvcc is None or torch is None:
         return facts.unknown("torch.cuda") or Unknown(Message("a version that cannot be read"))
-    fits = "major" if mine[0] != its[0] else "same" if mine[:2] == its[:2] else "minor"
+    fits = "major" if nvcc[0] != torch[0] else "same" if nvcc[:2] == torch[:2] else "minor"
     return Derived(fits, Message("nvcc {}, torch for CUDA {}", toolkit, cuda))
 
 
@@ -82,8 +82,8 @@ def headers(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
             "build.gcc_min": Derived(row["gcc"], origin),
         }
     unlisted = Message("the headers of torch {} are not in the table cxx-standards", torch)
-    why = unlisted if release else Message("torch {} is not a release", torch)
-    return dict.fromkeys(("torch.cxx_standard", "build.gcc_min"), Derived(Unknown(why), ""))
+    reason = unlisted if release else Message("torch {} is not a release", torch)
+    return dict.fromkeys(("torch.cxx_standard", "build.gcc_min"), Derived(Unknown(reason), ""))
 
 
 @derives("build.gcc_max", of="cuda.toolkit")
@@ -100,8 +100,8 @@ def gcc_max(facts: View, matrix: Matrix) -> Answer:
 
 @derives("build.gcc_fits", of="build.gcc build.gcc_max build.gcc_min cuda.toolkit")
 def gcc_fits(facts: View, matrix: Matrix) -> Answer:
-    """Compare gcc with both bounds: ``too-old`` and ``too-new`` each stand on one that is known; ``yes`` needs both, or
-    the news that there is no nvcc."""
+    """Compare gcc with both bounds: ``too-old`` and ``too-new`` each need one known bound; ``yes`` needs both, or the
+    absence of nvcc."""
     gcc = facts.text("build.gcc")
     if gcc is None:
         return None
@@ -128,52 +128,52 @@ def gcc_fits(facts: View, matrix: Matrix) -> Answer:
     of=f"extension os.libstdcxx pkg.* python.version torch.cuda {' '.join(TARGET_KEYS)}",
 )
 def extension_fits(facts: View, matrix: Matrix) -> Answer:
-    """Give ``extension`` with its columns ``…_ok``; a given one stands where it cannot be computed."""
-    known = facts.records("extension")
-    seen = Records((), Message("compiled files were not looked at")) if known is None else known
-    named = [] if seen.incomplete is None else list(_by_version(facts, matrix, {item.get("package") for item in seen}))
+    """Give ``extension`` with its columns ``…_ok``; a given cell stands where it cannot be computed."""
+    observed = facts.records("extension")
+    files = Records((), Message("compiled files were not looked at")) if observed is None else observed
+    rows = [] if files.incomplete is None else list(_by_version(facts, matrix, {item.get("package") for item in files}))
     items: list[dict[str, Value]] = []
-    for item in (*seen, *named):
-        one = View.of(item)
+    for item in (*files, *rows):
+        extension = View.of(item)
         fits = {
-            "glibc_ok": _at_least(one, "glibc_needs", facts, "os.libc_version", "os.libc"),
-            "glibcxx_ok": _at_least(one, "glibcxx_needs", facts, "os.libstdcxx"),
-            "arch_ok": _arch_ok(one, facts),
-            "python_ok": _python_ok(one, facts),
+            "glibc_ok": _at_least(extension, "glibc_needs", facts, "os.libc_version", "os.libc"),
+            "glibcxx_ok": _at_least(extension, "glibcxx_needs", facts, "os.libstdcxx"),
+            "arch_ok": _arch_ok(extension, facts),
+            "python_ok": _python_ok(extension, facts),
             # Its patch number left out; libraries of one CUDA major serve all its minor versions.
-            "built_ok": _same(one, "built_torch", facts, "pkg.torch", 2),
-            "cuda_ok": _same(one, "built_cuda", facts, "torch.cuda", 1),
+            "built_ok": _same(extension, "built_torch", facts, "pkg.torch", 2),
+            "cuda_ok": _same(extension, "built_cuda", facts, "torch.cuda", 1),
         }
         computed = {key: cell for key, cell in fits.items() if key not in item or not isinstance(cell, Unknown)}
-        nearest = _for_this_torch(one, facts, matrix) if fits["built_ok"] is False else ABSENT
+        nearest = _for_this_torch(extension, facts, matrix) if fits["built_ok"] is False else ABSENT
         items.append({**item, **computed, "for_torch": nearest})
-    return Derived(Records(tuple(items), seen.incomplete), Message("compiled files")) if items else None
+    return Derived(Records(tuple(items), files.incomplete), Message("compiled files")) if items else None
 
 
-def _for_this_torch(one: View, facts: View, matrix: Matrix) -> Value:
+def _for_this_torch(extension: View, facts: View, matrix: Matrix) -> Value:
     """Return the next release that has a wheel for this torch, else the last one before it; absent where none is known,
     or the same release has one."""
-    name, version = one.text("package") or "", (one.text("version") or "").partition("+")[0]
-    wanted = wanted_here(facts.value)
-    if wanted is None or not isinstance(no_wheel(matrix, name, version, wanted), Gap):
+    name, version = extension.text("package") or "", (extension.text("version") or "").partition("+")[0]
+    situation = wanted_here(facts.value)
+    if situation is None or not isinstance(no_wheel(matrix, name, version, situation), Gap):
         return ABSENT
-    older, newer = with_wheel(matrix, name, version, wanted)
+    older, newer = with_wheel(matrix, name, version, situation)
     return newer or older or ABSENT
 
 
-def _by_version(facts: View, matrix: Matrix, seen: Collection[Value | None]) -> Iterator[Mapping[str, Value]]:
-    """Yield packages of which no file was seen, and whose version says what they were built for: by its local tag, else
-    by the one torch that the release asks for. Beside a torch of a vendor or of conda, or for Ascend, it may be a build
+def _by_version(facts: View, matrix: Matrix, packages: Collection[Value | None]) -> Iterator[Mapping[str, Value]]:
+    """Yield packages whose files were not seen, and whose version says what they were built for: by its local tag, else
+    by the one torch that the release requires. Beside a torch of a vendor or of conda, or for Ascend, it may be a build
     of its own."""
-    torch, known = facts.text("pkg.torch"), matrix.ledger.package("torch")
-    released = {one.version for one in known.releases} if known is not None else set()
+    torch, torches = facts.text("pkg.torch"), matrix.ledger.package("torch")
+    released = {release.version for release in torches.releases} if torches is not None else set()
     npu = facts.value("pkg.torch-npu")
     foreign = facts.value("environment.kind") == "conda" or isinstance(npu, (str, Range))
     plain = torch is not None and torch.partition("+")[0] in released and is_own_build(torch) and not foreign
     companions = {row["name"] for row in matrix.rows("torch-companions", "package")}
     for row in matrix.rows("torch-extensions", "package"):
         name, version = row["name"], facts.text(f"pkg.{row['name']}")
-        if name in seen or version is None:
+        if name in packages or version is None:
             continue
         release, _, tag = version.partition("+")
         built, says = said_by_tag(tag), Message("its local version")
@@ -181,8 +181,8 @@ def _by_version(facts: View, matrix: Matrix, seen: Collection[Value | None]) -> 
             # The one release of torch that this one asks for; none where it takes several.
             package = matrix.ledger.package(name)
             required = package.requires(release) if package is not None else ()
-            asked = {one.specifiers for one in required if one.name == "torch"}
-            pin = re.fullmatch(r"==([^,*+]*)(?:\+[^,*]*)?", asked.pop()) if len(asked) == 1 else None
+            specifiers = {requirement.specifiers for requirement in required if requirement.name == "torch"}
+            pin = re.fullmatch(r"==([^,*+]*)(?:\+[^,*]*)?", specifiers.pop()) if len(specifiers) == 1 else None
             if pin and pin[1]:
                 built, says = built._replace(torch=pin[1]), Message("its requirements")
         if built.torch or built.cuda:
@@ -194,63 +194,63 @@ def _by_version(facts: View, matrix: Matrix, seen: Collection[Value | None]) -> 
 
 
 def _abi(built: BuiltFor, plain: bool, facts: View) -> Value:
-    """Return the C++ ABI that its name says, if that of torch's own wheels for Linux on x86_64 is another question."""
+    """Return the C++ ABI that its local tag names; absent unless torch is its own wheel for Linux on x86_64."""
     if built.new_abi is None or not plain:
         return ABSENT
     for key, judged in (("os.platform", "linux"), ("os.arch", "x86_64")):
-        there = facts.value(key)
-        if there != judged:
-            return there if isinstance(there, Unknown) else ABSENT
+        value = facts.value(key)
+        if value != judged:
+            return value if isinstance(value, Unknown) else ABSENT
     return "cxx11" if built.new_abi else "pre-cxx11"
 
 
-def _at_least(one: View, column: str, facts: View, key: str, libc: str | None = None) -> Value:
-    """Return whether the version that is there is the needed one or a later one; of ``libc`` only glibc's count."""
-    if one.absent(column):
+def _at_least(extension: View, column: str, facts: View, key: str, libc: str | None = None) -> Value:
+    """Return whether the version of ``key`` is the one in the column or a later one; with ``libc`` only for glibc."""
+    if extension.absent(column):
         return True
-    reason = one.unknown(column) or (facts.unknown(libc) if libc else None)
+    reason = extension.unknown(column) or (facts.unknown(libc) if libc else None)
     if reason is not None:
         return reason
     if libc and facts.value(libc) != "glibc":
         return Unknown(Message("this system's C library is not glibc"))
     if reason := facts.unknown(key):
         return reason
-    wanted, found = dotted(str(one.value(column))), dotted(str(facts.value(key)))
-    return Unknown(Message("it is no dotted version")) if wanted is None or found is None else wanted <= found
+    lowest, version = dotted(str(extension.value(column))), dotted(str(facts.value(key)))
+    return Unknown(Message("it is no dotted version")) if lowest is None or version is None else lowest <= version
 
 
-def _arch_ok(one: View, facts: View) -> Value:
+def _arch_ok(extension: View, facts: View) -> Value:
     """Return whether one of the machines (``aarch64, x86_64``) is this one; only torch's for Linux are judged."""
-    if one.absent("arch"):
+    if extension.absent("arch"):
         return True
-    if reason := one.unknown("arch") or facts.unknown("os.arch", "os.platform"):
+    if reason := extension.unknown("arch") or facts.unknown("os.arch", "os.platform"):
         return reason
     machine, platform = facts.value("os.arch"), facts.value("os.platform")
     if platform != "linux" or machine not in ("x86_64", "aarch64"):
         return Unknown(Message("files for Linux are not judged on {} {}", platform, machine))
-    return machine in str(one.value("arch")).split(", ")
+    return machine in str(extension.value("arch")).split(", ")
 
 
-def _python_ok(one: View, facts: View) -> Value:
+def _python_ok(extension: View, facts: View) -> Value:
     """Return whether one of the tags (``cp310, cp311``) is this Python's; a module for any Python has none."""
-    if one.absent("python_tag"):
+    if extension.absent("python_tag"):
         return True
-    if reason := one.unknown("python_tag") or facts.unknown("python.version", "python.implementation"):
+    if reason := extension.unknown("python_tag") or facts.unknown("python.version", "python.implementation"):
         return reason
     if facts.value("python.implementation") != "cpython":
         return Unknown(Message("only the tags of CPython are compared"))
-    mine = "cp" + "".join(str(facts.value("python.version")).split(".")[:2])
-    return mine in str(one.value("python_tag")).split(", ")
+    tag = "cp" + "".join(str(facts.value("python.version")).split(".")[:2])
+    return tag in str(extension.value("python_tag")).split(", ")
 
 
-def _same(one: View, column: str, facts: View, key: str, parts: int) -> Value:
-    """Return whether what it was built for is what is there, by so many parts; absent when it names none."""
-    if one.absent(column):
+def _same(extension: View, column: str, facts: View, key: str, parts: int) -> Value:
+    """Return whether it was built for the version of ``key``, by so many parts; absent when it names none."""
+    if extension.absent(column):
         return ABSENT
-    if key == "torch.cuda" and facts.absent(key) and not one.unknown(column):
+    if key == "torch.cuda" and facts.absent(key) and not extension.unknown(column):
         return False
-    if reason := one.unknown(column) or facts.unknown(key):
+    if reason := extension.unknown(column) or facts.unknown(key):
         return reason
     if facts.absent(key):
         return Unknown(Message("torch is not installed"))
-    return same_start(str(one.value(column)), str(facts.value(key)), parts)
+    return same_start(str(extension.value(column)), str(facts.value(key)), parts)

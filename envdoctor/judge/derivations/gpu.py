@@ -36,9 +36,9 @@ def gpu_count(facts: View, matrix: Matrix) -> Answer:
 
 @derives("gpu", of="gpu pkg.torch torch.cuda torch.arch_list os.platform os.arch")
 def gpu_kernels(facts: View, matrix: Matrix) -> Answer:
-    """Give ``cc`` by name, and ``kernels``, ``gap``, ``taken_gib``; a given one stands where it cannot be told. Give
-    ``memory_gib`` by the advertised size, where nothing better is known. A driver keeps some of it to itself, up to a
-    tenth. A product that is sold in several sizes has a range of them."""
+    """Give ``cc`` by name, and ``kernels``, ``gap``, ``taken_gib``; a given cell stands where it cannot be computed.
+    Give ``memory_gib`` by the advertised size, where nothing better is known. A driver keeps some of it to itself, up
+    to a tenth. A product that is sold in several sizes has a range of them."""
     gpus = facts.records("gpu")
     if not gpus:
         return None
@@ -46,37 +46,37 @@ def gpu_kernels(facts: View, matrix: Matrix) -> Answer:
     items: list[dict[str, Value]] = []
     for gpu in gpus:
         item = dict(gpu)
-        seen = View.of(item)
-        cc, known = item.get("cc", _NOT_KNOWN), gpu_named(seen.text("name") or "", matrix)
-        if known is not None and seen.unknown("memory_gib"):
-            sizes = (known.memory,) if known.memory is not None else tuple(known.row.get("memory_gb", ()))
+        view = View.of(item)
+        cc, entry = item.get("cc", _NOT_KNOWN), gpu_named(view.text("name") or "", matrix)
+        if entry is not None and view.unknown("memory_gib"):
+            sizes = (entry.memory,) if entry.memory is not None else tuple(entry.row.get("memory_gb", ()))
             if sizes:
                 several = Range(" or ".join(map(str, sizes)), sizes)
                 item["memory_gib"] = sizes[0] if len(sizes) == 1 else several
         if isinstance(cc, Unknown):
-            cc = item["cc"] = str(known.row["cc"]) if known is not None else cc
+            cc = item["cc"] = str(entry.row["cc"]) if entry is not None else cc
         answers = kernels_of(cc) if isinstance(cc, str) else (_NOT_KNOWN, _NOT_KNOWN)
         for column, cell in zip(("kernels", "gap"), answers, strict=True):
             if not isinstance(cell, Unknown) or column not in item:
                 item[column] = cell
-        total, free = seen.number("memory_gib"), seen.number("free_gib")
+        total, free = view.number("memory_gib"), view.number("free_gib")
         if total is not None and free is not None:
             item["taken_gib"] = round(max(0.0, total - free), 3)
         items.append(item)
     return Derived(Records(tuple(items), gpus.incomplete), Message("the GPUs that were found, and torch's build"))
 
 
-def _neither(why: Message) -> _Answer:
-    return Unknown(why), Unknown(why)
+def _neither(reason: Message) -> _Answer:
+    return Unknown(reason), Unknown(reason)
 
 
 def _kernels(cc: str, facts: View, matrix: Matrix) -> _Answer:
-    """``kernels`` and ``gap`` for a compute capability."""
+    """Return ``kernels`` and ``gap`` for a compute capability."""
     cuda, torch, listed = facts.text("torch.cuda"), facts.text("pkg.torch"), facts.words("torch.arch_list")
     unknown = facts.unknown("torch.cuda")
     if listed and unknown:
         # The list settles it, but for the few GPUs whose exceptions end with a CUDA version.
-        answers = {_of_list(cc, listed, each, matrix) for each in (None, _NEWEST)}
+        answers = {_of_list(cc, listed, version, matrix) for version in (None, _NEWEST)}
         return answers.pop() if len(answers) == 1 else (unknown, unknown)
     if cuda is None:
         return _neither(unknown.reason if unknown else Message("torch is no CUDA build"))
@@ -108,16 +108,16 @@ def _kernels(cc: str, facts: View, matrix: Matrix) -> _Answer:
 
 
 def _of_list(cc: str, archs: tuple[str, ...], cuda: str | None, matrix: Matrix) -> _Answer:
-    found, device = kernels(cc, archs, cuda, matrix), capability(cc)
-    if found is None:
+    kind, device = kernels(cc, archs, cuda, matrix), capability(cc)
+    if kind is None:
         return _neither(Message("the architectures {} are not understood", ", ".join(archs)[:100]))
-    if found != "none":
-        return found, ABSENT
+    if kind != "none":
+        return kind, ABSENT
     digits = [arch.partition("_")[2].rstrip("af") for arch in archs]
-    built = sorted((int(one[:-1]), int(one[-1])) for one in digits if one.isdecimal() and len(one) > 1)
-    if device is None or not built:
-        return found, "between"
-    return found, "newer" if device > built[-1] else "older" if device < built[0] else "between"
+    capabilities = sorted((int(digit[:-1]), int(digit[-1])) for digit in digits if digit.isdecimal() and len(digit) > 1)
+    if device is None or not capabilities:
+        return kind, "between"
+    return kind, "newer" if device > capabilities[-1] else "older" if device < capabilities[0] else "between"
 
 
 @derives("driver.mismatch", of="driver.version driver.max_cuda driver.library os.wsl")
@@ -161,11 +161,11 @@ def driver_fits(facts: View, matrix: Matrix) -> Answer:
 
 
 def _alone(cuda: str, facts: View, matrix: Matrix) -> Derived | Unknown:
-    """Judge the driver without a cuda-compat package. What it says itself comes before its version number."""
-    most, wanted = facts.text("driver.max_cuda"), dotted(cuda)
+    """Judge the driver without a cuda-compat package. Its own answer comes before its version number."""
+    most, version = facts.text("driver.max_cuda"), dotted(cuda)
     highest = dotted(most) if most is not None else None
-    if highest is not None and wanted is not None:
-        how = "native" if highest >= wanted else "minor" if highest[0] == wanted[0] else "no"
+    if highest is not None and version is not None:
+        how = "native" if highest >= version else "minor" if highest[0] == version[0] else "no"
         return Derived(how, f"driver.max_cuda {most}")
     driver = facts.text("driver.version")
     if driver is None:
@@ -186,26 +186,26 @@ def _alone(cuda: str, facts: View, matrix: Matrix) -> Derived | Unknown:
 
 
 def _by_version(cuda: str, driver: str, system: str, matrix: Matrix) -> Value:
-    number, wanted = dotted(driver), dotted(cuda)
+    number, version = dotted(driver), dotted(cuda)
     first_numbered = dotted(matrix.part("cuda-drivers", "numbering").get("since", "")) or ()
-    if number is None or wanted is None or number < first_numbered:
+    if number is None or version is None or number < first_numbered:
         return Unknown(Message("driver {} is not numbered like those of the table", driver))
     for row in matrix.rows("cuda-drivers"):
         # A driver that supports a later CUDA by itself supports this one too.
-        if (dotted(row["key"]) or ()) >= wanted and number >= (dotted(row.get(system, "")) or (1 << 30,)):
+        if (dotted(row["key"]) or ()) >= version and number >= (dotted(row.get(system, "")) or (1 << 30,)):
             return "native"
     for family in matrix.rows("cuda-drivers", "family"):
-        if family["major"] == str(wanted[0]):
+        if family["major"] == str(version[0]):
             if number < (dotted(family[system]) or ()):
                 return "no"
-            if any(dotted(row["key"]) == wanted and system in row for row in matrix.rows("cuda-drivers")):
+            if any(dotted(row["key"]) == version and system in row for row in matrix.rows("cuda-drivers")):
                 return "minor"
     return Unknown(Message("the table has no driver for CUDA {}", cuda))
 
 
 def _may_use_compat(name: str, matrix: Matrix) -> bool | None:
-    known = gpu_named(name, matrix)
-    kind = known.row["kind"] if known is not None else ""
+    entry = gpu_named(name, matrix)
+    kind = entry.row["kind"] if entry is not None else ""
     for answer, part in ((False, "refused"), (True, "allowed")):
         chosen = matrix.part("cuda-drivers", "forward").get(part, {})
         if kind in chosen.get("kinds", ()) or is_one_of(name, chosen.get("names", ())):

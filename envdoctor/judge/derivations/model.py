@@ -18,9 +18,9 @@ from envdoctor.versions.pep440 import base_release, dotted, release_of, satisfie
 from envdoctor.versions.releases import EVERY, contains, parse_ranges
 from envdoctor.versions.requirement import read_requirement
 
-#: What a copy of a model has in common with it.
+#: The facts that a copy of a model has in common with it.
 _OF_A_COPY = {"model.type", "model.architectures"}
-#: What a recipe that was seen says at least one of.
+#: Facts of a recipe: at least one is known if a recipe was seen.
 _SEEN = ("recipe_file", "recipe.framework", "recipe.method")
 _TABLE = "default-attention"
 #: Older releases choose none: modules have one class for each.
@@ -33,15 +33,15 @@ _TORCH = ">=2.1.1"
 def model_name(facts: View, matrix: Matrix) -> Answer:
     """Say what to call the model: its repository or its folder's name, else its type or its family."""
     for key in ("model.repo", "model.path", "model.type", "model.family"):
-        if (called := facts.text(key)) is not None:
-            folder = called.replace("\\", "/").rstrip("/").rpartition("/")[2]
-            return Derived(folder if key == "model.path" else called, key)
+        if (name := facts.text(key)) is not None:
+            folder = name.replace("\\", "/").rstrip("/").rpartition("/")[2]
+            return Derived(folder if key == "model.path" else name, key)
     return None
 
 
 @derives("model.run_by", of="recipe.framework")
 def model_run_by(facts: View, matrix: Matrix) -> Answer:
-    """Tell whose code runs the model: transformers', a serving engine's, or that of a trainer with its own models."""
+    """Tell whose code runs the model: transformers', a serving engine's, or a trainer's with its own models."""
     framework = facts.text("recipe.framework")
     if framework is None:
         return None
@@ -52,15 +52,15 @@ def model_run_by(facts: View, matrix: Matrix) -> Answer:
 
 @derives("environment.serves", of="recipe.framework refused pkg.*")
 def serves(facts: View, matrix: Matrix) -> Answer:
-    """Tell which serving engine is run: that of the recipe, or of a list the one package that runs models."""
+    """Tell which serving engine is run: the recipe's, or in a list the only package that runs models."""
     rows = matrix.rows("framework-models", "framework")
     engines = [row["name"] for row in rows if row["model_code"] == "engine"]
     framework = facts.text("recipe.framework")
     if framework is not None or facts.records("refused") is None:
         return Derived(str(framework), "recipe.framework") if framework in engines else None
-    found = [row["name"] for row in rows if facts.text(f"pkg.{row['name']}") is not None]
-    said = Message("nothing else of the list runs models")
-    return Derived(found[0], said, "default") if len(found) == 1 and found[0] in engines else None
+    names = [row["name"] for row in rows if facts.text(f"pkg.{row['name']}") is not None]
+    origin = Message("nothing else of the list runs models")
+    return Derived(names[0], origin, "default") if len(names) == 1 and names[0] in engines else None
 
 
 @derives("recipe.quantization", of="recipe.method recipe.framework model.quantization")
@@ -85,10 +85,10 @@ def model_registered(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     since = types.since(kind)
     if since is None:
         return {}
-    found = {"model.registered_since": Derived(since, origin)}
+    outputs = {"model.registered_since": Derived(since, origin)}
     if installed is not None:
-        found["model.registered"] = Derived(types.has(kind, installed), origin)
-    return found
+        outputs["model.registered"] = Derived(types.has(kind, installed), origin)
+    return outputs
 
 
 @derives(
@@ -110,51 +110,51 @@ def framework_model(facts: View, matrix: Matrix) -> Answer:
     "pkg.*",
 )
 def model_need(facts: View, matrix: Matrix) -> Answer:
-    """List the packages of which the model's makers, or its code, ask for releases, by the table run-needs, and the
-    engine that serves it, which must know the model's family."""
+    """List the packages whose releases the model's makers, or its code, ask for, by the table run-needs, and the engine
+    that serves it, which must know the model's family."""
     if all(facts.unknown(f"model.{name}") for name in ("family", "repo", "type")):
         return None
-    found: list[dict[str, Value]] = []
+    items: list[dict[str, Value]] = []
     engine, rows = facts.text("environment.serves"), needs_of_model(facts, matrix)
-    asked = [(line, row["source"], False) for row in rows for line in row["asks"] if "[" not in line]
+    lines = [(line, row["source"], False) for row in rows for line in row["asks"] if "[" not in line]
     if engine is not None:
-        asked += [(*one, True) for one in asked_of_frameworks(facts, matrix, [engine])]
-    for line, source, is_engine in asked:
+        lines += [(*line, True) for line in asked_of_frameworks(facts, matrix, [engine])]
+    for line, source, is_engine in lines:
         need, met = read_requirement(line), fits_requirement(line, facts)
         if need.specifiers:
-            there = facts.value(f"pkg.{need.name}")
-            told = Unknown(Message("not known here")) if met is None else met
-            item = {"package": need.name, "asks": line, "installed": there, "source": source, "met": told}
-            found.append({**item, "engine": is_engine})
-    return Derived(Records(tuple(found)), Message("table run-needs"))
+            version = facts.value(f"pkg.{need.name}")
+            verdict = Unknown(Message("not known here")) if met is None else met
+            item = {"package": need.name, "asks": line, "installed": version, "source": source, "met": verdict}
+            items.append({**item, "engine": is_engine})
+    return Derived(Records(tuple(items)), Message("table run-needs"))
 
 
 def asked_of_frameworks(facts: View, matrix: Matrix, names: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield what the model asks of these engines and trainers, and the source: as stated of it, else of its family."""
-    stated = set()
+    packages = set()
     for need in needs_of_model(facts, matrix):
         for line in need.get("others", ()):
             if (package := read_requirement(line).name) in names:
-                stated.add(package)
+                packages.add(package)
                 yield line, need["source"]
     family = facts.text("model.family")
     for row in matrix.rows("framework-models", "framework"):
         name = row["name"]
-        if family is not None and name in names and name not in stated and matrix.part("framework-models", name):
+        if family is not None and name in names and name not in packages and matrix.part("framework-models", name):
             line = asked_release(matrix, name, family, facts.text(f"pkg.{name}"))
             yield from ((line, row["source"]),) if line else ()
 
 
 def needs_of(facts: View, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of run-needs whose conditions all hold; one that cannot be decided counts as not asked for."""
+    """Yield the rows of run-needs whose conditions all hold; a condition that cannot be decided does not."""
     for row in matrix.rows("run-needs"):
         conditions = [parse_condition(matrix.registry, key, text) for key, text in row.get("when", {}).items()]
-        if all(answer(one.type, one.alternatives, facts.value(one.key)).holds for one in conditions):
+        if all(answer(test.type, test.alternatives, facts.value(test.key)).holds for test in conditions):
             yield row
 
 
 def needs_of_model(facts: View, matrix: Matrix) -> list[Mapping[str, Any]]:
-    """Return those of these rows that are about the model itself; a trainer with its own models needs nothing of what
+    """Return the rows of run-needs about the model itself; a trainer with its own models needs nothing that
     transformers' code does."""
     of_model = (row for row in needs_of(facts, matrix) if any(key.startswith("model.") for key in row.get("when", {})))
     own = {"asks": ()} if facts.value("model.run_by") == "trainer" else {}
@@ -162,30 +162,30 @@ def needs_of_model(facts: View, matrix: Matrix) -> list[Mapping[str, Any]]:
 
 
 def fits_requirement(line: str, facts: View) -> bool | None:
-    """Return whether the release that is there, or its base release, is what is asked for; None when not known."""
-    wanted = read_requirement(line)
-    if facts.unknown(f"pkg.{wanted.name}"):
+    """Return whether the installed release, or its base release, meets a requirement; None when not known."""
+    requirement = read_requirement(line)
+    if facts.unknown(f"pkg.{requirement.name}"):
         return None
-    version = facts.text(f"pkg.{wanted.name}")
-    known = () if version is None else (version, base_release(version) or "0")
-    return any(satisfies(one, wanted.specifiers) for one in known)
+    version = facts.text(f"pkg.{requirement.name}")
+    candidates = () if version is None else (version, base_release(version) or "0")
+    return any(satisfies(release, requirement.specifiers) for release in candidates)
 
 
 @derives("model.layers recipe.fsdp_not_in_model", of="model.type model.remote_code recipe.fsdp_wrap")
 def layers(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
-    """Give the classes of the model's layers by its type, and of those that FSDP is to wrap the ones of other models;
-    nothing about a type that the table does not list, or where a class is in no model that it lists."""
+    """Give the classes of the model's layers by its type, and the classes that FSDP is to wrap and only other models
+    have; nothing for a type or a class that the table does not list."""
     by_class = {row["key"]: row["types"] for row in matrix.rows("decoder-layers")}
     kind, wrapped, origin = facts.text("model.type"), facts.words("recipe.fsdp_wrap"), Message("table decoder-layers")
     own = tuple(name for name, types in by_class.items() if kind in types)
     if not own or facts.value("model.remote_code") is True:
         return {}
-    found: dict[str, Derived] = {"model.layers": Derived(own, origin)}
+    outputs: dict[str, Derived] = {"model.layers": Derived(own, origin)}
     if wrapped is not None:
         others = tuple(name for name in wrapped if name in by_class and name not in own)
         if others or {*wrapped} <= {*own}:
-            found["recipe.fsdp_not_in_model"] = Derived(others or ABSENT, origin)
-    return found
+            outputs["recipe.fsdp_not_in_model"] = Derived(others or ABSENT, origin)
+    return outputs
 
 
 @derives("revision.installed_fits", of="revision.transformers_new pkg.transformers")
@@ -239,30 +239,30 @@ def model_family(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
         return {"model.family": _no_family(facts, entries)}
     entry, because = family
     origin = Message("families.toml: {}", because)
-    found = {"model.family": Derived(entry["id"], origin)}
+    outputs = {"model.family": Derived(entry["id"], origin)}
     if repo is not None:  # a folder's name says too little of what is in it
-        for known in entry.get("known", []):
-            if _matches(names, known.get("repos", [])):
-                told = known.get("facts", {})
-                for key, raw in told.items():
+        for repository in entry.get("known", []):
+            if _matches(names, repository.get("repos", [])):
+                cells = repository.get("facts", {})
+                for key, raw in cells.items():
                     spec = None if copy and key not in _OF_A_COPY else matrix.registry.find(key)
                     if spec is not None:
-                        found[key] = Derived(parse_value(spec, raw), origin)
+                        outputs[key] = Derived(parse_value(spec, raw), origin)
                 break
-    return found
+    return outputs
 
 
 def _no_family(facts: View, entries: Iterable[Mapping[str, Any]]) -> Derived:
     kind, repo = facts.value("model.type"), facts.text("model.repo")
     sharing = ", ".join(entry["id"] for entry in entries if kind in entry.get("shared_types", []))
     if isinstance(kind, Unknown):
-        called = facts.value("model.path") if repo is None else repo
-        why = Message("the family of {} is not known by name, and its config.json was not read", called)
+        name = facts.value("model.path") if repo is None else repo
+        reason = Message("the family of {} is not known by name, and its config.json was not read", name)
     elif sharing:
-        why = Message("{} all have model type {}: give the repository's name", sharing, kind)
+        reason = Message("{} all have model type {}: give the repository's name", sharing, kind)
     else:
         return Derived(ABSENT, Message("families.toml has no family for model type {}", kind))
-    return Derived(Unknown(why), "")
+    return Derived(Unknown(reason), "")
 
 
 def _names(repo: str | None, path: str | None, matrix: Matrix) -> list[str]:
@@ -273,7 +273,7 @@ def _names(repo: str | None, path: str | None, matrix: Matrix) -> list[str]:
         organisation, slash, name = repo.rpartition("/")
         renamed = {old.lower(): new for old, new in organisations.items()}.get(organisation.lower(), organisation)
         bare = () if slash else matrix.part("families", "bare").get("organisations", ())
-        names += [f"{renamed}{slash}{name}".lower(), *(f"{one}/{name}".lower() for one in bare)]
+        names += [f"{renamed}{slash}{name}".lower(), *(f"{owner}/{name}".lower() for owner in bare)]
         names += [] if slash or re.fullmatch(r"[\d.]+b", name.lower()) else [f"*/{name}".lower()]
     elif path is not None:
         names.append("*/" + path.replace("\\", "/").rstrip("/").rpartition("/")[2].lower())
@@ -281,8 +281,8 @@ def _names(repo: str | None, path: str | None, matrix: Matrix) -> list[str]:
 
 
 def _matches(names: Iterable[str], globs: Iterable[str]) -> bool:
-    """Return whether a name fits a pattern. Of ``*/glm-4-9b``, a folder, the organisation is not known, so only the
-    last part is compared, unless that is no more than a star."""
+    """Return whether a name fits a pattern. The organisation of a folder, ``*/glm-4-9b``, is not known, so only the
+    last part is compared, unless the pattern has only a star there."""
     for name, glob in product(names, map(str.lower, globs)):
         last = glob.rpartition("/")[2] if name.startswith("*/") else glob
         if last.strip("*?") and glob_fits(name.removeprefix("*/"), last):
@@ -294,11 +294,11 @@ def _family(
     names: list[str], kind: str | None, architectures: tuple[str, ...], families: Sequence[Mapping[str, Any]]
 ) -> tuple[Mapping[str, Any], str] | None:
     for entry in families:
-        named = _matches(names, entry.get("repos", [])) and not _matches(names, entry.get("except", []))
+        is_named = _matches(names, entry.get("repos", [])) and not _matches(names, entry.get("except", []))
         types = {*entry.get("types", []), *entry.get("shared_types", [])}
-        types |= {known.get("facts", {}).get("model.type") for known in entry.get("known", [])} - {None}
+        types |= {repository.get("facts", {}).get("model.type") for repository in entry.get("known", [])} - {None}
         # Files with another type are a folder named like it, but holding another model.
-        if named and (kind is None or not types or kind in types):
+        if is_named and (kind is None or not types or kind in types):
             return entry, Message("repository name {}", names[0].removeprefix("*/"))
     for entry in families:
         if kind is not None and kind in entry.get("types", []):
@@ -315,67 +315,67 @@ def _family(
     "model.remote_code model.run_by pkg.transformers pkg.torch",
 )
 def default_attention(facts: View, matrix: Matrix) -> Answer:
-    """Give the attention where nobody asks for one: what the framework passes on, else sdpa or eager by the table
-    default-attention; of a model of which nothing is known sdpa, which nearly all take.
+    """Give the attention where none is asked for: what the framework passes on, else sdpa or eager by the table
+    default-attention; for an unknown model sdpa, which nearly all take.
 
-    Nothing of a model that runs by code of its own, by an engine or by a trainer's classes, nor of releases that the
-    table does not know. Where the release is not known, all that know the model's type must agree.
+    Give none for a model that runs by code of its own, by an engine or by a trainer's classes, nor for releases that
+    the table does not know. Where the release is not known, all that know the model's type must agree.
     """
     if facts.value("recipe.attn") != NOT_GIVEN and not facts.absent("recipe.attn"):
         return None
-    passed = _passed_on(facts, matrix)
-    if passed is not None:
-        return passed if passed.source == "default" or facts.absent("recipe.attn") else None
+    choice = _passed_on(facts, matrix)
+    if choice is not None:
+        return choice if choice.source == "default" or facts.absent("recipe.attn") else None
     if facts.value("model.remote_code") is True or facts.value("model.run_by") in ("engine", "trainer"):
         return None
-    known, family = facts.text("model.type"), facts.text("model.family")
-    rows = matrix.rows("families", "family") if known is None and family is not None else ()
+    kind, family = facts.text("model.type"), facts.text("model.family")
+    rows = matrix.rows("families", "family") if kind is None and family is not None else ()
     kinds = (
-        [known] if known is not None else [one for row in rows if row["id"] == family for one in row.get("types", ())]
+        [kind] if kind is not None else [name for row in rows if row["id"] == family for name in row.get("types", ())]
     )
     kinds = kinds or [""]  # no type is known
     torch, installed = facts.text("pkg.torch"), facts.value("pkg.transformers")
-    answers = {_taken(kind, release, matrix) for kind in kinds for release in _releases(installed, kind, matrix)}
-    taken = answers.pop() if len(answers) == 1 else None
-    if taken is None:
+    answers = {_attention_of(kind, release, matrix) for kind in kinds for release in _releases(installed, kind, matrix)}
+    attention = answers.pop() if len(answers) == 1 else None
+    if attention is None:
         return None
-    if taken == "sdpa" and torch is not None and satisfies(torch, _TORCH) is False:
+    if attention == "sdpa" and torch is not None and satisfies(torch, _TORCH) is False:
         return Derived("eager", Message("default: torch {} is older than SDPA asks for", torch), "default")
-    seen = not all(facts.unknown(key) for key in _SEEN)
+    has_recipe = not all(facts.unknown(key) for key in _SEEN)
     if kinds == [""]:
-        source = "default" if seen and family is not None else "unasked"
-        return Derived(taken, Message("transformers takes SDPA for nearly every model"), source)
-    if not seen:
-        return Derived(taken, Message("transformers takes it by itself, and no recipe was seen"), "unasked")
+        source = "default" if has_recipe and family is not None else "unasked"
+        return Derived(attention, Message("transformers takes SDPA for nearly every model"), source)
+    if not has_recipe:
+        return Derived(attention, Message("transformers takes it by itself, and no recipe was seen"), "unasked")
     every = Message("every transformers that knows it")
     release = Message("transformers {}", installed) if isinstance(installed, str) else every
-    return Derived(taken, Message("default of {} for {}", release, ", ".join(kinds)), "default")
+    return Derived(attention, Message("default of {} for {}", release, ", ".join(kinds)), "default")
 
 
 def takes_sdpa(kind: str, installed: Value, matrix: Matrix) -> bool:
     """Return whether a class of the type may take SDPA: not if every release that the run may have takes eager
     attention for it by itself."""
-    return {_taken(kind, release, matrix) for release in _releases(installed, kind, matrix)} != {"eager"}
+    return {_attention_of(kind, release, matrix) for release in _releases(installed, kind, matrix)} != {"eager"}
 
 
 def _passed_on(facts: View, matrix: Matrix) -> Derived | None:
-    """Return what a framework hands to transformers by itself; a guess if its releases differ."""
+    """Return the attention that a framework hands to transformers by itself; a guess if its releases differ."""
     guess = None
     for row in matrix.rows("recipe-formats", "format"):
         if row.get("framework") != facts.value("recipe.framework"):
             continue
-        for one in row.get("implied", ()):
-            by = facts.value(f"recipe.{one['by']}")
-            if one["field"] == "attn" and spell(by).lower() in one["words"]:
-                return Derived(one["value"], Message("default of {}", row["title"]), "default")
-        for one in row.get("versioned", ()):
-            if one["field"] != "attn":
+        for setting in row.get("implied", ()):
+            by = facts.value(f"recipe.{setting['by']}")
+            if setting["field"] == "attn" and spell(by).lower() in setting["words"]:
+                return Derived(setting["value"], Message("default of {}", row["title"]), "default")
+        for setting in row.get("versioned", ()):
+            if setting["field"] != "attn":
                 continue
-            installed = facts.text(f"pkg.{one['package']}")
-            if installed is not None and satisfies(installed, one["releases"]) is True:
-                return Derived(one["value"], Message("default of {} {}", row["title"], installed), "default")
+            installed = facts.text(f"pkg.{setting['package']}")
+            if installed is not None and satisfies(installed, setting["releases"]) is True:
+                return Derived(setting["value"], Message("default of {} {}", row["title"], installed), "default")
             guess = guess or Derived(
-                one["value"], Message("default of {} {}", one["package"], one["releases"]), "assumed"
+                setting["value"], Message("default of {} {}", setting["package"], setting["releases"]), "assumed"
             )
     return guess
 
@@ -388,23 +388,23 @@ def _releases(installed: Value, kind: str, matrix: Matrix) -> Iterable[tuple[int
         texts = map(str, installed.releases)
     else:
         texts = matrix.part("releases", "releases").get("transformers", ())
-    # Of a candidate nobody can tell.
+    # Release candidates are left out: what they take is not known.
     releases = [release for text in texts if (release := dotted(text.partition("+")[0])) is not None]
     if not kind:
         return [release for release in releases if release >= _FIRST]
-    known = ModelTypes(matrix).releases(kind)
-    return [release for release in releases if known is not None and contains(parse_ranges(known), release)]
+    ranges = ModelTypes(matrix).releases(kind)
+    return [release for release in releases if ranges is not None and contains(parse_ranges(ranges), release)]
 
 
-def _taken(kind: str, release: tuple[int, ...], matrix: Matrix) -> str | None:
+def _attention_of(kind: str, release: tuple[int, ...], matrix: Matrix) -> str | None:
     if release < _FIRST:
         return "eager"
     if not contains(parse_ranges(matrix.part(_TABLE, "table").get("covers", "<0")), release):
         return None
     if not kind:
         return "sdpa"
-    for part, taken in (("open", None), ("sdpa", "sdpa")):
+    for part, attention in (("open", None), ("sdpa", "sdpa")):
         spans = next((spans for spans, kinds in matrix.part(_TABLE, part).items() if kind in kinds), None)
         if spans is not None and contains(parse_ranges(spans), release):
-            return taken
+            return attention
     return "eager"

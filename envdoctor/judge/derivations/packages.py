@@ -39,19 +39,19 @@ def packages_python(facts: View, matrix: Matrix) -> Answer:
         return Derived(True, Message("no package is compiled for one Python"))
     if reason := facts.unknown(key, "python.version", "python.implementation"):
         return reason
-    mine, theirs = dotted(".".join(str(version).split(".")[:2])), dotted(str(packages))
-    if facts.value("python.implementation") != "cpython" or mine is None or theirs is None:
+    python, target = dotted(".".join(str(version).split(".")[:2])), dotted(str(packages))
+    if facts.value("python.implementation") != "cpython" or python is None or target is None:
         return Unknown(Message("only releases of CPython are compared"))
-    return Derived(mine == theirs[:2], Message("compiled packages for {}, Python {}", packages, version))
+    return Derived(python == target[:2], Message("compiled packages for {}, Python {}", packages, version))
 
 
 @derives("environment.installer", of="dist")
 def installer(facts: View, matrix: Matrix) -> Answer:
     """Find for which installer commands are written (conda, uv, pip): the INSTALLER that most distributions name."""
-    named = [name for one in facts.each("dist") if (name := one.text("installer"))]
-    if not named:
+    names = [name for dist in facts.each("dist") if (name := dist.text("installer"))]
+    if not names:
         return None
-    name, count = Counter(sorted(named)).most_common(1)[0]
+    name, count = Counter(sorted(names)).most_common(1)[0]
     return Derived(name, Message("INSTALLER of {} of {} distributions", count, len(facts.records("dist") or ())))
 
 
@@ -63,11 +63,11 @@ def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     if not installed.known:
         return {}
     tagged = [
-        (one, one.tags, not others)
-        for one, *others in installed
-        if isinstance(one.tags, tuple) and one.tags and all(tag.count("-") == 2 for tag in one.tags)
+        (dist, dist.tags, not others)
+        for dist, *others in installed
+        if isinstance(dist.tags, tuple) and dist.tags and all(tag.count("-") == 2 for tag in dist.tags)
     ]
-    tied = {one.name: match for one, tags, _ in tagged if (match := _TIED.match(tags[0]))}
+    tied = {dist.name: match for dist, tags, _ in tagged if (match := _TIED.match(tags[0]))}
     # The Python for which most of them are, torch among them where it is compiled for one.
     releases = {name: f"{match[1]}.{match[2]}" for name, match in tied.items()}
     packages: Value = ABSENT
@@ -81,15 +81,15 @@ def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
         foreign = Records(
             tuple(
                 {
-                    "package": one.name,
-                    "version": one.version if isinstance(one.version, str) else ABSENT,
-                    "built_for": why,
+                    "package": dist.name,
+                    "version": dist.version if isinstance(dist.version, str) else ABSENT,
+                    "built_for": reason,
                     "tag": tags[0],
                     "loads": not (single and target.cannot_load(tags)),
-                    "listed": one.kind not in _ON_DISK,
+                    "listed": dist.kind not in _ON_DISK,
                 }
-                for one, tags, single in tagged
-                if (why := target.misses(tags[0])) is not None and all(target.misses(tag) for tag in tags)
+                for dist, tags, single in tagged
+                if (reason := target.misses(tags[0])) is not None and all(target.misses(tag) for tag in tags)
             ),
             installed.incomplete
             or (None if target.known else Message("the Python, the system or the C library is not known")),
@@ -104,38 +104,38 @@ def foreign_wheel(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
 def without_wheel(facts: View, matrix: Matrix) -> Answer:
     """List releases that have no wheel for this Python, system, C library or torch, with the nearest that have, of
     packages known by version alone: where a wheel is known, its own tags say what it is for (``foreign_wheel``)."""
-    installed, wanted = InstalledSet(facts.value), wanted_here(facts.value)
-    dists = (one for several in installed for one in several)
-    tagged = {one.name for one in dists if one.kind in _ON_DISK or not isinstance(one.tags, Unknown)}
+    installed, situation = InstalledSet(facts.value), wanted_here(facts.value)
+    dists = (dist for several in installed for dist in several)
+    tagged = {dist.name for dist in dists if dist.kind in _ON_DISK or not isinstance(dist.tags, Unknown)}
     versions = {name: facts.value(f"pkg.{name}") for name in matrix.ledger.every() if name not in tagged}
-    asked = {name: version for name, version in versions.items() if isinstance(version, str)}
-    if wanted is None:
+    releases = {name: version for name, version in versions.items() if isinstance(version, str)}
+    if situation is None:
         reason = Unknown(Message("wheels are compared for CPython 3 on Linux with glibc, Windows and macOS"))
-        return reason if asked else Derived(Records(()), "")
+        return reason if releases else Derived(Records(()), "")
     items: list[Mapping[str, Value]] = []
-    for name, version in asked.items():
-        gap = no_wheel(matrix, name, version, wanted)
+    for name, version in releases.items():
+        gap = no_wheel(matrix, name, version, situation)
         if isinstance(gap, Gap):
-            older, newer = with_wheel(matrix, name, version, wanted)
+            older, newer = with_wheel(matrix, name, version, situation)
             near = ", ".join(filter(None, (older, newer))) or ABSENT
-            told: dict[str, Value] = {"package": name, "version": version, "lacks": gap.lacks, "source": gap.source}
-            items.append({**told, "older": older or ABSENT, "newer": newer or ABSENT, "nearest": near})
+            columns: dict[str, Value] = {"package": name, "version": version, "lacks": gap.lacks, "source": gap.source}
+            items.append({**columns, "older": older or ABSENT, "newer": newer or ABSENT, "nearest": near})
     unknown = next((name for name, version in versions.items() if isinstance(version, Unknown)), None)
     incomplete = Message("the version of {} is not known", unknown) if unknown is not None else None
-    if asked and not wanted.target.known:
+    if releases and not situation.target.known:
         incomplete = Message("the Python, the system or the C library is not known")
     return Derived(Records(tuple(items), incomplete), Message("the ledger, the table torch-wheels"))
 
 
 def _of_conda(facts: View) -> set[Value]:
     """Return the packages that conda brings, in builds of its own."""
-    return {one.value("name") for one in facts.each("dist") if "conda" in (one.value("kind"), one.value("installer"))}
+    return {row.value("name") for row in facts.each("dist") if "conda" in (row.value("kind"), row.value("installer"))}
 
 
 @derives("withdrawn", of="pkg.* dist")
 def withdrawn(facts: View, matrix: Matrix) -> Answer:
     """List installed releases that their makers withdrew; open while the version of one of the table is not known.
-    Conda's builds are others, which nobody withdrew."""
+    Conda's builds are its own, and were not withdrawn."""
     of_conda = _of_conda(facts)
     releases = {(row["package"], row["version"]): row for row in matrix.rows("withdrawn-releases", "release")}
     items: list[Mapping[str, Value]] = []
@@ -144,9 +144,9 @@ def withdrawn(facts: View, matrix: Matrix) -> Answer:
         installed = facts.value(f"pkg.{package}")
         if facts.unknown(f"pkg.{package}"):
             incomplete = incomplete or Message("the version of {} is not known", package)
-        elif gone := releases.get((package, str(installed).partition("+")[0])):
-            told = {"harm": gone["harm"], "reason": Message(str(gone["reason"])), "instead": gone["instead"]}
-            items.append({"package": package, "version": installed, **told})
+        elif entry := releases.get((package, str(installed).partition("+")[0])):
+            columns = {"harm": entry["harm"], "reason": Message(str(entry["reason"])), "instead": entry["instead"]}
+            items.append({"package": package, "version": installed, **columns})
     return Derived(Records(tuple(items), incomplete), Message("the table withdrawn-releases"))
 
 
@@ -176,9 +176,9 @@ def numpy_binary(facts: View, matrix: Matrix) -> Answer:
 @derives("libc_need", of="libc_need os.libc os.libc_version")
 def libc_fits(facts: View, matrix: Matrix) -> Answer:
     """Tell in the column ``ok`` whether this system's glibc is new enough for the compiled files of packages."""
-    needs, there = facts.records("libc_need"), dotted(str(facts.value("os.libc_version")))
-    if needs is None or facts.value("os.libc") != "glibc" or there is None:
+    needs, glibc = facts.records("libc_need"), dotted(str(facts.value("os.libc_version")))
+    if needs is None or facts.value("os.libc") != "glibc" or glibc is None:
         return None
-    wanted = [(item, dotted(View.of(item).text("glibc") or "")) for item in needs]
-    items = (item if version is None else {**item, "ok": version <= there} for item, version in wanted)
+    versions = [(item, dotted(View.of(item).text("glibc") or "")) for item in needs]
+    items = (item if version is None else {**item, "ok": version <= glibc} for item, version in versions)
     return Derived(Records(tuple(items), needs.incomplete), Message("compiled files, os.libc_version"))

@@ -25,7 +25,7 @@ _ROCM = re.compile(r"rocm(\d+(?:\.\d+)*)")
 #: The local tags of the wheel index, and what may follow them (``cu128.with.pypi.cudnn``).
 _BUILD = re.compile(r"(cpu|xpu|cu\d{2,4}|rocm\d+(?:\.\d+)*)(?=[._-]|\Z)")
 _PINNED = r"===?(\d{1,9}\.\d{1,9})(?:[.+ab].*|rc.*)?\Z"
-#: Whose version begins with the CUDA major, for wheels whose name does not tell it.
+#: Packages whose version begins with the CUDA major, for wheels whose name does not tell it.
 _TELLING = ("cuda-toolkit", "nvidia-cuda-runtime", "nvidia-cublas", "nvidia-cuda-nvrtc")
 _MAJOR = r"(\d{1,3})\."
 _PIN = r"==([^*,\s]{1,80})\Z"
@@ -70,7 +70,7 @@ def _build_of(cuda: Value, hip: Value | None = None, *more: str) -> dict[str, De
 def _of_pypi(text: str, facts: View, matrix: Matrix) -> dict[str, Derived] | None:
     """Return the build of PyPI, for Linux on x86_64 if nothing else is known. Not so in conda, whose versions never
     have tags, nor if a companion has one: then the packages came from another index. If PyPI has no build for CUDA, a
-    version that somebody wrote down may lack its tag: only a list of distributions tells that it has none."""
+    version that a user wrote down may lack its tag: only a list of distributions tells that it has none."""
     row = next((row for row in matrix.rows("torch-builds") if row["key"] == text), None)
     tagged = any("+" in (facts.text(f"pkg.{row['name']}") or "") for row in matrix.rows("torch-companions", "package"))
     installed, platform = InstalledSet(facts.value), facts.value("os.platform")
@@ -119,12 +119,12 @@ def torch_archs(facts: View, matrix: Matrix) -> Answer:
 def torch_companion(facts: View, matrix: Matrix) -> Answer:
     """Tell whether torchvision, torchaudio and the like are of the build and of the release of the installed torch;
     what was given stands."""
-    found = facts.records("torch_companion")
+    observed = facts.records("torch_companion")
     table = {row["name"]: row for row in matrix.rows("torch-companions", "package")}
-    if not table or (found is not None and not len(found)):
+    if not table or (observed is not None and not len(observed)):
         return None
-    if found is not None:
-        chosen, incomplete = [item for item in found if item.get("package") in table], found.incomplete
+    if observed is not None:
+        chosen, incomplete = [item for item in observed if item.get("package") in table], observed.incomplete
     else:
         chosen, incomplete = _installed(table, facts)
     rows = matrix.rows("torch-builds") if chosen else ()
@@ -141,7 +141,7 @@ def _installed(table: Mapping[str, Any], facts: View) -> tuple[list[Mapping[str,
         version = facts.text(f"pkg.{name}")
         if version is not None:
             dist = next(iter(installed.get(name)), None)
-            pin: dict[str, Value] = {"made_for": _asked_torch(dist)} if dist is not None else {}
+            pin: dict[str, Value] = {"made_for": _required_torch(dist)} if dist is not None else {}
             if (facts.value("environment.kind") if dist is None else dist.kind) == "conda":
                 pin["same_release"] = Unknown(Message("conda builds one release of it for several releases of torch"))
             chosen.append({"package": name, "version": version, **pin})
@@ -150,38 +150,38 @@ def _installed(table: Mapping[str, Any], facts: View) -> tuple[list[Mapping[str,
     return chosen, incomplete
 
 
-def _asked_torch(dist: Installed) -> Value:
+def _required_torch(dist: Installed) -> Value:
     """Return the specifiers of the torch that it requires; absent when it asks for none, or for any."""
     if dist.kind == "conda":
         return Unknown(Message("conda's metadata is not read for it"))
     if isinstance(dist.requires, Unknown):
         return dist.requires
     try:
-        wanted = (read_requirement(line) for line in dist.requires if line.startswith("torch"))
-        asked = next((one.specifiers for one in wanted if one.name == "torch"), "")
+        requirements = (read_requirement(line) for line in dist.requires if line.startswith("torch"))
+        specifiers = next((requirement.specifiers for requirement in requirements if requirement.name == "torch"), "")
     except NotARequirement as error:
         return Unknown(Message("a requirement of {} cannot be read: {}", dist.name, error))
-    return asked.replace(" ", "") or ABSENT
+    return specifiers.replace(" ", "") or ABSENT
 
 
 def _completed(item: Mapping[str, Value], companion: Mapping[str, Any], facts: View, rows: Any) -> Mapping[str, Value]:
     row, torch = View.of(item), facts.value("pkg.torch")
     version, release = row.value("version"), _release(torch)
     build = item.get("build", _build(version))
-    there = item.get("torch_build", _torch_build(facts))
+    tag = item.get("torch_build", _torch_build(facts))
     pinned = item.get("made_for", Unknown(Message("its metadata is not known")))
     made_for = row.text("made_for") or _made_for(companion, version, rows) or pinned
     same_release = _same_release(made_for, torch, release)
-    own = all(is_own_build(one) for one in (version, torch) if isinstance(one, str))
+    own = all(is_own_build(text) for text in (version, torch) if isinstance(text, str))
     if not own and row.text("made_for") is None:
         same_release = Unknown(Message("it is a build of somebody else's, who may pair other releases"))
     listed = next((entry.get(companion["name"]) for entry in rows if entry["key"] == release), None)
-    wanted = _release(version) if same_release is True else listed
-    apart = item.get("apart", _apart(build, there))
+    target = _release(version) if same_release is True else listed
+    apart = item.get("apart", _apart(build, tag))
     # What was given or observed stands, but for the pin that the table replaced.
     return {
-        **{"build": build, "torch_build": there, "apart": apart, "made_for": made_for, "same_release": same_release},
-        "wanted": ABSENT if wanted is None else f"{wanted}+{there}" if isinstance(there, str) else wanted,
+        **{"build": build, "torch_build": tag, "apart": apart, "made_for": made_for, "same_release": same_release},
+        "wanted": ABSENT if target is None else f"{target}+{tag}" if isinstance(tag, str) else target,
         "same_build": apart if isinstance(apart, Unknown) else apart == "same",
         **item,
         "made_for": made_for,
@@ -199,9 +199,9 @@ def _build(version: Value) -> Value:
 def _torch_build(facts: View) -> Value:
     if facts.absent("pkg.torch"):
         return Unknown(Message("torch is not installed"))
-    named = _build(facts.value("pkg.torch"))
-    if isinstance(named, str):
-        return named
+    tag = _build(facts.value("pkg.torch"))
+    if isinstance(tag, str):
+        return tag
     if cuda := facts.text("torch.cuda"):
         return "cu" + "".join(cuda.split(".")[:2])
     if hip := facts.text("torch.hip"):
@@ -215,12 +215,12 @@ def _apart(build: Value, torch_build: Value) -> Value:
     """Return how two builds differ: same, minor (version of CUDA or ROCm), major, cpu-on-gpu, or other-platform."""
     if build is ABSENT:
         return Unknown(Message("nothing names its build"))
-    for one in (build, torch_build):
-        if not isinstance(one, str):
-            return one if isinstance(one, Unknown) else Unknown(Message("nothing names the build of torch"))
-    (mine, *my_version), (its, *its_version) = _platform(str(build)), _platform(str(torch_build))
-    if mine != its:
-        return "cpu-on-gpu" if mine == "cpu" else "other-platform"
+    for tag in (build, torch_build):
+        if not isinstance(tag, str):
+            return tag if isinstance(tag, Unknown) else Unknown(Message("nothing names the build of torch"))
+    (kind, *my_version), (torch_kind, *its_version) = _platform(str(build)), _platform(str(torch_build))
+    if kind != torch_kind:
+        return "cpu-on-gpu" if kind == "cpu" else "other-platform"
     if my_version[:1] != its_version[:1]:
         return "major"
     return "same" if my_version[:2] == its_version[:2] else "minor"
@@ -239,8 +239,8 @@ def _release(version: Value) -> str | None:
 
 
 def _made_for(row: Mapping[str, Any], version: Value, rows: Any) -> str | None:
-    """Return the torch release by the table torch-builds, for metadata that names none; that of the minor release for a
-    patch release which the table does not list."""
+    """Return the torch release by the table torch-builds, for metadata that names none; for a patch release that the
+    table does not list, the one of its minor release."""
     release = _release(version)
     if release is None:
         return None
@@ -279,10 +279,10 @@ def _same_release(made_for: Value, torch: Value, release: str | None) -> Value:
 def cuda_library(facts: View, matrix: Matrix) -> Answer:
     """List NVIDIA's wheels with the components of the table cuda-wheels: which are there for which CUDA major, and in
     the column ``order`` how they stand to what torch pins; what was given stands."""
-    given = facts.records("cuda_library")
+    observed = facts.records("cuda_library")
     components = {row["name"] for row in matrix.rows("cuda-wheels", "component")}
-    if given is not None:
-        chosen, incomplete = list(given), given.incomplete
+    if observed is not None:
+        chosen, incomplete = list(observed), observed.incomplete
     else:
         installed = InstalledSet(facts.value)
         if not installed.known:
@@ -293,25 +293,25 @@ def cuda_library(facts: View, matrix: Matrix) -> Answer:
 
 
 def _of_dists(installed: InstalledSet, facts: View) -> Iterable[Mapping[str, Value]]:
-    found: dict[str, dict[str | None, Installed]] = {}
+    components: dict[str, dict[str | None, Installed]] = {}
     for items in installed:
-        if (named := component_of(items[0].name)) is not None:
-            found.setdefault(named[0], {}).setdefault(named[1], items[0])
-    if not found:
+        if (part := component_of(items[0].name)) is not None:
+            components.setdefault(part[0], {}).setdefault(part[1], items[0])
+    if not components:
         return
     # The CUDA major of the wheels that carry none in their name.
-    telling = (next((one.version for one in installed.get(name)), None) for name in _TELLING)
+    telling = (next((dist.version for dist in installed.get(name)), None) for name in _TELLING)
     majors_told = (re.match(_MAJOR, version) for version in telling if isinstance(version, str))
     plain = next((match[1] for match in majors_told if match), None)
-    wanted = (facts.text("torch.cuda") or "").partition(".")[0]
+    cuda_major = (facts.text("torch.cuda") or "").partition(".")[0]
     pins = _pins(installed, facts)
-    files = {str(one.value("component")): one.value("file") for one in facts.each("shared_file")}
-    for component, wheels in found.items():
+    files = {str(record.value("component")): record.value("file") for record in facts.each("shared_file")}
+    for component, wheels in components.items():
         by_major = {major or plain: item for major, item in wheels.items()}
         majors = sorted((major for major in by_major if major is not None), key=int)
         pinned = next((item for item in wheels.values() if pins and item.name in pins), None)
         last = by_major[majors[-1]] if majors else next(iter(wheels.values()))
-        own = pinned or by_major.get(wanted) or last
+        own = pinned or by_major.get(cuda_major) or last
         unknown = Unknown(Message("no wheel names the CUDA major of this one"))
         file = files.get(component, Unknown(Message("the files of its wheels are not known")))
         unpinned = Unknown(Message("what torch requires is not known"))
@@ -336,23 +336,23 @@ def _pins(installed: InstalledSet, facts: View) -> dict[str, str] | None:
     pins: dict[str, str] = {}
     for line in lines:
         with suppress(NotARequirement, NotAMarker):
-            wanted = read_requirement(line)
-            pin = re.match(_PIN, wanted.specifiers.replace(" ", ""))
-            if counts(wanted.marker) and pin:
-                pins[wanted.name] = pin[1]
+            requirement = read_requirement(line)
+            pin = re.match(_PIN, requirement.specifiers.replace(" ", ""))
+            if counts(requirement.marker) and pin:
+                pins[requirement.name] = pin[1]
     return pins
 
 
 def _order(wheel: View) -> Value:
     if wheel.absent("pinned"):
         return ABSENT
-    one, other = (dotted(wheel.text(column) or "") for column in ("installed", "pinned"))
-    if one is None or other is None:
+    version, pin = (dotted(wheel.text(column) or "") for column in ("installed", "pinned"))
+    if version is None or pin is None:
         return Unknown(Message("the versions cannot be compared"))
-    if one == other:
+    if version == pin:
         return "same"
-    if one[:1] != other[:1]:
+    if version[:1] != pin[:1]:
         return "other-major"
-    if one < other:
+    if version < pin:
         return "older"
-    return "newer-patch" if one[:2] == other[:2] else "newer"
+    return "newer-patch" if version[:2] == pin[:2] else "newer"

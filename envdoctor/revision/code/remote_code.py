@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
 from envdoctor.matrix.ledger import Ledger, Released
-from envdoctor.matrix.lookup import Asked, Lacking, answer
+from envdoctor.matrix.lookup import Lacking, Symbol, answer
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.model_types import ModelTypes
 from envdoctor.observe.model.files import AUTO_MAP_FILES, entries
@@ -328,9 +328,9 @@ def _import_demands(path: str, code: FileCode, ledger: Ledger) -> Iterator[_Dema
     for use in code.uses:
         if use.module.partition(".")[0] != "transformers" or use.guarded or use.within or use.branch:
             continue
-        asked = Asked(use.module, use.name, use.keyword)
+        asked = Symbol(use.module, use.name, use.keyword)
         having = _having(ledger, released, asked, minors)
-        having = having if having.yes else _having(ledger, released, Asked(use.module), minors)
+        having = having if having.yes else _having(ledger, released, Symbol(use.module), minors)
         what = f"{use.dotted}({use.keyword}=)" if use.keyword else use.dotted
         demands[what] = having.specifier
     for what, releases in demands.items():
@@ -338,7 +338,7 @@ def _import_demands(path: str, code: FileCode, ledger: Ledger) -> Iterator[_Dema
             yield _Demand(releases, Message("{} is in {}", what, releases), path)
 
 
-def _having(ledger: Ledger, released: Released, asked: Asked, minors: Mapping[str, str]) -> Releases:
+def _having(ledger: Ledger, released: Released, asked: Symbol, minors: Mapping[str, str]) -> Releases:
     """Return the releases that have it. A release that cannot tell is like the one before it."""
     known: list[bool] = []
     for version in minors.values():
