@@ -187,15 +187,11 @@ class _Reader:
                 parts = tuple((_own(part) if part.program == link.name else part, form) for part, form in parts)
             if there is None or there in self.seen or len(self.seen) >= _MOST_FILES:
                 continue
-            shown = _shown(there, self._cwd)
-            files = list[RecipeFile]()
             try:
-                files = self.read(there, shown, link.words)
+                files = self._linked(link, there)
             except RecipeError as error:
-                # A helper, or training that no format knows, is code: it sets nothing of what a format says.
-                if not (link.started and type(error) is NoRun):
-                    missing += [(shown, where, said_by(error))] if link.name not in brought else []
-                    continue
+                missing += [(_shown(there, self._cwd), where, said_by(error))] if link.name not in brought else []
+                continue
             parts, files = _told_once(parts, files, link.name, project.words_of(there), self._formats)
             later += files
 
@@ -205,6 +201,16 @@ class _Reader:
         if not later:
             _describes(file, self._formats)
         return [file, *later]
+
+    def _linked(self, link: _Link, path: str) -> list[RecipeFile]:
+        """Return what :meth:`read` says of a file that another one names. A helper, or training that no format knows,
+        is code: it sets nothing of what a format says."""
+        try:
+            return self.read(path, _shown(path, self._cwd), link.words)
+        except NoRun:
+            if link.started:
+                return []
+            raise
 
     def _links(self, run: Sequence[Part], parts: Sequence[tuple[Part, Format]]) -> Iterable[_Link]:
         """Return the documents that settings name, and the scripts or modules of one's own that commands start."""
