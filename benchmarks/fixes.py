@@ -248,11 +248,6 @@ def verdict(case: Mapping[str, Any]) -> str:
     return "works" if case["before"] else "still works"
 
 
-def without_place(command: str) -> str:
-    """The packages of a command, without the folder of the case."""
-    return command.partition("--python ")[2].partition(" ")[2] or command
-
-
 def summary(case: Mapping[str, Any]) -> str:
     """One line."""
     clean = "" if "errors_after" not in case else ", check clean" if not case["errors_after"] else ", check not clean"

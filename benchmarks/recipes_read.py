@@ -21,6 +21,7 @@ from typing import Any
 from envdoctor.facts import ABSENT, NOT_GIVEN, Fact, Unknown, spell
 from envdoctor.matrix import load_matrix, load_toml
 from envdoctor.observe import ObservationError, read_recipe
+from envdoctor.observe.recipe.formats import Formats
 
 LABELS = Path(__file__).with_name("recipe_labels.toml")
 #: What a tree needs for its recipes: code and configurations.
@@ -52,14 +53,13 @@ def tree(mirrors: Path, repo: str, commit: str, to: Path) -> Path:
 
 def said(path: Path, folder: Path, releases: dict[str, str], matrix: Any) -> dict[str, Fact] | str:
     """The facts of a recipe by their field, or why it is none."""
-    rows = matrix.rows("recipe-formats", "format")
-    released = matrix.rows("recipe-defaults", "arguments")
+    formats = Formats(matrix, matrix.rows("recipe-defaults", "arguments"))
 
     def installed(key: str) -> Any:
         return releases.get(key.removeprefix("pkg."), NOT_GIVEN)
 
     try:
-        recipe = read_recipe([str(path)], str(folder), rows, matrix.registry, installed, released=released)
+        recipe = read_recipe([str(path)], str(folder), formats, installed)
     except ObservationError as error:
         return str(error)
     found = {fact.key.removeprefix("recipe."): fact for fact in recipe.facts}

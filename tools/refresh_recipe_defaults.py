@@ -25,7 +25,7 @@ from packaging.version import Version
 from refresh_frameworks import wheels
 
 from envdoctor.matrix import Matrix, load_matrix, load_toml
-from envdoctor.observe.recipe.files import Formats
+from envdoctor.observe.recipe.formats import Formats
 
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "recipe-defaults.toml"
 #: The value of a default that a release works out.
@@ -286,7 +286,7 @@ def rows(source: Source, releases: Mapping[str, Defaults], formats: Formats) -> 
 
 def harvested(package: str, index: Index, matrix: Matrix) -> Iterator[str]:
     """Yield the rows of one package."""
-    formats = Formats(matrix.rows("recipe-formats", "format"), matrix.registry)
+    formats = Formats(matrix)
     sources = [source for source in SOURCES if source.package == package and source.form in {f.name for f in formats}]
     found: dict[Source, dict[str, Defaults]] = {source: {} for source in sources}
     for version, name in wheels(index, package).items():

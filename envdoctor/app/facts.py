@@ -178,7 +178,7 @@ def _image(sources: Sources) -> str | None:
     """Return the recipe that names the image it runs in, where nothing else names the environment; None without one."""
     if any(getattr(sources, name, None) for name in observed.SOURCES):
         return None
-    from envdoctor.observe.recipe.files import is_containers
+    from envdoctor.observe.recipe.parts import is_containers
 
     return next((name for name in sources.recipe if is_containers(os.path.join(sources.folder(), name))), None)
 
@@ -292,16 +292,15 @@ def _with_recipe(
     """Return the facts with the recipe's and the model's; and the sources with the model that it names, if known, and
     its scripts ``as_code`` where no code was given."""
     from envdoctor.observe.recipe.files import RecipeFileError
+    from envdoctor.observe.recipe.formats import Formats
     from envdoctor.observe.recipe.recipe import Recipe, read_recipe
 
     # Packages by whose release a default is meant.
     installed = facts.copy([*facts, *_given(sources, matrix)]).value
-    released, formats = matrix.rows("recipe-defaults", "arguments"), matrix.rows("recipe-formats", "format")
+    formats = Formats(matrix, matrix.rows("recipe-defaults", "arguments"))
 
     def read(*names: str) -> Recipe:
-        return read_recipe(
-            names, sources.folder(), formats, matrix.registry, installed, released=released, code=sources.code
-        )
+        return read_recipe(names, sources.folder(), formats, installed, sources.code)
 
     try:
         recipe = read(*sources.recipe)

@@ -415,7 +415,7 @@ def _of_sizes(sections: Mapping[_Size | None, MemorySection]) -> tuple[MemorySec
 def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> MemorySaving:
     """Return the change with its settings as the recipe's file writes them. Flash attention, which needs no more
     memory, stands for SDPA if the file has no word for SDPA."""
-    from envdoctor.observe.recipe.files import spelled
+    from envdoctor.observe.recipe.formats import spelled
     from envdoctor.remedy.own_keys import own_keys
 
     def keys_of(settings: Mapping[str, object]) -> dict[str, str]:

@@ -158,26 +158,10 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
     own = _severity(rule, match, confidence, policy)
     if own != rule.severity and rule.id not in policy.severities:
         caveats += (Message("a warning because of what is not known for sure, an error where it is so"),)
-    # What to give so that nothing is guessed: each value that was taken for granted, and what exceptions ask for.
-    guessed = {key: spell(read(key).value) for key, _, _, default in match.assumed if not default}
-    for key in match.open_exceptions:
-        fact_spec = matrix.registry.find(key)
-        if fact_spec is not None and fact_spec.type != "records" and key not in guessed:
-            guessed[key] = fact_spec.example or next(iter(fact_spec.values), "...")
     assumed_keys = {entry[0] for entry in match.assumed}
     own_facts = tuple(
         FoundFact(key, spell(read(key).value), read(key).origin) for key in match.keys if key not in assumed_keys
     )
-    places = [fact.origin for fact in own_facts]
-    spec = matrix.registry.find(rule.each) if rule.each is not None else None
-    if spec is not None and match.item is not None:
-        # The places that the record names for editing, and where the packages it is about are named (in a lock).
-        record = View.of(match.item)
-        packages = (record.value(column) for column in spec.concerns.get("pkg.*", ()))
-        places += (*(record.words(spec.edit) or ()), *(facts.get(f"pkg.{package}").origin for package in packages))
-    # The places of the facts that the finding's facts follow from: the line of torch for its CUDA.
-    specs = (matrix.registry.find(key) for key in match.keys)
-    behind = (key for spec in specs if spec is not None for key in spec.depends_on if "*" not in key)
     item = _identity(rule, match, matrix.registry)
     return Finding(
         id=rule.id,
@@ -196,13 +180,40 @@ def _finding(rule: Rule, match: Match, facts: FactSet, matrix: Matrix, policy: P
             for key, _, because, default in match.assumed
         ),
         caveats=caveats,
-        settled_by=tuple(f"{key}={value}" for key, value in guessed.items()),
+        settled_by=_settled_by(match, read, matrix.registry),
         item=item,
-        locations=_lines(places) or _lines(facts.get(key).origin for key in behind),
+        locations=_locations(rule, match, own_facts, facts, matrix.registry),
         evidence=tuple(Evidence(**entry) for entry in texts["evidence"]),
         probe=rule.probe,
         origin=rule.origin,
     )
+
+
+def _settled_by(match: Match, read: Read, registry: Registry) -> tuple[str, ...]:
+    """Return what to give so that nothing is guessed: each value that was taken for granted, and what exceptions ask
+    for."""
+    guessed = {key: spell(read(key).value) for key, _, _, default in match.assumed if not default}
+    for key in match.open_exceptions:
+        spec = registry.find(key)
+        if spec is not None and spec.type != "records" and key not in guessed:
+            guessed[key] = spec.example or next(iter(spec.values), "...")
+    return tuple(f"{key}={value}" for key, value in guessed.items())
+
+
+def _locations(
+    rule: Rule, match: Match, own: Iterable[FoundFact], facts: FactSet, registry: Registry
+) -> tuple[Origin, ...]:
+    """Return the lines of the facts that were found, of the places that the record names for editing, and of the
+    packages that it is about; without one, the lines of what those facts follow from (torch's, for its CUDA)."""
+    places = [fact.origin for fact in own]
+    spec = registry.find(rule.each) if rule.each is not None else None
+    if spec is not None and match.item is not None:
+        record = View.of(match.item)
+        packages = (record.value(column) for column in spec.concerns.get("pkg.*", ()))
+        places += (*(record.words(spec.edit) or ()), *(facts.get(f"pkg.{name}").origin for name in packages))
+    specs = (registry.find(key) for key in match.keys)
+    behind = (key for spec in specs if spec is not None for key in spec.depends_on if "*" not in key)
+    return _lines(places) or _lines(facts.get(key).origin for key in behind)
 
 
 def _reader(rule: Rule, match: Match, facts: FactSet, registry: Registry) -> Read:

@@ -130,6 +130,9 @@ def stage_of(
     answer, length = (given.get(name) if row.get("answers") else None for name in ("max_new_tokens", "max_length"))
     answers = (min(answer / length, 1.0) if answer and length else 1.0) * row.get("logits", 1.0)
     drops, generates, asleep = (tuple(row.get("drops", ())), bool(row.get("generates")), bool(given.get("sleep_mode")))
+    if given.get("optimizer_in_backward"):
+        drops = (*drops, "gradients", "temporary values of the optimizer")
+        assumed.append(Message("the optimizer steps in the backward pass, so that no gradient stays"))
     return Stage(row["like"], reference, models, engine, drops, spared, answers, generates, asleep)
 
 
@@ -230,10 +233,6 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     framework = str(given.get("framework"))
     trainer: Mapping[str, Any] = next((row for row in known["framework"] if row["name"] == framework), {})
     stage = stage_of(facts, known, given, keys, assumed) if training else Stage()
-    if training and given.get("optimizer_in_backward"):
-        stage = stage._replace(drops=(*stage.drops, "gradients", "temporary values of the optimizer"))
-        assumed.append(Message("the optimizer steps in the backward pass, so that no gradient stays"))
-    divided = {k: v for k, v in keys.items() if training and re.search(_DIVIDED, k) and v not in _WHOLE}
     adapted = trainer.get("reference", "adapter-off")
     batch = batch_of(facts, training)
     if not batch:
@@ -279,33 +278,54 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     if training and "gradient_checkpointing" not in given:
         on = Message("gradient checkpointing was not given: it was taken to be on, as the newest {} has it", framework)
         assumed.append(on if newest else Message("gradient checkpointing was not given: it was taken to be off"))
+    savers = _savers(given, trainer, version)
+    spared = (*stage.spared, *unsure, *(term for _, terms in savers for term in terms))
+    dividing, parts = _dividing(keys) if training else ([], 1)
+    divided, loads = _divided(given, keys), bool(trainer.get("deepspeed"))
+    several = (given.get("world_size") or 1) > 1
+    counted = given.get("launcher") is None or bool(given.get("world_size"))
+    by_default = "framework" in given and "recipe.gradient_checkpointing" not in facts
+    return RunPlan(
+        job=job,
+        tokens=int(tokens),
+        assumed=tuple(assumed),
+        savers=(*(said for said, _ in savers), *dividing),
+        spared=spared,
+        eager=eager,
+        stated=stated,
+        parts=parts,
+        stage=stage,
+        untold=training and job["stage"] == "sft" and given.get("framework") is None and LOGITS not in spared,
+        less=0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA,
+        adapted=adapted,
+        whole=given.get("method") is not None and divided and counted,
+        divided=divided,
+        loads=loads,
+        divisible=loads and several and given.get("zero_stage") != 3 and not given.get("fsdp"),
+        off="gradient_checkpointing" in given or by_default,
+        maybe_off=bool(training and newest and "gradient_checkpointing" not in given),
+    )
+
+
+def _savers(
+    given: Mapping[str, Any], trainer: Mapping[str, Any], version: str | None
+) -> list[tuple[str, tuple[str, ...]]]:
+    """Return those of ``_SAVERS`` that the run has: what nobody says, or says to be absent, is as the ``trainer`` has
+    it in this version."""
     own = {
         row["name"]
         for row in trainer.get("savers", ())
         if row.get("stage") in (None, given.get("stage") or "sft") and _may_be(version, row.get("releases"))
     }
-    # What nobody says, or says to be absent, is as the framework has it.
-    there = {name: name in own if given.get(name) is None else given[name] for name in _SAVERS}
-    savers = [saver for name, saver in _SAVERS.items() if there[name]]
-    spared = (*stage.spared, *unsure, *(term for _, terms in savers for term in terms))
-    told = [said for said, _ in savers]
-    told += [Message("{}, which divides a sample or the model among GPUs", f"{k}={v}") for k, v in divided.items()]
+    return [saver for name, saver in _SAVERS.items() if (name in own if given.get(name) is None else given[name])]
+
+
+def _dividing(keys: Mapping[str, str]) -> tuple[list[str], int]:
+    """Return a sentence for each key that divides a sample or the model among GPUs, and into how many parts all do."""
+    divided = {key: size for key, size in keys.items() if re.search(_DIVIDED, key) and size not in _WHOLE}
     sizes = (int(size) if re.fullmatch("[1-9][0-9]{0,3}", size) else _MANY for size in divided.values())
-    parts = min(math.prod(sizes), _MOST_PARTS)
-    untold = training and job["stage"] == "sft" and given.get("framework") is None and LOGITS not in spared
-    divided_so, loads = _divided(given, keys), bool(trainer.get("deepspeed"))
-    less = 0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA
-    return RunPlan(
-        *(job, int(tokens), tuple(assumed), tuple(told), spared, eager, stated, parts, stage, untold, less, adapted),
-        given.get("method") is not None
-        and divided_so
-        and (given.get("launcher") is None or bool(given.get("world_size"))),
-        divided_so,
-        loads,
-        loads and (given.get("world_size") or 1) > 1 and given.get("zero_stage") != 3 and not given.get("fsdp"),
-        "gradient_checkpointing" in given or ("framework" in given and "recipe.gradient_checkpointing" not in facts),
-        bool(training and newest and "gradient_checkpointing" not in given),
-    )
+    text = "{}, which divides a sample or the model among GPUs"
+    return [Message(text, f"{key}={size}") for key, size in divided.items()], min(math.prod(sizes), _MOST_PARTS)
 
 
 def _divided(given: Mapping[str, Any], keys: Mapping[str, str]) -> bool:

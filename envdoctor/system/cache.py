@@ -83,26 +83,23 @@ def unsealed(entry: bytes) -> memoryview | None:
 
 
 class CacheFolder:
-    """One kind of entries below ``home`` (envdoctor's cache folder): files in the folder called ``kind``, whose names
-    may hold one more folder (``ab/abcdef``). Without a home nothing is kept; with ``most``, only so many entries of
-    each ending, the newest.
+    """One kind of entries below ``home`` (envdoctor's cache folder): at most ``most`` files in the folder called
+    ``kind``, the newest, and no others; those that a broken-off writer or an older envdoctor left count too. Without a
+    home nothing is kept.
 
     If one of its folders is a link or another user's, nothing below it is read or made. An entry that another user may
     have written counts as missing.
     """
 
-    def __init__(self, home: str | None, kind: str, most: int | None = None) -> None:
-        self._home = home
-        self._most = most
-        self._kind = kind.split("/") if kind else []
-        self._folder = os.path.join(home, *self._kind) if home else None
+    def __init__(self, home: str | None, kind: str, most: int) -> None:
+        self._most, self._folders = most, [home, os.path.join(home, kind)] if home else []
 
     def read(self, name: str, limit: int) -> memoryview | None:
         """Return the data under this name; None if it is missing, was changed, or is longer than ``limit``."""
-        if self._folder is None or not self._is_own(name):
+        if not self._are_own():
             return None
         try:
-            descriptor = os.open(os.path.join(self._folder, name), _READ)
+            descriptor = os.open(os.path.join(self._folders[-1], name), _READ)
         except (OSError, ValueError):
             return None
         try:
@@ -115,14 +112,14 @@ class CacheFolder:
             os.close(descriptor)
 
     def write(self, name: str, data: bytes) -> None:
-        """Keep an entry."""
-        if self._home is None or self._folder is None:
+        """Keep an entry, and no more than so many."""
+        if not self._folders:
             return
-        place = os.path.join(self._folder, name)
-        temporary = os.path.join(os.path.dirname(place), f"{os.getpid()}-{time.time_ns()}{_UNFINISHED}")
+        place = os.path.join(self._folders[-1], name)
+        temporary = os.path.join(self._folders[-1], f"{os.getpid()}-{time.time_ns()}{_UNFINISHED}")
         try:
-            os.makedirs(os.path.dirname(self._home), exist_ok=True)
-            if not self._is_own(name, make=True):
+            os.makedirs(os.path.dirname(self._folders[0]), exist_ok=True)
+            if not self._are_own(make=True):
                 return
             descriptor = os.open(temporary, _WRITE, 0o600)
         except (OSError, ValueError):
@@ -133,32 +130,26 @@ class CacheFolder:
             os.replace(temporary, place)
         except OSError:
             _remove(temporary)
-        if self._most is not None:
-            self.trim(self._most, os.path.splitext(name)[1])
+        self._trim()
 
-    def trim(self, most: int, ending: str) -> None:
-        """Keep the ``most`` newest of this user's files with that ending, and of the files of interrupted writers."""
-        if self._folder is None or not self._is_own():
-            return
+    def _trim(self) -> None:
+        """Remove all but the newest of this user's files."""
         ages: list[tuple[float, str]] = []
         try:
-            with os.scandir(self._folder) as entries:
+            with os.scandir(self._folders[-1]) as entries:
                 for entry in entries:
-                    if entry.name.endswith((ending, _UNFINISHED)):
-                        status = entry.stat(follow_symlinks=False)
-                        if stat.S_ISREG(status.st_mode) and _is_ours(status):
-                            ages.append((status.st_mtime, entry.path))
+                    status = entry.stat(follow_symlinks=False)
+                    if stat.S_ISREG(status.st_mode) and _is_ours(status):
+                        ages.append((status.st_mtime, entry.path))
         except OSError:
             return
-        for _, path in sorted(ages)[: max(0, len(ages) - most)]:
+        for _, path in sorted(ages)[: max(0, len(ages) - self._most)]:
             _remove(path)
 
-    def _is_own(self, name: str = "", *, make: bool = False) -> bool:
-        """Return whether the folders on the way to an entry are real ones of this user; ``make`` adds missing ones."""
-        folder = self._home or ""
+    def _are_own(self, *, make: bool = False) -> bool:
+        """Return whether the folders are real ones of this user; ``make`` adds missing ones."""
         try:
-            for part in ("", *self._kind, *name.split("/")[:-1]):
-                folder = os.path.join(folder, part) if part else folder
+            for folder in self._folders:
                 if make and not os.path.lexists(folder):
                     os.mkdir(folder, 0o700)
                 status = os.lstat(folder)
@@ -166,7 +157,7 @@ class CacheFolder:
                     return False
         except (OSError, ValueError):
             return False
-        return True
+        return self._folders != []
 
 
 def _is_ours(status: os.stat_result) -> bool:

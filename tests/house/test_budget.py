@@ -6,6 +6,8 @@ from importlib import import_module
 import budget
 import pytest
 
+from envdoctor.matrix import load_toml
+
 
 def test_no_number_is_above_its_budget():
     limits = budget.budget()
@@ -17,6 +19,12 @@ def test_no_number_is_above_its_budget():
 def test_what_was_raised_says_why():
     for key, why in budget.raised().items():
         assert ":" in key and len(why.split()) > 3, f'{key}: write "report: lines" = "why, in four words or more"'
+
+
+def test_a_file_of_more_than_500_lines_says_why():
+    package = budget.ROOT / "envdoctor"
+    long = {path.relative_to(package).as_posix(): path.read_bytes().count(b"\n") for path in package.rglob("*.py")}
+    assert {name for name, lines in long.items() if lines > 500} == load_toml(budget.BUDGET)["long"].keys()
 
 
 def test_no_two_public_classes_have_one_name():

@@ -31,6 +31,7 @@ from envdoctor.observe import (
 )
 from envdoctor.observe.code import read_uses
 from envdoctor.observe.packages import followed
+from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.script import calls_of
 from envdoctor.revision import HeaderError, PinError, described, flatten, parse_header, read_pins
 from envdoctor.source import NotANotebook, TooMuch
@@ -262,8 +263,7 @@ def _followed(folder: Path, content: bytes) -> object:
 
 def _recipe(place: Path, matrix: Matrix, content: bytes) -> object:
     rewrite(place, content)
-    rows = matrix.rows("recipe-formats", "format")
-    return read_recipe([place.name], str(place.parent), rows, matrix.registry, lambda key: Unknown("not given"))
+    return read_recipe([place.name], str(place.parent), Formats(matrix), lambda key: Unknown("not given"))
 
 
 def _below(name: str, ending: str) -> list[Path]:

@@ -167,6 +167,7 @@ def supplied() -> list[Pattern]:
     from envdoctor.matrix import load_matrix
     from envdoctor.observe.documents.locks.dockerfile import tag_pattern
     from envdoctor.observe.documents.reports.lines import Forms, Prose
+    from envdoctor.observe.recipe.formats import Formats
 
     matrix = load_matrix()
     rows = [("values", row["values"], re.IGNORECASE, "fullmatch") for row in matrix.rows("report-forms", "label")]
@@ -178,7 +179,7 @@ def supplied() -> list[Pattern]:
     rows += [("tag", tag_pattern(row["tag"]), 0, "fullmatch") for row in matrix.rows("images")]
     rows += [
         (name, one.pattern, 0, "search")
-        for forms in (Forms(matrix), Prose(matrix))
+        for forms in (Forms(matrix), Prose(matrix, Formats(matrix)))
         for name, one in vars(forms).items()
         if isinstance(one, re.Pattern)
     ]

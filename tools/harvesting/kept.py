@@ -243,10 +243,6 @@ def _is_code(name: str) -> bool:
     return name.endswith((".py", ".pyi"))
 
 
-def _is_wanted(name: str) -> bool:
-    return _is_metadata(name) or _is_code(name)
-
-
 def _zipped(names: Iterable[str], members: Mapping[str, bytes]) -> bytes:
     """Return the code among the members, and empty files for what is compiled."""
     kept = {name: b"" for name in names if name.endswith((".so", ".pyd"))}

@@ -12,6 +12,10 @@ from envdoctor.system.message import Message
 
 #: What is named by its path from the project's root is looked for in so many folders above the one that names it.
 _ABOVE = 4
+#: How many bytes of a file are read.
+LARGEST = 8 << 20
+#: How names of documents end.
+DOCUMENTS = (".yaml", ".yml", ".json", ".jsonc", ".json5")
 Scalar = str | int | float | bool | None
 #: The key of a setting that stands for others that nobody can tell, as in ``f(**options)``.
 REST = "**"
@@ -58,6 +62,15 @@ class Part(NamedTuple):
     folder: str = ""
     lines: tuple[int, int] = (0, 0)
     own: bool = False
+
+    @property
+    def starts_script(self) -> bool:
+        """Return whether a command starts a script, or a module by its name."""
+        return self.line > 0 and (self.program.endswith(".py") or self.module)
+
+    def stands_in(self, line: int) -> bool:
+        """Return whether a command, or its program, stands in a line."""
+        return line == self.line or self.lines[0] <= line <= self.lines[1]
 
 
 #: PyYAML reads 100 kB a second; the largest recipes have 20 kB.

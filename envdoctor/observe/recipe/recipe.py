@@ -1,23 +1,15 @@
 """``--recipe FILE``: the normalised recipe as facts, each with the line that says it or the default that holds."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from envdoctor.facts.registry import FactSpec, FactTypeError, Registry, parse_value, unlisted
+from envdoctor.facts.registry import FactSpec, FactTypeError, parse_value, unlisted
 from envdoctor.facts.values import ABSENT, Fact, Known, Origin, Records, Unknown, Value, spell
 from envdoctor.observe.recipe.document import REST, Part, RecipeEntry
-from envdoctor.observe.recipe.files import (
-    NO_RECIPES,
-    Format,
-    Formats,
-    Meaning,
-    RecipeFile,
-    read_files,
-    spelled,
-    with_code,
-)
+from envdoctor.observe.recipe.files import RecipeFile, read_files, with_code
+from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats, Meaning, spelled
 from envdoctor.system.message import Message, alike, said_by
 from envdoctor.versions.pep440 import satisfies
 
@@ -263,20 +255,16 @@ class Recipe(NamedTuple):
 def read_recipe(
     given: Sequence[str],
     cwd: str,
-    rows: Iterable[Mapping[str, object]],
-    registry: Registry,
+    formats: Formats,
     installed: Callable[[str], Value],
-    *,
-    released: Iterable[Mapping[str, object]] = (),
     code: Sequence[str] = (),
 ) -> Recipe:
-    """Read the files that were given and those that they name; ``rows`` are those of the table recipe-formats,
-    ``released`` those of recipe-defaults; ``installed`` gives the facts of the environment, for defaults that changed
-    with a release and for variables. ``code`` is beside the recipe: its parsers may read the documents.
+    """Read the files that were given and those that they name; ``installed`` gives the facts of the environment, for
+    defaults that changed with a release and for variables. ``code`` is beside the recipe: its parsers may read the
+    documents.
 
     Raises :class:`RecipeFileError`.
     """
-    formats = Formats(rows, registry, released)
     files, called = with_code(list(read_files(given, cwd, formats)), code, cwd, formats)
     return recipe_of(files, formats, installed, ", ".join(given), called)
 

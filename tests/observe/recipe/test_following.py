@@ -5,10 +5,12 @@ from observing import shipped
 
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
 from envdoctor.observe import RecipeFileError, read_recipe
+from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.recipe import UNDECIDED
 from envdoctor.observe.recipe.script import calls_of
 
 MATRIX = shipped()
+FORMATS = Formats(MATRIX, MATRIX.rows("recipe-defaults", "arguments"))
 
 
 def read(folder, name, /, files=(), **installed):
@@ -17,14 +19,7 @@ def read(folder, name, /, files=(), **installed):
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(text, encoding="utf-8")
     versions = {f"pkg.{package.replace('_', '-')}": version for package, version in installed.items()}
-    recipe = read_recipe(
-        [name],
-        str(folder),
-        MATRIX.rows("recipe-formats", "format"),
-        MATRIX.registry,
-        lambda key: versions.get(key, NOT_GIVEN),
-        released=MATRIX.rows("recipe-defaults", "arguments"),
-    )
+    recipe = read_recipe([name], str(folder), FORMATS, lambda key: versions.get(key, NOT_GIVEN))
     found = {fact.key.removeprefix("recipe."): fact.value for fact in recipe.facts}
     return found | {"model": recipe.model and recipe.model.value, "missing": recipe.missing, "runs": recipe.runs}
 
@@ -348,6 +343,17 @@ model = AutoModelForCausalLM.from_pretrained(conf["model"]["name"])
 TrainingArguments(".")
 TrainingArguments(output_dir="x", per_device_train_batch_size=more["batch"], bf16=True, learning_rate=1e-5)
 """
+
+
+def test_a_file_that_two_others_name_is_read_once(tmp_path):
+    files = {
+        "run.sh": "accelerate launch --config_file acc.yaml train.py --deepspeed ds.json\n",
+        "acc.yaml": "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: ds.json}\n",
+        "ds.json": '{"zero_optimization": {"stage": 3}}',
+        "train.py": TRL,
+    }
+    keys = [item["key"] for item in read(tmp_path, "run.sh", files)["recipe_key"] if item["format"] == "deepspeed"]
+    assert keys == ["stage"]
 
 
 def test_documents_that_a_script_reads_and_the_fuller_of_two_calls_count(tmp_path):

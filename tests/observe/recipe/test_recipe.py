@@ -15,21 +15,18 @@ from envdoctor.facts import ABSENT, NOT_GIVEN, Records, Unknown, parse_value, sp
 from envdoctor.matrix import load_toml
 from envdoctor.observe import RecipeFileError, read_recipe
 from envdoctor.observe.recipe.commands import parts_of_script
-from envdoctor.observe.recipe.files import Formats
+from envdoctor.observe.recipe.formats import Formats
 from envdoctor.observe.recipe.recipe import HELPERS
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 EXPECTED = load_toml(FIXTURES / "recipes" / "expected.toml")
 MATRIX = shipped()
-FORMATS = Formats(MATRIX.rows("recipe-formats", "format"), MATRIX.registry)
+FORMATS = Formats(MATRIX, MATRIX.rows("recipe-defaults", "arguments"))
 
 
 def read(folder, *names, **installed):
     versions = {f"pkg.{name}": version for name, version in installed.items()}
-    rows = MATRIX.rows("recipe-formats", "format")
-    released = MATRIX.rows("recipe-defaults", "arguments")
-    installed = lambda key: versions.get(key, NOT_GIVEN)  # noqa: E731
-    return read_recipe(names, str(folder), rows, MATRIX.registry, installed, released=released)
+    return read_recipe(names, str(folder), FORMATS, lambda key: versions.get(key, NOT_GIVEN))
 
 
 def written(folder, content, name="train.yaml", **installed):

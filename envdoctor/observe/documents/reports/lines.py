@@ -14,6 +14,7 @@ from envdoctor.facts.values import ABSENT, Value
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.reports.machine import Claim, Line, smi_line, understood
 from envdoctor.observe.documents.reports.prose import Prose
+from envdoctor.observe.recipe.formats import Formats
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import is_version
 from envdoctor.versions.requirement import normalise, valid_name
@@ -254,10 +255,12 @@ class _Row(NamedTuple):
         return not title and _HEADING.fullmatch(self.words) is not None
 
 
-def standing(lines: Sequence[str], matrix: Matrix) -> tuple[list[Claim], list[Claim], list[tuple[int, str]], set[int]]:
+def standing(
+    lines: Sequence[str], matrix: Matrix, formats: Formats
+) -> tuple[list[Claim], list[Claim], list[tuple[int, str]], set[int]]:
     """Return the claims that stand, what sentences say of the run, the number and fact of lines that speak of one and
     do not count, and the numbers of lines below a heading, or between fences, that speak of something else."""
-    forms, prose = Forms(matrix), Prose(matrix)
+    forms, prose = Forms(matrix), Prose(matrix, formats)
     claims: list[Claim] = []
     told: list[Claim] = []
     unread: list[tuple[int, str]] = []

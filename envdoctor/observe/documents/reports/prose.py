@@ -18,7 +18,7 @@ from envdoctor.observe.documents.reports.machine import Claim, Line, understood
 from envdoctor.observe.model.config import shape_of
 from envdoctor.observe.model.names import is_repo_name
 from envdoctor.observe.recipe.document import scalar
-from envdoctor.observe.recipe.files import Formats, Meaning, spelled
+from envdoctor.observe.recipe.formats import Formats, Meaning, spelled
 
 _DIGIT = re.compile(r"\d")
 #: Characters of sentences that are read of a report, and of one of them.
@@ -49,8 +49,8 @@ _OPTION = re.compile(
 class Prose:
     """The part of the table ``report-forms`` about sentences, compiled for one report."""
 
-    def __init__(self, matrix: Matrix) -> None:
-        self._matrix, self._left = matrix, _CHARACTERS
+    def __init__(self, matrix: Matrix, formats: Formats) -> None:
+        self._matrix, self._formats, self._left = matrix, formats, _CHARACTERS
         words = matrix.part("report-forms", "prose")
         self._numbers: Mapping[str, int] = words["numbers"]
         self._doubt = re.compile(words["aside"], re.IGNORECASE)
@@ -136,14 +136,13 @@ class Prose:
     @cached_property
     def _options(self) -> Mapping[str, Meaning]:
         """Return what the keys of all formats mean that mean one thing, or what TrainingArguments mean by them."""
-        formats = Formats(self._matrix.rows("recipe-formats", "format"), self._matrix.registry)
         meant: dict[str, set[str]] = {}
         found: dict[str, Meaning] = {}
-        for form in (*formats, formats["hf-arguments"]):
+        for form in (*self._formats, self._formats["hf-arguments"]):
             for key, meanings in form.keys.items():
                 name = key.rpartition(".")[2].lower()
                 for meaning in meanings[:1]:
                     meant.setdefault(name, set()).add(meaning.field)
                     found[name] = meaning
-        own = formats["hf-arguments"].keys
+        own = self._formats["hf-arguments"].keys
         return {name: meaning for name, meaning in found.items() if len(meant[name]) == 1 or name in own}

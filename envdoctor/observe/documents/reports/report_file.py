@@ -18,15 +18,9 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.config import words_of
 from envdoctor.observe.model.names import is_repo_name
 from envdoctor.observe.recipe.document import Part, RecipeError, read_document
-from envdoctor.observe.recipe.files import (
-    Format,
-    Formats,
-    RecipeFile,
-    command_parts,
-    named_files,
-    python_calls,
-    with_formats,
-)
+from envdoctor.observe.recipe.files import RecipeFile
+from envdoctor.observe.recipe.formats import Format, Formats
+from envdoctor.observe.recipe.parts import command_parts, python_calls
 from envdoctor.observe.recipe.recipe import Recipe, recipe_of
 from envdoctor.system.documents import decoded, read_named
 from envdoctor.system.files import because_of
@@ -70,13 +64,12 @@ def _in_place(block: _Block, keep: Collection[int] | None = None) -> str:
 
 
 def run_facts(
-    lines: Sequence[str], doubtful: Collection[int], matrix: Matrix, name: str, installed: FactSet
+    lines: Sequence[str], doubtful: Collection[int], formats: Formats, name: str, installed: FactSet
 ) -> tuple[list[Fact], list[str], list[Message]]:
     """Return ``recipe.*``, ``recipe_key``, ``env.*`` and the model, each with the line that says it. A report may show
     a part of the run only: of a framework's defaults what it switches on is a guess, and no other one counts. Lines
     with the numbers ``doubtful`` are left out. What two commands or configurations say differently is unknown; the
     keys of that come second, and sentences about files that are named and not shown third."""
-    formats = Formats(matrix.rows("recipe-formats", "format"), matrix.registry)
     blocks = list(_blocks(lines, doubtful))
     parts = [part for block in blocks for part in _command_lines(block, formats)]
     parts += islice((part for block in blocks for part in _configurations(block, formats)), _DOCUMENTS)
@@ -93,7 +86,7 @@ def run_facts(
         for part, form in of
         if not part.program.endswith(".py") or form.named(part.program) is not None or form.framework in _OF_ANY_SCRIPT
     ]
-    first = with_formats(parts, formats)
+    first = formats.of_parts(parts)
     if not first:
         return [], [], []
 
@@ -104,7 +97,7 @@ def run_facts(
     # What a command starts may be the configuration that is shown, and what either names DeepSpeed's file that is.
     shown = {form.name for part, form in first if not part.program}
     naming = (one for one in first if shown.isdisjoint(["deepspeed", one[1].name if one[0].program else ""]))
-    unseen = named_files(naming, formats)
+    unseen = formats.named_files(naming)
     recipe = said_by(first, [(one, Origin(name, *place), Message("is not there")) for one, place in unseen])
     if not any(fact.key == "recipe_key" and isinstance(fact.value, Records) and fact.value for fact in recipe.facts):
         return [], [], []
@@ -269,7 +262,8 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     cut = len(lines) > _LINES or len(text) > _CHARACTERS
     lines = lines[:_LINES]
     plain = [_QUOTE.sub("", visible(line[:_LINE])).translate(_WIDE).rstrip() for line in lines]
-    stated, told, speaking, silenced = standing(plain, matrix)
+    formats = Formats(matrix)
+    stated, told, speaking, silenced = standing(plain, matrix, formats)
     # What paths say counts where no line does.
     said = {"python" if claim.key.startswith("python.") else claim.key for claim in stated}
     paths = (claim for claim in traces(plain) if claim.key.removesuffix(".minor") not in said)
@@ -278,7 +272,7 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     if (gpu := gpu_fact(stated, name)) is not None:
         facts.add(gpu)
     commands = [_QUOTE.sub("", visible(line[:_LONGEST_COMMAND])) for line in lines]
-    run, differing, unread = run_facts(commands, silenced, matrix, name, facts)
+    run, differing, unread = run_facts(commands, silenced, formats, name, facts)
     differing += [one.key for one in run if one.key in facts]
     for one in run:  # what the lines say stands, unless the run that is shown says something else
         before = facts.get(one.key)

@@ -1,0 +1,190 @@
+"""The formats of recipes, from the table recipe-formats: which keys each has, and what they mean."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase, translate
+from typing import Any, NamedTuple
+
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe.recipe.document import DOCUMENTS, REST, Part, RecipeEntry
+
+#: Formats of what says something of a run, and is no recipe of its own.
+NO_RECIPES = (
+    *("environment", "plain-training", "model-cast", "tokenizer", "torch-loop", "trainer", "trainer-run", "datasets"),
+    *("script-arguments", "attention-patch", "model-config", "other-training"),
+)
+_NUMBERS = {"1": "true", "0": "false"}
+
+
+class Meaning(NamedTuple):
+    """What a key says of a ``field`` of the recipe: its value, by ``words`` (globs, the first that fits) another; an
+    empty word says nothing. With ``add`` the value joins others of the list."""
+
+    field: str
+    words: Mapping[str, str] = {}
+    add: bool = False
+
+    def word(self, written: str) -> str:
+        """Return what is meant by what is written; parsers of arguments take 1 for true."""
+        if written not in self.words and written in _NUMBERS and "true" in self.words:
+            written = _NUMBERS[written]
+        if written in self.words:
+            return self.words[written]
+        return next((word for glob, word in self.words.items() if fnmatchcase(written, glob)), written)
+
+
+class Format(NamedTuple):
+    """One format: ``keys`` with what they mean, ``unused`` ones (globs), ``includes`` (formats whose keys stand in a
+    section; an empty name: beside its own), ``names`` (globs of programs and calls that it belongs to, each with what
+    they say). Of two formats that give a field the one with the higher ``authority`` is believed; a negative one never
+    overrides, and what it says otherwise is a contradiction. ``framework`` is whose run is described; empty for a
+    format that stands beside one. ``matrices/schema/recipe-formats.json`` has the columns of ``row``."""
+
+    name: str
+    row: Mapping[str, Any]
+    keys: Mapping[str, tuple[Meaning, ...]]
+    unused: frozenset[str]
+    globs: tuple[str, ...]
+    includes: Mapping[str, str]
+    names: Mapping[str, Mapping[str, str]]
+    authority: int
+    framework: str
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> "Format":
+        """Return the format of a row of the table."""
+        unused = row.get("unused", ())
+        keys = {
+            key: tuple(Meaning(one) if isinstance(one, str) else Meaning(**one) for one in several)
+            for key, said in row.get("keys", {}).items()
+            for several in (said if isinstance(said, list) else [said],)
+        }
+        globs = tuple(name for name in unused if "*" in name)
+        said = row.get("includes", {}), row.get("names", {}), row.get("authority", 2), row.get("framework", "")
+        return cls(row["name"], row, keys, frozenset(unused) - {*globs}, globs, *said)
+
+    def named(self, program: str) -> Mapping[str, str] | None:
+        """Return what the name of a program or call says, by its end; None for another one."""
+        for name, said in self.names.items():
+            plain = program == name or program.endswith((f".{name}", f"/{name}"))
+            if plain or ("*" in name and any(fnmatchcase(program, f"{before}{name}") for before in ("", "*.", "*/"))):
+                return said
+        return None
+
+
+class Formats:
+    """All formats, in the order in which a framework is chosen when a recipe has several. ``registry`` has the
+    recipe's fields, of which ``kinds`` are the types; ``released`` are the rows of the table recipe-defaults."""
+
+    def __init__(self, matrix: Matrix, released: Sequence[Mapping[str, Any]] = ()) -> None:
+        self._formats = {str(row["name"]): Format.of(row) for row in matrix.rows("recipe-formats", "format")}
+        self._released, self.registry = released, matrix.registry
+        self.kinds = {spec.key[7:]: spec.type for spec in self.registry if spec.key.startswith("recipe.")}
+
+    def __iter__(self) -> Iterator[Format]:
+        return iter(self._formats.values())
+
+    def __getitem__(self, name: str) -> Format:
+        return self._formats[name]
+
+    def find(self, form: Format, key: str, depth: int = 0) -> tuple[Format, tuple[Meaning, ...], str] | None:
+        """Return the format that a key belongs to, ``form`` or one that it includes, what the key means there (nothing
+        of one that is known and not used), and how it is called there. None for an unknown key."""
+        key = key.replace("-", "_")
+        found = form.keys.get(key)
+        if found is not None or key == REST:
+            return form, found or (), key
+        for section, name in form.includes.items() if depth < 4 else ():
+            if not section or key.startswith(f"{section}."):
+                inner = self.find(self._formats[name], key[len(section) + 1 :] if section else key, depth + 1)
+                if inner is not None:
+                    return inner
+        return (form, (), key) if key in form.unused or any(fnmatchcase(key, name) for name in form.globs) else None
+
+    @property
+    def pattern(self) -> str:
+        """Return a pattern of every name that belongs to a format."""
+        return "|".join(rf"(.*[./])?{translate(name)}" for form in self for name in form.names)
+
+    @property
+    def libraries(self) -> set[str]:
+        """Return the modules of the libraries that have formats."""
+        named = {str(row.get("call", "")) for row in self._released}
+        named |= {name for form in self for name in form.names if "." in name and not name.endswith(".py")}
+        tops = {name.partition(".")[0] for name in named} | {str(row["package"]) for row in self._released}
+        return {top for top in tops if top.isidentifier() and top.islower()}
+
+    def released(self, form: Format, calls: Collection[str]) -> list[Mapping[str, Any]]:
+        """Return the released defaults of a format's keys: those of what a recipe calls, of all where it names none."""
+        rows = [row for row in self._released if row["format"] == form.name]
+        called = [row for row in rows if "call" not in row or any(row["call"] in call for call in calls)]
+        return called or rows
+
+    def known(self, form: Format) -> set[str]:
+        """Return every key of a format and of what it includes, without its section, for somebody who mistyped one."""
+        forms = [form, *(self._formats[name] for name in form.includes.values())]
+        return {key.rpartition(".")[2] for one in forms for key in (*one.keys, *one.unused)}
+
+    def of_part(self, part: Part, frameworks: Collection[str] = ()) -> Format | None:
+        """Return the format that a program, a call or the keys of a document speak for, keys for one of these
+        ``frameworks`` where they are given; None when none does."""
+        for form in self:
+            if part.program and form.named(part.program) is not None:
+                if part.own:
+                    continue
+                deciding, size = form.row.get("keys_decide"), len(part.entries)
+                known = 0 if deciding is None else self._count(form, part.entries)
+                if deciding is None or (known == size if deciding == "all" else 2 * known > size):
+                    return form
+        if part.program and not (part.program.endswith(".py") or part.module):
+            return None
+        among = [form for form in self if form.row.get("files") and (not frameworks or form.framework in frameworks)]
+        if part.program and not frameworks:  # options alone prove no framework whose files have such keys
+            among = [form for form in among if not form.row.get("marked_only")]
+        shares = [(self._share(form, part.entries), form) for form in among]
+        best = max(shares, key=lambda share: share[0], default=None)
+        return best[1] if best is not None and best[0] > 0 else None
+
+    def of_parts(self, parts: Sequence[Part]) -> tuple[tuple[Part, Format], ...]:
+        """Return the parts of known formats: of each program or call the first, which the file is about."""
+        found: dict[tuple[str, str], tuple[Part, Format]] = {}
+        for part in parts:
+            form = self.of_part(part)
+            if form is None:
+                continue
+            beside = form.name in NO_RECIPES
+            key = (form.name, part.program if form.framework or beside else "")
+            before = found.get(key)
+            if before is not None and beside:
+                known = {entry.key for entry in before[0].entries}
+                more = [entry for entry in part.entries if entry.key not in known]
+                found[key] = (before[0]._replace(entries=(*before[0].entries, *more)), form)
+            # Of several calls of one name the first, unless that is hardly one: TrainingArguments(".")
+            elif before is None or (
+                not part.line and (before[0].perhaps, len(part.entries)) > (part.perhaps, 2 * len(before[0].entries))
+            ):
+                found[key] = (part, form)
+        return () if all(form.name in NO_RECIPES for _, form in found.values()) else tuple(found.values())
+
+    def named_files(self, parts: Iterable[tuple[Part, Format]]) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """Yield the documents that settings name, such as DeepSpeed's file, each with its place."""
+        for entry, form in ((entry, form) for part, form in parts for entry in part.entries if not entry.computed):
+            meanings = (self.find(form, entry.key) or (form, (), ""))[1]
+            if any(meaning.field == "file" for meaning in meanings) and isinstance(entry.value, str):
+                yield from [(entry.value, entry.place)] if entry.value.endswith(DOCUMENTS) else ()
+
+    def _share(self, form: Format, entries: Sequence[RecipeEntry]) -> float:
+        """Return how much of the settings a format knows; a mark, which no other format has, counts as ten. Nothing,
+        without one, where it knows less than a third of them."""
+        known = self._count(form, entries)
+        keys = [entry.key.replace("-", "_") for entry in entries]
+        marked = {mark for key in keys for mark in form.row.get("marks", ()) if fnmatchcase(key, mark)}
+        enough = marked or (3 * known >= len(entries) and not form.row.get("marked_only"))
+        return known + 10 * len(marked) if enough else 0
+
+    def _count(self, form: Format, entries: Sequence[RecipeEntry]) -> int:
+        return sum(1 for entry in entries if self.find(form, entry.key) is not None)
+
+
+def spelled(value: object) -> str:
+    """Return a value as the words of a table spell it."""
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
