@@ -34,7 +34,7 @@ _GENERATES = re.compile(
 _GENERATING_CLASS = re.compile(r"LogitsProcessor|LogitsWarper|StoppingCriteria|Streamer|Pipeline|Mixin\Z.*Generation")
 _SWITCHES = re.compile(r"checkpoint|isinstance\(module")
 _SWITCHING_KINDS = frozenset(f"gradient-checkpointing-{word}" for word in ("noop", "fails", "mended"))
-_NAMING_KINDS = frozenset(("name-undefined", "name-mended"))
+_NAMING_KINDS = frozenset(("name-undefined", "name-mended", "none-used"))
 _FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
 #: What may do something: calls by their names, and words.
 _DOES = re.compile(r"\b(?:\w+(?=\()|yield\b|await\b)| = ")
