@@ -7,6 +7,7 @@ their names do not; all kinds are listed in ``matrices/facts.toml``.
 
 import json
 import math
+import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from difflib import unified_diff
@@ -110,18 +111,20 @@ class Revisions(NamedTuple):
         return first and Message("{} bytes", f"{first.size:,}"), second and Message("{} bytes", f"{second.size:,}")
 
     def code(self) -> str | Unread | None:
-        """Return the Python files of both snapshots as one text, None without any, Unread if not all can be read."""
+        """Return the Python files of both snapshots as one text, configurations last, behind a zero byte; None without
+        any, Unread if not all can be read."""
         paths = sorted(path for path in self.old.files.keys() | self.new.files.keys() if path.endswith(".py"))
         if len(paths) > _MOST_CODE_FILES:
             return Unread(paths[-1], Message("only {} files of this kind are compared", _MOST_CODE_FILES))
-        texts: list[str] = []
+        texts: tuple[list[str], list[str]] = [], []
         for path in paths:
+            is_configuration = posixpath.basename(path).startswith("configuration")
             for side in (self.new,) if self.same(path) else (self.old, self.new):
                 content = side.read(path, _LARGEST_CODE) if path in side.files else b""
                 if isinstance(content, Unread):
                     return content
-                texts.append(content.decode("utf-8", "replace"))
-        return "\n".join(texts) if paths else None
+                texts[is_configuration].append(content.decode("utf-8", "replace"))
+        return "\0".join(map("\n".join, texts)) if paths else None
 
     def read(self, path: str, limit: int) -> tuple[bytes | None, bytes | None] | Unread:
         """Return the file in both snapshots, None if a snapshot lacks it; unread if either cannot be read."""

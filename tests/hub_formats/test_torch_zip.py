@@ -169,6 +169,23 @@ def test_a_pickle_that_takes_too_much_is_given_up_in_its_child():
     assert not again.all_globals and again.tensors is None and "took more than" in again.problem
 
 
+def crowded(members):
+    """An archive with that many empty files beside its pickle."""
+    archive = io.BytesIO(zip_checkpoint(state_pickle(TENSORS)))
+    with zipfile.ZipFile(archive, "a") as file:
+        for number in range(members):
+            file.writestr(f"archive/data/{number:06}" + "-" * 2000, b"")
+    return archive.getvalue()
+
+
+def test_looking_through_a_directory_takes_from_the_time_of_all_files():
+    clock = Clock()
+    clock.left = 1e-6
+    assert "took more than" in read(crowded(50), clock).problem and clock.left < 0
+    found = read(crowded(4500))
+    assert isinstance(found, Unread) and "too many to read" in found.reason
+
+
 @settings(max_examples=150)
 @given(st.binary(max_size=400), st.integers(0, 600))
 def test_damaged_pickles_never_raise(noise, place):

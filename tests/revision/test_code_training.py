@@ -92,6 +92,9 @@ STEP = "y = x + 1\nreturn y"
         # log lines
         (STEP, f"logger.info('%s', x.shape)\n{STEP}", SAME),
         (STEP, f"print(x.mul_(2))\n{STEP}", OTHER),
+        (f"n = x.sum().item()\nif n > 0:\n    print('n', x[:5].tolist())\n{STEP}", STEP, f"{SAME} M.forward"),
+        (f"n = x.sum_()\nprint(n)\n{STEP}", STEP, OTHER),
+        (f"n = m = x.sum()\nprint(n)\n{STEP}", STEP, OTHER),
         (STEP, f"if self.training:\n    warnings.warn('slow')\n{STEP}", SAME),
         (STEP, f"if self.count(x):\n    logger.info('counted')\n{STEP}", OTHER),
         (STEP, f"if self.ready:\n    logger.info('doubled')\n    x = x * 2\n{STEP}", OTHER),
@@ -114,6 +117,7 @@ STEP = "y = x + 1\nreturn y"
         ("return torch.zeros(2)", "return torch.zeros(2, device=x.device)", SAME),
         ("return torch.zeros(2)", "return torch.zeros(2, device='cpu')", OTHER),
         ("return x + other", "return x + other.to(x.device)", OTHER),
+        ("return f(position_ids=position_ids)", "return f(position_ids=position_ids.to(x.device))", OTHER),
         ("freqs = (other.to(x.device) @ x).t()\nreturn freqs", "freqs = (other @ x).t()\nreturn freqs", OTHER),
         # words of no cause
         ("kind = 'single_label'\nreturn kind", "kind = 'regression'\nreturn kind", OTHER),
@@ -253,6 +257,39 @@ def test_a_mask_that_is_turned_round_in_one_place_is_said_so() -> None:
     assert (change.kind, change.detail) == ("padding-mask-changed", TURNED)
 
 
+RENAMED = """
+class Layer:
+    def forward(self, x, past_key_value=None):
+        if past_key_value is not None:
+            x = past_key_value.update(x, 0)
+        return _scale_all(x, 2) + x
+class M:
+    def forward(self, x, past_key_values=None):
+        return self.layer(x, past_key_value=past_key_values) * _scale_all(x, 1)
+def _scale_all(x, by):
+    y = x * by + x.mean(-1, keepdim=True) * by
+    return y.clamp(min=by)
+"""
+
+
+@pytest.mark.parametrize(
+    ("edits", "expected"),
+    [
+        ({"past_key_value=": "past_key_values=", "past_key_value.": "past_key_values.", "value is": "values is"}, ""),
+        ({"_scale_all": "_scaled"}, ""),
+        ({"_scale_all": "_scaled", "x, 2": "x, 3"}, "Layer.forward"),
+        ({"def _scale_all": "def _scaled", "_scale_all(x, 2)": "_scaled(x, 2)"}, "Layer.forward"),
+    ],
+)
+def test_what_has_another_name_wherever_it_is_used_computes_the_same(edits: dict[str, str], expected: str) -> None:
+    new = RENAMED
+    for before, after in edits.items():
+        new = new.replace(before, after)
+    found = outcome(remote_code, {"m.py": RENAMED}, {"m.py": new}).changes
+    told = [one.symbol for one in found if one.kind not in {"signature-changed", "definition-moved", "formatting-only"}]
+    assert told[:1] == [expected] * bool(expected) and len(found) > 1
+
+
 def test_a_causal_kernel_for_another_one_loses_no_mask() -> None:
     compare(
         "return flash_attn_func(x, causal=True)",
@@ -367,6 +404,29 @@ def test_a_name_that_nothing_binds_is_told_and_so_is_its_mend() -> None:
         assert "name-undefined" not in kinds  # it may come with the star; it is only in chat
     moved = broken.replace("forward", "step")
     assert "name-undefined" not in {one.kind for one in outcome(remote_code, {"m.py": broken}, {"m.py": moved}).changes}
+
+
+@pytest.mark.parametrize(
+    ("body", "is_told"),
+    [
+        ("c = m is None\nreturn f(x, m.to(x.device), p=1 if c else 0)", True),
+        ("if m is not None:\n    x = x + m\nreturn m[0]", True),
+        ("if m is None:\n    m = x\nreturn m.to(x)", False),
+        ("if m is None:\n    return x\nreturn m.to(x)", False),
+        ("assert m is not None\nreturn m.to(x)", False),
+        ("c = m is None\nreturn x if c else m.to(x)", False),
+        ("c = m is None\nm = f(m)\nreturn m.to(x)", False),
+        ("c = m is None\nreturn m.to(x, 1) if m is not None else x", False),
+        ("return m.to(x)", False),
+    ],
+)
+def test_what_may_be_none_is_told_where_something_is_taken_of_it(body: str, is_told: bool) -> None:
+    sides = (
+        "class M:\n    def forward(self, x, m=None):\n        " + text
+        for text in ("return f(x, m)", body.replace("\n", "\n        "))
+    )
+    found = outcome(remote_code, *({"m.py": f"{side}\n"} for side in sides)).changes
+    assert [(one.symbol, one.after) for one in found if one.kind == "none-used"] == [("M.forward", "m")] * is_told
 
 
 def test_the_list_of_a_modules_names_has_no_effect() -> None:

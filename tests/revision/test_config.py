@@ -103,6 +103,9 @@ CODE = {"c.py": "class C: ...", "m.py": "def f(config): return config.rope_ratio
         (CODE, "rope_ratio", "rope-changed"),
         (CODE, "tie_word_embeddings", "tie-changed"),  # transformers itself reads it
         ({}, "rotary_percent", "rope-changed"),
+        ({**CODE, "visual.py": "def f(adapters=4): ..."}, "adapters", "computation-changed"),
+        ({**CODE, "configuration_own.py": "def f(adapters=4): ..."}, "adapters", "key-changed"),
+        ({**CODE, "visual.py": "def f(use_cache): ..."}, "use_cache", "key-changed"),
         ({f"m{number}.py": "" for number in range(30)}, "rotary_percent", "rope-changed"),  # too many to look at
     ],
 )

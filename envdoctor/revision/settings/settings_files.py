@@ -270,7 +270,7 @@ def compare_settings(names: _SettingNames, one: _Flat, two: _Flat) -> Iterator[C
         if before is None or after is None:
             yield _one_sided(names, name, one, two)
         elif not same(*(_unordered(name, side.value) for side in (before, after))):
-            kind = _kind(names, name, one, two) or "key-changed"
+            kind = _kind(names, name, one, two) or ("computation-changed" if _is_read(names, name) else "key-changed")
             yield names.change(kind, name, short(before.value), short(after.value))
         elif before.said != after.said:
             rope = name.rpartition(".")[2] in _ROPE or "rope_scaling." in name
@@ -285,6 +285,13 @@ def _unordered(name: str, value: Any) -> Any:
     return sorted(set(value)) if ids and all(type(item) is int for item in value) else value
 
 
+def _is_read(names: _SettingNames, name: str, *, anywhere: bool = False) -> bool | None:
+    """Return whether the model's own code speaks of a key, or only its configuration does (``anywhere``); else None."""
+    code = names.code()
+    word = rf"\b{re.escape(name.rpartition('.')[2])}\b"
+    return re.search(word, code if anywhere else code.partition("\0")[0]) is not None if type(code) is str else None
+
+
 def _kind(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
     """Return the kind of a key whose value changed; None for a key of no group."""
     prefix, dot, leaf = name.rpartition(".")
@@ -292,9 +299,8 @@ def _kind(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> str | None
     if leaf in _WINDOWS and all(names.value(switch, side) is False for side in (one, two)):
         return "without-effect"
     kind = names.kind(name)
-    code = names.code() if kind in _READ_BY_MODEL else None
-    keys = {side[name].said.rpartition(".")[2] for side in (one, two) if name in side}
-    if type(code) is str and not any(re.search(rf"\b{re.escape(key)}\b", code) for key in keys):
+    keys = [side[name].said for side in (one, two) if name in side]
+    if kind in _READ_BY_MODEL and not any(_is_read(names, key, anywhere=True) is not False for key in keys):
         return "unread-key"
     before, after = (names.value(name, side) for side in (one, two))
     numbers = type(before) in (int, float) and type(after) in (int, float)

@@ -21,10 +21,12 @@ _LONGEST_NAME = 60
 _LOGGERS = frozenset({"logger", "logging", "warnings", "log", "_logger", "LOGGER", "print"})
 _QUESTIONS = """
     isinstance issubclass hasattr getattr callable len str repr type format print bool int float id dir vars size dim
-    numel get keys join item items shape is_compiling is_tracing get_rank"""
+    numel get keys join item items shape is_compiling is_tracing get_rank tolist sum mean max min any all
+    nonzero squeeze get_seq_length"""
 #: Calls, by their last name, that change nothing.
 QUIET = frozenset(_QUESTIONS.split())
-_LOOKS_AT_NAMES = frozenset({"locals", "vars", "eval", "exec", "dir", "globals"})
+#: Calls that read names by another way than their spelling.
+LOOKS_AT_NAMES = frozenset({"locals", "vars", "eval", "exec", "dir", "globals"})
 #: What needs no binding, and names that interpreters add.
 _STANDING = frozenset({*vars(builtins), "__file__", "__path__", "__class__", "exit", "quit"})
 _SKIPPED_FIELDS = frozenset({"ctx", "kind", "type_comment", "type_ignores", "annotation", "returns"})
@@ -108,7 +110,7 @@ def local_names(function: FunctionNode, scopes: Mapping[int, Scope]) -> Mapping[
     its name, for callers use it; and so does a name that an inner function or class binds too, one of ``global``, and
     every name where the function asks for its names."""
     nodes = all_nodes(function)
-    if not _LOOKS_AT_NAMES.isdisjoint(names_in(nodes)):
+    if not LOOKS_AT_NAMES.isdisjoint(names_in(nodes)):
         return {}
     inner = [scope for scope in map(scopes.get, map(id, nodes[1:])) if scope and scope.kind != "comprehension"]
     fixed = {one.arg for one in parameters_of(function.args)}.union(*(scope.bound for scope in inner))
@@ -122,7 +124,7 @@ def unbound(function: FunctionNode, nodes: Sequence[ast.AST], scopes: Mapping[in
     inner = (scopes[id(node)].bound for node in [function, *nodes] if id(node) in scopes)
     while scope is not None:
         around, scope = [*around, *([scope] if scope.kind != "class" else [])], scope.parent
-    quiet = not names.isdisjoint({"NameError", *_LOOKS_AT_NAMES})
+    quiet = not names.isdisjoint({"NameError", *LOOKS_AT_NAMES})
     unknown = sorted(names - _STANDING.union(*inner))
     return tuple(name for name in unknown if not (quiet or any(name in one.bound for one in around)))
 

@@ -30,6 +30,11 @@ _READS_FLAG = re.compile(r"self\.gradient_checkpointing\b(?! = )")
 _DEAD = re.compile(r"\bnot self\.training\b|\band False\b|\bFalse and\b|^ *if False\b")
 _ISINSTANCE = re.compile(r"isinstance\(\w+, \(?([\w., ]+)\)")
 _MADE = re.compile(r"self\.(\w+) = (\w+)\(")
+#: A name that a statement asks whether it is None, takes something of, or binds; and words of parts that may not run.
+_ASKED = re.compile(r"\b(\w+) is (?:not )?None\b")
+_TAKEN = re.compile(r"(?<![\w.'])(\w+)(?:\.\w|\[)")
+_BINDS = re.compile(r"(?:for )?([\w, ()*]+) (?:=|in|[-+*/|&@]=) ")
+_PERHAPS = re.compile(r" (?:if|and|or|for) |\blambda\b")
 _MAX_NAMES = 6
 #: Values of a class by which transformers loads weights.
 _LOADING_VALUE = re.compile(r"_tied_weights_keys|_keep_in_fp32_modules\w*|_checkpoint_conversion_mapping")
@@ -271,17 +276,38 @@ def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
 
 
 def _undefined(pair: FilePair) -> Iterator[Change]:
-    """Yield the functions with names that they read and nothing binds, new and mended ones."""
+    """Yield the functions with names that they read and nothing binds, new and mended ones, and with names that may be
+    None where something is taken of them."""
     codes = [() if "*" in code.bound else code.definitions for code in (pair.old, pair.new)]
     before, after = ({one.name: one.unbound for one in code if one.unbound} for code in codes)
     known = {name for names in before.values() for name in names}
     for symbol, names in after.items():
         if news := [name for name in names if name not in known]:
             yield _change("name-undefined", pair.path, symbol, None, ", ".join(news[:_MAX_NAMES]))
+    used = {one.name: _none_used(one) for one in pair.old.definitions}
+    for one in pair.new.definitions:
+        if fresh := sorted(_none_used(one) - used.get(one.name, set())):
+            yield _change("none-used", pair.path, one.name, None, ", ".join(fresh[:_MAX_NAMES]))
     kept = {one.name for one in pair.new.definitions}
     for symbol, names in before.items():
         if gone := [name for name in names if symbol in kept and name not in after.get(symbol, ())]:
             yield _change("name-mended", pair.path, symbol, ", ".join(gone[:_MAX_NAMES]), None)
+
+
+def _none_used(function: Definition) -> set[str]:
+    """Return the names that a function asks whether they are None, goes on, and then takes something of in any case."""
+    perhaps, asked, used, ends = set[str](), set[str](), set[str](), False
+    for line in function.lines:
+        bound = {*re.findall(r"\w+", binds[1])} if (binds := _BINDS.match(line.strip())) else set[str]()
+        if line.startswith(" "):
+            ends = ends or line.lstrip().startswith(("raise", "return"))
+        else:
+            perhaps = perhaps - asked if ends else perhaps | asked
+            asked, ends = {*_ASKED.findall(line)}, line.startswith("assert")
+            parts = [part for part in line.split(", ") if not _PERHAPS.search(part)]
+            used |= perhaps.intersection(name for part in parts for name in _TAKEN.findall(part)) - asked
+        perhaps, asked = perhaps - bound, asked - bound
+    return used
 
 
 def _checkpointing(pair: FilePair) -> Iterator[Change]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.model.files import JsonObject
+from envdoctor.revision.code.parts.canonical import LOOKS_AT_NAMES, QUIET
 from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
 from envdoctor.revision.code.parts.loaded import CodeSide
@@ -33,8 +34,10 @@ _GENERATES = re.compile(
 _GENERATING_CLASS = re.compile(r"LogitsProcessor|LogitsWarper|StoppingCriteria|Streamer|Pipeline|Mixin\Z.*Generation")
 _SWITCHES = re.compile(r"checkpoint|isinstance\(module")
 _SWITCHING_KINDS = frozenset(f"gradient-checkpointing-{word}" for word in ("noop", "fails", "mended"))
-_NAMING_KINDS = frozenset(("name-undefined", "name-mended"))
+_NAMING_KINDS = frozenset(("name-undefined", "name-mended", "none-used"))
 _FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
+#: What may do something: calls by their names, and words.
+_DOES = re.compile(r"\b(?:\w+(?=\()|yield\b|await\b)| = ")
 #: ``mask=mask`` gives what ``mask`` gives, and a value the same numbers on another device.
 _SAME_NAME = re.compile(r"\b(\w+)=\1\b(?![.\w(\[])|\.to\((?:device=)?[\w.]*\bdevice\)(?=.)")
 _EXPANDS = re.compile(r"\.expand(?:_as)?\([^()]*(?:\([^()]*\)[^()]*)*\)$")
@@ -117,7 +120,8 @@ def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str
 
 
 class _Both(NamedTuple):
-    """A function of both revisions, with the statements of one alone; ``is_told``: some of it is told already."""
+    """A function of both revisions, with the statements of one alone; ``is_told``: some of it is told already;
+    ``is_alike``: only names differ, or what is printed."""
 
     path: str
     old: Definition
@@ -125,6 +129,7 @@ class _Both(NamedTuple):
     gone: Counter[str]
     come: Counter[str]
     is_told: bool
+    is_alike: bool
 
     @property
     def changed(self) -> int:
@@ -142,7 +147,7 @@ def told(
     named = {pair.path: tuple({one.name: one for one in code.definitions} for code in pair[2:]) for pair in pairs}
     paths = {pair.path: (pair.old_path, pair.new_path) for pair in pairs}
     sides = [tuple(side.get(change.symbol) for side in named.get(change.path, ({}, {}))) for change in changes]
-    both = _functions(changes, sides, _spoken(pairs, revisions.matrix))
+    both = _functions(changes, sides, _spoken(pairs, revisions.matrix), _renamed(changes, sides, pairs))
     kinds = Counter(change.kind for change in changes)
     alone = sum(bool(one.changed) for one in both.values()) + kinds["signature-changed"] <= 1
     everywhere = _everywhere(both.values(), changes, named, _causes(revisions.matrix))
@@ -180,7 +185,9 @@ def told(
         meanings, rest = _meanings(function, everywhere, fresh, alone) if function else ([], True)
         for kind, gone, come, detail in meanings:
             yield change._replace(kind=kind, before=_words(gone), after=_words(come), detail=detail or change.detail)
-        if rest or not (meanings or (function and function.is_told)):
+        if function and function.is_alike and not rest:
+            yield change._replace(kind="formatting-only")
+        elif rest or not (meanings or (function and function.is_told)):
             counts = [sum(line.startswith(sign) for line in change.hunk) for sign in "+-"]
             amount = Message("+{} -{}", *counts) if change.hunk else change.detail
             if function and not (everywhere and function.changed <= _REWRITE):
@@ -202,11 +209,60 @@ def _spoken(pairs: Sequence[FilePair], matrix: Matrix) -> Callable[[str], bool]:
     return lambda name: name in words or re.match(keys, name) is not None
 
 
+#: Names of the old code, and what the new code calls the same: definitions, and parameters.
+_Renamed = tuple[Mapping[str, str], Mapping[str, str]]
+
+
+def _renamed(
+    changes: Sequence[Change], sides: Iterable[tuple[Definition | None, ...]], pairs: Sequence[FilePair]
+) -> _Renamed:
+    """Return definitions with another name and the same body, where no side speaks of the other's, and parameters."""
+    codes = [pair.old for pair in pairs], [pair.new for pair in pairs]
+    known = [[one for code in side for one in code.definitions] for side in codes]
+    spoken = [{name for one in side for name in (*one.mentions, one.leaf)} for side in known]
+    moves = [one for one in changes if one.kind == "definition-moved"]
+    names = {(one.before or "").rpartition(".")[2].rpartition(" ")[2]: one.symbol.rpartition(".")[2] for one in moves}
+    names = {old: new for old, new in names.items() if old not in spoken[1] and new not in spoken[0]}
+    parameters = (_parameters(old, new) for old, new in sides if old and new)
+    return names, {old: new for one in parameters for old, new in one.items()}
+
+
+def _parameters(old: Definition, new: Definition) -> Mapping[str, str]:
+    """Return the parameters that have other names in the same places, which the other function does not know."""
+    if len(old.parameters) != len(new.parameters):
+        return {}
+    known = [{one.name for one in side.parameters}.union(*_names(side.lines)) for side in (old, new)]
+    pairs = [pair for pair in zip(old.parameters, new.parameters, strict=True) if pair[0][1:] == pair[1][1:]]
+    return {one.name: other.name for one, other in pairs if one.name not in known[1] and other.name not in known[0]}
+
+
+def _compared(old: Definition, new: Definition, renamed: _Renamed) -> list[list[str]]:
+    """Return the statements of both functions, without those that only ask for what nothing reads (it was printed) and
+    the other function does not bind; what the new code lacks is spelled with its names."""
+    names = {**renamed[0], **_parameters(old, new)}
+    words = "|".join([*names, *(f"{keyword}(?==[^=])" for keyword in renamed[1])])
+    called = re.compile(rf"(?<![\w'])(?:{words})(?![\w'])" if words else "(?!)")
+    found, known = list[list[str]](), [_names(one.lines) for one in (old, new)]
+    for one, (bound, read), (there, _) in zip((old, new), known, reversed(known), strict=True):
+        lone = bound - read - there if LOOKS_AT_NAMES.isdisjoint(one.mentions) else set[str]()
+        lines = [(line, line.partition(" = ")[0] in lone and "…" not in line) for line in _statements(one)]
+        found.append([line for line, idle in lines if not (idle and QUIET.issuperset(_DOES.findall(line)[1:]))])
+    kept, spelled = {*found[1]}, {**renamed[1], **names}
+    return [
+        [line if line in kept else _plain(called.sub(lambda one: spelled[one[0]], line)) for line in found[0]],
+        found[1],
+    ]
+
+
 def _functions(
-    changes: Sequence[Change], sides: Iterable[tuple[Definition | None, ...]], spoken: Callable[[str], bool]
+    changes: Sequence[Change],
+    sides: Iterable[tuple[Definition | None, ...]],
+    spoken: Callable[[str], bool],
+    renamed: _Renamed,
 ) -> dict[tuple[str, str], _Both]:
-    """Return the changed functions by file and name, without statements that are told already, and without what only
-    stores a new option of the configuration, if nothing was ``spoken`` of it before: whatever reads it changed too."""
+    """Return the changed functions by file and name, without statements that are told already or differ in
+    ``renamed`` names alone, and without what only stores a new option of the configuration, if nothing
+    was ``spoken`` of it before: whatever reads it changed too."""
     told: dict[tuple[str, str], list[re.Pattern[str]]] = defaultdict(list)
     for change in changes:
         if change.kind in _SWITCHING_KINDS | _NAMING_KINDS:
@@ -216,23 +272,29 @@ def _functions(
     functions: dict[tuple[str, str], _Both] = {}
     for change, (old, new) in zip(changes, sides, strict=True):
         if change.kind == _BODIES[0] and old and new and old.kind == new.kind == "function":
-            before, after = (Counter(_statements(one)) for one in (old, new))
+            lines = _compared(old, new, renamed)
+            before, after = map(Counter, lines)
             gone, come, key = before - after, after - before, (change.path, change.symbol)
             options = {one.name for one in new.parameters if "Config" in new.owner and not spoken(one.name)}
             stored = {f"self.{name} = {name}" for name in options.difference(one.name for one in old.parameters)}
             come = Counter({line: number for line, number in come.items() if line not in stored})
             if key in told:
-                lines = {line for line in (*gone, *come) if any(words.search(line) for words in told[key])}
-                gone, come = _without(lines, gone, come)
-            functions[key] = _Both(change.path, old, new, gone, come, bool(stored) or key in told)
+                spoken_of = {line for line in (*gone, *come) if any(words.search(line) for words in told[key])}
+                gone, come = _without(spoken_of, gone, come)
+            alike = lines[0] == lines[1] and [*_statements(old)] != [*_statements(new)]
+            functions[key] = _Both(change.path, old, new, gone, come, bool(stored) or key in told, alike)
     return functions
+
+
+def _plain(line: str) -> str:
+    return _SAME_NAME.sub(r"\1", _SAME_NAME.sub(r"\1", line))
 
 
 def _statements(function: Definition) -> Iterator[str]:
     """Yield the statements, and with each that writes in place into an expanded tensor the one that expands it."""
     expanded: dict[str, str] = {}
     for line in function.lines:
-        line = _SAME_NAME.sub(r"\1", line.strip())
+        line = _plain(line.strip())
         yield line
         found = _FIRST_NAME.match(line)
         name, end = (found[0], found.end()) if found else ("", 0)
@@ -285,7 +347,7 @@ def _meanings(
     once. Statements that came with a ``fresh`` option are not judged: it is off. Parts change places only where the
     function changed ``alone``."""
     meanings: list[_Meaning] = []
-    _, old, new, gone, come, _ = function
+    _, old, new, gone, come, *_ = function
     optional, whole_edit, is_judged = any(map(fresh.search, come)), _edit_of(gone, come), function.changed <= _REWRITE
     for row, (lost, gained) in everywhere.items() if is_judged else ():
         moved = [sum(row.instead.search(line) is not None for line in side) for side in function[3:5]]
@@ -311,7 +373,7 @@ def _meanings(
         meanings += [("value-unused", Counter(unread), Counter(), None)] if unread else []
         if places:
             return [*meanings, places], False
-    reordered = not (function.changed or function.is_told) and old.lines != new.lines
+    reordered = not (function.changed or function.is_told or function.is_alike) and old.lines != new.lines
     return meanings, bool(gone or come) or reordered
 
 
