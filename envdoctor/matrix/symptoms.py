@@ -41,11 +41,12 @@ class Log(NamedTuple):
 
 class Seen(NamedTuple):
     """A symptom that was found: the place of its line that says most (from 0), how much it says (letters), and keys of
-    facts with the words of the log for them."""
+    facts with the words of the log for them. ``title``: it is one of a title."""
 
     place: int
     letters: int
     told: tuple[tuple[str, str], ...] = ()
+    title: bool = False
 
 
 def seen_in(log: Log, symptoms: Iterable[Mapping[str, Any]]) -> Seen | None:
@@ -60,7 +61,7 @@ def seen_in(log: Log, symptoms: Iterable[Mapping[str, Any]]) -> Seen | None:
         is_whole = len(places) == len(texts) and len(told) == sum("{" in text for text in texts)
         if is_whole and _raised_in(symptom.get("raised_in", ""), log, log.starts[max(places)]):
             says_most = max(zip((sum(map(str.isalnum, text)) for text in texts), places, strict=True))
-            found.append(Seen(says_most[1], letters(symptom), tuple(told)))
+            found.append(Seen(says_most[1], letters(symptom), tuple(told), log is title))
     return max(found, key=lambda one: one.letters, default=None)
 
 
