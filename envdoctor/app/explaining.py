@@ -31,11 +31,12 @@ _LONGEST_ERROR = 160
 _NAMED = (*SOURCES, "assignments")
 #: Keys of versions: of packages, and of Python.
 _VERSION = re.compile(r"pkg\.|python\.(?:version|minor)\Z")
-#: A title that asks for a feature, or how an error may be foreseen, shows none.
+#: A title that asks for a feature, or how an error may be foreseen, or tells how it was avoided, shows none.
 _REQUEST = re.compile(
     r"(?i)(?P<wish>\A\W{0,9}(?:(?:new )?feature(?: request)?|feat|rfc|enhancement|proposal)\s?[\]:\uff1a\u3011]"
-    r"|\bfeature request\b|\u529f\u80fd\u8bf7\u6c42)|\A(?:never|no more|detect|handle|predict|estimate)\b"
-    r"|\b(?:possible|way|how|option|ability|like|want) to (?:detect|handle|predict|estimate)\b"
+    r"|\bfeature request\b|\u529f\u80fd\u8bf7\u6c42)|\A\W{0,4}(?:avoid|prevent|fix|reduce)(?:e?[sd]|ing)?\b"
+    r"|(?:\A\W*|\b(?:possible|way|how|option|ability|like|want) to )(?:never|no more|detect|handle|predict|estimate)\b"
+    r"|(?<!how )\bto (?:avoid|prevent)\b|\u907f\u514d|\u9632\u6b62|\bnan\W{1,3}(?:false|no)\b|\bno(?:t|n-)? ?nan\b"
 )
 #: Characters by which a message is known again in a line.
 _SAME = 40
@@ -119,7 +120,7 @@ def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: st
     told = bool(reading.error) or (reading.failure is not None and reading.message in title)
     refuted = next((one for one in answer.suspects if getattr(matrix.find(one.id), "severity", "") == "error"), None)
     sign = suspect or (None if told else refuted)
-    ended = told or "Traceback (most recent call last)" in log
+    ended = told or "Traceback (most recent call last)" in log or "\u2771" in log  # the arrow of rich
     if sign is None and not told:
         text = "the traceback in it has no last line: paste the line that names the error"
         return Notice("error", Message(text)) if ended else None
@@ -162,8 +163,7 @@ def _meaning(suspect: Suspect | None, answer: Answer) -> Any:
         return Message(text, package, home.first, home.thing)
     if not releases:
         return Message("every release of {} has {}: what it imports failed", package, home.thing)
-    text = "{} calls {}" if home.kind == "passes" else "{} has {}"
-    return Message(text, f"{package} {releases}", home.thing)
+    return Message("{} calls {}" if home.kind == "passes" else "{} has {}", f"{package} {releases}", home.thing)
 
 
 def text_of_option(option: str, path: str) -> str:

@@ -41,11 +41,12 @@ class Log(NamedTuple):
 
 class Seen(NamedTuple):
     """A symptom in a log: the place of its most telling line (from 0), its number of letters, and keys of facts with
-    the words of the log for them."""
+    the words of the log for them. ``title``: it is one of a title."""
 
     place: int
     letters: int
     told: tuple[tuple[str, str], ...] = ()
+    title: bool = False
 
 
 def seen_in(log: Log, symptoms: Iterable[Mapping[str, Any]]) -> Seen | None:
@@ -60,7 +61,7 @@ def seen_in(log: Log, symptoms: Iterable[Mapping[str, Any]]) -> Seen | None:
         is_whole = len(places) == len(texts) and len(words) == sum("{" in text for text in texts)
         if is_whole and _raised_in(symptom.get("raised_in", ""), log, log.starts[max(places)]):
             says_most = max(zip((sum(map(str.isalnum, text)) for text in texts), places, strict=True))
-            matches.append(Seen(says_most[1], letters(symptom), tuple(words)))
+            matches.append(Seen(says_most[1], letters(symptom), tuple(words), log is title))
     return max(matches, key=lambda match: match.letters, default=None)
 
 

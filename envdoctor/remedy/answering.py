@@ -453,11 +453,12 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
         guesses |= {rule.id: seen} if weak and outcome.holds is None else {}
         sharing[seen] += 1
         found.append((order, seen if is_open else None, suspect))
-    most = {place: letters for place, letters, _ in sorted(known for known, _ in known_errors)}
+    known_errors.sort(key=lambda one: one[0].letters)
+    most = {key: known.letters for known, row in known_errors for key in _kinds(known, row)}
     for known, row in known_errors:
-        if known.letters == most[known.place]:  # of two in one line the one that says more is meant
+        if all(known.letters == most[key] for key in _kinds(known, row)):
             sharing[known] += 1
-            kinds.add(known)
+            kinds.update(filter(None, (seen_in(log, [one]) for one in row["symptom"])))
             title, why, fix = (text_of(row[part]) for part in ("title", "why", "fix"))
             line, said = first + known.place, lines[known.place].strip()
             suspect = Suspect(row["id"], title, None, line, said, why, fix, row["source"], rule=False)
@@ -466,6 +467,12 @@ def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple
     found = [one for one in found if guesses.get(one[-1].id) not in kinds]
     told = [(order, suspect) for order, of_a_model, suspect in found if sharing[of_a_model] < 2] or ruled_out
     return tuple(suspect for _, suspect in sorted(told, key=lambda one: one[0])[:_MOST_SUSPECTS])
+
+
+def _kinds(known: Seen, row: Mapping[str, Any]) -> Sequence[object]:
+    """Return of what a known error must say most: of its line (a title may name memory too), and of its effect."""
+    effect = row.get("effect")
+    return [(known.place, known.title and effect), *filter(None, [effect])]
 
 
 def _constrained(fix: Mapping[str, Any]) -> frozenset[str]:

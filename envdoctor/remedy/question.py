@@ -12,7 +12,7 @@ from envdoctor.matrix.ledger_taking import allows
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.documents.tracebacks import Failure, Reading
 from envdoctor.remedy.answer import Answer, Way
-from envdoctor.remedy.candidates import Candidates
+from envdoctor.remedy.candidates import Candidates, no_build
 from envdoctor.remedy.commands import Before, before, install_commands, place_of, try_remedy
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import NotASpecifier, is_version, satisfies
@@ -124,7 +124,9 @@ class Question(Situation):
         """Return the first of the releases that brings no error and breaks no requirement here; None when there is
         none. Of a package that is not installed, or of no known version: the whole range, of several the newest."""
         if not self.version(package):
-            return self._way(package, specifier.rpartition(" or ")[2])
+            reasons = [no_build(package, release, self.facts, self.matrix) for release in releases]
+            withheld = reasons[0] if reasons and all(reasons) else None
+            return self._way(package, specifier.rpartition(" or ")[2])._replace(withheld=withheld)
         objection: Message | None = None
         for candidate in Candidates(self.facts, self.matrix).of_range(package, releases[:_TRIES]):
             if isinstance(candidate, Message):

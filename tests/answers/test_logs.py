@@ -91,12 +91,41 @@ def test_of_rules_with_one_symptom_those_about_models_the_log_does_not_name_say_
         ("# eval loss become nan after a batch\nI had a CUDA out of memory issue before", "gradients-not-finite"),
         ("# It is slow\nits loss become nan, says my colleague", None),
         ("# Out of Memory at step 300\nTraceback (most recent call last):", "memory-ran-out-by-the-title"),
+        ("# eval_loss is nan: False", None),
+        ("# Chunk the logits to avoid out of memory", None),
+        ("# How to avoid out of memory with a batch of 2", "memory-ran-out-by-the-title"),
+        ("# 多机多卡训练时卡住", "run-hangs-by-the-title"),
         ("# Out of Memory at step 300\nValueError: 130004 is not in list", "chatglm-special-token-not-in-the-sample"),
     ],
 )
 def test_a_title_says_what_is_asked_where_no_error_is_shown(matrix, text, told):
     suspects = explain_error(text, matrix).answer.suspects
     assert (suspects[0].id if suspects else None) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("# Out of memory, and the loss is nan", ["memory-ran-out-by-the-title", "gradients-not-finite"]),
+        # the line that says how much stands below
+        (
+            "# Out of memory\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB",
+            ["gpu-memory-ran-out"],
+        ),
+        # no GPU is named, so that nothing is said of Hopper's
+        ("# grad_norm: nan, why?\n{'loss': 0.0, 'grad_norm': nan, 'epoch': 0.01}", ["gradients-not-finite"]),
+    ],
+)
+def test_of_several_known_errors_each_is_told_that_says_more_than_another(matrix, text, told):
+    assert [one.id for one in explain_error(text, matrix).answer.suspects] == told
+
+
+def test_a_package_without_a_wheel_for_the_system_is_not_offered(matrix):
+    ways = {}
+    for system in ("win10", "Ubuntu 22.04"):
+        answer = explain_error(f"OS: {system}\nModuleNotFoundError: No module named 'triton'", matrix).answer
+        (ways[system],) = answer.ways
+    assert ways["win10"].withheld and not ways["Ubuntu 22.04"].withheld
 
 
 def test_kernels_that_are_missing_in_an_extension_are_not_torchs(matrix):

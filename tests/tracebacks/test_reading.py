@@ -55,7 +55,22 @@ ImportError: cannot import name 'HybridCache'
 """
 
 
-@pytest.mark.parametrize("text", [PLAIN, NOTEBOOK, OLD_NOTEBOOK])
+RICH = f"""\
+╭────────── Traceback (most recent call last) ──────────╮
+│ /home/a/train.py:3 in <module>                       │
+│                                                      │
+│   2 │   import torch                                   │
+│ ❱ 3 │   from peft import LoraConfig                    │
+│                                                      │
+│ {SITE}/peft/peft_model.py:37 in <module>             │
+│                                                      │
+│ ❱ 37 from transformers import HybridCache            │
+╰──────────────────────────────╯
+ImportError: cannot import name 'HybridCache'
+"""
+
+
+@pytest.mark.parametrize("text", [PLAIN, NOTEBOOK, OLD_NOTEBOOK, RICH])
 def test_the_last_frame_asks(text):
     reading = read_error(text)
     assert reading.error == "ImportError"

@@ -149,7 +149,7 @@ _BREAKS = re.compile("\r\n?|[\u2028\u2029\x85]")
 #: What stands before a line that another program passed on: launchers of several processes, Ray, vLLM, pytest,
 #: containers, mail, and times of day.
 _PREFIX = re.compile(
-    r"(?:\[(?:rank|default)?\s?\d{1,5}\]:?|\(?[\w.-]{1,60}(?: \w{1,20})? ?pid=[^)]{1,60}\)|E {2,}|>+|\|"
+    r"(?:\[(?:rank|default)?\s?\d{1,5}\]:?|\(?[\w.-]{1,60}(?: \w{1,20})? ?pid=[^)]{1,60}\)|E {2,}|>+|[|\u2502]"
     r"|[\w.-]{1,60} +\| |\d{4}-\d\d-\d\d[T ][\d:.,]{5,15}Z?|ERROR \d\d-\d\d [\d:]{8} \[[\w.]{1,60}:\d{1,6}\])\s?"
 )
 _QUOTES = str.maketrans("\u2018\u2019\u201b`\u00b4\u201c\u201d\uff1a", "'''''\"\":")
@@ -176,6 +176,7 @@ def visible(line: str) -> str:
 
 def _plain(line: str) -> str:
     line = visible(line.rstrip()).translate(_QUOTES)
+    line = line.rstrip("\u2502 ") if line.startswith("\u2502") else line  # a box of rich
     for _ in range(3):
         found = _PREFIX.match(line)
         if found is None:
@@ -218,9 +219,9 @@ class _Error(NamedTuple):
 
 _PYTHON = re.compile(r'File "([^"]{1,500})", line (\d{1,7})(?:, in (.{1,200}))?')
 _IPYTHON = re.compile(r"(?<![^\"',:])([^\"',:]*):(\d{1,7})(?:, in (.{1,200}))?")
-_OLD_IPYTHON = re.compile(r"((?:/|~|[A-Za-z]:\\|<ipython)[^\"']{1,500}?) in (<?\w{1,100}>?)(?:\(|\Z)")
+_OLD_IPYTHON = re.compile(r"((?:/|~|[A-Za-z]:\\|<ipython)[^\"']{1,500}?)(?::\d{1,7})? in (<?\w{1,100}>?)(?:\(|\Z)")
 _CELL = re.compile(r"Cell In ?\[\d{1,6}\], line (\d{1,7})")
-_ARROW = re.compile(r"-+> ?(\d{1,7}) ?(.*)")
+_ARROW = re.compile(r"(?:-+>|\u2771) {0,5}(\d{1,7}) ?(?:\u2502 {0,3})*(.*)")
 _FILE = re.compile(r"([\w-]+)\.(?:py|pyx|so)\b")
 _NAMED = re.compile(r"(?:Error|Exception|Interrupt|Exit|DistributionNotFound)(?=\s{0,3}:|\Z)")
 _SAYS = re.compile(r"\s{0,3}:\s*")
@@ -379,11 +380,11 @@ def frames_of(lines: Sequence[str]) -> Iterator[TracebackFrame]:
 def _code(lines: Sequence[str], number: int) -> str:
     """Return the source that failed: the line with an arrow in notebooks, the next line elsewhere."""
     following = lines[number + 1 : number + 12]
-    for line in following:
+    for place, line in enumerate(following):
         arrow = _ARROW.match(line.strip())
         if arrow is not None:
             return arrow[2].strip()
-        if "File " in line or not line.strip():
+        if "File " in line or (place and not line.strip()):
             break
     first = following[0] if following else ""
     return "" if _place(first) else first.strip()

@@ -160,7 +160,7 @@ def test_gpus_behind_a_label_are_those_that_the_tables_know(matrix, said, gpus):
         ("显卡 RTX 4090 24G", "RTX 4090 24G*1?"),
         ("- 显卡 3090 x 2", "RTX 3090*2"),
         ("显卡 8 x A100 80G", "A100 80G*8"),
-        ("I have 2× RTX 5090 (32 GB each), `transformers` 4.46.1 and `peft==0.13.0`.", "RTX 5090 32GB*2"),
+        ("I have 2× RTX 5090 (32 GB each), `transformers` 4.46.1 and `peft==0.13.0`.", "RTX 5090 32G*2"),
         ("2x5090, torch `2.7.0`", "RTX 5090*2"),
     ],
 )

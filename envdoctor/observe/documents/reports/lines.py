@@ -45,11 +45,6 @@ _BUILT_FOR = re.compile(r"cuda(\d{2})\.?(\d)|cuda(\d{2}\.\d)")
 _CUDA = r"(?<![A-Za-z0-9])cuda[ :=]{0,3}\d{1,2}\.\d{1,2}(?:\.\d{1,3})?\b|\bcu\d{3}\b"
 #: What GPUs are called by: ``3090``, ``A100``, ``RTX4090``, ``24G``.
 _NUMBER = r"(?<![A-Za-z0-9_.])[a-z]{0,3}\d{2,4}[a-z]{0,3}(?![A-Za-z0-9_.])"
-#: ``2× RTX 5090 (32 GB each)`` in a sentence.
-_CARDS = re.compile(
-    r"(?i)(?<![\w.])\d{1,2} ?[x×*] ?(?:(?:nvidia|geforce|rtx|tesla) ?){0,3}[a-z]{0,3}\d{2,4}(?: ti| super)?"
-    r"(?:[ -]\d{2,3} ?GB?)?(?: ?\(\d{1,3} ?GB?(?: each)?\))?(?![\w.])"
-)
 _LONGEST = 300
 
 
@@ -67,6 +62,8 @@ class Forms:
         for row in matrix.rows("report-forms", "label"):
             for label in row["labels"]:
                 self._labels.setdefault(label, []).append((row, re.compile(row["values"], re.IGNORECASE)))
+        phrases = matrix.rows("report-forms", "phrase")
+        self._gpus = [re.compile(row["pattern"], re.I | re.A) for row in phrases if row["fact"] == "gpu.name"]
         self._lines = [(row, re.compile(row["pattern"])) for row in matrix.rows("report-forms", "line")]
         words = matrix.part("report-forms", "prose")
         systems = _any_of(word for row in matrix.rows("report-forms", "system") for word in row["words"])
@@ -182,9 +179,10 @@ class Forms:
         if not pairs:
             return None
         text = text.removeprefix("# ") if number == 1 else text  # the title; further down it may be switched off
-        cards = [found[0] for found in _CARDS.finditer(text)]
-        left = self._beside.sub(" ", self._pair.sub(" ", _CARDS.sub(" ", text)))
-        claims = [Claim("gpu.name", cards[0], number, True)] if len(cards) == 1 else []
+        left = self._pair.sub(" ", text)
+        for phrase in (*self._gpus, self._beside):
+            left = phrase.sub(" ", left)
+        claims: list[Claim] = []
         for name, value in ((pair[1].lower(), pair[2]) for pair in pairs):
             release = value.partition("+")[0]
             if name not in ("python", "py"):

@@ -87,7 +87,7 @@ class Prose:
                 else:
                     yield from self._claim(row["fact"], value, found.start())
         for found in _OPTION.finditer(sentence):
-            meaning = self._options.get(found[1].lower())
+            meaning = self._options.get(found[1])
             if meaning is not None and (word := meaning.word(spelled(scalar(found[2])))):
                 yield from self._claim(f"recipe.{meaning.field}", scalar(word), found.start())
         for found in (*_NAME.finditer(sentence), *_IN_WORDS.finditer(sentence)):

@@ -114,6 +114,9 @@ def run_facts(
             before = facts.get(fact.key)
             if before is None or fact.key.startswith("recipe_") or fact.source == "preset":
                 continue
+            said = before.value if isinstance(before.value, tuple) else ()
+            if isinstance(fact.value, tuple) and set(fact.value) < set(said):  # the same command, cut off
+                continue
             if before.value != fact.value and not isinstance(before.value, Unknown):
                 facts[fact.key] = before._replace(value=differ(before, fact))
                 differing.append(fact.key)
@@ -322,7 +325,7 @@ def _facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
 def _told(claims: Sequence[Claim], facts: FactSet, name: str) -> Iterator[Fact]:
     """Yield what sentences say and nothing else in the report does; unknown where two of them differ. Of several batch
     sizes, which people try, the largest is the one that matters."""
-    settings = [claim for claim in claims if claim.key.startswith("recipe.")]
+    settings = [claim for claim in claims if claim.key.startswith(("recipe.", "os."))]
     sizes = [claim for claim in settings if claim.key == "recipe.batch_size"]
     largest = max(sizes, key=lambda claim: float(str(claim.value)), default=None)
     settings = [claim for claim in settings if claim not in sizes or claim is largest]
