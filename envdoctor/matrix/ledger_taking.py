@@ -219,9 +219,12 @@ class PackageReleases:
             return False
 
 
-def refusals(releases: PackageReleases, step: LedgerStep, build_first: Iterable[Row]) -> Iterator[TakingRefusal]:
+def refusals(
+    releases: PackageReleases, step: LedgerStep, build_first: Iterable[Row], *, unsure: bool = False
+) -> Iterator[TakingRefusal]:
     """Yield why single lines of a step are refused, whatever the others ask. ``build_first`` are the rows of packages
-    whose source is built with another package, which must be there before."""
+    whose source is built with another package, which must be there before: ``unsure`` whether it is, if no line
+    names it."""
     rows = {row["name"]: row for row in build_first}
     for asked in step.asked:
         version, package = asked.pin, releases.package(asked.name)
@@ -241,7 +244,8 @@ def refusals(releases: PackageReleases, step: LedgerStep, build_first: Iterable[
         row = None if step.other(asked.name) or step.unseen else rows.get(asked.name)
         version = asked.pin or next((one for one in releases.fitting(asked.name, False) if row), "")
         if row and allows(row["versions"], version or _FUTURE) and releases.is_built(asked.name, version):
-            yield TakingRefusal("build", asked.name, version, str(asked), row["needs"])
+            kind = "before" if unsure and all(one.name != row["needs"] for one in step.asked) else "build"
+            yield TakingRefusal(kind, asked.name, version, str(asked), row["needs"])
 
 
 def misnamed(step: LedgerStep, rows: Iterable[Row]) -> Iterator[TakingRefusal]:
