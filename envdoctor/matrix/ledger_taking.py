@@ -219,9 +219,12 @@ class PackageReleases:
             return False
 
 
-def refusals(releases: PackageReleases, step: LedgerStep, build_first: Iterable[Row]) -> Iterator[TakingRefusal]:
-    """Yield why single lines of a step are refused, whatever the others require. ``build_first`` are the rows of
-    packages whose source is built with another package, which must be installed before."""
+def refusals(
+    releases: PackageReleases, step: LedgerStep, build_first: Iterable[Row], *, unsure: bool = False
+) -> Iterator[TakingRefusal]:
+    """Yield why single lines of a step are refused, whatever the others ask. ``build_first`` are the rows of packages
+    whose source is built with another package, which must be there before: ``unsure`` whether it is, if no line
+    names it."""
     rows = {row["name"]: row for row in build_first}
     for need in step.asked:
         version, package = need.pin, releases.package(need.name)
@@ -241,7 +244,8 @@ def refusals(releases: PackageReleases, step: LedgerStep, build_first: Iterable[
         row = None if step.other(need.name) or step.unseen else rows.get(need.name)
         version = need.pin or next((newest for newest in releases.fitting(need.name, False) if row), "")
         if row and allows(row["versions"], version or _FUTURE) and releases.is_built(need.name, version):
-            yield TakingRefusal("build", need.name, version, str(need), row["needs"])
+            kind = "before" if unsure and all(other.name != row["needs"] for other in step.asked) else "build"
+            yield TakingRefusal(kind, need.name, version, str(need), row["needs"])
 
 
 def misnamed(step: LedgerStep, rows: Iterable[Row]) -> Iterator[TakingRefusal]:

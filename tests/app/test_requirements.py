@@ -440,7 +440,10 @@ _STACK = "torch==2.6.0\ntransformers==4.51.3\naccelerate==1.6.0\n"
         (_STACK, {"README.md": "pip install unsloth"}, {"flash-attn", "deepspeed"}),
         (_STACK, {"requirements-gpu.txt": "flash_attn==2.7.4\nbitsandbytes\n"}, {"deepspeed", "peft", "datasets"}),
         (f"{_STACK}# deepspeed\n", {}, _ALL - {"deepspeed"}),
-        (f"{_STACK}some-package-of-nobody\n", {}, set()),
+        (f"{_STACK}some-package-of-nobody\n", {}, _ALL - {"datasets"}),
+        (f"{_STACK}some-package-of-nobody\n", {"README.md": "pip install unsloth"}, {"flash-attn", "deepspeed"}),
+        (f"--extra-index-url https://pypi.example.org/simple\n{_STACK}some-package-of-nobody\n", {}, set()),
+        (f"--index-url https://pypi.example.org/simple\n{_STACK}", {}, _ALL),
         (f"{_STACK}some-package @ git+https://example.org/some-package\n", {}, set()),
         (f"{_STACK}-e .\n", {}, set()),
         ("torch==2.6.0\n", {}, set()),
@@ -459,3 +462,4 @@ def test_what_a_run_needs_and_a_list_does_not_bring_is_told(
     texts = (str(one.message) for one in report.findings if re.search("not-in|-needed-|use-package", one.id))
     assert {found[0] for text in texts if (found := re.search(names, text))} == told
     assert all((one.severity == "warning") == ("not-in-the-list" in one.id) for one in report.findings)
+    assert "nobody" not in lines or report.exit_code == 0

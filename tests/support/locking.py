@@ -41,11 +41,11 @@ class Opened(NamedTuple):
         return int(self.facts.get(f"pkg.{name}").origin.rpartition(":")[2])
 
 
-def opened(given: str | Path, cwd: Path | None = None, **target: str) -> Opened:
+def opened(given: str | Path, cwd: Path | None = None, until: str = "", **target: str) -> Opened:
     """The lock for a target: Python 3.12 on Linux unless another one, or ``platform=""`` for none, is given."""
     matrix = shipped()
     stated = {name: text for name, text in {**_LINUX, **target}.items() if text}
-    ask = Ask({}, str(cwd or LOCKS), matrix, lambda: FactSet(target_facts(stated, matrix.registry)))
+    ask = Ask({}, str(cwd or LOCKS), matrix, lambda: FactSet(target_facts(stated, matrix.registry)), until)
     lock = SOURCES["lock"].open(str(given), ask)
     taken = tuple(note for note in lock.notes if note.startswith(("taken as", "which releases")))
     return Opened(lock.facts, tuple(note for note in lock.notes if note not in taken), taken)

@@ -138,7 +138,8 @@ class Conda:
         pip = self.pip.lock()
         if not self.packages and not pip.packages:
             raise LockError("names no package")
-        old_pip = bool(self._pip_version and is_version(self._pip_version) and satisfies(self._pip_version, "<25.3"))
+        pip_known = self._pip_version and is_version(self._pip_version)
+        old_pip = satisfies(str(self._pip_version), "<25.3") if pip_known else None
         whole = self._whole and not self.notes and all(isinstance(one.version, str) for one in pip.packages)
         # conda installs the section by `pip install -U -r`, also when all of it is pinned.
         commands = tuple(one._replace(legacy=old_pip, upgrade=True) for one in pip.commands)

@@ -253,7 +253,7 @@ class _Stage:
             # Until 25.3 pip built what has only a setup.py without isolation where setuptools was there, which images
             # of Python 3.12 and newer leave out; uv never did.
             is_bare = bool(self._python and is_version(self._python) and satisfies(self._python, ">=3.12"))
-            legacy = not self._is_pip_new and not is_bare and "uv" not in command
+            legacy = "uv" not in command and not is_bare and (not self._is_pip_new or None)
             self._is_pip_new = self._is_pip_new or (newest and "pip" in words)
             deps = "--no-deps" not in words
             made = pip.command()._replace(deps=deps, upgrade=newest, isolated=isolated)

@@ -154,8 +154,10 @@ def _facts(
         own = Unknown(Message("the project beside the list has its code"))
         facts.update(Fact(f"pkg.{name}", own, path, "environment") for name in _own(path, wish) - set(chosen))
     behind = {line for row in wish.rows("run-needs") if row.get("built") for line in row["asks"]}
-    unlisted = {*unbrought(lock, chosen, path, wish, ledger)} - _own(path, wish)
-    facts.update(Fact(f"pkg.{name}", ABSENT, path, "environment") for name in unlisted if name not in behind)
+    left_out, certain = unbrought(lock, chosen, path, wish, ledger)
+    unlisted = {*left_out} - _own(path, wish)
+    behind = behind if certain else unlisted
+    facts.update(Fact(f"pkg.{name}", ABSENT, path, "environment") for name in unlisted - behind)
     known = taken.all_known and not lock.notes
     rows = [row for row in wish.rows("entry-statements") if row["name"] in chosen] if known else []
     asked = (name for row in rows for name in row.get("runs_with", ()) if name not in chosen)

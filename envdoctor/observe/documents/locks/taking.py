@@ -38,6 +38,8 @@ _LONGEST = 300
 _BUILDS = r"torch.*|functorch|triton.*|pytorch-triton.*|nvidia-.*|cuda-.*|xformers|fbgemm-gpu.*|vllm|flashinfer.*"
 #: What it certainly has not.
 _NOT_THERE = r"transformers|tokenizers|accelerate|datasets|peft|trl|diffusers|gradio|evaluate|sentence-transformers"
+#: Kinds of refusals of what is built with another package.
+_BUILT = ("build", "before")
 #: An image is pushed within so many days of the release that it is named for.
 _SLACK = timedelta(days=30)
 _TOO_LATE = Message("which releases an install takes was not found in time")
@@ -112,13 +114,12 @@ def _installed(
     written = max((one.date for one in pinned if one is not None), default="")
     others = PackageReleases(ledger, situation, behind=True, written=written)
     built_first = wish.rows("built-with-torch", "package")
+    old = any("" < situation.until <= row["until"] for row in wish.rows("built-with-torch", "legacy"))
     places = {line.by for command, _, _ in steps for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
     day, minor = situation.until or ledger.days()[1], situation.markers["python_version"] or ""
-    bounds: dict[str, str] = {}
-    kept: set[str] = set()
-    image = _Image({}, {}, frozenset(), "")
+    bounds, kept, image = dict[str, str](), set[str](), _Image({}, {}, frozenset(), "")
     for command, step, opaque in steps:
         if command.image:
             image = _image(step, ledger, situation)
@@ -131,16 +132,17 @@ def _installed(
         loose = {name: bounds.get(name, "") for name, version in there.items() if version == _ANY}
         step = step._replace(loose=loose)
         there.update(dict.fromkeys(opaque, _ANY))
-        first = [row for row in built_first if not command.legacy or row["needs"] not in there]
-        single = list(refusals(releases, step, first if command.isolated else ()))
+        legacy = old if command.legacy is None else command.legacy
+        first = [row for row in built_first if command.isolated and not (legacy and row["needs"] in there)]
+        single = list(refusals(releases, step, first, unsure=legacy and command.legacy is None))
         refused += [*_lacking(command, step, there), *misnamed(step, misspelled), *single]
-        as_it_is = [one.package for one in single if one.kind != "build"]
-        as_it_is += [line.name for line in command.lines if line.url]
+        as_it_is = [line.name for line in command.lines if line.url]
+        as_it_is += (one.package for one in single if one.kind not in _BUILT)
         result = _of_folder(command, _solved((releases, others), step, there, as_it_is), there)
         if isinstance(result, Message):
             return TakenPackages((), tuple(refused), (*unread, result))
         if isinstance(result, TakingRefusal):
-            known = any(one.package == result.package and one.kind not in ("build", "index") for one in refused)
+            known = any(one.package == result.package and one.kind not in (*_BUILT, "index") for one in refused)
             return TakenPackages((), tuple(refused) if known else (*refused, result), unread)
         new = {name: version for name, version in result.versions.items() if there.get(name) != version}
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))

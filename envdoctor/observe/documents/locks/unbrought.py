@@ -16,39 +16,46 @@ from envdoctor.versions.requirement import Requirement, normalise, read_requirem
 
 #: Files beside a list that may say what else is installed.
 _TELLING = ("readme*", "install*", "setup*", "environment*", "pyproject*", "*.md", "*.rst", "*.txt", "*docker*")
+#: Conditions on a recipe under which packages are needed; its framework may be another one.
+_ASKING = r"recipe\.(?!framework)"
 _WORDS = re.compile(r"[A-Za-z0-9][\w-]*")
 _LARGEST, _TOGETHER, _MOST_FILES = 1 << 20, 8 << 20, 60
 
 
-def unbrought(lock: Lock, chosen: Mapping[str, Locked], path: str, wish: Wish, ledger: Ledger) -> list[str]:
+def unbrought(
+    lock: Lock, chosen: Mapping[str, Locked], path: str, wish: Wish, ledger: Ledger
+) -> tuple[list[str], bool]:
     """Return which packages of the stack (stack-modules, and what run-needs and entry-statements ask for) an install of
     an open list does not bring, whatever releases it takes: nothing in it requires them in any release that it allows,
-    and no file beside it names them (``pip install flash-attn`` in a README). None where a line may bring anything."""
+    and no file beside it names them (``pip install flash-attn`` in a README). None where a line may bring anything.
+    And whether that is certain: where the requirements of a line are not known, it is told of what recipes ask for
+    alone, which few packages bring, unless the line may be from an index or a repository of one's own."""
     commands = lock.commands
-    if not commands or lock.notes or any(one.before != () or one.image for one in commands):
-        return []
-    if any(one.conda for one in chosen.values()):
-        return []
+    is_base = lock.notes or any(one.before != () or one.image for one in commands)
+    if not commands or is_base or any(one.conda for one in chosen.values()):
+        return [], True
     lines = [line for one in commands for line in one.lines if counts(line.marker, wish) is not False]
     brought, whole = _brought(lines, wish, ledger)
     needing = {row["name"]: row["runs_with"] for row in wish.rows("entry-statements") if row.get("runs_with")}
     if brought.isdisjoint(needing):
-        return []  # a list without them is not all that a run has
-    strange = [line.name for line in lines if ledger.package(line.name) is None]
+        return [], True  # a list without them is not all that a run has
     # A list that names all that its packages require was written of an environment: what it leaves out is not there.
-    if strange and not (whole and all(line.pin for line in lines)):
-        return []
-    rows = [row for row in wish.rows("run-needs") if any(key.startswith("recipe.") for key in row.get("when", ()))]
+    certain = all(ledger.package(line.name) is not None for line in lines) or (
+        whole and all(line.pin for line in lines)
+    )
+    if not certain and (any(one.elsewhere for one in commands) or any(line.url for line in lines)):
+        return [], False
+    rows = [row for row in wish.rows("run-needs") if any(re.match(_ASKING, key) for key in row.get("when", ()))]
     asked = {read_requirement(line) for row in rows for line in row["asks"]}
     names = {one.name for one in asked if not (one.specifiers or one.extras)}
-    names |= {name for several in needing.values() for name in several}
-    names |= {str(row["name"]) for row in wish.rows("stack-modules", "module")}
+    others = {str(row["name"]) for row in wish.rows("stack-modules", "module")}.union(*needing.values())
     indexed = {row["name"] for row in wish.rows("packages", "package") if "wheel_index" in row}
-    lacking = names - brought - chosen.keys() - indexed
+    lacking = (names | others) - brought - chosen.keys() - indexed
     words = _words_in(dict.fromkeys((os.path.dirname(os.path.join(wish.cwd, path)), wish.cwd)))
     # What a README has installed apart from the list brings more: unsloth bitsandbytes.
     apart = [Requirement(name=name, extras=(), specifiers="", marker="") for name in lacking & words]
-    return sorted(lacking - words - _brought(apart, wish, ledger)[0])
+    lacking -= words | _brought(apart, wish, ledger)[0]
+    return sorted(lacking if certain else lacking & names), certain
 
 
 def _brought(lines: Sequence[AskedRequirement | Requirement], wish: Wish, ledger: Ledger) -> tuple[set[str], bool]:

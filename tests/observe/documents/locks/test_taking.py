@@ -221,10 +221,29 @@ def test_an_image_brings_what_is_known_of_it_and_an_unknown_one_may_bring_all(re
     assert _refused(read(f"FROM {image}\n{text}", "Dockerfile")) == refused
 
 
-@pytest.mark.parametrize(("pip", "refused"), [("pip", _BUILT), ("pip=24.0", [])])
-def test_a_pip_of_conda_that_is_old_builds_with_the_torch_of_conda(read, pip, refused):
+_OLD, _NEW, _BEFORE = "2025-10-24", "2025-10-25", [("flash-attn", "before")]
+
+
+@pytest.mark.parametrize(
+    ("pip", "day", "refused"),
+    [("pip", "", _BUILT), ("pip", _OLD, []), ("pip", _NEW, _BUILT), ("pip=24.0", "", []), ("pip=25.3", _OLD, _BUILT)],
+)
+def test_a_pip_of_conda_that_is_old_builds_with_the_torch_of_conda(read, pip, day, refused):
     text = f"dependencies:\n  - python=3.11\n  - {pip}\n  - pytorch=2.5.1\n  - pip:\n    - flash-attn\n"
-    assert _refused(read(text, "environment.yml")) == refused
+    assert _refused(read(text, "environment.yml", until=day)) == refused
+
+
+@pytest.mark.parametrize(
+    ("lines", "day", "refused"),
+    [
+        ("flash-attn==2.5.8\n", _OLD, _BEFORE),
+        ("flash-attn==2.5.8\n", _NEW, _BUILT),
+        ("flash-attn==2.5.8\n", "", _BUILT),
+        ("torch==2.2.0\nflash-attn==2.5.8\n", _OLD, _BUILT),
+    ],
+)
+def test_a_pip_that_is_old_builds_with_a_torch_that_was_there_before_the_list(read, lines, day, refused):
+    assert _refused(read(lines, until=day)) == refused
 
 
 @pytest.mark.parametrize(
