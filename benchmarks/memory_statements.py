@@ -1,4 +1,4 @@
-"""Statements of strangers about a run's memory beside what `envdoctor memory` says to the command line that a user would type.
+"""Statements of strangers about a run's memory beside what `envdoctor memory` says to a command that a user types.
 
     python benchmarks/memory_statements.py [--only qwen]
 
@@ -25,7 +25,7 @@ import tomllib
 
 from envdoctor.cli.main import main as envdoctor
 
-WORDS = {"fits": True, "does not fit": False}
+WORDS = {"fits": True, "does-not-fit": False}
 
 
 def main() -> None:
@@ -42,7 +42,7 @@ def main() -> None:
             continue
         section = asked(statement)
         low, high = section.get("process_gib") or (0.0, 0.0)
-        point, verdict = section.get("allocated_gib"), section.get("verdict") or "unknown"
+        point, verdict = section.get("allocated_gib"), section.get("verdict") or ("open" if section else "none")
         right = {True: "right", False: "wrong", None: verdict}[
             None if verdict not in WORDS else WORDS[verdict] == statement["fits"]
         ]
