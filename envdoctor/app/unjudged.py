@@ -30,11 +30,11 @@ def unjudged(
     started: bool = False,
 ) -> tuple[Unjudged, ...]:
     """Return what was not judged of the environment, and of the model and the code that were asked for. Of a facts file
-    nothing is missed: its reader knows it. ``cut_short`` says why the environment was not looked at to the end: an
-    error may stand in what was left; ``typed`` that the user named the model, which a recipe names otherwise;
-    ``started`` that nobody named the code, which a recipe starts that is judged itself."""
+    that was written by hand nothing is missed: its reader knows it. ``cut_short`` says why the environment was not
+    looked at to the end: an error may stand in what was left; ``typed`` that the user named the model, which a recipe
+    names otherwise; ``started`` that nobody named the code, which a recipe starts that is judged itself."""
     gaps = [Unjudged(cut_short, asked=True)] if cut_short else []
-    if target.kind not in (*DOCUMENTS, "none"):
+    if target.kind not in (*DOCUMENTS, "none") or "package_damage" in facts:
         dists = facts.records("dist")
         if dists is not None and not dists and dists.incomplete is None:
             gaps.append(Unjudged(Message("no package is installed in {}", target.path), asked=True))

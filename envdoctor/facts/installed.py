@@ -82,7 +82,8 @@ def _by_name(dists: Records) -> dict[str, list[Installed]]:
 def marker_values(value: Callable[[str], Value]) -> dict[str, str | None]:
     """Return the variables of environment markers (PEP 508) for the judged interpreter; None for an unknown one."""
     text = View(value).text
-    full, implementation = text("python.version"), text("python.implementation")
+    version, implementation = text("python.version") or "", text("python.implementation")
+    full = version if version.count(".") > 1 else None  # 3.11 may be any of its releases
     platform, system = _SYSTEMS.get(text("os.platform") or "", (None, None))
     machine = text("os.arch")
     if machine == "x86_64" and platform == "win32":

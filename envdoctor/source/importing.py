@@ -96,7 +96,9 @@ class Importing(Deciding):
         self._current: list[_State] = []
         self._functions: dict[tuple[str, int], ast.FunctionDef | None] = {}
         self._calling: list[tuple[str, int]] = []
+        self._guarded = False  # whether the module that is being followed may not be imported, or not have to be
         self.unread: dict[str, Unreadable] = {}  # files of modules that are certain to be imported
+        self.needed: set[str] = set()  # top-level modules without which an import fails
 
     # What the caller asks
 
@@ -196,6 +198,8 @@ class Importing(Deciding):
         if module in self._loaded:
             return
         top = module.partition(".")[0]
+        if not (self._unsure or self._catching or self._guarded):
+            self.needed.add(top)
         if not module or top == "__main__" or top in self.world.standard:
             self._loaded.add(module)
             return
@@ -264,7 +268,8 @@ class Importing(Deciding):
                     self.unread[spec.path] = unreadable
                 state.running = False
                 return False
-            saved = self._unsure, self._catching, self._testing, self._depth, self._until
+            saved = self._unsure, self._catching, self._testing, self._depth, self._until, self._guarded
+            self._guarded = bool(self._guarded or self._unsure or self._catching)
             self._unsure = self._catching = self._testing = self._depth = 0
             self._until = MOST_STEPS
             self._current.append(state)
@@ -277,7 +282,7 @@ class Importing(Deciding):
                 pass
             finally:
                 self._current.pop()
-                self._unsure, self._catching, self._testing, self._depth, self._until = saved
+                self._unsure, self._catching, self._testing, self._depth, self._until, self._guarded = saved
                 state.running = False
         if state.stops and not state.running:
             raise Failed(state.kind, state.stops[0], state.stops[1:])

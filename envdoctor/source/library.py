@@ -5,6 +5,7 @@ import errno
 import os
 import re
 import warnings
+from _imp import source_hash
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import NamedTuple, TypeVar
@@ -257,8 +258,9 @@ class Library:
         return tree
 
     def check_bytecode(self, name: str, python: Sequence[int]) -> None:
-        """Raise :class:`Unreadable` if this CPython would load bytecode in place of a source module, and that is cut
-        off or zeroed: the name of the code, ``<module>``, stands near its end. The bytecode itself is not loaded."""
+        """Raise :class:`Unreadable` if this CPython would load bytecode in place of a source module, and that is of
+        another source (PEP 552: it is loaded unchecked), or cut off or zeroed: the name of the code, ``<module>``,
+        stands near its end. The bytecode itself is not loaded."""
         spec = self.find(name)
         folder, base = os.path.split(spec.path if spec is not None else "")
         path = os.path.join(folder, "__pycache__", f"{base[:-3]}.cpython-{python[0]}{python[1]}.pyc")
@@ -275,6 +277,9 @@ class Library:
         if not is_whole and (flags == 1 or (flags == 0 and of_source == current)):
             reason = Message("its bytecode in __pycache__, which Python loads instead, is cut off: remove it")
             raise Unreadable(reason, "always")
+        magic = int.from_bytes(code[:4], "little")
+        if flags == 1 and code[8:16] != source_hash(magic, self.text(os.path.join(folder, base))):
+            raise Unreadable(Message("Python loads its bytecode in __pycache__, which is of another source: remove it"))
 
     def function(self, module: str, line: int) -> ast.FunctionDef | None:
         """Return a function at the top of a module with its body, by the line of its definition; None if it cannot be

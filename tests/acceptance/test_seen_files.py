@@ -203,9 +203,9 @@ def test_what_may_not_be_read_is_said_first_and_exit_3(tmp_path, refused, name, 
 
 @pytest.fixture
 def live(run: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
-    """``check`` of a virtual environment of this machine after a change."""
+    """``check`` of a virtual environment of this machine after a change, with more words and variables."""
 
-    def look(change: Callable[[Path], object]) -> Any:
+    def look(change: Callable[[Path], object], *more: str, **variables: str) -> Any:
         site = build(tmp_path / f"env/lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages")
         write(
             tmp_path / "env",
@@ -217,9 +217,17 @@ def live(run: Callable[..., Any], tmp_path: Path) -> Callable[..., Any]:
         (tmp_path / "env/bin/python").symlink_to(os.path.realpath(sys.executable))
         change(site)
         words = ("--python", tmp_path / "env/bin/python", "--format", "json")
-        return run("check", "--no-config", "--no-cache", "--no-gpu", *words)
+        return run("check", "--no-config", "--no-cache", "--no-gpu", *words, *more, env=variables)
 
     return look
+
+
+@pytest.mark.parametrize(("home", "closed"), [("file", True), ("folder/new", False)])
+def test_a_model_that_is_not_there_and_cannot_be_stored_is_told(live, tmp_path, home, closed):
+    write(tmp_path, {"file": "", "folder/x": ""})
+    result = live(lambda site: None, "--model", "Qwen/Qwen2.5-7B", HF_HOME=str(tmp_path / home))
+    messages = [one["message"] for one in result.json["findings"]]
+    assert any(f"{tmp_path / home} cannot be written" in message for message in messages) == closed
 
 
 @pytest.mark.parametrize("content", [bytes(4096), b"def (\n"])
@@ -355,6 +363,21 @@ def test_code_that_may_put_anything_in_front_is_not_judged(live, line, file):
     assert any(f"{file}: it runs code when Python starts" in text for text in result.json["unjudged"])
 
 
+def nothing(site: Path) -> None:
+    for entry in list(site.iterdir()):
+        shutil.rmtree(entry)
+
+
+@pytest.mark.parametrize("change", [starting("import sys; sys.modules['torch'] = None", "zz.pth"), nothing])
+def test_what_cannot_be_judged_there_is_not_green_as_a_facts_file(live, run, tmp_path, change):
+    there = live(change)
+    file = tmp_path / "facts.json"
+    file.write_text(run("facts", "--no-cache", "--no-gpu", "--python", tmp_path / "env", "--format", "json").out)
+    here = run("check", "--no-config", "--facts", file, "--format", "json")
+    assert there.code == here.code == 3
+    assert len(here.json["unjudged"]) == len(there.json["unjudged"]) > 0
+
+
 @pytest.mark.parametrize("file", STARTS)
 @pytest.mark.parametrize("line", HARMLESS)
 def test_harmless_code_at_start_is_not_accused(live, line, file):
@@ -448,6 +471,48 @@ def test_bytecode_that_is_cut_off_and_taken_first_is_an_error(live, change, code
 
     result = live(damage)
     assert (result.code, any("trainer.py" in message for message in told(result))) == (code, code == 1)
+
+
+@pytest.mark.parametrize(("source", "code"), [("class Trainer: ...\n", 3), (None, 0)])
+def test_bytecode_of_another_source_that_is_not_compared_cannot_be_judged(live, source, code):
+    def change(site: Path) -> None:
+        path = site / "transformers/trainer.py"
+        released = path.read_text()
+        path.write_text(source or released)
+        py_compile.compile(str(path), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        path.write_text(released)
+
+    result = live(change)
+    assert (result.code, any("is of another source" in text for text in result.json["unjudged"])) == (code, code == 3)
+
+
+@pytest.mark.parametrize(
+    ("code", "fails"),
+    [
+        ("import PIL\n", True),
+        ("def image():\n    import PIL\n", False),
+        ("try:\n    import PIL\nexcept ImportError:\n    PIL = None\n", False),
+        ("try:\n    from .pictures import PIL\nexcept ImportError:\n    PIL = None\n", False),
+    ],
+)
+def test_what_no_package_requires_and_an_import_takes_must_be_whole(live, code, fails):
+    def change(site: Path) -> None:
+        files = {"PIL/__init__.py": "from . import _imaging\n", "PIL/_imaging.abi3.so": compiled("libc.so.6")}
+        info = install(site, "pillow", "13.0.0", files=files)
+        write(info, {"INSTALLER": "pip\n", "RECORD": "".join(_line(site, file) for file in files)})
+        trainer = f"{code}class Trainer: ...\n"
+        write(site, {"transformers/pictures.py": "import PIL\n", "transformers/trainer.py": trainer})
+        (site / "PIL/_imaging.abi3.so").write_bytes(b"cut off")
+
+    accused = [message for message in told(live(change)) if "pillow 13.0.0 is damaged" in message]
+    assert bool(accused) == fails
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links")
+def test_packages_in_the_folder_of_another_python_are_not_found(live):
+    result = live(lambda site: site.parent.rename(site.parents[1] / "python3.9"))
+    assert result.code == 1
+    assert [message for message in told(result) if "lie in lib/python3.9, where Python" in message]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links")

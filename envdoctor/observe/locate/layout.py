@@ -358,7 +358,8 @@ class Layout(NamedTuple):
     for the report's first line: why this one. ``live`` is true when the environment would run on this machine, so that
     machine facts apply to it.
 
-    ``gone`` is what its interpreter is a link to, when that is not there any more. ``version_origin`` names the file
+    ``gone`` is what its interpreter is a link to, when that is not there any more. ``unseen`` is the folder of its
+    packages when the interpreter is of another Python, and does not look there. ``version_origin`` names the file
     that gave the version. ``startup`` is all code that runs when Python starts, the ``import`` lines of ``.pth`` files
     and the modules that customize it; nobody runs it here. ``incomplete`` is None when
     ``site_packages`` is known to hold every folder, otherwise the reason why it may not. ``notes`` are sentences for
@@ -376,6 +377,7 @@ class Layout(NamedTuple):
     live: bool
     files: Files
     gone: str | None = None
+    unseen: str | None = None
     version_origin: str = ""
     startup: tuple[Startup, ...] = ()
     incomplete: Message | None = None

@@ -356,9 +356,10 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
     path = folders_of(installation, caller.files, environ=caller.environ, cwd=caller.cwd)
     notes = list(choice.notes)
     gone: str | None = None
+    unseen = named_for_another(installation, executable) is not None
     if executable is not None and not os.path.exists(executable):
         gone, executable = os.path.realpath(executable), None
-    elif installation.kind == "venv" and installation.base is None and installation.settings.get("home"):
+    elif installation.kind == "venv" and installation.base is None and installation.settings.get("home") and not unseen:
         home = installation.settings["home"]
         notes.append(Message("the Python that this environment was made from is gone: {}", home))
     # A tree of Windows on another system is read, but does not run here.
@@ -378,6 +379,7 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
         because=choice.because,
         live=not foreign,
         gone=gone,
+        unseen=f"lib/{installation.library}" if unseen else None,
         version_origin=origin,
     )
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.values import ABSENT, Unknown, Value
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.files import read_object
+from envdoctor.observe.model.source import cache_folder, closed_part
 from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message, said_by
@@ -409,10 +410,10 @@ def _formats(folder: str, cached: bool) -> Value:
     return tuple(sorted(found))
 
 
-@observes("model", "model.repo model.revision model.path")
+@observes("model", "model.repo model.revision model.path model.cache_closed")
 def named(request: Request) -> Found:
-    """Return what ``--model`` itself says: repository, revision and folder."""
-    source = request.source
+    """Return what ``--model`` itself says: repository, revision and folder; and where no download can be stored."""
+    source, closed = request.source, closed_part(cache_folder(request.cwd, request.environ))
     path: Value = ABSENT
     revision: Value = Unknown(source.missing)
     if source.folder is not None:
@@ -426,4 +427,5 @@ def named(request: Request) -> Found:
             names[0] for names in (row["names"] for row in rows) if any(one.lower().endswith(ends) for one in names)
         ]
         repo = known[0] if len(known) == 1 else repo
-    return [(key, value, source.origin) for key, value in zip(named.keys, (repo, revision, path), strict=True)]
+    values = (repo, revision, path, _valid(closed) if closed else ABSENT)
+    return [(key, value, source.origin) for key, value in zip(named.keys, values, strict=True)]

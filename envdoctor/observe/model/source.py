@@ -62,6 +62,14 @@ def cache_folder(cwd: str, environ: Mapping[str, str]) -> str | None:
     return os.path.join(home, ".cache", "huggingface", "hub") if home else None
 
 
+def closed_part(folder: str | None) -> str | None:
+    """Return the folder itself, or the nearest one above it that is there, if it is a file or cannot be written into;
+    else None."""
+    while folder and not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return folder if folder and not (os.path.isdir(folder) and os.access(folder, os.W_OK)) else None
+
+
 def cached_repos(names: Iterable[str], cache: str | None) -> list[CachedRepo]:
     """Return what the cache holds under each of these names of a repository, in their order; nothing for the others.
 

@@ -1,9 +1,10 @@
 """Follows the imports of an environment's packages. Runs in a bounded child.
 
 ``link.py`` says what it is asked. It answers with ``stops``, pairs of what stops an import, or a class, and the
-statements, or classes, that it stops; ``why`` not all could be followed; ``unread``, files and folders that an import
-reads and that could not be read here, each with the reason and which Python cannot run it
-(:class:`~envdoctor.source.library.Unreadable`); ``files`` and ``folders``, what was looked at for it.
+statements, or classes, that it stops; ``why`` not all could be followed; ``needed``, the top-level modules without
+which they fail; ``unread``, files and folders that an import reads and that could not be read here, each with the
+reason and which Python cannot run it (:class:`~envdoctor.source.library.Unreadable`); ``files`` and ``folders``, what
+was looked at for it.
 """
 
 import sys
@@ -85,6 +86,7 @@ def followed(asked: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "stops": [[_told(stop), statements] for stop, statements in stopped.items()],
         "why": why,
+        "needed": sorted(following.needed),
         "unread": [
             *([path, str(one), one.fails] for path, one in following.unread.items()),
             *([path, f"cannot be listed: {reason}", ""] for path, reason in library.closed.items()),

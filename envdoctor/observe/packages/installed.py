@@ -59,7 +59,7 @@ class _Folders(NamedTuple):
 @observes(
     "environment",
     "environment.path environment.kind python.version python.minor python.implementation python.free_threaded "
-    "python.executable python.gone pkg.* dist metadata_problem",
+    "python.executable python.gone environment.unseen pkg.* dist metadata_problem",
     kept=True,
 )
 def installed(request: Request) -> Found:
@@ -198,6 +198,7 @@ def _own_facts(layout: Layout) -> list[tuple[str, Value, str]]:
         ("python.free_threaded", any(match[2] for match in libraries), because),
         ("python.executable", executable, because),
         ("python.gone", layout.gone or ABSENT, because),
+        ("environment.unseen", layout.unseen or ABSENT, because),
     ]
 
 

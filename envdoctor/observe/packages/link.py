@@ -69,16 +69,17 @@ _SHOWN = 3
 _OF_CLASSES = ("keyword", "override")
 
 
-@observes("environment", "link link_read link_unread", kept=True)
+@observes("environment", "link link_read link_unread link_imported", kept=True)
 def link(request: Request) -> Found:
     """Return ``link``, one item for each thing that stops imports or classes; ``link_read``, the packages whose imports
-    were followed; ``link_unread``, what could not be read on the way.
+    were followed; ``link_unread``, what could not be read on the way; ``link_imported``, the packages without which
+    these imports fail.
 
     All are empty where no package of the table entry-statements has its code in the environment.
     """
     dists = request.value("dist")
     if not isinstance(dists, Records):
-        return _facts(Unknown(Message("the installed packages are not known")))
+        return _facts(*(Unknown(Message("the installed packages are not known")),) * 4)
     imported = [one for one in dists if one.get("active") is not False and isinstance(one.get("version"), str)]
     versions = {str(one["name"]): str(one["version"]) for one in reversed(imported)}
     backends = [
@@ -90,15 +91,14 @@ def link(request: Request) -> Found:
     tops = [(entry, entry.module.partition(".")[0]) for entry in (*entries(request.rows, versions), *backends)]
     wanted = [entry for entry, top in tops if top in listed or f"{top}.py" in listed]
     if not wanted:
-        return _facts(Records(()), Records(()), Records(()))
+        return _facts(Records(()), Records(()), Records(()), ())
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
     asked = question(request, wanted, versions, owners, dists)
     place = request.place
     answer = ask_once(CHILD, asked, LIMITS, looks=place.files.looks)
     if isinstance(answer, ChildProblem):
-        return _facts(
-            Records((), Message("the imports of the installed packages were not followed: {}", answer.said()))
-        )
+        reason = Message("the imports of the installed packages were not followed: {}", answer.said())
+        return _facts(*(Records((), reason),) * 3, Unknown(reason))
     read = [{"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})]
     links = tuple(_record(stop, stopped, versions, owners) for stop, stopped in _together(answer["stops"]))
     python = request.value("python.minor")
@@ -110,12 +110,12 @@ def link(request: Request) -> Found:
         folder = next(one for one in place.site_packages if path.startswith(one + os.sep))
         package = _owner(os.path.relpath(path, folder).partition(os.sep)[0], owners)
         unread.append({"package": package, "file": path, "reason": reason, "damaged": fails in fatal})
-    return _facts(Records(links, answer["why"]), Records(tuple(read), dists.incomplete), Records(tuple(unread)))
+    needs = tuple(sorted({_owner(module, owners) for module in answer["needed"]} & versions.keys()))
+    return _facts(Records(links, answer["why"]), Records(tuple(read), dists.incomplete), Records(tuple(unread)), needs)
 
 
-def _facts(links: Records | Unknown, *others: Records) -> Found:
-    values = zip(link.keys, (links, *(others or (links, links))), strict=True)
-    return [(key, value, Message("installed files")) for key, value in values]
+def _facts(*values: Value) -> Found:
+    return [(key, value, Message("installed files")) for key, value in zip(link.keys, values, strict=True)]
 
 
 def _together(stops: Sequence[tuple[Mapping[str, Any], list[str]]]) -> Iterator[tuple[Mapping[str, Any], list[str]]]:

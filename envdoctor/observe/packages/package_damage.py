@@ -1,8 +1,9 @@
 """The fact ``package_damage``: packages whose files are not those that were installed, though their metadata is there.
 
-Looked at are the packages of the table stack-modules, those with extensions for torch, and what they need. Their files
-are compared with the lists of the installation (``compared.py``); of a package without a list it is known
-whether its module is there, and what an import of it meets (``link.py``).
+Looked at are the packages of the table stack-modules, those with extensions for torch, those without which the imports
+that people begin with fail, and what all of these need. Their files are compared with the lists of the installation
+(``compared.py``); of a package without a list it is known whether its module is there, and what an import of it meets
+(``link.py``).
 """
 
 import json
@@ -62,7 +63,8 @@ def package_damage(request: Request) -> Found:
     found: list[dict[str, Value]] = []
     lists: dict[str, list[str]] = {}
     compared: list[_Item] = []
-    for name in needed(active, stack):
+    imported = request.value("link_imported")
+    for name in needed(active, stack.union(imported if isinstance(imported, tuple) else ())):
         item = active[name]
         if item.get("editable") is True:
             found += _source_gone(item, modules.get(name), layout, request.cwd)
