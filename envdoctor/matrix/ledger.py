@@ -162,15 +162,15 @@ class Released:
     @property
     def read(self) -> list[str]:
         """Return the releases whose files were read for names, in order."""
-        return self._of("offers")[0]
+        return self._versions_of("offers")[0]
 
     def covers(self, version: str) -> bool:
         """Return whether the version, or one before and one after it, was read for names."""
-        return not isinstance(self._at("offers", version), Unknown)
+        return not isinstance(self._places_near("offers", version), Unknown)
 
     def items(self, section: str, subject: str, version: str) -> tuple[str, ...] | Unknown:
         """Return the items of a subject in a version, sorted; empty if it has none, or if the subject is missing."""
-        places = self._at(section, version)
+        places = self._places_near(section, version)
         if isinstance(places, Unknown):
             return places
         spans = [(span, line.decode().split("\t")[1:]) for span, line in self._lines(section, subject)]
@@ -197,7 +197,7 @@ class Released:
     def neighbours(self, version: str) -> tuple[str | None, str | None]:
         """Return the nearest releases before and behind a version whose requirements were read, each None if there is
         no such release; twice the version itself if its own were read."""
-        versions, orders, _ = self._of("requires")
+        versions, orders, _ = self._versions_of("requires")
         key = order(version)
         if key is None:
             return None, None
@@ -279,7 +279,7 @@ class Released:
         from envdoctor.versions.releases import Releases
 
         lines = (line for subject in subjects for line in self._lines(section, subject, item))
-        return Releases.between(self._of(section)[0], (span for span, _ in lines))
+        return Releases.between(self._versions_of(section)[0], (span for span, _ in lines))
 
     def subjects(self, section: str) -> Iterator[str]:
         """Yield every subject of a section, sorted."""
@@ -301,7 +301,7 @@ class Released:
     def items_of(self, section: str, subject: str) -> Iterator[tuple[str, str, str, str | None]]:
         """Yield every item of a subject, with the subject, and the first and last release that have it (None: the
         newest that was read). The item is empty for a line without items."""
-        versions = self._of(section)[0]
+        versions = self._versions_of(section)[0]
         for (since, until), line in self._lines(section, subject):
             for item in line.decode().split("\t")[1:] or [""]:
                 yield subject, item, versions[since], versions[until] if until < len(versions) - 1 else None
@@ -326,7 +326,7 @@ class Released:
         start, end = self._place("releases")
         return release_rows(self._data[start:end].decode().splitlines())
 
-    def _of(self, section: str) -> tuple[list[str], list[Order], dict[str, int]]:
+    def _versions_of(self, section: str) -> tuple[list[str], list[Order], dict[str, int]]:
         """Return the versions that a section covers, their sort keys, and their places, also by letters."""
         return self._of_flag(BASIS.get(section, "read"))
 
@@ -335,9 +335,9 @@ class Released:
         orders = [key for version in versions if (key := order(version)) is not None]
         return versions, orders, places_of(versions)
 
-    def _at(self, section: str, version: str) -> tuple[int, int] | Unknown:
+    def _places_near(self, section: str, version: str) -> tuple[int, int] | Unknown:
         """Return the places of a version itself, or of its neighbours, among the versions that a section covers."""
-        versions, orders, _ = self._of(section)
+        versions, orders, _ = self._versions_of(section)
         key = order(version)
         if key is None:
             return Unknown(Message("{} is no version", version))
@@ -354,14 +354,14 @@ class Released:
         return place - 1, place
 
     def _answer(self, section: str, version: str, spans: list[tuple[int, int]]) -> bool | Unknown:
-        places = self._at(section, version)
+        places = self._places_near(section, version)
         if isinstance(places, Unknown):
             return places
         before, after = (any(since <= place <= until for since, until in spans) for place in places)
         return before if before is after else self._differ(section, *places, version)
 
     def _differ(self, section: str, before: int, after: int, version: str) -> Unknown:
-        versions = self._of(section)[0]
+        versions = self._versions_of(section)[0]
         return Unknown(
             Message("{} {} was not read, and {} and {} differ", self.name, version, versions[before], versions[after])
         )
@@ -381,7 +381,7 @@ class Released:
             line = self._data[at + len(head) : stop]
             if not sought or sought + b"\t" in line or line.endswith(sought):
                 since, _, until = line.partition(b"\t")[0].decode().partition("..")
-                versions, _, places = self._of(section)
+                versions, _, places = self._versions_of(section)
                 lines.append(((places[since], places[until] if until else len(versions) - 1), line))
             at = stop
         return tuple(lines)

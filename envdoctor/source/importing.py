@@ -345,10 +345,10 @@ class Importing(Deciding):
         return next((version for version in versions if version is not None), UNKNOWN)
 
     def _stopped(self, kind: str, stop: Stop) -> Any:
-        """Handle a statement that certainly fails. Raises :class:`Failed`, or goes on: see :meth:`_goes_on`."""
-        return UNKNOWN if stop in self._mended else self._goes_on(Failed(kind, stop))
+        """Handle a statement that certainly fails. Raises :class:`Failed`, or goes on: see :meth:`_raise_or_note`."""
+        return UNKNOWN if stop in self._mended else self._raise_or_note(Failed(kind, stop))
 
-    def _goes_on(self, failed: Failed) -> Any:
+    def _raise_or_note(self, failed: Failed) -> Any:
         """Raise :class:`Failed`, except at the top of a module: there the statements behind it are followed too, to
         tell what fails next."""
         stands_at_top = self._current and not (self._unsure or self._catching or self._depth)
@@ -367,11 +367,11 @@ class Importing(Deciding):
                 visit(self, statement, frame)
 
     def _attempt(self, action: Callable[..., Any], *arguments: Any) -> Any:
-        """Return the result of an action; if it fails, see :meth:`_goes_on`."""
+        """Return the result of an action; if it fails, see :meth:`_raise_or_note`."""
         try:
             return action(*arguments)
         except Failed as failed:
-            return self._goes_on(failed)
+            return self._raise_or_note(failed)
 
     def visit_Import(self, statement: ast.Import, frame: Frame) -> None:
         for alias in statement.names:

@@ -171,9 +171,8 @@ def _stack(facts: View, matrix: Matrix) -> set[str]:
 
 
 def _stages(facts: View, matrix: Matrix) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words for the stage of the recipe, and the words for all others; none where it is not known. A
-    framework with trainers of its own has only others: its classes may take arguments that their base classes refuse.
-    """
+    """Return the words for the stage of the recipe, and the words for all others; none where it is not known. All are
+    others for a framework with its own trainers: its classes may take arguments that their base classes refuse."""
     stage, spec = facts.text("recipe.stage"), matrix.registry.find("recipe.stage")
     if stage is None or spec is None:
         return (), ()

@@ -116,7 +116,7 @@ class _Judged:
 
     def __init__(self, facts: View, matrix: Matrix) -> None:
         self._facts, self._matrix, self._ledger = facts, matrix, matrix.ledger
-        self._found: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
+        self._entries: dict[tuple[str, str, str], tuple[_Broken, list[str], list[str]]] = {}
         self._symbols: dict[tuple[str, Symbol], None] = {}
         self._where = cache(lambda released, symbol: where(self._ledger, released, symbol, self._version))
         self._every_run = {method for row in matrix.rows("entry-statements") for method in row.get("every_run", ())}
@@ -147,9 +147,9 @@ class _Judged:
             self._symbols[owner, symbol] = None
             gap = use.text("lacks") if lacks != top else None
             broken = None if lacks is ABSENT else self._broken(owner, symbol, version, moves, gap)
-        if broken is None or self._is_kept(broken) or (others is not None and not self._went(broken, others)):
+        if broken is None or self._is_kept(broken) or (others is not None and not self._is_dropped(broken, others)):
             return
-        _, places, reaches = self._found.setdefault((broken.package, broken.kind, broken.label), (broken, [], []))
+        _, places, reaches = self._entries.setdefault((broken.package, broken.kind, broken.label), (broken, [], []))
         places += use.words("place") or ()
         reaches += [reach] if (reach := use.text("reach")) in _REACH else ["start"]
 
@@ -163,7 +163,7 @@ class _Judged:
             for by, releases in keepers(self._matrix, broken.package, symbol.name, symbol.keyword)
         )
 
-    def _went(self, broken: _Broken, others: Sequence[str]) -> bool:
+    def _is_dropped(self, broken: _Broken, others: Sequence[str]) -> bool:
         """Return whether another release takes the keyword of a recipe, and no other call of this one does: a recipe
         has keys of the framework's own too."""
         for module, _, name in (call.rpartition(".") for call in others):
@@ -171,7 +171,7 @@ class _Judged:
             symbol = broken.symbol._replace(module=module, name=name)
             if version is None or not isinstance(self._by_releases(module, symbol, version), Lacking):
                 return False
-        releases = self._has(broken, alone=True)
+        releases = self._releases_with(broken, alone=True)
         return broken.move is not None or releases is not ABSENT or self._inherited(broken) is not None
 
     def _owner(self, top: str) -> str | None:
@@ -186,7 +186,7 @@ class _Judged:
 
     def records(self) -> tuple[Mapping[str, Value], ...]:
         """Return one record for each missing symbol, in the order in which the code uses them."""
-        return tuple(self._record(*entry) for entry in self._found.values())
+        return tuple(self._record(*entry) for entry in self._entries.values())
 
     def _broken(
         self, owner: str, symbol: Symbol, version: str, moves: Sequence[Move], lacks: str | None
@@ -223,8 +223,8 @@ class _Judged:
         return list(name_moves(self._matrix, symbol.module, symbol.name.partition(".")[0]))
 
     def _record(self, broken: _Broken, places: list[str], reaches: list[str]) -> Mapping[str, Value]:
-        package, installed, has = broken.package, broken.installed, self._has(broken, alone=True)
-        fits = self._has(broken)
+        package, installed, has = broken.package, broken.installed, self._releases_with(broken, alone=True)
+        fits = self._releases_with(broken)
         of_parts = has is ABSENT and broken.kind in ("keyword", "override")
         if of_parts and (inherited := self._inherited(broken)) is not None:
             package, installed, has = inherited
@@ -261,14 +261,14 @@ class _Judged:
                 return base.name, version, releases.excluding(version)
         return None
 
-    def _has(self, broken: _Broken, alone: bool = False) -> Value:
+    def _releases_with(self, broken: _Broken, alone: bool = False) -> Value:
         """Return the releases that have the symbol and, unless it stands ``alone``, all else that the code uses of the
         package, if any have: by the releases that were read, else by the table."""
         released = self._ledger.package(broken.package)
         if broken.installed is None:
             return ABSENT
         if released is not None and released.by_names:
-            releases = self._whole(released, broken.symbol, broken.installed) if not alone else None
+            releases = self._releases_for_all(released, broken.symbol, broken.installed) if not alone else None
             if releases is None or not releases.yes:
                 releases = self._where(released, broken.symbol).nearest(broken.installed)
             beyond = broken.move is not None and releases.place_of(broken.installed) == len(releases.read)
@@ -276,10 +276,10 @@ class _Judged:
                 return releases.excluding(broken.installed)
         return broken.move.releases if broken.move is not None and "|" not in broken.move.releases else ABSENT
 
-    def _whole(self, released: Released, symbol: Symbol, installed: str) -> Releases:
+    def _releases_for_all(self, released: Released, symbol: Symbol, installed: str) -> Releases:
         """Return the nearest releases of a package that have the symbol, and all else that the code uses of it. A
         symbol that no release has does not count: a base class of another package may bring it."""
-        symbols = [gap.symbol for gap, _, _ in self._found.values() if gap.package == released.name and gap.installed]
+        symbols = [gap.symbol for gap, _, _ in self._entries.values() if gap.package == released.name and gap.installed]
         fitting = [releases for other in symbols if (releases := self._where(released, other)).yes]
         releases = reduce(and_, fitting, self._where(released, symbol)).nearest(installed)
         uses = [other for owner, other in self._symbols if owner == released.name] if releases.yes else []

@@ -113,7 +113,7 @@ class _Conflicts:
         self._causes: dict[tuple[str, str], _Cause] = {}
         self._open_reasons = [installed.incomplete] if installed.incomplete else []
         self._lines = _MOST_LINES
-        self._counts, self._is_met = cache(self._marker_counts), cache(self._has)
+        self._counts, self._is_met = cache(self._marker_counts), cache(self._meets)
 
     def add(self, items: list[Installed]) -> None:
         """Compare the requirements of a package, those of the extras that it requires, and the needs of its imports."""
@@ -240,7 +240,7 @@ class _Conflicts:
         counts = holds(marker, {**self._values, "extra": extra}) if marker else True
         return counts if not extra or self._counts(marker, "") is False else False
 
-    def _has(self, name: str, specifiers: str) -> bool | None:
+    def _meets(self, name: str, specifiers: str) -> bool | None:
         """Return whether all versions are in the set; None when some are, or one is not known."""
         versions = self._installed.versions(name)
         if versions is None or isinstance(versions, Unknown):
