@@ -53,7 +53,7 @@ def tree(mirrors: Path, repo: str, commit: str, to: Path) -> Path:
 
 def said(path: Path, folder: Path, releases: dict[str, str], matrix: Any) -> dict[str, Fact] | str:
     """The facts of a recipe by their field, or why it is none."""
-    formats = Formats(matrix, matrix.rows("recipe-defaults", "arguments"))
+    formats = Formats.with_releases(matrix)
 
     def installed(key: str) -> Any:
         return releases.get(key.removeprefix("pkg."), NOT_GIVEN)

@@ -297,7 +297,7 @@ def _with_recipe(
 
     # Packages by whose release a default is meant.
     installed = facts.copy([*facts, *_given(sources, matrix)]).value
-    formats = Formats(matrix, matrix.rows("recipe-defaults", "arguments"))
+    formats = Formats.with_releases(matrix)
 
     def read(*names: str) -> Recipe:
         return read_recipe(names, sources.folder(), formats, installed, sources.code)

@@ -4,7 +4,6 @@ import errno
 import os
 import stat
 from functools import cache
-from pathlib import Path
 from typing import BinaryIO
 
 from envdoctor.system.files import NEVER_WAIT, because_of
@@ -18,7 +17,11 @@ _PART = 1 << 20
 
 
 def read_bounded(
-    path: Path, limit: int, *, until_a_writer: float = _UNTIL_A_WRITER, until_the_end: float = _UNTIL_THE_END
+    path: str | os.PathLike[str],
+    limit: int,
+    *,
+    until_a_writer: float = _UNTIL_A_WRITER,
+    until_the_end: float = _UNTIL_THE_END,
 ) -> bytes | None:
     """Read all bytes of a file or pipe (``<(command)``); None if there are more than ``limit``.
 
@@ -34,7 +37,7 @@ def read_bounded(
         os.close(descriptor)
 
 
-def read_named(place: Path, name: str, limit: int) -> bytes | None:
+def read_named(place: str | os.PathLike[str], name: str, limit: int) -> bytes | None:
     """Like :func:`read_bounded`, for a name that the user gave: ``-`` is standard input."""
     if name != "-":
         return read_bounded(place, limit)
@@ -59,7 +62,7 @@ def content_of(path: str, limit: int, kind: str, problem: type[MessageError], na
     """Read a file of some ``kind`` (``lock``), which the user calls ``name``, as :func:`read_named` does. Raises
     ``problem`` with the words that follow its name in a sentence."""
     try:
-        content = read_named(Path(path), name, limit)
+        content = read_named(path, name, limit)
     except OSError as error:
         raise problem(Message("cannot be read: {}", because_of(error))) from None
     if content is None:

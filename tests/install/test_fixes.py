@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from known import judged
 
-from envdoctor.facts import ABSENT, Fact, FactSet, Records
+from envdoctor.facts import ABSENT, Fact, FactSet
 from envdoctor.judge import Policy
 from envdoctor.remedy import install_commands, place_of
 from envdoctor.remedy.commands import uninstall_commands
@@ -295,14 +295,6 @@ def test_an_installed_version_that_is_none_does_not_stop_the_run(offered, facts)
     given.add(Fact("pkg.torch", "not a version", "", "environment"))
     (one,) = offered(given, [to("torch>=2.4")], affects=[{"model.family": "glm"}])
     assert one.withheld  # the change is not what the rule is about
-
-
-def test_the_installer_is_the_one_of_most_distributions(offered, facts):
-    given = facts(NOW)
-    dists = tuple({"name": f"p{number}", "installer": "uv" if number else "pip"} for number in range(3))
-    given.add(Fact("dist", Records(dists), "", "environment"))
-    (one,) = offered(given, [TO_2_4_1])
-    assert one.commands[0].startswith("uv pip install")
 
 
 # --- commands ------------------------------------------------------------------------------------------------------

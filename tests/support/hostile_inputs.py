@@ -263,7 +263,7 @@ def _followed(folder: Path, content: bytes) -> object:
 
 def _recipe(place: Path, matrix: Matrix, content: bytes) -> object:
     rewrite(place, content)
-    return read_recipe([place.name], str(place.parent), Formats(matrix), lambda key: Unknown("not given"))
+    return read_recipe([place.name], str(place.parent), Formats.with_releases(matrix), lambda key: Unknown("not given"))
 
 
 def _below(name: str, ending: str) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase, translate
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 from envdoctor.matrix.matrix import Matrix
@@ -75,10 +76,16 @@ class Formats:
     """All formats, in the order in which a framework is chosen when a recipe has several. ``registry`` has the
     recipe's fields, of which ``kinds`` are the types; ``released`` are the rows of the table recipe-defaults."""
 
-    def __init__(self, matrix: Matrix, released: Sequence[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, matrix: Matrix, released: Iterable[Mapping[str, Any]] = ()) -> None:
         self._formats = {str(row["name"]): Format.of(row) for row in matrix.rows("recipe-formats", "format")}
-        self._released, self.registry = released, matrix.registry
+        self._released, self.registry = tuple(released), matrix.registry
         self.kinds = {spec.key[7:]: spec.type for spec in self.registry if spec.key.startswith("recipe.")}
+
+    @staticmethod
+    @lru_cache(maxsize=1)
+    def with_releases(matrix: Matrix) -> "Formats":
+        """Return the formats of a matrix with the defaults of releases; of each recipe that is read the same."""
+        return Formats(matrix, matrix.rows("recipe-defaults", "arguments"))
 
     def __iter__(self) -> Iterator[Format]:
         return iter(self._formats.values())
@@ -100,7 +107,7 @@ class Formats:
                     return inner
         return (form, (), key) if key in form.unused or any(fnmatchcase(key, name) for name in form.globs) else None
 
-    @property
+    @cached_property
     def pattern(self) -> str:
         """Return a pattern of every name that belongs to a format."""
         return "|".join(rf"(.*[./])?{translate(name)}" for form in self for name in form.names)
@@ -113,11 +120,18 @@ class Formats:
         tops = {name.partition(".")[0] for name in named} | {str(row["package"]) for row in self._released}
         return {top for top in tops if top.isidentifier() and top.islower()}
 
-    def released(self, form: Format, calls: Collection[str]) -> list[Mapping[str, Any]]:
-        """Return the released defaults of a format's keys: those of what a recipe calls, of all where it names none."""
+    def released(
+        self, form: Format, calls: Collection[str]
+    ) -> tuple[list[Mapping[str, Any]], Mapping[str, Mapping[str, Meaning]]]:
+        """Return the rows with the released defaults of a format's keys: those of what a recipe calls, of all where it
+        names none; and the keys in them with what they mean, by field."""
         rows = [row for row in self._released if row["format"] == form.name]
-        called = [row for row in rows if "call" not in row or any(row["call"] in call for call in calls)]
-        return called or rows
+        rows = [row for row in rows if "call" not in row or any(row["call"] in call for call in calls)] or rows
+        meant: dict[str, dict[str, Meaning]] = {}
+        for key in dict.fromkeys(key for row in rows for key in row["defaults"]):
+            for meaning in (self.find(form, key) or (form, (), ""))[1]:
+                meant.setdefault(meaning.field, {}).setdefault(key, meaning)
+        return rows, meant
 
     def known(self, form: Format) -> set[str]:
         """Return every key of a format and of what it includes, without its section, for somebody who mistyped one."""

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
+from functools import cache
 from typing import NamedTuple
 
 from envdoctor.facts.registry import FactSpec, FactTypeError, parse_value, unlisted
@@ -58,6 +59,8 @@ class Statements:
         self.rests: dict[str, Origin] = {}
         self.extra = 0
         self.formats, self.registry = formats, formats.registry
+        #: What no part says; asked when all were read.
+        self.released = cache(lambda name: formats.released(formats[name], self.calls.get(name, ())))
 
     def read(self, file: str, part: Part, form: Format) -> None:
         """Take in a part: what it says stands before what was said until now, of one that must agree behind it."""
@@ -454,12 +457,10 @@ def _default(
 def _released(statements: Statements, field: str, form: Format, installed: Callable[[str], Value]) -> Fact | None:
     """Return what the installed release takes for the keys of a field that nobody writes: of several the first that
     says something. Unknown where releases that it may be differ; None where none says it."""
-    rows = statements.formats.released(form, statements.calls.get(form.name, ()))
+    rows, meant = statements.released(form.name)
     otherwise = form.row.get("defaults", {}).get(field)
-    for key in dict.fromkeys(key for row in rows for key in row["defaults"]):
-        known_as = statements.formats.find(form, key)
-        meaning = next((one for one in known_as[1] if one.field == field), None) if known_as is not None else None
-        if meaning is None or key in statements.given:
+    for key, meaning in meant.get(field, {}).items():
+        if key in statements.given:
             continue
         facts: dict[Value | None, Fact | None] = {}
         for row in rows:

@@ -10,7 +10,7 @@ from envdoctor.observe.recipe.recipe import UNDECIDED
 from envdoctor.observe.recipe.script import calls_of
 
 MATRIX = shipped()
-FORMATS = Formats(MATRIX, MATRIX.rows("recipe-defaults", "arguments"))
+FORMATS = Formats.with_releases(MATRIX)
 
 
 def read(folder, name, /, files=(), **installed):

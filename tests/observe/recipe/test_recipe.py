@@ -21,7 +21,7 @@ from envdoctor.observe.recipe.recipe import HELPERS
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 EXPECTED = load_toml(FIXTURES / "recipes" / "expected.toml")
 MATRIX = shipped()
-FORMATS = Formats(MATRIX, MATRIX.rows("recipe-defaults", "arguments"))
+FORMATS = Formats.with_releases(MATRIX)
 
 
 def read(folder, *names, **installed):
@@ -288,13 +288,6 @@ MERGED = "x: &x\n  r: 16\noutput_dir: a\nbf16: true\ndeepspeed:\n  <<: *x\n  zer
 )
 def test_what_a_document_says_and_what_follows(tmp_path, content, field, expected):
     assert value(written(tmp_path, content), field) == expected
-
-
-def test_a_default_that_changed_is_not_known_without_the_release(tmp_path):
-    text = "use_peft: true\ndataset_name: a\nmodel_name_or_path: b/c\n"
-    assert isinstance(value(written(tmp_path, text), "gradient_checkpointing"), Unknown)
-    for release, expected in (("0.20.0", False), ("0.24.0", True)):
-        assert value(written(tmp_path, text, trl=release), "gradient_checkpointing") is expected
 
 
 NUMBER = "output_dir: a\nbf16: true\nlearning_rate: {}\n"
