@@ -86,6 +86,8 @@ def _gpu(said: str, number: int, matrix: Matrix) -> Claim | None:
     if found is None:
         return None
     count, name = found
+    if count and (size := re.fullmatch(r"(\d{2,3}) ?G(?:i?B)?", name)) is not None:  # 2 x 24G
+        return _gpus([{"memory_gib": float(size[1])}] * count, number)
     words = [word for word in re.split(r"[\s,/]+", name) if not re.match(_WORDS, word)]
     products = [word for word in words if gpu_named(word, matrix) is not None]
     known = gpu_named(name, matrix)
@@ -140,6 +142,7 @@ def smi_line(text: str, number: int) -> Claim | None:
 def gpu_fact(claims: Sequence[Claim], name: str) -> Fact | None:
     """Return the GPUs by all lines that speak of them: lists with indexes, a type with its number and memory, words."""
     said = [*_listed(claims), *(claim for claim in claims if claim.key == "gpu"), *_typed(claims)]
+    said = [claim for claim in said if not is_nameless(claim)] or said
     all_of = [(claim.line, claim.value) for claim in said if isinstance(claim.value, Records) and claim.value.items]
     if not all_of:
         return None
@@ -176,6 +179,11 @@ def _listed(claims: Sequence[Claim]) -> Iterator[Claim]:
         items.append({"index": int(index), **({"name": claim.value} if claim.value else {})})
     if items:
         yield _gpus(items, first)
+
+
+def is_nameless(claim: Claim) -> bool:
+    """Return whether a claim says of GPUs only their memory: what names them counts before it."""
+    return isinstance(claim.value, Records) and all(item.keys() == {"memory_gib"} for item in claim.value.items)
 
 
 def _typed(claims: Sequence[Claim]) -> Iterator[Claim]:

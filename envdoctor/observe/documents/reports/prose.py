@@ -14,7 +14,7 @@ from typing import Any
 
 from envdoctor.facts.registry import FactTypeError, parse_value, unlisted
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.documents.reports.machine import Claim, Line, understood
+from envdoctor.observe.documents.reports.machine import Claim, Line, is_nameless, understood
 from envdoctor.observe.model.config import shape_of
 from envdoctor.observe.model.names import is_repo_name
 from envdoctor.observe.recipe.document import scalar
@@ -70,7 +70,8 @@ class Prose:
             if len(sentence) > _LONGEST or self._doubt.search(sentence):
                 continue
             for _, same in groupby(sorted(self._said(sentence), key=attrgetter("key")), attrgetter("key")):
-                one, *others = same
+                said = list(same)
+                one, *others = [claim for claim in said if not is_nameless(claim)] or said
                 if all(other.value == one.value for other in others):
                     yield one._replace(line=rows[text.count("\n", 0, start + one.line)][0])
 
