@@ -29,9 +29,10 @@ class Names:
         self._known = cache(lambda module, name: self._has(module, name, set()))
 
     def offers(self, module: str) -> Offers | None:
-        """Return what a module itself offers; None if its source cannot be read."""
+        """Return what a module itself offers; None if its source cannot be read, and for Python's own, which PYTHONPATH
+        may name too."""
         try:
-            return self.library.offers(module)
+            return None if module.partition(".")[0] in self.world.standard else self.library.offers(module)
         except Unreadable:
             return None
 

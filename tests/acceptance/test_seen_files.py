@@ -230,6 +230,26 @@ def test_a_model_that_is_not_there_and_cannot_be_stored_is_told(live, tmp_path, 
     assert any(f"{tmp_path / home} cannot be written" in message for message in messages) == closed
 
 
+@pytest.mark.parametrize(
+    ("front", "code"),
+    [
+        ({"dataclasses.py": "x = 1\n"}, 1),
+        ({"dataclasses.py": "def dataclass(cls): ...\ndef is_dataclass(cls): ...\n"}, 0),
+        ({"dataclasses/notes.txt": ""}, 0),
+        ({"multiprocessing/__init__.py": "from . import reduction\n__all__ = dir(reduction)\n"}, 0),
+    ],
+)
+def test_a_module_of_pythons_own_that_pythonpath_hides_is_told(live, tmp_path, front, code):
+    def change(site: Path) -> None:
+        write(tmp_path / "front", {"multiprocessing/reduction.py": "", **front})
+        (site / "torch/nn.py").write_text("from multiprocessing import *\n_C.init()\nclass Module: ...\n")
+        (site / "trl/__init__.py").write_text("from torch.nn import _started\nfrom transformers import Trainer\n")
+
+    result = live(change, PYTHONPATH=str(tmp_path / "front"))
+    assert result.code == code, told(result)
+    assert [one for one in told(result) if "dataclasses.py (PYTHONPATH) hides" in one] == told(result)
+
+
 @pytest.mark.parametrize("content", [bytes(4096), b"def (\n"])
 def test_without_a_list_it_is_what_the_imports_open(live, content):
     def damage(site: Path) -> None:

@@ -26,7 +26,8 @@ _IN_FOLDER = re.compile(r"/cuda-(\d{1,3}\.\d{1,3})/")
 
 @observes("environment", "library_shadow")
 def library_shadow(request: Request) -> Found:
-    """CUDA libraries that the loader would take from elsewhere than torch's wheels.
+    """CUDA libraries that the loader would take from elsewhere than torch's wheels, and files in front of torch's own
+    libraries that lack what these have.
 
     The dynamic loader of glibc is followed, from torch's own libraries on: a library of the same name that was loaded
     before, then DT_RPATH of the file that asks and of those that loaded it (unless it has a DT_RUNPATH), then
@@ -52,7 +53,9 @@ def library_shadow(request: Request) -> Found:
             wheels.update({name: os.path.join(folder, name) for name in files.names_or_none(folder) if ".so" in name})
     elsewhere = {name for place in (*folders, *([conda] if conda else ())) for name in files.names_or_none(place)}
     elsewhere.update(os.path.basename(path) for path in preloaded)
-    if home is None or not elsewhere.intersection(wheels):
+    folder = os.path.join(home or "", "torch", "lib")
+    there = files.names_or_none(folder) if home is not None else []
+    if home is None or not elsewhere.intersection((*wheels, *there)):
         return [("library_shadow", Records(()), origin)]
     loader = _Loader(folders, conda, files)
     for path in preloaded:
@@ -60,8 +63,6 @@ def library_shadow(request: Request) -> Found:
         loader.loaded.add(name)
         if files.is_file(path):
             loader.taken[name] = ("LD_PRELOAD", path)
-    folder = os.path.join(home, "torch", "lib")
-    there = files.names_or_none(folder)
     for name in _ROOTS:
         if name in there and name not in loader.loaded:
             loader.load(os.path.join(folder, name))
@@ -74,7 +75,31 @@ def library_shadow(request: Request) -> Found:
         for name, (source, path) in sorted(loader.taken.items())
         if name in wheels and not _same_file(path, wheels[name], files)
     )
-    return [("library_shadow", Records(items, loader.trouble), origin)]
+    unfit = tuple(
+        {"library": name, "source": source, "path": path, "wheel": "torch", "lacks": lacks}
+        for name, (source, path) in sorted(loader.taken.items())
+        if name in there and (lacks := _lacking(name, path, folder, files)) is not None
+    )
+    return [("library_shadow", Records((*items, *unfit), loader.trouble), origin)]
+
+
+def _lacking(name: str, path: str, folder: str, files: Files) -> str | None:
+    """Return a function of torch's own library of this name that its other libraries take and ``path`` lacks."""
+    from envdoctor.observe.binaries.elf_file import ElfError, ElfFile
+    from envdoctor.observe.binaries.extension_check import gnu_hash, spelled
+
+    try:
+        with ElfFile(path, files) as front, ElfFile(os.path.join(folder, name), files) as own:
+            there = files.names_or_none(folder) if front.machine == own.machine else []  # else it is passed over
+            for asking in (one for one in _LOADED if one in there):
+                with ElfFile(os.path.join(folder, asking), files) as asker:
+                    for symbol in asker.undefined() if name in asker.needed else ():
+                        hashed = gnu_hash(symbol)
+                        if own.exports(symbol, hashed) and not front.exports(symbol, hashed):
+                            return spelled(symbol)
+    except (ElfError, OSError):
+        pass  # damaged files are told elsewhere
+    return None
 
 
 class _Loaded(NamedTuple):

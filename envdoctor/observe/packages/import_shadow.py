@@ -6,7 +6,8 @@ virtual environments the user's own site folder. A folder without ``__init__.py`
 behind it is found first.
 
 Modules of the standard library, and of what the stack needs (table taken-modules), are told where an import fails: a
-script beside them imports a package of the stack, which takes a name that they do not have.
+script beside them imports a package of the stack, which takes a name that they do not have. On PYTHONPATH, which comes
+before the standard library, only its modules are looked for, and no script is needed.
 """
 
 import os
@@ -52,9 +53,11 @@ def import_shadow(request: Request) -> Found:
     items += [
         item
         for kind, folder in front
-        if kind == "working-directory"
+        if kind in ("working-directory", "pythonpath")
         for row in _hiding(folder, request.rows("taken-modules", "module"), layout)
-        if (item := _shadow(kind, folder, row, installed, layout)) is not None and item["lacks"] is not ABSENT
+        if (kind == "working-directory" or row["name"] == _STANDARD)
+        and (item := _shadow(kind, folder, row, installed, layout)) is not None
+        and item["lacks"] is not ABSENT
     ]
     origin = Message("the folders in front of the environment's own")
     return [("import_shadow", Records(tuple(items), dists.incomplete), origin)]

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from elf_writer import write_shared_object
+from elf_writer import shared_object, write_shared_object
 from observing import a_layout, one
 from rooms import observer
 
@@ -193,3 +193,22 @@ def test_the_real_loader_takes_the_same_files(tmp_path, ask, asked):
     fact = one(library_shadow, a_layout(tmp_path, site), environ={"LD_LIBRARY_PATH": str(shadow)})
     assert {item["path"] for item in fact.value} == real
     assert all(item["wheel"] is ABSENT for item in fact.value)
+
+
+@pytest.mark.parametrize(
+    ("gives", "machine", "lacks"),
+    [
+        (["omp_other"], "x86_64", "omp_get_max_threads"),
+        (["omp_get_max_threads", "omp_other"], "x86_64", None),
+        (["omp_other"], "aarch64", None),
+    ],
+)
+def test_a_file_in_front_of_torchs_own_must_have_what_torch_takes(found, site, tmp_path, gives, machine, lacks):
+    lib, front = site / "torch/lib", tmp_path / "front"
+    (lib / "libgomp.so.1").write_bytes(shared_object(gives=["omp_get_max_threads", "omp_more"]))
+    asking = shared_object(asks=["omp_get_max_threads", "free"], needs=["libgomp.so.1"], runpath="$ORIGIN")
+    (lib / "libtorch_global_deps.so").write_bytes(asking)
+    front.mkdir()
+    (front / "libgomp.so.1").write_bytes(shared_object(gives=gives, machine=machine))
+    items = found(LD_LIBRARY_PATH=str(front))
+    assert {name: item["lacks"] for name, item in items.items()} == ({"libgomp.so.1": lacks} if lacks else {})
