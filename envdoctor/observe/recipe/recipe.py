@@ -41,8 +41,8 @@ class Statements:
     of a program says, for what no key says; ``files`` the first file of each format, ``calls`` its programs and calls;
     ``given`` every known key; ``open`` the fields of which a key says that nobody knows them; ``rests`` the formats of
     which a script hands on keys that cannot be told; ``extra`` what is added to the lengths of prompt and answer;
-    ``unread`` the keys that name a file by a variable; ``elsewhere`` says where the script is whose model others may
-    make."""
+    ``unread`` the keys that name a file by a variable; ``apart`` formats that a call takes without comparing them, and
+    ``compared`` those that another one compares; ``elsewhere`` says where the script is whose model others may make."""
 
     def __init__(self, formats: Formats, called: Mapping[str, str]) -> None:
         self.called = called
@@ -54,6 +54,7 @@ class Statements:
         self.given: set[str] = set()
         self.open: set[str] = set()
         self.unread: list[str] = []
+        self.apart, self.compared = set[str](), set[str]()
         self.elsewhere = ""
         self.rests: dict[str, Origin] = {}
         self.extra = 0
@@ -62,6 +63,8 @@ class Statements:
     def read(self, file: str, part: Part, form: Format) -> None:
         """Take in a part: what it says stands before what was said until now, of one that must agree behind it."""
         self.files.setdefault(form.name, file)
+        self.apart |= {*form.row.get("apart", ())}
+        self.compared |= {*form.row.get("compares", ())}
         self.extra = max(self.extra, form.row.get("length_extra", 0))
         named = form.named(part.program) or {}
         beside = (form.row.get("beside"),) if part.line else ()
@@ -170,7 +173,7 @@ class Statements:
                 words = list(getattr(self.registry.find(fact.key), "values", ()))
                 newer = bool(words) and words.index(str(before[0].value)) < words.index(str(fact.value))
                 fact = fact if newer else before[0]
-            elif against is not None and fact.value is ABSENT:
+            elif against is not None and (fact.value is ABSENT or owner.name in self.apart - self.compared):
                 continue
             elif (
                 against is not None

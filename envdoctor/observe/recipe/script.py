@@ -459,6 +459,7 @@ class Script(Calls):
                 settings.append([REST, None, keyword.value.lineno, 1])
                 if isinstance(function, ast.ClassDef):  # any of its fields may be in what is handed on
                     named.update(dict.fromkeys(self._fields(function, scope), Item(OPEN, keyword.value.lineno)))
+        self._step(len(settings) + len(named))
         called = function.name if isinstance(function, Loaded) else name or f"._.{getattr(node.func, 'attr', '')}"
         self.tell(called, settings or [["#0", None, node.lineno, 0]])
         return self._result(node, function, given, named, scope)

@@ -103,8 +103,9 @@ class Calls(ABC):
     @abstractmethod
     def _block(self, body: Sequence[ast.stmt], scope: dict[str, Any]) -> None: ...
 
-    def _step(self) -> None:
-        self._steps += 1
+    def _step(self, size: int = 1) -> None:
+        """Count a step, or so many: what is copied or parsed as a whole costs as much as it has parts."""
+        self._steps += size
         if self._steps > _MOST_STEPS:
             raise ScriptTooLong
 
@@ -124,6 +125,7 @@ class Calls(ABC):
         base[key] = Item((OPEN if key in base else PERHAPS) if before else value, line)
 
     def _new(self, mapping: Any) -> Any:
+        self._step(len(mapping))
         self._born[id(mapping)] = (len(self._born) + 1, mapping)
         return mapping
 
@@ -163,7 +165,7 @@ class Calls(ABC):
             case _, "Namespace" | "SimpleNamespace", _:
                 return self._new(ScriptObject(named))
             case _, "vars" | "asdict", [dict(), *_]:
-                return OPEN if getattr(first, "open", False) else dict(first)
+                return OPEN if getattr(first, "open", False) else self._new(dict(first))
             case _, "deepcopy" | "to_container" | "to_object", [dict(), *_]:
                 return first
             case "int" | "float" | "str" | "bool", _, [str() | int() | float()]:
@@ -220,6 +222,7 @@ class Calls(ABC):
             case Parser(), "set_defaults", _:
                 base.defaults.update(_values_of(named))
             case Parser(), "parse_args" | "parse_known_args", _:
+                self._step(len(base.arguments) * (1 + len(self.words) // 20))
                 parsed = {key: Item(*item) for key, *item in base.parsed(self.words, OPEN)}
                 space = self._new(ScriptObject(parsed))
                 space.open = base.open
@@ -227,14 +230,17 @@ class Calls(ABC):
             case Parser(), _, _ if name.startswith("add_") and name.endswith("group"):
                 return base
             case DataParser(), _, _ if name[:5] == "parse":
-                file = first if given else named["json_file"].value if "json_file" in named else OPEN
-                return self._dataclasses(base, scope, file if "file" in name else None)
+                named_file = next((named[key].value for key in ("json_file", "yaml_file") if key in named), OPEN)
+                file = first if given else named_file
+                flag = named["args_file_flag"].value if "args_file_flag" in named else ""
+                return self._dataclasses(base, scope, file if "file" in name else None, flag)
             case ScriptObject(kind=ast.ClassDef() as kind), _, _:
                 method = next((one for one in functions_in(kind.body) if one.name == name), None)
                 return self._enter(method, [base, *given], _values_of(named)) if method else OPEN
             case dict(), "get", [str(), *_]:
                 return told(base[first].value) if first in base else given[1] if len(given) > 1 else None
             case dict(), "update", _:
+                self._step(len(mapping_of(first)))
                 for key, item in {**mapping_of(first), **named}.items():
                     self._put(base, key, item.value, item.line)
             case (dict(), "copy" | "items", _) | (str(), "read", _):
@@ -362,10 +368,14 @@ class Calls(ABC):
             node = keyword_of(node, "default") or made or next(iter(node.args), None)
         return self.value(node, scope) if node is not None else OPEN
 
-    def _dataclasses(self, parser: DataParser, scope: dict[str, Any], file: Any) -> list[Any]:
+    def _dataclasses(self, parser: DataParser, scope: dict[str, Any], file: Any, flag: Any) -> list[Any]:
         """Return an object for each class; a class of a library is told as a call with the options that no other one
-        has. A ``file`` that is named gives them, else the command (line 0), and the file that it names."""
-        options = [(name, value, 0) for name, value in parser.given(self.words, OPEN)]
+        has. A ``file`` that is named gives them, else the command (line 0), the file that it names, and those of words
+        that it names behind a ``flag``."""
+        typed = [(name, value) for name, value in parser.given(self.words, OPEN) if f"--{name}" != flag]
+        lists = [str(value) for name, value in parser.given(self.words, "") if f"--{name}" == flag]
+        options = [(name, value, 1) for one in lists for name, value in parser.given(self._beside.words(one), OPEN)]
+        options += [(name, value, 0) for name, value in typed]
         first = self.words[0] if self.words else None
         if file is OPEN:
             return [OPEN] * len(parser.kinds)

@@ -244,6 +244,11 @@ class Beside:
                     return None
         return None
 
+    def words(self, name: str) -> list[str]:
+        """Return the words of a file of options; none where it is not there."""
+        content = self._content(os.path.join(self.folder, name)) if self.folder else None
+        return text_of(content, RecipeError).split() if content else []
+
     def _content(self, path: str) -> bytes | None:
         if path in self._read or self._left <= 0 or not os.path.isfile(path):
             return self._read.get(path)

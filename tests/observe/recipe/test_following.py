@@ -394,10 +394,56 @@ def test_the_options_of_a_file_count_and_what_they_leave_out_does_not(tmp_path):
     assert [item["key"] for item in found["recipe_key"] if item["state"] == "unknown"] == []
 
 
+@pytest.mark.parametrize(
+    ("parsing", "words"),
+    [
+        ('parse_yaml_file(yaml_file="a.json")', ""),
+        ('parse_args_into_dataclasses(args_file_flag="--args_file")', "--args_file a.args --learning_rate 2e-4"),
+    ],
+)
+def test_a_file_of_options_is_read_whatever_names_it(tmp_path, parsing, words):
+    script = FIREFLY.replace('parse_json_file(json_file="a.json")', parsing)
+    options = "--max_seq_length 1024\n--use_unsloth false --q_lora\n--learning_rate 1"
+    files = {"run.sh": f"python a.py {words}\n", "a.py": script, "a.json": FIREFLY_FILE, "a.args": options}
+    found = read(tmp_path, "run.sh", files, transformers="4.40.0")
+    assert (found["max_length"], found["quantization"], found["learning_rate"]) == (1024, "gptq", 2e-4)
+    assert [item["key"] for item in found["recipe_key"] if item["state"] == "unknown"] == []
+
+
+@pytest.mark.parametrize("work", ["parser.parse_args()", "dict(config)", "config.update(config)", "f(**config)"])
+def test_what_is_copied_or_parsed_in_loops_in_loops_ends_the_reading(work):
+    """The text is hostile: 8,000,000 rounds, each of which copies 200 settings."""
+    names = "".join(f"    f{at}: int = {at}\n" for at in range(200))
+    loops = "for a in fields(C):\n for b in fields(C):\n  for c in fields(C):\n   "
+    start = "config = dict({})\n".format(", ".join(f"k{at}={at}" for at in range(200)))
+    made = "parser = ArgumentParser()\nfor a in fields(C):\n parser.add_argument(f'--{a.name}')\n"
+    text = f"class C:\n{names}{start}{made}{loops}{work}; told()\n"
+    assert 100 < len(calls_of(text.encode(), notebook=False, names="told")) < 2_000
+
+
 def test_options_of_a_file_that_nobody_can_tell_are_open(tmp_path):
     text = FIREFLY.replace('parse_json_file(json_file="a.json")', "parse_yaml_file(yaml_file=chosen())")
     found = read(tmp_path, "a.py", {"a.py": text}, transformers="4.40.0")
     assert not isinstance(found["max_length"], int)
+
+
+@pytest.mark.parametrize(("trains", "states"), [("Trainer(m, a)", {"contradicted"}), ("Mine(a)", set())])
+def test_a_script_that_starts_deepspeed_itself_has_nobody_compare_the_two(tmp_path, trains, states):
+    """LOMO: TrainingArguments, and a trainer of its own. The Trainer alone refuses what differs."""
+    script = f"""import deepspeed
+from transformers import Trainer, TrainingArguments
+class Mine:
+    def __init__(self, a):
+        self.engine = deepspeed.initialize(config=a.deepspeed, model=m)
+    def train(self):
+        pass
+a = TrainingArguments("o", per_device_train_batch_size=16, deepspeed="ds.json")
+{trains}.train()
+"""
+    settings = '{"zero_optimization": {"stage": 3}, "train_micro_batch_size_per_gpu": 2}'
+    found = read(tmp_path, "t.py", {"t.py": script, "ds.json": settings})
+    assert (found["train_batch_size"], found["zero_stage"]) == (16, 3)
+    assert {item["state"] for item in found["recipe_key"] if item["state"] == "contradicted"} == states
 
 
 OPTION = """from argparse import ArgumentParser
