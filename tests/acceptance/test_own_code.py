@@ -125,6 +125,8 @@ def test_beside_a_recipe_that_describes_no_run_the_rest_is_judged(check: Any, wr
     told = check(*words, "--code", "own.py", packages={"transformers": "5.23.0"})
     assert told.code == 3 and "error: --recipe command: describes no run of a framework that is known" in told.out
     assert "transformers 5.23.0 has no transformers.AdamW" in told.out
+    absent = check("--recipe", "my recipe.yaml", "--code", "own.py", packages={"transformers": "5.23.0"})
+    assert absent.code == 3 and "--recipe my recipe.yaml: there is no file of this name" in absent.out
 
 
 GUARDED = (

@@ -22,6 +22,7 @@ _NO_RUN = (
     "describes no run of a framework that is known: {}; say what it does (--set recipe.method=lora --set "
     "recipe.batch_size=2), or give the script that reads it: --code FILE"
 )
+_NO_FILE = "--recipe {}: there is no file of this name, and no framework that is known takes it for a command"
 
 
 class NoRun(RecipeError):
@@ -80,6 +81,8 @@ def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[Rec
                 yield from reader.read(path, name, line=line, typed=command)
             except RecipeError as error:
                 problem = RecipeFileError("--recipe {}: {}", name, error)
+                if command and type(error) is NoRun and not (error.started or re.search(r"\s-", command)):
+                    problem = RecipeFileError(_NO_FILE, command)
                 if type(error) is NoRun:
                     problem.started, problem.missing = error.started, error.missing
                 raise problem from None
