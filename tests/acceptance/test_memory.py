@@ -322,6 +322,7 @@ def test_verl_checkpoints_unless_it_is_an_old_release_and_changes_are_hydras(
     asked = ("--facts", facts_file(release), "--recipe", "run.sh", "--gpu", "8xA100-80G")
     out = run("memory", *asked, "--set", "recipe.stage=grpo", cwd=tmp_path).out
     assert f"actor_rollout_ref.model.{change}" in out and "--actor" not in out
+    assert "optim.optimizer" not in out  # takes names of classes, which adamw_8bit is none of
     assert (assumed in out) if assumed else ("checkpointing was not given" not in out)
 
 
