@@ -40,7 +40,7 @@ SIZES = re.findall(
     moe_intermediate_size shared_expert_intermediate_size n_shared_experts first_k_dense_replace
     multi_query new_decoder_architecture multi_query_attention rmsnorm post_layer_norm add_bias_linear
     add_qkv_bias apply_residual_connection_post_layernorm layernorm_epsilon pad_token_id
-    word_embed_proj_dim out_hidden_size image_size patch_size quantization_config text_config vision_config
+    word_embed_proj_dim embed_dim out_hidden_size image_size patch_size quantization_config text_config vision_config
     layer_types hybrid_override_pattern attn_layer_period attn_layer_offset expert_layer_period
     expert_layer_offset moe_topk num_shared_expert num_dense_layers shared_intermediate_size
     moe_shared_expert_intermediate_size num_kv_shared_layers conv_L_cache conv_kernel n_groups

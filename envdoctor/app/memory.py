@@ -351,6 +351,9 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
         level, by = (3, "FSDP") if stage is None else (int(stage), f"ZeRO-{int(stage)}")
         what = _ZERO[min(max(level, 0), 3)]
         told = [Message("data parallel, {} processes: {} divides {} among them", processes, by, what)]
+        match facts.get("recipe.zero_stage").origin:
+            case Message() as by_name:
+                told.append(by_name)
     elif spread in _SPREAD and (over := cards // processes) > 1:
         told = [Message("device_map={} spreads the layers of a process over {} GPUs", spread, over)]
         layers = Fact("recipe.layers_over", over, Message("the GPUs of a process"), "derived")

@@ -367,7 +367,12 @@ def batch_of(facts: FactSet, training: bool) -> int | None:
 def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:
     """Return the dtype of the weights in memory; for a config without one float32, as transformers takes it."""
     own, load = facts.text("model.dtype"), given.get("load_dtype")
-    if own is None and load is None and facts.text("model.repo") is not None and facts.text("model.path") is None:
+    if (
+        own is None
+        and load in (None, "auto")
+        and facts.text("model.repo") is not None
+        and facts.text("model.path") is None
+    ):
         assumed.append(Message("the dtype of the weights is not known by the model's name: bfloat16 was taken"))
         return "bfloat16"
     own = own if own is not None and own in _DTYPES.values() else "float32"

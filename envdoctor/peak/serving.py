@@ -16,6 +16,7 @@ from envdoctor.peak.model import Model
 from envdoctor.peak.prediction import rounded, traced
 from envdoctor.peak.recipe import engine_of, plan_of, settings_of
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
+from envdoctor.peak.shipped import attending, of_language
 from envdoctor.peak.tracing import TraceSource
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import satisfies
@@ -25,6 +26,9 @@ _BESIDE = 0.6
 _MIB = 1 << 20
 #: The largest vocabulary that is believed, and the one where config.json has none: models have up to 262,144.
 _VOCABULARY = 1 << 19
+_SHORT = 64
+#: A byte for each number in the cache, in place of two (cache_dtype in vllm/config/cache.py).
+_BYTE = ("fp8", "int8")
 #: The longest sequence that is taken where neither the recipe nor the model tells it; the engine reads config.json.
 _USUAL = 8192
 
@@ -85,21 +89,22 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     length = int(told or 0) if stated else _USUAL
     if gpu is None:
         raise MemoryProblem("how much a serving engine takes depends on the GPU: give {}", "--gpu NAME")
-    if "kv_lora_rank" in config:
-        raise MemoryProblem("the memory of latent attention is not predicted for engines yet")
+    latent = _latent(config, known["latent"])
     row, card = _row(facts, known["engine"], gpu)
     ranks = int(given.get("tensor_parallel") or 1)
     usual = card.get("offline", card["tokens"]) if given.get("method") == "infer" else card["tokens"]
     tokens = int(given.get("max_batched_tokens") or usual)
     sequences = int(given.get("max_sequences") or card["sequences"])
     plan = plan_of(_as_prompt(facts, tokens), known)
-    trace = traced({**plan.job, "config": config, "tokens": [tokens]}, tracer)
-    peak = ClosedForm(trace, 1).at(1, tokens)
+    half = plan.job["load_dtype"] == "float32" and given.get("load_dtype") != "fp32"
+    job = {**plan.job, **({"load_dtype": "float16"} if half else {})}  # _find_dtype in vllm/config/model.py
+    # Of keys and values that differ in width the traced kernel makes a score for each pair of tokens, which no engine
+    # does: a short prompt has hardly any.
+    measured = min(tokens, _SHORT) if latent else tokens
+    trace = traced({**job, "config": config, "tokens": [measured]}, tracer)
+    peak = ClosedForm(trace, 1).at(1, measured)
     weights, cache = float(trace.model["weight_bytes"]), at_full_depth(trace, "cache_bytes")
-    vocabulary = config.get("vocab_size")
-    if not (isinstance(vocabulary, int) and 0 < vocabulary <= _VOCABULARY):
-        vocabulary = _VOCABULARY
-    step = (peak.size - weights - cache) / ranks + 4.0 * sequences * vocabulary
+    step = (peak.size - weights - cache) * tokens / measured / ranks + 4.0 * sequences * _vocabulary(config)
     weights /= ranks
     context, apart = _BESIDE * GIB, row["of"] != "total"
     whole, base, inside = {
@@ -116,14 +121,15 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     share = _usual_share(row, card, gpu.total, tokens=tokens, sequences=captured, ranks=ranks)
     if row["of"] == "free":  # what it leaves by itself is what it takes a step and CUDA graphs to need
         most = max(most, context + (1 - share) * whole)
-    assumed = list[str]()
+    assumed = list(plan.assumed)
     if not stated:
         text = "the longest sequence was not given, and the model's name does not tell it: {} tokens were taken"
         assumed.append(Message(text, f"{length:,}"))
     if given.get("gpu_memory_utilization") is None:
         assumed.append(Message("{} was not given: {}", row["option"], f"{share:g}"))
     share = float(given.get("gpu_memory_utilization") or share)
-    token, unsure = cache / ranks / tokens, 0.0 if apart else context - CONTEXT[0] * GIB
+    narrow = 0.5 if str(given.get("kv_cache_dtype")).startswith(_BYTE) else 1.0
+    token, unsure = narrow * (latent or cache / ranks / tokens), 0.0 if apart else context - CONTEXT[0] * GIB
     engine = _Engine(whole, base, inside, token, least, most, gpu.free, not apart, unsure)
     verdict, asked, place = engine.verdict(share, length), engine.asked(share), max(0.0, engine.cache(share))
     needed = max(asked, engine.needed(length))
@@ -167,9 +173,29 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
             "cache_tokens": int(place / engine.token),
             "length": length,
         },
-        "assumed": [*model.said_of(trace, plan.job), *assumed],
+        "assumed": [*model.said_of(trace, job), *assumed],
         "savers": [],
     }
+
+
+def _vocabulary(config: Mapping[str, Any]) -> int:
+    match of_language(config).get("vocab_size"):
+        case int(size) if 0 < size <= _VOCABULARY:
+            return size
+    return _VOCABULARY
+
+
+def _latent(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> float:
+    """Return the bytes of one token that each GPU keeps where what keys and values are made of is kept in their place;
+    0 where they are kept themselves. Raises :class:`MemoryProblem` for a type that no row names."""
+    language = of_language(config)
+    if language.get("kv_lora_rank") is None:
+        return 0.0
+    sizes = [language.get(name) for name in ("num_hidden_layers", "kv_lora_rank", "qk_rope_head_dim")]
+    match sizes:
+        case [int(depth), int(rank), int(rope)] if any(language.get("model_type") in row["types"] for row in rows):
+            return 2.0 * depth * attending(language) * (rank + rope)
+    raise MemoryProblem("the memory of latent attention is not predicted for engines yet")
 
 
 def _beside(

@@ -66,7 +66,7 @@ def form_words(job: Row, targets: str) -> str:
 
 def has_experts(config: Row) -> bool:
     """Return whether a language model of this configuration is a mixture of experts."""
-    return any(_of_language(config).get(name) for name in _EXPERTS)
+    return any(of_language(config).get(name) for name in _EXPERTS)
 
 
 def jobs_of(pattern: str) -> list[str]:
@@ -185,13 +185,14 @@ class Shipped:
         return found
 
     def _trace(self, job: Row) -> Trace:
-        job = {**job, "config": _of_language(job["config"])}
+        job = {**job, "config": of_language(job["config"])}
         kind = str(job["config"].get("model_type"))
         model = self._models.get(kind, self._models[_LIKE])
         job = {**job, "attention": job["attention"] or model["attention"], "lora": self._named(model, job["lora"])}
         inner = self._inner.get((kind, job.get("trainer", "")), self._inner.get((kind, ""), {"share": 1.0}))
         job["packed_experts"] = job.get("packed_experts") or (self._version or _FUSED_EXPERTS) < _FUSED_EXPERTS
-        states = self._states.get(job["optimizer"], self._states["AdamW"])
+        named, _, rank = str(job["optimizer"]).partition("-")
+        states = {**self._states[named], **({"rank": int(rank)} if rank else {})}
         model = {**model, "tied": inner.get("tied", model["tied"]), "states": states}
         run = _Run(model, job, float(inner["share"]))
         targets, words = self._targets(model, job), form_words(job, "all-linear")
@@ -267,7 +268,7 @@ class _Run:
         letters |= {"D": width / 4, "I": inner * active, "V": vocabulary}
         self.largest = hidden * vocabulary
         self.states, self.job = model["states"], job
-        self.cache = 4.0 * self.depth * _attending(config) * keys * width
+        self.cache = 4.0 * self.depth * attending(config) * keys * width
         lora = job["lora"]
         self.letters = {**letters, "R": lora["r"] if lora else 0}
         self.batch, self.scale = float(job["batch"]), 1.0
@@ -301,6 +302,9 @@ class _Run:
         self.spared: dict[str, tuple[float, float]] = {}
         self.copies = 0.0
         self.trained = self._adapters(model, lora) if lora else self.parameters if job["training"] else 0.0
+        # Optimizers that treat matrices of layers otherwise do so with each side of an adapter.
+        self.matrices = self.trained if lora else min(linear, self.trained)
+        self.sides = [[self._total(side) for side in model["modules"][name]] for name in model["modules"]]
 
     def _total(self, text: str, **more: float) -> float:
         """Return the value of ``2 BGHKS + 4 DL``; ``more`` adds letters to the model's or replaces them."""
@@ -394,10 +398,19 @@ class _Run:
             points.append({**known, "segments": self._segments(rows, tokens)})
         return Trace(model, tuple(points))
 
+    def _kept(self) -> float:
+        """Return the numbers that the optimizer keeps of all that is trained: of a matrix that is projected to a rank
+        two of that size, and the projection."""
+        kept, rank = self.states["kept"], self.states.get("rank")
+        of_matrices = self.states.get("of_matrices", kept) * self.matrices
+        if rank:
+            of_matrices = float(self.depth * sum(min(rank, *side) * (2 * max(side) + min(side)) for side in self.sides))
+        return float(kept * (self.trained - self.matrices) + min(of_matrices, 2 * self.matrices))
+
     def _segments(self, rows: Sequence[Row], tokens: int) -> dict[str, list[Any]]:
         own = (4 if self.job["lora"] else self.width) * self.trained
         # A copy of every parameter in its own dtype, unless the optimizer packs its states.
-        states = self.states["kept"] * (self.states.get("bytes", 0.0) * self.trained or own)
+        states = self._kept() * (self.states.get("bytes") or (own / self.trained if self.trained else 0.0))
         adapters = own if self.job["lora"] else 0.0
         kept: Terms = {"weights": self.weights, "adapters": adapters, "optimizer states": states}
         if self.job["reference"] == "copy":
@@ -417,13 +430,15 @@ class _Run:
             terms = {**kept, **terms}
             found[f"{segment}/{place}"] = [sum(terms.values()), operation, terms]
         if self.job["training"]:
-            made = self.states["copies"] * own + self.states.get("largest", 0.0) * min(self.largest, self.trained)
+            others = 1 - self.matrices / self.trained if self.trained and "of_matrices" in self.states else 1.0
+            made = self.states["copies"] * own * others
+            made += self.states.get("largest", 0.0) * min(self.largest, self.trained)
             terms = {**kept, "gradients": own, "temporary values of the optimizer": made}
             found["step/before"] = [sum(terms.values()), "step", terms]
         return found
 
 
-def _of_language(config: Row) -> Row:
+def of_language(config: Row) -> Row:
     """Return the configuration of the part that is trained on text, its sizes by their usual names."""
     match config:
         case {"text_config": dict() as text}:
@@ -431,7 +446,7 @@ def _of_language(config: Row) -> Row:
     return {**{usual: config[name] for name, usual in _NAMES.items() if name in config}, **config}
 
 
-def _attending(config: Row) -> float:
+def attending(config: Row) -> float:
     """Return the share of the layers that keep keys and values."""
     match config:
         case {"layer_types": [str(), *_] as kinds}:
@@ -446,7 +461,9 @@ def _attending(config: Row) -> float:
 def _tower(config: Row) -> float:
     """Return about how many parameters a tower for images has: four matrices of attention and two of an MLP a layer."""
     try:
-        hidden, depth = _size(config, "hidden_size"), _size(config, "depth", config.get("num_hidden_layers"))
+        # Qwen2-VL's hidden_size is what comes out.
+        hidden = _size(config, "embed_dim", config.get("hidden_size"))
+        depth = _size(config, "depth", config.get("num_hidden_layers"))
         return float(depth * (4 * hidden * hidden + 2 * hidden * _size(config, "intermediate_size", 4 * hidden)))
     except (TypeError, ValueError, OverflowError):
         return 0.0

@@ -99,6 +99,24 @@ def test_an_engine_asks_for_its_share_at_the_start(ask: Ask, python_alone: str) 
     assert alone.code == 0 and "fits" in alone.out
 
 
+@pytest.mark.parametrize(
+    ("served", "weights"),
+    [
+        ("google/gemma-3-12b-it --tensor-parallel-size 2", 11.4),
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", 29.4),
+        ("google/gemma-3-12b-it --dtype float32", 45.5),
+    ],
+)
+def test_an_engine_holds_16_bits_unless_it_is_told_otherwise(
+    run: Any, tmp_path: Path, python_alone: str, served: str, weights: float
+) -> None:
+    words = [f"vllm serve {served} --max-model-len 8192", "--gpu", "A100-80GB", "--no-gpu", "--python", python_alone]
+    answer = run("memory", *words, "--format", "json", cwd=tmp_path)
+    section = answer.json["sections"]["memory"]
+    assert section["serving"]["weights_gib"] == pytest.approx(weights, abs=0.15)
+    assert section["verdict"] in ("fits", "tight") and section["serving"]["cache_tokens"] > 8192
+
+
 def test_no_number_for_a_length_is_exit_code_3_with_the_reason(ask: Ask, python_alone: str) -> None:
     answer = ask("--gpu", "A6000", python=python_alone, max_length="")
     assert answer.code == 3

@@ -1,6 +1,6 @@
 """What a serving engine takes of a GPU, and what it leaves for keys and values, by a trace that is made up."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -8,7 +8,7 @@ from observing import shipped
 from traced_jobs import GIB, MadeUp
 
 from envdoctor.facts import Fact, FactSet, Records
-from envdoctor.peak import model_of, predict_serving
+from envdoctor.peak import MemoryProblem, model_of, predict_serving
 
 #: No logits worth a byte: steps and keys and values are those of the trace.
 KNOWN = shipped().table("memory-frameworks")
@@ -26,11 +26,12 @@ def engine(trace_of: Callable[..., Any]) -> Engine:
         name: str = "GPU",
         release: str | None = None,
         vocabulary: Any = 1,
+        config: Mapping[str, Any] | None = None,
         **recipe: Any,
     ) -> dict[str, Any]:
         trace = trace_of({"weights": 16.0, "KV cache": 1.0, "hidden states": 2.0}, cache_bytes=1.0 * GIB)
-        source, model = MadeUp(trace), model_of({**CONFIG, "vocab_size": vocabulary}, [])
-        values = {"framework": framework, "max_batched_tokens": 2048, **recipe}
+        source, model = MadeUp(trace), model_of({**CONFIG, "vocab_size": vocabulary, **(config or {})}, [])
+        values = {"framework": framework, "load_dtype": "auto", "max_batched_tokens": 2048, **recipe}
         facts = FactSet(
             Fact(f"recipe.{key}", value, "", "recipe") for key, value in values.items() if value is not None
         )
@@ -92,6 +93,22 @@ def test_sglang_captures_no_more_sequences_than_run_and_leaves_more_for_longer_s
         for recipe in ({"max_sequences": 8}, {}, {"max_sequences": 512}, {"max_batched_tokens": 16384})
     )
     assert few > usual == many > longer
+
+
+def test_keys_and_values_of_a_byte_take_half_the_place(engine: Engine) -> None:
+    two, one = (engine("vllm", 48.0, kv_cache_dtype=name)["serving"]["cache_tokens"] for name in ("auto", "fp8_e5m2"))
+    assert one == pytest.approx(2 * two, abs=2)
+
+
+def test_each_gpu_keeps_all_of_what_latent_keys_and_values_are_made_of(engine: Engine) -> None:
+    latent = {"num_hidden_layers": 27, "kv_lora_rank": 512, "qk_rope_head_dim": 64, "vocab_size": 1}
+    for config in ({"model_type": "deepseek_v2", **latent}, {"text_config": {"model_type": "kimi_k2", **latent}}):
+        for ranks in (1, 2):
+            found = engine("vllm", 48.0, config=config, tensor_parallel=ranks)["serving"]
+            each = 2 * 27 * (512 + 64)
+            assert found["cache_tokens"] == pytest.approx(found["cache_gib"] * GIB / each, rel=1e-4)
+    with pytest.raises(MemoryProblem, match="latent attention"):
+        engine("vllm", 48.0, config={"model_type": "minicpm3", **latent})
 
 
 @pytest.mark.parametrize("vocabulary", [None, "many", 0, 1 << 40])

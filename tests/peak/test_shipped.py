@@ -35,6 +35,9 @@ def size(trace: Trace | str, changes: dict[str, Any]) -> float:
         ({"checkpointing": True, "optimizer": "adafactor"}, 37.757),
         ({"checkpointing": True, "optimizer": "Adagrad"}, 74.789),
         ({"checkpointing": True, "optimizer": "RMSprop"}, 59.832),
+        # A state of the layers' matrices and two of the rest; two of a projection of rank 128, and what projects.
+        ({"checkpointing": True, "optimizer": "Muon"}, 48.788),
+        ({"checkpointing": True, "optimizer": "galore-128"}, 36.865),
         ({"lora": LORA, "amp": "bfloat16"}, 31.43),
         ({"load_dtype": "float32", "amp": "bfloat16", "batch": 8, "padded": True, "tokens": [512]}, 149.58),
         ({"training": False, "optimizer": "elsewhere", "tokens": [8192]}, 16.87),
@@ -234,6 +237,14 @@ def test_what_is_unlike_the_nearest_form_is_counted() -> None:
     assert pairs > plain and wide == pytest.approx(2 * plain, rel=0.01)
     adapted, saved = (size(answer(lora={**LORA, **more}), {}) for more in ({}, {"modules_to_save": ["lm_head"]}))
     assert saved - adapted == pytest.approx(3 * 128256 * 4096 * 2 / GIB, rel=0.02)
+
+
+def test_what_comes_out_of_a_tower_for_images_is_not_its_width() -> None:
+    """Qwen2-VL's embed_dim is the width of its layers, and hidden_size that of the language model."""
+    vision = {"depth": 32, "embed_dim": 1280, "hidden_size": 4096}
+    plain, sees = (answer(config=config) for config in ({}, {"vision_config": vision}))
+    assert isinstance(plain, Trace) and isinstance(sees, Trace)
+    assert sees.model["parameters"] - plain.model["parameters"] == 32 * 12 * 1280**2
 
 
 def test_code_of_a_framework_of_its_own_has_residuals_of_its_own() -> None:

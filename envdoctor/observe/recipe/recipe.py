@@ -234,6 +234,8 @@ def _plain(value: object) -> Known:
 #: What switches a variable of LLaMA-Factory on (llamafactory/extras/misc.py: is_env_enabled).
 _ON = ("true", "y", "1")
 #: How SLURM asks for GPUs (``gpu:a100:8``), and how DeepSpeed (``localhost:0,1``) and CUDA (``0,1``) name them.
+#: How a file of DeepSpeed's or accelerate's is called by its stage.
+_STAGE = re.compile(r"(?:zero[-_]?(?:stage[-_]?)?|ds[-_]z)([0-3])(?![0-9a-z])")
 _GPUS = re.compile(r"gpu(?::[\w.-]+)?:(\d+)\Z|(?:[\w.-]+:)?(\d+(?:,\d+)*)\Z")
 _WITH_REFERENCE = ("dpo", "kto", "ppo")
 
@@ -343,6 +345,16 @@ def _complete(
         if name.endswith(".py"):
             elsewhere = reason
             continue
+        called = name.lower().replace("\\", "/").rpartition("/")[2]
+        if stage := _STAGE.search(called):
+            by_name = Message("{} was not read: by its name it is ZeRO-{}", name, stage[1])
+            states, weights = (
+                "offload" in called and "offload_param" not in called,
+                "offload" in called and stage[1] == "3",
+            )
+            offloads = {"offload_optimizer": "cpu" if states else None, "offload_param": "cpu" if weights else None}
+            for field, value in {"zero_stage": stage[1], **offloads}.items():
+                said.setdefault(field, statements.fact(field, value, by_name))
         for field in of_deepspeed:
             said.setdefault(field, statements.fact(field, Unknown(reason), ""))
     for field, named in (("nproc", "gres"), ("gpus", "devices")):

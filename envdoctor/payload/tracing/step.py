@@ -232,6 +232,7 @@ def _eight_bit(parameter: torch.Tensor, states: int) -> list[torch.Tensor]:
 _KEPT: dict[str, Callable[[torch.Tensor], list[torch.Tensor]]] = {
     "adamw_fused": lambda parameter: [torch.empty_like(parameter), torch.empty_like(parameter)],
     "adamw_8bit": lambda parameter: _eight_bit(parameter, 2),
+    "ademamix": lambda parameter: [torch.empty_like(parameter) for _ in range(3)],
     "lion": lambda parameter: [torch.empty_like(parameter)],
     "lion_8bit": lambda parameter: _eight_bit(parameter, 1),
     "elsewhere": lambda parameter: [],

@@ -160,6 +160,24 @@ def test_a_file_that_is_named_and_not_there_leaves_open_what_it_may_say(tmp_path
     assert value(without, "zero_stage") is ABSENT
 
 
+@pytest.mark.parametrize(
+    ("name", "stage", "optimizer", "weights"),
+    [
+        ("examples/deepspeed/ds_z3_config.json", 3, ABSENT, ABSENT),
+        ("examples/deepspeed/ds_z3_offload_config.json", 3, "cpu", "cpu"),
+        ("deepspeed_configs/zero3_bf16_cpuoffload_params.json", 3, ABSENT, "cpu"),
+        ("ds_config_zero2.json", 2, ABSENT, ABSENT),
+        ("configs/zero3/r1-zero3b.json", None, None, None),
+    ],
+)
+def test_a_file_that_is_not_there_says_by_its_name_how_it_divides(tmp_path, name, stage, optimizer, weights):
+    recipe = written(tmp_path, f"cutoff_len: 100\nfinetuning_type: lora\ndeepspeed: {name}\n")
+    told = [value(recipe, field) for field in ("zero_stage", "offload_optimizer", "offload_param")]
+    assert told == [stage, optimizer, weights] or (stage is None and isinstance(told[0], Unknown))
+    assert isinstance(value(recipe, "reduce_bucket"), Unknown)
+    assert stage is None or "by its name it is ZeRO" in origin(recipe, "zero_stage")
+
+
 def test_a_file_that_names_itself_is_read_once(tmp_path):
     recipe = written(tmp_path, "cutoff_len: 100\nfinetuning_type: lora\ndeepspeed: train.yaml\n")
     assert value(recipe, "max_length") == 100 and recipe.missing == ()
