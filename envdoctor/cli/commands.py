@@ -28,6 +28,7 @@ _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
     shared.facts_option,
     shared.target_python_option.about("Python that the list of --lock is installed with: 3.11.")._replace(common=False),
     shared.target_platform_option.about("System that the list of --lock is installed on: linux-x86_64."),
+    shared.as_of_option,
     shared.model_option.about("Model: its name, or its config.json, is enough."),
     shared.recipe_option,
     Option("--method", "How it is trained or run: full, lora, qlora, peft, infer or serve.", "NAME", common=True),

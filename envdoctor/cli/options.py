@@ -200,6 +200,8 @@ target_platform_option = Option(
     "--target-platform", "Judge for this system: linux-x86_64.", "SYSTEM-ARCH", multiple=True, group=RUN
 )
 
+as_of_option = Option("--as-of", "Day on which the list of --lock is installed: 2024-05-01.", "DATE", group=JUDGED)
+
 #: For which machines: what nobody can read from a lock. Each option may name several.
 target_options = Options(
     target_python_option,
@@ -214,7 +216,7 @@ target_options = Options(
     ),
     Option("--target-driver", "Judge for this NVIDIA driver: 535.", "VERSION", multiple=True),
     Option("--resolve", "Ask uv, which uses the network, what the list of --lock takes.", kind="flag", group=JUDGED),
-    Option("--as-of", "Day on which the list of --lock is installed: 2024-05-01.", "DATE", group=JUDGED),
+    as_of_option,
     group=RUN,
 )
 

@@ -84,7 +84,8 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     """Return the section of the report; ``known`` is the table memory-frameworks. Raises :class:`MemoryProblem` if
     there is no number."""
     given, config = settings_of(facts), model.config
-    told, gpu = given.get("max_model_len") or config.get("max_position_embeddings"), gpu_of(facts.each("gpu"), 2)
+    own, gpu = of_language(config).get("max_position_embeddings"), gpu_of(facts.each("gpu"), 2)
+    told = given.get("max_model_len") or own
     stated = isinstance(told, int)
     length = int(told or 0) if stated else _USUAL
     if gpu is None:
