@@ -302,11 +302,12 @@ def _none_used(function: Definition) -> set[str]:
         if line.startswith(" "):
             ends = ends or line.lstrip().startswith(("raise", "return"))
         else:
-            perhaps = perhaps - asked if ends else perhaps | asked
+            (perhaps.difference_update if ends else perhaps.update)(asked)
             asked, ends = {*_ASKED.findall(line)}, line.startswith("assert")
             parts = [part for part in line.split(", ") if not _PERHAPS.search(part)]
             used |= perhaps.intersection(name for part in parts for name in _TAKEN.findall(part)) - asked
-        perhaps, asked = perhaps - bound, asked - bound
+        perhaps -= bound
+        asked -= bound
     return used
 
 

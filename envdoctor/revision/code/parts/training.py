@@ -36,6 +36,8 @@ _SWITCHES = re.compile(r"checkpoint|isinstance\(module")
 _SWITCHING_KINDS = frozenset(f"gradient-checkpointing-{word}" for word in ("noop", "fails", "mended"))
 _NAMING_KINDS = frozenset(("name-undefined", "name-mended", "none-used"))
 _FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
+#: A name, perhaps a keyword's.
+_WORD = re.compile(r"(?<![\w'])([^\W\d]\w*)(?![\w'])(=?)")
 #: What may do something: calls by their names, and words.
 _DOES = re.compile(r"\b(?:\w+(?=\()|yield\b|await\b)| = ")
 #: ``mask=mask`` gives what ``mask`` gives, and a value the same numbers on another device.
@@ -239,19 +241,20 @@ def _parameters(old: Definition, new: Definition) -> Mapping[str, str]:
 def _compared(old: Definition, new: Definition, renamed: _Renamed) -> list[list[str]]:
     """Return the statements of both functions, without those that only ask for what nothing reads (it was printed) and
     the other function does not bind; what the new code lacks is spelled with its names."""
-    names = {**renamed[0], **_parameters(old, new)}
-    words = "|".join([*names, *(f"{keyword}(?==[^=])" for keyword in renamed[1])])
-    called = re.compile(rf"(?<![\w'])(?:{words})(?![\w'])" if words else "(?!)")
+    parameters = _parameters(old, new)
+
+    def spelled(word: re.Match[str]) -> str:
+        name, keyword = word.groups()
+        name = parameters.get(name) or renamed[0].get(name) or (renamed[1].get(name) if keyword else None) or name
+        return name + keyword
+
     found, known = list[list[str]](), [_names(one.lines) for one in (old, new)]
     for one, (bound, read), (there, _) in zip((old, new), known, reversed(known), strict=True):
         lone = bound - read - there if LOOKS_AT_NAMES.isdisjoint(one.mentions) else set[str]()
         lines = [(line, line.partition(" = ")[0] in lone and "…" not in line) for line in _statements(one)]
         found.append([line for line, idle in lines if not (idle and QUIET.issuperset(_DOES.findall(line)[1:]))])
-    kept, spelled = {*found[1]}, {**renamed[1], **names}
-    return [
-        [line if line in kept else _plain(called.sub(lambda one: spelled[one[0]], line)) for line in found[0]],
-        found[1],
-    ]
+    kept = {*found[1]}
+    return [[line if line in kept else _plain(_WORD.sub(spelled, line)) for line in found[0]], found[1]]
 
 
 def _functions(
