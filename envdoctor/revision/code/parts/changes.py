@@ -276,8 +276,7 @@ def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
 
 
 def _undefined(pair: FilePair) -> Iterator[Change]:
-    """Yield the functions with names that they read and nothing binds, new and mended ones, and with names that may be
-    None where something is taken of them."""
+    """Yield the functions with names that nothing binds, new and mended ones, and with names used that may be None."""
     codes = [() if "*" in code.bound else code.definitions for code in (pair.old, pair.new)]
     before, after = ({one.name: one.unbound for one in code if one.unbound} for code in codes)
     known = {name for names in before.values() for name in names}

@@ -36,7 +36,6 @@ _SWITCHES = re.compile(r"checkpoint|isinstance\(module")
 _SWITCHING_KINDS = frozenset(f"gradient-checkpointing-{word}" for word in ("noop", "fails", "mended"))
 _NAMING_KINDS = frozenset(("name-undefined", "name-mended", "none-used"))
 _FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
-#: A name, perhaps a keyword's.
 _WORD = re.compile(r"(?<![\w'])([^\W\d]\w*)(?![\w'])(=?)")
 #: What may do something: calls by their names, and words.
 _DOES = re.compile(r"\b(?:\w+(?=\()|yield\b|await\b)| = ")
@@ -122,8 +121,7 @@ def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str
 
 
 class _Both(NamedTuple):
-    """A function of both revisions, with the statements of one alone; ``is_told``: some of it is told already;
-    ``is_alike``: only names differ, or what is printed."""
+    """A function of both revisions, with statements of one alone; some may be told, or only names and prints differ."""
 
     path: str
     old: Definition
@@ -220,13 +218,13 @@ def _renamed(
 ) -> _Renamed:
     """Return definitions with another name and the same body, where no side speaks of the other's, and parameters."""
     codes = [pair.old for pair in pairs], [pair.new for pair in pairs]
-    known = [[one for code in side for one in code.definitions] for side in codes]
-    spoken = [{name for one in side for name in (*one.mentions, one.leaf)} for side in known]
+    spoken = [
+        {name for code in side for one in code.definitions for name in (*one.mentions, one.leaf)} for side in codes
+    ]
     moves = [one for one in changes if one.kind == "definition-moved"]
     names = {(one.before or "").rpartition(".")[2].rpartition(" ")[2]: one.symbol.rpartition(".")[2] for one in moves}
     names = {old: new for old, new in names.items() if old not in spoken[1] and new not in spoken[0]}
-    parameters = (_parameters(old, new) for old, new in sides if old and new)
-    return names, {old: new for one in parameters for old, new in one.items()}
+    return names, {name: new for one, two in sides if one and two for name, new in _parameters(one, two).items()}
 
 
 def _parameters(old: Definition, new: Definition) -> Mapping[str, str]:
@@ -245,8 +243,8 @@ def _compared(old: Definition, new: Definition, renamed: _Renamed) -> list[list[
 
     def spelled(word: re.Match[str]) -> str:
         name, keyword = word.groups()
-        name = parameters.get(name) or renamed[0].get(name) or (renamed[1].get(name) if keyword else None) or name
-        return name + keyword
+        called = parameters.get(name) or renamed[0].get(name) or (renamed[1].get(name) if keyword else None)
+        return (called or name) + keyword
 
     found, known = list[list[str]](), [_names(one.lines) for one in (old, new)]
     for one, (bound, read), (there, _) in zip((old, new), known, reversed(known), strict=True):
@@ -263,9 +261,8 @@ def _functions(
     spoken: Callable[[str], bool],
     renamed: _Renamed,
 ) -> dict[tuple[str, str], _Both]:
-    """Return the changed functions by file and name, without statements that are told already or differ in
-    ``renamed`` names alone, and without what only stores a new option of the configuration, if nothing
-    was ``spoken`` of it before: whatever reads it changed too."""
+    """Return the changed functions by file and name, without statements that are told already or differ in ``renamed``
+    names alone, and without what only stores an option that nothing was ``spoken`` of: what reads it changed too."""
     told: dict[tuple[str, str], list[re.Pattern[str]]] = defaultdict(list)
     for change in changes:
         if change.kind in _SWITCHING_KINDS | _NAMING_KINDS:
