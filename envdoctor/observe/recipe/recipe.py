@@ -239,9 +239,9 @@ def _plain(value: object) -> Known:
 
 #: What switches a variable of LLaMA-Factory on (llamafactory/extras/misc.py: is_env_enabled).
 _ON = ("true", "y", "1")
-#: How SLURM asks for GPUs (``gpu:a100:8``), and how DeepSpeed (``localhost:0,1``) and CUDA (``0,1``) name them.
 #: How a file of DeepSpeed's or accelerate's is called by its stage.
 _STAGE = re.compile(r"(?:zero[-_]?(?:stage[-_]?)?|ds[-_]z)([0-3])(?![0-9a-z])")
+#: How SLURM asks for GPUs (``gpu:a100:8``), and how DeepSpeed (``localhost:0,1``) and CUDA (``0,1``) name them.
 _GPUS = re.compile(r"gpu(?::[\w.-]+)?:(\d+)\Z|(?:[\w.-]+:)?(\d+(?:,\d+)*)\Z")
 _WITH_REFERENCE = ("dpo", "kto", "ppo")
 
