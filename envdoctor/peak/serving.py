@@ -169,6 +169,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
         },
         "assumed": [*model.said_of(trace, plan.job), *assumed],
         "savers": [],
+        "settled_by": "",
     }
 
 
