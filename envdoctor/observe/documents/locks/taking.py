@@ -120,7 +120,7 @@ def _installed(
     places = {line.by for command, _, _ in steps for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
-    day, minor = situation.until or ledger.days()[1], situation.markers["python_version"] or ""
+    day = situation.until or ledger.days()[1]
     bounds, kept, image = dict[str, str](), set[str](), _Image({}, {}, frozenset(), "")
     for command, step, opaque in steps:
         if command.image:
@@ -161,8 +161,7 @@ def _installed(
     taken = tuple(_taken({name: version for name, version in there.items() if name not in stays}, bounds, chosen, day))
     named = {name for name, one in chosen.items() if isinstance(one.version, str)}
     brought = tuple(image.brings(name) for name in sorted(stays - named))
-    python = minor if wish.markers["sys_platform"] else Message("{} for Linux", minor)
-    notes = (*unread, *_note(taken, day, python, (chosen, ledger.packages())))
+    notes = (*unread, *_note(taken, day, wish, (chosen, ledger.packages())))
     seen = image.is_whole and not any(step.unseen or opaque for _, step, opaque in steps)
     return TakenPackages((*brought, *taken), tuple(refused), notes, seen)
 
@@ -414,7 +413,9 @@ def _taken(
         yield known._replace(version=version, place=taken.place, conda=False) if known is not None else taken
 
 
-def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collection[str]]) -> list[Message]:
+def _note(taken: Sequence[Locked], day: str, wish: Wish, names: Sequence[Collection[str]]) -> list[Message]:
+    python = wish.markers["python_version"] or ""
+    python = python if wish.markers["sys_platform"] else Message("{} for Linux", python)
     known = [one for one in taken if isinstance(one.version, str)]
     known.sort(key=lambda one: [one.name not in group for group in names])
     named = listed([f"{one.name} {one.version}" for one in known], 6)
