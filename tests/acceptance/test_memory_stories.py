@@ -114,7 +114,7 @@ LORA, EAGER, DEAF = (
         ("3/train_dpo.sh", ["--gpu", "A100-80GB", *EAGER, *DEAF], 1, "does-not-fit", ""),
         ("3/train_dpo.sh", ["--gpu", "H200", *FLASH], 0, "fits", "some revisions ignore gradient checkpointing"),
         ("4/train.yaml", ["--gpu", "A100-80GB", "--set", "recipe.max_length=1024", *LORA], 0, "fits", ""),
-        ("5/settings.jsonc", ["--gpu", "A6000"], 0, "tight", "the run may need up to 49.2 GiB, and 47.5 GiB are free"),
+        ("5/settings.jsonc", ["--gpu", "A6000"], 0, "tight", "to 49.2 GiB, and 47.5 GiB are free"),
         ("5/settings.jsonc", ["--gpu", "A6000", *LOWER], 0, "fits", ""),
     ],
 )  # fmt: skip
@@ -270,7 +270,7 @@ def test_an_engine_whose_longest_sequence_nobody_tells_has_a_number(
 @pytest.mark.parametrize(
     ("length", "verdict", "said"),
     [
-        (31_000, "tight", "may need up to 71.4 GiB, and 71.3 GiB are free for it"),
+        (31_000, "tight", "to 71.4 GiB, and 71.3 GiB are free for it"),
         (33_500, "does-not-fit", "needs more than 71.8 GiB, and 71.3 GiB are free for it"),
     ],
 )
