@@ -319,7 +319,7 @@ def _with_recipe(
     if sources.model is not None:
         ends = {os.path.basename(name.partition("@")[0].rstrip("/")).lower() for name in (said, sources.model)}
         if recipe.code and said and len(ends) > 1:
-            text = "the script was followed for {}, which the recipe names; what it does differently for {} is not known"
+            text = "the script was followed for {}, which the recipe names; what it does for {} is not known"
             notices.append(Notice("note", Message(text, said, sources.model)))
         return _with_model(facts, request, sources, matrix), sources
     named_in = [fact.value for fact in (recipe.model, recipe.revision) if fact is not None and fact.value]

@@ -209,8 +209,12 @@ def test_a_folder_with_training_code_gets_one_hint(run: Any, write: Any):
     write("train.py", "import os\nfrom trl import SFTTrainer\n")
     assert run("check", "--path", "none").out.count(hint) == 1
     assert hint not in run("check", "--path", "none", "--code", "train.py").out
-    write("eval.py", "import peft\n")
+    write("chat.py", "import peft\n")  # it trains nothing
+    assert run("check", "--path", "none").out.count(hint) == 1
+    write("more.py", "import peft\nloss.backward()\n")
     assert "--code ." in run("check", "--path", "none").out
+    write("run.yaml", "stage: sft\nfinetuning_type: lora\nmodel_name_or_path: x\ntemplate: y\n")
+    assert "--code ." not in run("check", "--path", "none", "--recipe", "run.yaml").out
 
 
 def test_installed_files_are_asked_where_no_release_is_known(run: Any, write: Any, tmp_path: Path):
@@ -252,7 +256,8 @@ def test_where_there_is_no_torch_a_whole_set_is_what_comes_next(run: Any, tmp_pa
     write("train.py", "import torch\nfrom peft import LoraConfig\nfrom trl import SFTTrainer\nSFTTrainer(model)\n")
     said = run("check", "--python", str(tmp_path / "alone"), "--recipe", "train.py", "--code", "train.py").out
     assert "use-package-missing" in said and "\nPlan: " not in said
-    assert "\nNext         envdoctor plan --recipe train.py --code train.py\n" in said
+    python = f"--target-python 3.{sys.version_info[1]}"
+    assert f"\nNext         envdoctor plan {python} --recipe train.py --code train.py\n" in said
 
 
 @pytest.mark.parametrize(("datasets", "is_told"), [("4.0.0", True), ("3.6.0", False)])
