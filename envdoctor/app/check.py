@@ -31,6 +31,7 @@ _TRAINS = re.compile(
     r"""(?m)^[ \t"]*(?:from|import)[ \t]+(?:transformers|trl|peft|accelerate|diffusers|deepspeed|unsloth"""
     r"""|sentence_transformers|lightning|pytorch_lightning)\b"""
 )
+_STEPS = re.compile(r"Trainer\b|TrainingArguments|\.backward\(")
 
 
 def check(
@@ -181,7 +182,8 @@ def _compared(gathered: Gathered, others: "Others", matrix: Matrix) -> list[Noti
 
 def _code_not_given(gathered: Gathered, sources: Sources) -> Iterator[Notice]:
     """Yield a notice if unjudged training code lies here and may run in the environment that was judged."""
-    if "code.files" not in gathered.facts and gathered.target.kind not in (*DOCUMENTS, "none", "root"):
+    given = sources.recipe or "code.files" in gathered.facts
+    if not given and gathered.target.kind not in (*DOCUMENTS, "none", "root"):
         from shlex import quote
 
         scripts = _training_code(sources.folder())
@@ -270,8 +272,8 @@ def _settle(
 
 
 def _training_code(cwd: str) -> list[str]:
-    """Return scripts and notebooks of the folder that import a training library, as one would type them. Only the heads
-    of a few files are read; unreadable files are left out."""
+    """Return scripts and notebooks of the folder that import a training library and train, as one would type them. Only
+    the heads of a few files are read; unreadable files are left out."""
     from envdoctor.observe.model.names import printable
 
     files = Files(budget=Budget(seconds=0.5, size=_MOST_FILES * _LIMIT, steps=20_000))
@@ -283,7 +285,8 @@ def _training_code(cwd: str) -> list[str]:
 
     def trains(path: str) -> bool:
         try:
-            return printable(path, 4096) == path and _TRAINS.search(files.text(path, _LIMIT)) is not None
+            text = files.text(path, _LIMIT) if printable(path, 4096) == path else ""
+            return None not in (_TRAINS.search(text), _STEPS.search(text))
         except OSError:
             return False
 

@@ -10,7 +10,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact
 from envdoctor.judge.finding import Policy
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.observe.documents.facts_file import FactsFileError, drift_between, load_facts_document
+from envdoctor.observe.documents.facts_file import FactsFileError, drift_between, facts_of_document, load_facts_document
 from envdoctor.observe.request import Target
 from envdoctor.remedy.commands import before
 from envdoctor.report.report import Notice, Report
@@ -30,6 +30,8 @@ def compare(
     names = stems if len(set(stems)) == len(stems) else list(files)
     with told_as(None, FactsFileError):
         documents = {name: load_facts_document(here / file, file) for name, file in zip(names, files, strict=True)}
+        for file, document in zip(files, documents.values(), strict=True):
+            facts_of_document(document, file, run.matrix.registry)  # which refuses what is no fact
     shared, drift = drift_between(documents, run.matrix.registry)
     facts = FactSet([*shared, Fact("drift", drift, Message("the facts files"), "derived")])
     judgement = run.judged(facts, run.matrix.of_scopes("drift"))

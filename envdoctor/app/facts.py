@@ -319,12 +319,13 @@ def _with_recipe(
     if sources.model is not None:
         ends = {os.path.basename(name.partition("@")[0].rstrip("/")).lower() for name in (said, sources.model)}
         if recipe.code and said and len(ends) > 1:
-            text = "the script was followed for {}, which the recipe names: what it does otherwise for {} is not known"
+            text = "the script was followed for {}, which the recipe names; what it does for {} is not known"
             notices.append(Notice("note", Message(text, said, sources.model)))
         return _with_model(facts, request, sources, matrix), sources
     named_in = [fact.value for fact in (recipe.model, recipe.revision) if fact is not None and fact.value]
     model = "@".join(value for value in named_in if isinstance(value, str))
-    if recipe.model is None or not said:
+    guessed = recipe.model is not None and recipe.model.source == "assumed"
+    if recipe.model is None or not said or (guessed and _named_by_its_end(said, matrix) is None):
         return facts, sources
     origin = recipe.model.origin
     named = sources._replace(model=model)
@@ -332,7 +333,7 @@ def _with_recipe(
         known = _with_model(facts, request, named, matrix)
     except ObservationError:
         known_already = any(facts.text(f"model.{name}") is not None for name in ("repo", "path", "type", "family"))
-        end = None if known_already else _named_by_its_end(model, matrix)
+        end = None if known_already else _named_by_its_end(said, matrix)
         if end is None:
             text = Message("{} names the model {}, which is not on this machine: --model names it", origin, model)
             notices.append(Notice("warning", text))

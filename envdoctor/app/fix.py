@@ -105,7 +105,7 @@ def fix(
         told = page.labelled(error.id, page.message(error))
         talk.say(page.say("stays: {error}", error=told) if stays else page.say("ends: {error}", error=told))
     if plan is None:
-        talk.say(page.say("no change of packages or settings is known that ends it: envdoctor check says what does"))
+        talk.say(page.say("fix cannot do this by itself; envdoctor check has the commands"))
         return 1
     place, prepared = run.prepared(report, plan, write=write)
     run.show(prepared, report, write=write)

@@ -373,10 +373,17 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
 
 def _without(section: MemorySection, facts: FactSet) -> Notice:
     """Return what is missing for a verdict: gradient checkpointing, the length, the size of a GPU, or one at all."""
-    serving = section["serving"]
-    if section["gpu"] is not None and serving is None and facts.known("recipe.max_length"):
-        text = "it fits only with gradient checkpointing: give --set recipe.gradient_checkpointing=true or =false"
-        return Notice("error", Message(text))
+    serving, settling = section["serving"], section["settled_by"]
+    if settling:
+        if settling == "recipe.gradient_checkpointing":
+            text = "it fits only with gradient checkpointing: give --set recipe.gradient_checkpointing=true or =false"
+            return Notice("error", Message(text))
+        text = (
+            "whether it fits is not known, because how processes share the run is not: up to {} GiB if each holds the "
+            "whole model, as little as {} GiB if not; give --set {}=3, =2 or =0"
+        )
+        least, most = (f"{size:.1f}" for size in section["process_gib"])
+        return Notice("error", Message(text, most, least, settling))
     if section["gpu"] is not None:
         text = "the length is not known, so whether it fits was not judged: give --set {}={}"
         name, length = ("max_model_len", serving["length"]) if serving else ("max_length", section["tokens"])

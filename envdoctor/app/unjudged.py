@@ -57,8 +57,7 @@ def unjudged(
     pin = facts.unknown("pin.state")
     if pin is not None and not facts.unknown("pin.revision") and facts.text("model.path") is not None:
         gaps.append(Unjudged(Message("{} and its pin: {}", model, pin.reason), asked=True))
-    unread = _unread_code(facts, code) if code else ()
-    return (*gaps, *(one._replace(asked=one.asked and not started) for one in unread))
+    return (*gaps, *(_unread_code(facts, code, started) if code else ()))
 
 
 def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
@@ -87,13 +86,16 @@ def unknown_model(facts: FactSet, model: str | None) -> Message | None:
     return Message(text, model)
 
 
-def _unread_code(facts: FactSet, code: Sequence[str]) -> Iterator[Unjudged]:
-    """Yield what was not read of the code; asked for is a file that was named, or all if nothing was read."""
-    read, items = facts.value("code.files"), facts.items("code_unread")
+def _unread_code(facts: FactSet, code: Sequence[str], started: bool) -> Iterator[Unjudged]:
+    """Yield what was not read of the code; asked for is a file that was named, or all if nothing was read, and of code
+    that a recipe starts a file that may not run at all. Of one that certainly does not, a rule speaks."""
+    read = facts.value("code.files")
+    items = [item for item in facts.items("code_unread") if not (item.get("named") and item.get("broken") is True)]
     if isinstance(read, Unknown):
-        yield Unjudged(Message("{}: {}", ", ".join(code), read.reason), asked=True)
+        yield Unjudged(Message("{}: {}", ", ".join(code), read.reason), asked=not started)
     for item in items[:_MOST_UNREAD]:
         text = Message("{}: {}", item.get("place"), item.get("reason"))
-        yield Unjudged(text, asked=not read or item.get("named") is True)
+        asked = item.get("broken") is not False if started else not read or item.get("named") is True
+        yield Unjudged(text, asked=asked)
     if len(items) > _MOST_UNREAD:
         yield Unjudged(Message("{} more files of the code could not be read", len(items) - _MOST_UNREAD), asked=False)

@@ -493,7 +493,8 @@ class CommandRun(CommandOptions):
             return ""
         words = list(self._stated)
         if whole and "--python" in words:
-            del words[(at := words.index("--python")) : at + 2]
+            python = report.facts.text("python.minor")
+            words[(at := words.index("--python")) : at + 2] = ["--target-python", python] if python else []
         elif installed and not whole and "--python" not in words:
             words = ["--python", report.target.path, *words]
         return shlex.join(["envdoctor", "plan", *words])

@@ -233,7 +233,7 @@ def refusals(
         release, _, build = version.partition("+")
         entry, key, other = listed(package, release), order(release), step.other(need.name)
         if build and not other and not step.unseen:
-            yield TakingRefusal("index", need.name, version, str(need))
+            yield TakingRefusal("index", need.name, version, str(need), build)
         elif entry is None and key is not None and not key.is_pre and not other:
             yield TakingRefusal("release", need.name, version, str(need))
         elif entry is not None and (gap := releases.why_not(need.name, release, other or bool(build) or step.unseen)):

@@ -275,7 +275,7 @@ def _fixes(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[str
     columns = {f"{spec.key}.{column}" for spec in lists for column in spec.columns}
     for number, fix in enumerate(texts["fix"], 1):
         if fix["kind"] == "advice" and fix["safety"] != "manual":
-            yield f'fix {number}: advice without anything to apply has safety = "manual"'
+            yield f'fix {number}: add safety = "manual": this fix applies nothing'
         unknown = sorted(placeholders(" ".join((*fix["constraints"], *fix["uninstall"]))) - columns - {*rule.keys()})
         if unknown:
             yield f"fix {number}: {unknown[0]} is no column of a list of records that a rule with each may read"

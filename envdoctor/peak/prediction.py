@@ -113,10 +113,10 @@ def predict(
     if not plan.divided:
         form = run.form(trace)
         least = run.around(form, lambda without: form.at(run.batch, plan.tokens, (*without, *OF_THE_MODEL)))
-        need = need.down_to(least)
+        undivided, need = need, need.down_to(least)
         text = "how the run is divided among processes is not known: one of many may take as little as {} GiB"
         doubts.append(Message(text, f"{least.process[0] / GIB:.1f}"))
-    verdict = need.verdict(gpu.free) if gpu is not None and plan.stated else None
+    verdict, settling = need.verdict(gpu.free) if gpu is not None and plan.stated else None, ""
     judged = gpu if plan.whole and not plan.stated else None
     if judged is not None and (least := run.shortest()).verdict(judged.free) == "does-not-fit":
         need, verdict = need._replace(mostly=least.mostly), "does-not-fit"
@@ -124,7 +124,9 @@ def predict(
     if gpu is not None and verdict == "does-not-fit" and run.may_be_checkpointed():
         checkpointed = run.untraced({**base, "tokens": [plan.tokens], "checkpointing": True})
         if checkpointed is not None and checkpointed[1].verdict(gpu.free) != "does-not-fit":
-            verdict = None
+            verdict, settling = None, "recipe.gradient_checkpointing"
+    if gpu is not None and verdict == "tight" and not plan.divided and undivided.verdict(gpu.free) == "does-not-fit":
+        verdict, settling = None, "recipe.zero_stage"
     shown = run.shown(need, known, facts.text("pkg.transformers"), gpu)
     return {
         "level": model.level_of(trace),
@@ -151,6 +153,7 @@ def predict(
         "total_gib": gpu and rounded(gpu.total),
         "free_gib": gpu and rounded(gpu.free),
         "verdict": verdict,
+        "settled_by": settling,
         "phase": peak.segment.partition("/")[0],
         "operation": peak.operation,
         "terms": [

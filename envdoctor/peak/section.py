@@ -65,7 +65,8 @@ class MemorySection(TypedDict):
     """Sizes in GiB. ``allocated_gib`` are live tensors, ``reserved_gib`` what torch's allocator holds for them, and
     ``process_gib`` what nvidia-smi shows, each from and to. ``free_gib`` is free on ``gpu`` (None: no GPU is known, and
     no verdict). ``verdict`` is fits, tight or does-not-fit; ``upper``: the peak may be lower, for the reasons of
-    ``savers``. ``terms`` are what the peak holds."""
+    ``savers``. ``terms`` are what the peak holds. ``settled_by``: the unknown fact that decides the verdict, empty
+    for any other reason."""
 
     level: str
     model: str
@@ -91,3 +92,4 @@ class MemorySection(TypedDict):
     serving: _MemoryServing | None
     assumed: list[str]
     savers: list[str]
+    settled_by: str

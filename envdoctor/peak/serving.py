@@ -176,6 +176,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
         },
         "assumed": [*model.said_of(trace, job), *assumed],
         "savers": [],
+        "settled_by": "",
     }
 
 

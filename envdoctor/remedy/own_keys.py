@@ -14,7 +14,8 @@ _DEEPEST = 4
 class _Key(NamedTuple):
     """A key of a format, below its ``section``, and what it says; ``place`` is where the recipe has such keys. An
     ``optional`` one is there where it is used: an option that scripts may have of their own; one that ``commands``
-    alone have is of no call in a script. ``override``: a command has it as ``key=value`` (Hydra)."""
+    alone have is of no call in a script. ``override``: a command has it as ``key=value`` (Hydra). ``apart``: its
+    section is another file, which an option names."""
 
     section: str
     name: str
@@ -22,6 +23,7 @@ class _Key(NamedTuple):
     optional: bool
     commands: bool
     override: bool = False
+    apart: bool = False
     place: str = ""
 
     @property
@@ -58,9 +60,10 @@ def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dic
         fitting = [(key, word) for key, word in words if word is not None]
         for key, word in sorted(fitting, key=lambda one: one[0].name.rpartition(".")[2] not in used)[:1]:
             record = used.get(key.name.rpartition(".")[2])
-            if (
-                record is not None
-            ):  # where the recipe has it and as it is written there: in its section, with its dashes
+            of_it = forms.get(str(record.text("format")), {}).get("keys", ()) if record is not None else ()
+            # Where the recipe has it and as it is written there: in its section, with its dashes. LLaMA-Factory's stage
+            # is not DeepSpeed's zero_optimization.stage.
+            if record is not None and ("." not in key.name or key.name in of_it):
                 name = f"{key.name.rpartition('.')[0]}.{record.text('key')}".lstrip(".")
                 key = key._replace(section="", name=name, place=(record.words("place") or ("",))[0])
             written[fact] = _line_for(key, word)
@@ -75,7 +78,9 @@ def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dic
     return written
 
 
-def _keys(name: str, forms: Mapping[str, Any], facts: FactSet, section: str = "", depth: int = 0) -> Iterator[_Key]:
+def _keys(
+    name: str, forms: Mapping[str, Any], facts: FactSet, section: str = "", depth: int = 0, *, apart: bool = False
+) -> Iterator[_Key]:
     """Yield the keys of a format that the release has, and of those that stand beside its own or in a section of it."""
     row = forms.get(name, {})
     of_scripts = [*row.get("of_scripts", ()), *(row.get("keys", ()) if row.get("uncalled") else ())]
@@ -83,9 +88,10 @@ def _keys(name: str, forms: Mapping[str, Any], facts: FactSet, section: str = ""
         package, specifier = row.get("releases", {}).get(key, ("", ""))
         version = facts.text(f"pkg.{package}")
         if version is None or satisfies(version, specifier):
-            yield _Key(section, key, meaning, key in of_scripts, "beside" in row, "overrides" in row)
+            yield _Key(section, key, meaning, key in of_scripts, "beside" in row, "overrides" in row, apart)
     for inner, other in row.get("includes", {}).items() if depth < _DEEPEST else ():
-        yield from _keys(other, forms, facts, f"{section}.{inner}".strip("."), depth + 1)
+        named = apart or row.get("keys", {}).get(inner) == "file"
+        yield from _keys(other, forms, facts, f"{section}.{inner}".strip("."), depth + 1, apart=named)
 
 
 def _written_for(meaning: Any, field: str, value: str) -> str | None:
@@ -108,9 +114,9 @@ def _is_script(place: str) -> bool:
 def _line_for(key: _Key, word: str) -> str:
     file = str(getattr(key.place, "path", key.place))
     bare = word in ("true", "false") or re.fullmatch(r"-?[0-9.]+(?:e-?[0-9]+)?", word) is not None
-    if file.endswith((".yaml", ".yml")):
-        return f"{key.dotted}: {word}"
     quoted = word if bare else f'"{word}"'
+    if file.endswith((".yaml", ".yml")):
+        return f'{key.section}: FILE ("{key.name}": {quoted})' if key.apart and key.section else f"{key.dotted}: {word}"
     if file.endswith((".json", ".jsonc")):
         return f'"{key.dotted}": {quoted}'
     if key.section:  # of another file, which an option names

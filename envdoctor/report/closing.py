@@ -12,6 +12,8 @@ from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 from envdoctor.system.message import Message
 
+#: Environments that may be another one than is meant.
+_ON_DISK = ("venv", "conda", "system")
 #: How findings of a severity are counted.
 _COUNTED = {"error": "{n} error(s)", "warning": "{n} warning(s)", "note": "{n} note(s)"}
 #: How many are told: facts that an advice names, reasons why rules could not be checked, things that are not known for
@@ -103,8 +105,10 @@ def closing(report: Report, page: Page, again: str = "") -> list[Block]:
         cure = [Commands([again])] if again and open_ else []
         why = page.say("{command} (why, and how to accept it or to say that it is wrong)", command=explain)
         blocks.append(Field(page.say("Next"), [*cure, why]))
-    elif report.command == "probe" and report.facts.value("pkg.torch") is ABSENT:
+    elif report.facts.value("pkg.torch") is ABSENT and (report.command == "probe" or report.target.kind in _ON_DISK):
         blocks.append(Field(page.say("Next"), [page.say("name the Python that has torch: --python PATH")]))
+    elif any(notice.level == "error" for notice in report.notices):
+        pass  # which says what to give
     elif (steps := _steps(report)[0]) and page.verbosity == 0:
         # What nobody has looked at of a model with code of its own is that code.
         unread = report.facts.value("model.remote_code") is True and ("model_files",) in [names for names, _ in steps]

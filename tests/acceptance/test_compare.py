@@ -117,6 +117,8 @@ def test_a_file_that_cannot_be_read_ends_the_run_and_is_named(run: Any, nodes: A
     few = run("compare", "a.json", "nowhere.json", "--no-config")
     assert few.code == 2 and "nowhere.json: cannot be read" in few.err
     assert run("compare", "a.json", "--no-config").code == 2
+    odd = run("compare", "a.json", "b.json", *nodes(d={**document(), "facts": {"no.fact": 1}}), "--no-config")
+    assert odd.code == 2 and "d.json: 'no.fact' is not a known fact" in odd.err
 
 
 def test_different_gpus_in_one_job_are_a_warning_with_what_can_be_done(run: Any, nodes: Any) -> None:

@@ -151,3 +151,40 @@ def test_a_story_is_named_in_a_dialect(tmp_path: Path, story: str, dialect: str)
     found = told(story, tmp_path, recipe=[next(iter(files))])
     # A dialect whose own defaults say more may have an error besides: that the run does not fit, for one.
     assert STORIES[story].rule in found and any(found.values()) >= STORIES[story].fails, files
+
+
+OTHERS = " --per_device_train_batch_size 1 --gradient_accumulation_steps 2"
+OF_AN_OPTION = "import argparse, deepspeed\nfrom transformers import AutoModel\np = argparse.ArgumentParser()\n"
+OF_AN_OPTION += "p.add_argument('--model_name')\na = p.parse_args()\nmodel = make(AutoModel, a.model_name)\n"
+OF_AN_OPTION += "deepspeed.initialize(model=model, config='x').backward(1)\n"
+REVISION = "from transformers import AutoModelForCausalLM, Trainer, TrainingArguments\n"
+REVISION += "m = AutoModelForCausalLM.from_pretrained('./hub/Qwen2.5-7B', revision='main')\n"
+REVISION += "Trainer(model=m, args=TrainingArguments('o')).train()\n"
+IN_A_PACKAGE = "import transformers, kit\n@dataclass\nclass Model(kit.tools.Model):\n    model_name_or_path: str = (\n"
+IN_A_PACKAGE += "        'Qwen/Qwen2.5-7B'  # or a larger one\n    )\n"
+IN_A_PACKAGE += "m, t = transformers.HfArgumentParser((Model, kit.tools.Training)).parse_args_into_dataclasses()\n"
+IN_A_PACKAGE += "transformers.Trainer(model=kit.tools.get_model(m), args=t).train()\n"
+TOOLS = "import transformers\nclass Model:\n    model_name_or_path: str = None\n"
+TOOLS += "class Training(transformers.TrainingArguments):\n    per_device_train_batch_size: int = 4\n"
+TOOLS += "def get_model(args):\n    return transformers.AutoModel.from_pretrained(args.model_name_or_path)\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "words", "told"),
+    [
+        ({"a/train.py": OF_AN_OPTION}, f" --model_name Qwen/Qwen2.5-7B{OTHERS}", {"model.repo": "Qwen/Qwen2.5-7B"}),
+        ({"a/train.py": OF_AN_OPTION}, f" --model_name my-run{OTHERS}", {"model.repo": None}),
+        ({"a/train.py": REVISION}, "", {"model.repo": "Qwen/Qwen2.5-7B"}),
+        (
+            {"a/train.py": IN_A_PACKAGE, "kit/__init__.py": "from kit import tools\n", "kit/tools.py": TOOLS},
+            "",
+            {"model.repo": "Qwen/Qwen2.5-7B", "recipe.train_batch_size": 4},
+        ),
+    ],
+)
+def test_the_model_is_found_where_a_project_names_it(run, facts_file, tmp_path, files, words, told):
+    for name, text in {**files, "setup.py": "", "run.sh": f"python a/train.py{words}\n"}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    answer = run("facts", "--facts", facts_file(FACTS), "--recipe", "run.sh", "--format", "json", cwd=tmp_path)
+    assert {key: answer.json["facts"].get(key) for key in told} == told

@@ -130,6 +130,17 @@ def test_processes_that_each_hold_the_whole_model_may_divide_it(
     assert any("recipe.offload_optimizer" in change["set"] for change in changes) == bool(first)
 
 
+def test_a_framework_whose_file_names_that_of_deepspeed_is_told_so(run: Any, facts_file: Any, tmp_path: Path) -> None:
+    (tmp_path / "train.yaml").write_text(
+        "model_name_or_path: Qwen/Qwen3-14B\nstage: sft\nfinetuning_type: full\ntemplate: qwen\ncutoff_len: 4096\n"
+        "bf16: true\nper_device_train_batch_size: 2\n"
+    )
+    words = ("--recipe", "train.yaml", "--gpu", "8xA800-80GB", "--format", "json", "--no-config")
+    answer = run("memory", "--facts", facts_file({"pkg.transformers": "4.51.3"}), *words)
+    told = {change["keys"].get("recipe.zero_stage") for change in answer.json["sections"]["memory"]["changes"]}
+    assert 'deepspeed: FILE ("zero_optimization.stage": 3)' in told
+
+
 def test_a_batch_that_is_halved_until_it_fits_is_no_error(check: Callable[..., Any]) -> None:
     words = ("--set", "gpu.name=A6000", "--set", "recipe.auto_find_batch_size=true")
     assert (answer := check(*words)).code == 0 and "auto_find_batch_size halves the batch until it fits" in answer.out

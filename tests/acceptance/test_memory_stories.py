@@ -114,7 +114,7 @@ LORA, EAGER, DEAF = (
         ("3/train_dpo.sh", ["--gpu", "A100-80GB", *EAGER, *DEAF], 1, "does-not-fit", ""),
         ("3/train_dpo.sh", ["--gpu", "H200", *FLASH], 0, "fits", "some revisions ignore gradient checkpointing"),
         ("4/train.yaml", ["--gpu", "A100-80GB", "--set", "recipe.max_length=1024", *LORA], 0, "fits", ""),
-        ("5/settings.jsonc", ["--gpu", "A6000"], 0, "tight", "the run may need up to 49.2 GiB, and 47.5 GiB are free"),
+        ("5/settings.jsonc", ["--gpu", "A6000"], 0, "tight", "to 49.2 GiB, and 47.5 GiB are free"),
         ("5/settings.jsonc", ["--gpu", "A6000", *LOWER], 0, "fits", ""),
     ],
 )  # fmt: skip
@@ -230,6 +230,21 @@ def test_what_divides_a_sample_among_gpus_is_read_and_named(without_files: Any, 
     assert section["savers"] == [f"{gpus}=8, which divides a sample or the model among GPUs"]
 
 
+def test_where_how_processes_share_a_run_decides_the_key_is_asked_for(without_files: Any, tmp_path: Path) -> None:
+    (recipe := tmp_path / "run.sh").write_text(
+        "deepspeed --num_gpus 2 train.py --model_name_or_path Qwen/Qwen2.5-14B-Instruct --deepspeed $FILE "
+        "--per_device_train_batch_size 1 --gradient_checkpointing True --output_dir x --bf16 True\n"
+    )
+    (tmp_path / "train.py").write_text(
+        "from transformers import HfArgumentParser, TrainingArguments, Trainer\n"
+        "Trainer(None, HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()[0]).train()\n"
+    )
+    known = ("--recipe", str(recipe), "--gpu", "2xA100-40GB", "--set", "recipe.max_length=512")
+    code, section, out = without_files(*known)
+    assert (code, section["verdict"]) == (3, None) and "give --set recipe.zero_stage=3, =2 or =0" in out
+    assert without_files(*known, "--set", "recipe.zero_stage=0")[0] == 1
+
+
 @pytest.mark.parametrize("story", ["1/run.sh", "3/train_dpo.sh", "5/settings.jsonc"])
 def test_a_model_that_nobody_knows_is_one_sentence(without_files: Any, story: str) -> None:
     code, _, out = without_files("--gpu", "A100-80GB", "--recipe", str(STORIES / story), "--model", "nobody/nothing")
@@ -255,7 +270,7 @@ def test_an_engine_whose_longest_sequence_nobody_tells_has_a_number(
 @pytest.mark.parametrize(
     ("length", "verdict", "said"),
     [
-        (31_000, "tight", "may need up to 71.4 GiB, and 71.3 GiB are free for it"),
+        (31_000, "tight", "to 71.4 GiB, and 71.3 GiB are free for it"),
         (33_500, "does-not-fit", "needs more than 71.8 GiB, and 71.3 GiB are free for it"),
     ],
 )

@@ -96,9 +96,12 @@ def test_a_script_that_the_recipe_starts_is_judged_as_code(check: Any, write: An
         result = check(*words, "--format", "json", packages={"transformers": "5.23.0"})
         (finding,) = (one for one in result.json["findings"] if one["id"] == "use-keyword-renamed")
         assert result.code == 1 and finding["locations"][0]["path"].endswith(("train.py", "again.py"))
-    write("launch/train.py", "print 1\n")  # nobody asked about it
+    write("launch/train.py", "print 1\n")  # a Python that nobody told may run it, and no other
     unread = check("launch/run.sh", packages={"transformers": "5.23.0"})
-    assert unread.code == 0 and "launch/train.py: it is not Python" in " ".join(unread.out.split())
+    assert unread.code == 3 and "launch/train.py: it is not Python" in " ".join(unread.out.split())
+    write("launch/train.py", "#" * (3 << 20))  # nobody asked about it
+    large = check("launch/run.sh", packages={"transformers": "5.23.0"})
+    assert large.code == 0 and "launch/train.py: it is larger than 2 MiB" in " ".join(large.out.split())
     assert check("launch/run.sh", "--code", "launch/train.py", packages={"transformers": "5.23.0"}).code == 3
     elsewhere = check("launch/run.sh", "--code", "none", "--format", "json", packages={"transformers": "5.23.0"})
     assert "use-keyword-renamed" not in elsewhere.out
@@ -208,8 +211,12 @@ def test_a_folder_with_training_code_gets_one_hint(run: Any, write: Any):
     write("train.py", "import os\nfrom trl import SFTTrainer\n")
     assert run("check", "--path", "none").out.count(hint) == 1
     assert hint not in run("check", "--path", "none", "--code", "train.py").out
-    write("eval.py", "import peft\n")
+    write("chat.py", "import peft\n")  # it trains nothing
+    assert run("check", "--path", "none").out.count(hint) == 1
+    write("more.py", "import peft\nloss.backward()\n")
     assert "--code ." in run("check", "--path", "none").out
+    write("run.yaml", "stage: sft\nfinetuning_type: lora\nmodel_name_or_path: x\ntemplate: y\n")
+    assert "--code ." not in run("check", "--path", "none", "--recipe", "run.yaml").out
 
 
 def test_installed_files_are_asked_where_no_release_is_known(run: Any, write: Any, tmp_path: Path):
@@ -251,7 +258,8 @@ def test_where_there_is_no_torch_a_whole_set_is_what_comes_next(run: Any, tmp_pa
     write("train.py", "import torch\nfrom peft import LoraConfig\nfrom trl import SFTTrainer\nSFTTrainer(model)\n")
     said = run("check", "--python", str(tmp_path / "alone"), "--recipe", "train.py", "--code", "train.py").out
     assert "use-package-missing" in said and "\nPlan: " not in said
-    assert "\nNext         envdoctor plan --recipe train.py --code train.py\n" in said
+    python = f"--target-python 3.{sys.version_info[1]}"
+    assert f"\nNext         envdoctor plan {python} --recipe train.py --code train.py\n" in said
 
 
 @pytest.mark.parametrize(("datasets", "is_told"), [("4.0.0", True), ("3.6.0", False)])
@@ -259,3 +267,21 @@ def test_a_loading_script_is_asked_about_where_datasets_runs_none(check: Any, wr
     write("train.py", "from datasets import load_dataset\nload_dataset('c4', trust_remote_code=True)\n")
     result = check("--code", "train.py", "--format", "json", packages={"datasets": datasets})
     assert ("datasets-4-runs-no-loading-script" in result.found) is is_told and result.code == 0
+
+
+@pytest.mark.parametrize(
+    ("python", "way", "code", "told"),
+    [
+        ("3.9", ("--recipe", "run.sh"), 1, "train.py has a syntax error in line 2: the run stops there"),
+        ("3.9", ("--code", "train.py"), 1, "train.py has a syntax error in line 2: the run stops there"),
+        ("3.99", ("--recipe", "run.sh"), 3, "Not judged: train.py: it is not Python that this interpreter can parse"),
+        ("3.99", ("--code", "train.py"), 3, "Not judged: train.py: it is not Python that this interpreter can parse"),
+    ],
+)
+def test_a_script_with_a_syntax_error_is_no_clean_report(run, write, facts_file, tmp_path, python, way, code, told):
+    write("train.py", "epochs: num_epochs\ntoken = ''g\n")
+    write("run.sh", "python train.py --num_epochs 3 --learning_rate 2e-4\n")
+    facts = facts_file({"pkg.transformers": "4.57.3", "pkg.torch": "2.9.1+cu128", "python.minor": python})
+    answer = run("check", "--facts", facts, *way, cwd=tmp_path)
+    assert answer.code == code and told in answer.out
+    assert "num_epochs is not known" not in answer.out

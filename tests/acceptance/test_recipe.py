@@ -314,9 +314,7 @@ def test_a_script_is_followed_for_the_model_that_the_recipe_names(check, tmp_pat
     code = "from transformers import AutoModelForCausalLM, TrainingArguments\nTrainingArguments('x')\n"
     (tmp_path / "train.py").write_text(f"{code}AutoModelForCausalLM.from_pretrained('a/base')\n")
     (tmp_path / "run.sh").write_text("python train.py\n")
-    sentence = (
-        "the script was followed for a/base, which the recipe names: what it does otherwise for a/chat is not known"
-    )
+    sentence = "the script was followed for a/base, which the recipe names; what it does for a/chat is not known"
     assert sentence in " ".join(check("--recipe", "run.sh", "--model", "a/chat").out.split())
     assert "was followed for" not in check("--recipe", "run.sh", "--model", "/models/base").out
 

@@ -129,7 +129,7 @@ BROKEN = {
     "fix-summary-with-placeholder": ("use torch 2.4.1", "use {pkg.torch}", "fix 1: summary: en: placeholders are"),
     "fix-of-two-kinds": (FIX, f'{FIX}\ncommand = "pip check"', "fix 1: one of constraints, uninstall, set, env"),
     "fix-safety-unknown": (FIX, f'{FIX}\nsafety = "sure"', "fix 1: safety: 'sure' is none of"),
-    "fix-advice-called-safe": (CONSTRAINTS, 'safety = "safe"', "fix 1: advice without anything to apply"),
+    "fix-advice-called-safe": (CONSTRAINTS, 'safety = "safe"', 'fix 1: add safety = "manual": this fix'),
     "fix-constraint-unreadable": ("torch==2.4.1", "torch==2; x", "fix 1: constraints 1: 'torch==2; x' is not a name"),
     "fix-matches-itself": ("torch==2.4.1", "torch==2.5.0", "never helps: it would not be enough here"),
     "fix-set-unknown": (CONSTRAINTS, SETTINGS, "fix 1: set: recipe.attention is not a registered fact"),

@@ -79,14 +79,15 @@ def test_a_framework_chooses_for_itself_and_a_release_tells_a_default() -> None:
 
 
 @pytest.mark.parametrize("keys", [{"deepspeed": "$FILE"}, {}])
-def test_a_run_that_is_divided_in_an_unknown_way_is_judged_by_the_range(
+def test_a_run_that_is_divided_in_an_unknown_way_is_not_judged_where_that_decides(
     predicted: Any, trace_of: Any, keys: dict[str, str]
 ) -> None:
     trace = trace_of({"weights": 10.0, "gradients": 20.0, "attention": 3.0})
     gpus = Records(({"name": "A", "memory_gib": 16.0},))
     found = predicted(trace, gpus, keys, framework="transformers", zero_stage="unknown", fsdp=False)
     low, high = found["process_gib"]
-    assert (found["verdict"], low < 4, high > 33) == (("tight", True, True) if keys else ("does-not-fit", False, True))
+    verdict = (None, "recipe.zero_stage") if keys else ("does-not-fit", "")
+    assert (found["verdict"], found["settled_by"], low < 4, high > 33) == (*verdict, bool(keys), True)
     assert any("is divided among processes" in text for text in found["assumed"]) == bool(keys)
 
 

@@ -24,6 +24,7 @@ from envdoctor.matrix.lookup import (
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.source.signatures import spelled
 from envdoctor.system.message import Message
+from envdoctor.versions.pep440 import dotted
 from envdoctor.versions.releases import Releases, lies_in
 from envdoctor.versions.requirement import normalise
 
@@ -32,6 +33,20 @@ _OF_A_RECIPE = ("recipe_key", "recipe.framework", "recipe.stage", "recipe.argume
 #: From what runs for sure to what may never run.
 _REACH = ("start", "branch", "call", "optional", "unused")
 _MOST_PLACES = 5
+
+
+@derives("code_unread", of="code_unread python.minor")
+def unread_syntax(facts: View, matrix: Matrix) -> Answer:
+    """Tell whether this Python refuses the code that another one could not parse: an older one refuses it too."""
+    here, unread = dotted(facts.text("python.minor") or ""), facts.records("code_unread")
+
+    def broken(upto: str | None) -> Value:
+        newest = dotted(upto or "")
+        sure = newest is None or (here is not None and here <= newest)
+        return newest is not None if sure else Unknown(Message("a newer Python may parse it"))
+
+    items = ({**one, "broken": broken(View.of(one).text("upto"))} for one in unread or ())
+    return Derived(Records(tuple(items), unread.incomplete), Message("the syntax of the code")) if unread else None
 
 
 @derives("broken_use", of=f"use model_use {' '.join(_OF_A_RECIPE)} model.registered model.run_by pkg.*")

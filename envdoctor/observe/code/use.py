@@ -5,6 +5,7 @@ nothing is imported or run. What could not be read is named: a list that may lac
 """
 
 import os
+import sys
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,11 +29,14 @@ _MAX_PARENTS = 8
 
 
 class UnreadCode(NamedTuple):
-    """A file, cell or folder that was not read, with the reason as a clause; ``named``: the user named the file."""
+    """A file, cell or folder that was not read, with the reason as a clause; ``named``: the user named the file.
+    Pythons ``upto`` this one refuse this ``line`` with a SyntaxError."""
 
     place: str
     reason: Message
     named: bool = False
+    line: Value = ABSENT
+    upto: Value = ABSENT
 
 
 class CodeFile(NamedTuple):
@@ -190,16 +194,15 @@ CELL = Message("the cell is not Python that this interpreter can parse")
 
 def answers(
     contents: Sequence[tuple[CodeFile, bytes]], *, definitions: bool = False, seconds: float = 20.0
-) -> Iterator[tuple[CodeFile, Mapping[str, Any] | Message]]:
-    """Yield what a child says of each file, with ``definitions`` also what it defines; a clause for one that it could
+) -> Iterator[tuple[CodeFile, Mapping[str, Any] | ChildProblem]]:
+    """Yield what a child says of each file, with ``definitions`` also what it defines; a problem for one that it could
     not read. A file that ends the child, which has so many ``seconds``, costs that file: the next goes on behind it."""
     limits = Limits(seconds=seconds, mib=1024, output=64 << 20, in_all=_CHILDREN * seconds)
     questions = [
         ({"notebook": file.path.endswith(".ipynb"), "own": sorted(file.own), "definitions": definitions}, content)
         for file, content in contents
     ]
-    for (file, _), answer in zip(contents, ask(_CHILD, questions, limits), strict=True):
-        yield file, answer.said() if isinstance(answer, ChildProblem) else answer
+    yield from zip((file for file, _ in contents), ask(_CHILD, questions, limits), strict=True)
 
 
 def items(
@@ -288,8 +291,10 @@ def use(request: Request) -> Found:
             contents.append((file, content))
     read: list[tuple[CodeFile, Mapping[str, Any]]] = []
     for file, answer in answers(contents):
-        if isinstance(answer, Message):
-            unread.append(file.unread(answer))
+        if isinstance(answer, ChildProblem):
+            upto = {"SyntaxError": "{}.{}".format(*sys.version_info), "NeedsPython312": "3.11"}.get(answer.kind)
+            syntax = (answer.line, upto) if upto else ()
+            unread.append(UnreadCode(file.shown, answer.said(), file.named, *syntax))
             continue
         read.append((file, answer))
         unread += [file.unread(CELL, place) for place in answer["unread"]]

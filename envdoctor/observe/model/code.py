@@ -11,6 +11,7 @@ from envdoctor.observe.code.use import CodeFile, answers, completed, items
 from envdoctor.observe.model.files import AUTO_MAP_FILES, entries, read_bytes
 from envdoctor.observe.model.names import printable
 from envdoctor.observe.request import Found, Request, observes
+from envdoctor.system.asking import ChildProblem
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message
 
@@ -145,7 +146,7 @@ def _read_folder(folder: str, model: str) -> _Answers | Unknown:
             return Unknown(Message("the Python files of the model are larger than {} MiB together", _MAX_TOTAL >> 20))
     read: dict[CodeFile, Mapping[str, Any]] = {}
     for file, answer in answers(contents, definitions=True, seconds=_SECONDS):
-        if isinstance(answer, str):
-            return Unknown(Message("{}: {}", printable(os.path.basename(file.path)), answer))
+        if isinstance(answer, ChildProblem):
+            return Unknown(Message("{}: {}", printable(os.path.basename(file.path)), answer.said()))
         read[file] = answer
     return read

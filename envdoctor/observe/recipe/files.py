@@ -194,7 +194,7 @@ class _Reader:
                 files = self._linked(link, there)
             except RecipeError as error:
                 missing += [(_shown(there, self._cwd), where, said_by(error))] if link.name not in brought else []
-                continue
+                files = []
             parts, files = _told_once(parts, files, link.name, project.words_of(there), self._formats)
             later += files
 

@@ -118,6 +118,8 @@ class Statements:
         owner, inner, state, other = form, entry.key, "unknown", ""
         if found is None and entry.own:
             state = "own"
+            if isinstance(entry.value, str) and inner.replace("-", "_") in form.row.get("own", {}).get("model", ()):
+                self.weak.setdefault("model", self.fact("model", entry.value, place, "assumed"))
         elif found is None and len(self.keys) < _COMPARED:
             name = entry.key.rpartition(".")[2]
             other = alike(name, self.formats.known(form) - {name}) or ""

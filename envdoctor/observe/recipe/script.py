@@ -189,6 +189,7 @@ class Script(Calls):
             self._modules[key] = None  # imports may go in circles
             found = self._beside.module(name, level, self._place)
             if found is not None:
+                self._modules[key] = ScriptObject()  # its own statements may import what lies below it
                 tree, place = found
                 names: dict[str, Any] = {"__name__": name}
                 for node in ast.walk(tree):

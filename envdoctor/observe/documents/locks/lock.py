@@ -13,8 +13,10 @@ from envdoctor.system.documents import content_of, text_of
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import is_version
-from envdoctor.versions.requirement import valid_name
+from envdoctor.versions.requirement import normalise, valid_name
 
+#: What stands behind the name of a list for which the caller vouches, as ``envdoctor plan`` does for its own.
+WHOLE = "whole"
 #: More than any environment has: the largest lock that was seen names 1,100.
 _MOST_PACKAGES = 20_000
 #: Bytes: the largest lock that was seen has 3 MiB.
@@ -217,6 +219,15 @@ def place_in(path: str, line: int | None) -> str:
 def left_out(names: list[str]) -> Message:
     """Return a sentence about extras and groups that are not judged."""
     return Message("extras and groups that nobody chose are left out: {}", listed(names, 6))
+
+
+def check_names(wish: Wish, known: Iterable[str]) -> None:
+    """Raise :class:`LockError` for an extra or a group that was chosen and is not among those that a file has."""
+    there = {normalise(name): name for name in known}
+    strange = [name for name in wish.names if normalise(name) not in there and name != WHOLE]
+    if strange:
+        others = listed(sorted(there.values()), 12) if there else Message("it has none")
+        raise LockError("has no extra or group {}: {}", repr(strange[0]), others)
 
 
 def read_text(path: str, name: str = "") -> str:

@@ -28,6 +28,7 @@ from envdoctor.observe.documents.locks.lock import (
 from envdoctor.observe.documents.locks.taking import Resolve, records, take
 from envdoctor.observe.documents.locks.unbrought import unbrought
 from envdoctor.observe.errors import ObservationError
+from envdoctor.system.asking import ChildProblem
 from envdoctor.system.files import Budget, Files, Spent
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.requirement import read_requirement, said_by_tag
@@ -286,7 +287,7 @@ def _beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> It
                 found += [(file, content)] if wanted else []
     except (ObservationError, Spent):
         return
-    read = [(file, answer) for file, answer in answers(found, seconds=5.0) if not isinstance(answer, str)]
+    read = [(file, answer) for file, answer in answers(found, seconds=5.0) if not isinstance(answer, ChildProblem)]
     taken = [one for one in items(read) if one["kind"] in _KINDS and str(one["module"]).partition(".")[0] in tops]
     if taken:
         uses = dict.fromkeys((one["module"], one["name"], one["guarded"]) for one in taken)

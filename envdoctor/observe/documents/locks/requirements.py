@@ -10,6 +10,7 @@ from envdoctor.facts.values import Origin, Unknown
 from envdoctor.matrix.ledger_taking import AskedRequirement, exact
 from envdoctor.matrix.toml_files import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import (
+    WHOLE,
     Command,
     EmptyLockError,
     Lock,
@@ -18,6 +19,7 @@ from envdoctor.observe.documents.locks.lock import (
     Wish,
     bound,
     build_of,
+    check_names,
     counts,
     items,
     left_out,
@@ -35,8 +37,6 @@ from envdoctor.versions.requirement import NotARequirement, normalise, read_requ
 
 _MOST_FILES = 50
 _MOST_SAID = 5
-#: What stands behind the name of a list for which the caller vouches, as ``envdoctor plan`` does for its own.
-_WHOLE = "whole"
 _OPEN = "{} says what is asked for, and an installer adds what that requires, unless all is listed: --lock '{}[whole]'"
 #: ``-r FILE``, ``--requirement=FILE``, ``-rFILE``: the options whose value matters, by their names.
 _OPTION = r"(--[a-z-]+|-[a-zA-Z])\s*=?(.*)"
@@ -211,7 +211,7 @@ class Requirements:
     def lock(self) -> Lock:
         """Return what was read, with the constraints on it and the builds of the indexes."""
         packages = [self._locked(asked) for asked in self._asked]
-        whole = (self._all_hashed or _WHOLE in self._wish.names) and not self._notes
+        whole = (self._all_hashed or WHOLE in self._wish.names) and not self._notes
         notes = self._notes[:_MOST_SAID]
         if len(self._notes) > _MOST_SAID:
             notes.append(Message("{} more lines of {} were not read", len(self._notes) - _MOST_SAID, self.path))
@@ -313,6 +313,10 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
     groups = {normalise(name): one for name, one in _table(document, "dependency-groups").items()}
     of_poetry, seen = [*_poetry(_table(poetry, "dependencies"))], _Seen()
     lines = [*words(project.get("dependencies")), *of_poetry]
+    named = (*_table(poetry, "extras"), *_table(poetry, "group"), "dev")  # of which poetry's own lock tells
+    check_names(
+        wish, [*groups, *(name.removeprefix(f"{own}[").rstrip("]") for name in extras), *(named if poetry else ())]
+    )
     for name in map(normalise, wish.names):
         lines += _of_group({**groups, **extras}, f"{own}[{name}]" if f"{own}[{name}]" in extras else name, seen)
     sources = {normalise(name): [*_sources(given, wish)] for name, given in _table(uv, "sources").items()}

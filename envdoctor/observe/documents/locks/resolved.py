@@ -12,6 +12,7 @@ from envdoctor.observe.documents.locks.lock import (
     LockEntry,
     LockError,
     Wish,
+    check_names,
     counts,
     items,
     left_out,
@@ -53,7 +54,9 @@ def read_uv(text: str, path: str, wish: Wish) -> Lock:
         sure = walk.reached.get((number, ""), False)
         if sure is not False and (number not in own or "version" in entry.table):
             found.append(_locked_by_uv(entry, path, wish, sure=sure is True))
-    left = sorted({extra for root in roots for extra in _extras_of_uv(packages[root])} - {_DEFAULT_OF_UV, *wish.names})
+    there = {extra for root in roots for extra in _extras_of_uv(packages[root])}
+    check_names(wish, there)
+    left = sorted(there - {_DEFAULT_OF_UV, *wish.names})
     notes = [Message("{}; --lock '{}[{}]' takes one", left_out(left), path, left[0])] if left else []
     manifest = document.get("manifest")
     overrides = items(manifest.get("overrides")) if isinstance(manifest, dict) else []

@@ -44,6 +44,7 @@ _BUILT = ("build", "before")
 _SLACK = timedelta(days=30)
 _TOO_LATE = Message("which releases an install takes was not found in time")
 _NO_PYTHON = Message("which releases an install takes is not known without the Python: --target-python 3.11")
+_LINUX = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
 #: Commands, each as the resolver takes it, and the packages whose release nobody can tell.
 _Steps = Sequence[tuple[Command, LedgerStep, Sequence[str]]]
 #: What asks a resolver for the pins of requirement lines, with the variables of markers: exact pins, or why there are
@@ -92,7 +93,8 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     if not isinstance(until, str):
         return _resolved(lock, chosen, wish, until)
     start = TakenPackages(refused=tuple(refused), notes=unread)
-    situation = TakingSituation(every, whole, target, until)
+    # Bounds that differ between systems are those of Linux, where runs are, unless another one is named.
+    situation = TakingSituation({**every, **(_LINUX if every["sys_platform"] is None else {})}, whole, target, until)
     return _installed(steps, chosen, wish, ledger, situation=situation, start=start)
 
 
@@ -118,7 +120,7 @@ def _installed(
     places = {line.by for command, _, _ in steps for line in (*command.lines, *command.limits)}
     before = [one for one in chosen.values() if one.place not in places]
     there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
-    day, minor = situation.until or ledger.days()[1], situation.markers["python_version"] or ""
+    day = situation.until or ledger.days()[1]
     bounds, kept, image = dict[str, str](), set[str](), _Image({}, {}, frozenset(), "")
     for command, step, opaque in steps:
         if command.image:
@@ -159,7 +161,7 @@ def _installed(
     taken = tuple(_taken({name: version for name, version in there.items() if name not in stays}, bounds, chosen, day))
     named = {name for name, one in chosen.items() if isinstance(one.version, str)}
     brought = tuple(image.brings(name) for name in sorted(stays - named))
-    notes = (*unread, *_note(taken, day, minor, (chosen, ledger.packages())))
+    notes = (*unread, *_note(taken, day, wish, (chosen, ledger.packages())))
     seen = image.is_whole and not any(step.unseen or opaque for _, step, opaque in steps)
     return TakenPackages((*brought, *taken), tuple(refused), notes, seen)
 
@@ -411,7 +413,9 @@ def _taken(
         yield known._replace(version=version, place=taken.place, conda=False) if known is not None else taken
 
 
-def _note(taken: Sequence[Locked], day: str, python: str, names: Sequence[Collection[str]]) -> list[Message]:
+def _note(taken: Sequence[Locked], day: str, wish: Wish, names: Sequence[Collection[str]]) -> list[Message]:
+    python = wish.markers["python_version"] or ""
+    python = python if wish.markers["sys_platform"] else Message("{} for Linux", python)
     known = [one for one in taken if isinstance(one.version, str)]
     known.sort(key=lambda one: [one.name not in group for group in names])
     named = listed([f"{one.name} {one.version}" for one in known], 6)

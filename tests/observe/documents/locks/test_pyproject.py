@@ -145,3 +145,19 @@ def test_what_is_no_list_is_said(read, text, said):
 def test_names_of_indexes_that_are_no_text_name_none(read):
     more = '[tool.uv.sources]\ntorch = { index = ["a"] }\n[[tool.uv.index]]\nname = ["a"]\nexplicit = true\n'
     assert read(PROJECT + more).version("torch") == "2.5.1"
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [("train", None), ("dev", None), ("nope", "no extra or group 'nope': dev, train"), ("whole", None)],
+)
+def test_an_extra_that_does_not_exist_is_refused_with_those_that_do(tmp_path, chosen, said):
+    (tmp_path / "pyproject.toml").write_text(
+        '[project]\nname = "x"\ndependencies = ["torch==2.6.0"]\n'
+        '[project.optional-dependencies]\ntrain = ["peft==0.15.2"]\n[dependency-groups]\ndev = ["pytest"]\n'
+    )
+    if said is None:
+        assert opened(f"pyproject.toml[{chosen}]", tmp_path).version("torch") == "2.6.0"
+    else:
+        with pytest.raises(LockError, match=said):
+            opened(f"pyproject.toml[{chosen}]", tmp_path)

@@ -73,6 +73,8 @@ def test_every_patch_bounds_what_is_taken_by_its_own_metadata(read):
     assert _refused(read("llamafactory==0.9.3\ntransformers==4.52.4\npeft==0.15.2\ntrl==0.9.6\n")) == []
     assert _refused(read("llamafactory==0.9.3\ntransformers==4.53.0\n")) == [("transformers", "conflict")]
     assert read("datasets<2.14.6\n").version("datasets") == "2.14.5"
+    found = read("llamafactory==0.9.3\n", platform="")  # <=4.51.3 on macOS
+    assert found.version("transformers") == "4.52.4" and " 3.11 for Linux on " in found.taken[0]
 
 
 def test_who_asks_for_an_extra_is_named_and_not_the_extra(read):
