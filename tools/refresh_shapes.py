@@ -202,8 +202,9 @@ def parameters(config: Mapping[str, Any]) -> float:
     embeddings = hidden * size("vocab_size", "padded_vocab_size")
     tied = given.get("tie_word_embeddings", kind in TIED)
     tower = config.get("vision_config", {})
-    seen, blocks = tower.get("hidden_size", 0), tower.get("depth", tower.get("num_hidden_layers", 0))
-    images = blocks * (4 * seen**2 + 2 * seen * tower.get("intermediate_size", 0))
+    seen = tower.get("embed_dim", tower.get("hidden_size", 0))  # Qwen2-VL's hidden_size is that of the language model
+    blocks = tower.get("depth", tower.get("num_hidden_layers", 0))
+    images = blocks * (4 * seen**2 + 2 * seen * tower.get("intermediate_size", 4 * seen if "embed_dim" in tower else 0))
     body = layers * attention + dense * gate * hidden * between + (layers - dense) * mixed
     return float(body + embeddings * (1 if tied else 2) + images)
 

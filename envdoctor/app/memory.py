@@ -38,6 +38,8 @@ from envdoctor.system.target import Place, scratch_folder
 _LOOSE, _LOOSEST = 0.05, 0.2
 #: The same where the name tells that the weights are quantised, and no bits: four to eight are usual.
 _BITS_UNKNOWN = 0.5
+#: The same where words of the name tell of another shape: a tower for images may be half of a small model.
+_UNLIKE = 0.5
 #: Packages whose code decides about memory.
 _DECIDING = ("torch", "transformers", "peft", "accelerate", "python")
 
@@ -497,8 +499,9 @@ def _shape(facts: FactSet, matrix: Matrix) -> Shape:
 def _said(shape: Shape) -> tuple[Sequence[Message], float]:
     """Return what an answer by a model's name rests on, and how much less or more everything may take for it."""
     if shape.bare:
+        loose = _UNLIKE if shape.unlike else _LOOSEST
         text = "only the number of parameters is known; the shape of {} is assumed ({} less or more)"
-        return [Message(text, shape.like, f"{_LOOSEST:.0%}")], _LOOSEST
+        return [Message(text, shape.like, f"{loose:.0%}")], loose
     if shape.quantized == "":
         loose = _LOOSE if shape.bits else _BITS_UNKNOWN
         text = (

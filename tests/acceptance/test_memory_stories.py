@@ -165,6 +165,7 @@ def test_a_name_has_the_number_of_its_folder(without_files: Any, story: str, mod
             1,
             "only the number of parameters is known; the shape of Qwen/Qwen2.5-7B is assumed (20% less or more)",
         ),
+        ("Qwen/Qwen2.5-VL-32B-Instruct", [], 1, "the shape of Qwen/Qwen2.5-32B is assumed (50% less or more)"),
         ("nobody/legal-7b-qwen", [], 1, "the shape of Qwen/Qwen2.5-7B is assumed (20% less or more)"),
         ("nobody/legal-7b-awq", [], 0, '"name": "weights", "gib": 5.1'),
         ("allenai/OLMoE-1B-7B-0924", [], 0, '"name": "weights", "gib": 12.8'),

@@ -33,7 +33,8 @@ class Shape(NamedTuple):
     ``config`` are the sizes as config.json gives them, those of ``like``, a name in the table, read at ``source``.
     ``quantized`` is the method in the name, "" where it tells no method, None where it tells nothing; ``bits`` are
     those of a weight, 0 where it does not tell. ``vendor`` tells whether the organisation is one of the model's own.
-    ``unknown`` are the words that nobody has explained; ``bare`` is a number of parameters without a name.
+    ``unknown`` are the words that nobody has explained; ``bare`` is a number of parameters without a name, or in one
+    with words that tell of another shape, which is ``unlike`` a plain model.
     """
 
     config: Mapping[str, Any]
@@ -44,6 +45,7 @@ class Shape(NamedTuple):
     unknown: tuple[str, ...] = ()
     bare: bool = False
     bits: int = 0
+    unlike: bool = False
 
 
 @lru_cache(maxsize=2048)  # each name of the table, for each name that a recipe may mean
@@ -60,7 +62,7 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
     ``rows`` and ``suffixes`` are those parts of the table model-shapes. The longest known beginning of the name counts,
     or a family with its size in it (``OpenHermes-2.5-Mistral-7B``). What else is there may tell how the weights are
     stored, or nothing of the shape. Another size, family or architecture in it makes it another model. A name without
-    either is ``bare``: a plain model of its number of parameters.
+    either is ``bare``: a plain model of its number of parameters. So is one that tells of another shape.
     """
     words, rows = words_of(name[: _LONGEST + 1]), list(rows)
     if len(name) > _LONGEST or not words:
@@ -81,6 +83,10 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
     past = rf"{_OTHER}|\d{{1,2}}" if found else _OTHER  # where one release is known, another is another model
     if found is None:
         start, end, found = _kin(words, known) or (0, 0, _of_size(name, rows))
+    shapes = {word for suffix in suffixes if suffix["means"] == "another shape" for word in suffix["words"]}
+    unlike = not shapes.isdisjoint((*words[:start], *words[end:]))
+    if unlike:
+        start, end, found = 0, 0, _of_size(name, rows)
     if found is None:
         return None
     like, row = found
@@ -101,7 +107,7 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
             bits = bits or next((suffix["bits"] for suffix in meant[word] if "bits" in suffix), 0)
         elif not means and not re.fullmatch(_DAY, word):
             unknown.append(word)
-    return Shape(row["config"], like, row["source"], quantized, vendor, tuple(unknown), bare=not end, bits=bits)
+    return Shape(row["config"], like, row["source"], quantized, vendor, tuple(unknown), not end, bits, unlike)
 
 
 def _kin(words: tuple[str, ...], known: Mapping[tuple[str, ...], tuple[str, Any]]) -> tuple[int, int, Any] | None:

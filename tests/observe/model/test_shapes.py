@@ -44,6 +44,12 @@ BESIDE = {
     "allenai/OLMoE-1B-7B-0924": 6.92,  # of which a token takes 1.3
     "meta-llama/Llama-4-Scout-17B-16E": 107.8,
     "Qwen/Qwen2.5-VL-7B-Instruct": 8.29,
+    "Qwen/Qwen2.5-VL-3B-Instruct": 3.75,  # with its tower for images
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B": 1.78,  # its head is not the embedding
+    "meta-llama/Llama-3.2-11B-Vision": 10.64,
+    "zai-org/GLM-4.1V-9B-Thinking": 10.29,
+    "mistralai/Voxtral-Mini-3B-2507": 4.68,  # the name leaves the tower for sound out
+    "Qwen/Qwen3.5-9B": 9.41,
 }
 
 
@@ -117,6 +123,7 @@ def test_the_parameters_of_a_row_are_those_of_the_name() -> None:
         ("lmsys/vicuna-7b-v1.1", "lmsys/vicuna-7b-v1.3", None, ()),
         ("teknium/OpenHermes-2.5-Mistral-7B", "mistralai/Mistral-7B-v0.1", None, ("openhermes",)),
         ("NousResearch/Hermes-3-Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-8B", None, ("hermes",)),
+        ("OpenBMB/MiniCPM-V-2_6-int4", "openbmb/MiniCPM-V-2_6", "", ()),
         ("TheBloke/chinese-llama-2-7b-AWQ", "meta-llama/Llama-2-7b-hf", "awq", ("chinese",)),
     ],
 )  # fmt: skip
@@ -127,20 +134,40 @@ def test_a_name_is_read(name: str, like: str, quantized: str | None, unknown: tu
 
 
 OTHERS = """
-Qwen/Qwen2.5-VL-3B-Instruct Qwen/Qwen2.5-7B-Instruct-VL Qwen/Qwen2.5-Omni-7B Qwen/Qwen2-Audio-7B Qwen/Qwen2.5-7B-MoE
-Qwen/Qwen2.5-Math-RM-72B Qwen/Qwen2.5-Math-PRM-7B Qwen/Qwen3-Embedding-8B Qwen/Qwen3-8B-Reranker somebody/odd-30B-A3B
-deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B somebody/odd-8x7B somebody/odd-1B-7B somebody/odd-1b-a400m
-deepseek-ai/DeepSeek-V3.9
-meta-llama/Llama-Guard-3-8B meta-llama/Llama-3.2-11B-Vision-Instruct nvidia/Llama-3.1-Minitron-4B-Width-Base
-llava-hf/llava-v1.6-vicuna-7b-hf THUDM/glm-4v-9b THUDM/glm-4-9b-chat-1m zai-org/GLM-4.5V
+Qwen/Qwen2.5-7B-MoE somebody/odd-30B-A3B Qwen/Qwen3-VL-31B-A4B Qwen/Qwen2.5-Omni-7B
+somebody/odd-8x7B somebody/odd-1B-7B somebody/odd-1b-a400m
+deepseek-ai/DeepSeek-V3.9 nvidia/Llama-3.1-Minitron-4B-Width-Base
+THUDM/glm-4v-9b THUDM/glm-4-9b-chat-1m zai-org/GLM-4.5V
 microsoft/Phi-4-multimodal-instruct microsoft/Phi-3-vision-128k-instruct yuhuili/EAGLE3-LLaMA3.1-Instruct-8B
-meta-llama/Meta-Llama-3-8B-Instruct-EAGLE wangrongsheng/MiniGPT-4-LLaMA-7B Llama-3.1-8B-Qwen-7B
+meta-llama/Meta-Llama-3-8B-Instruct-EAGLE Llama-3.1-8B-Qwen-7B
 somebody/odd-4x7B-Mistral-7B nobody/nothing 999B 0B ..B 1e9B
 """
 
 
 def test_a_name_never_hits_another_architecture() -> None:
     assert [name for name in OTHERS.split() if shape(name) is not None] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("Qwen/Qwen2.5-VL-32B-Instruct", 32),
+        ("Qwen/Qwen2.5-7B-Instruct-VL", 7),
+        ("Qwen/Qwen2-Audio-7B", 7),
+        ("Qwen/Qwen2.5-Math-RM-72B", 72),
+        ("Qwen/Qwen2.5-Math-PRM-7B", 7),
+        ("Qwen/Qwen3-8B-Reranker", 8),
+        ("deepseek-ai/DeepSeek-R1-Distill-Qwen-3B", 3),
+        ("meta-llama/Llama-Guard-3-8B", 8),
+        ("llava-hf/llava-v1.6-vicuna-7b-hf", 7),
+        ("wangrongsheng/MiniGPT-4-LLaMA-7B", 7),
+        ("OpenGVLab/odd-VL-9B-AWQ", 9),
+    ],
+)
+def test_of_another_shape_the_number_of_parameters_counts_alone(name: str, size: float) -> None:
+    found = shape(name)
+    assert found is not None and found.bare and found.unlike
+    assert refresh_shapes.parameters(found.config) / 1e9 == pytest.approx(size, rel=0.2)
 
 
 @pytest.mark.parametrize(
