@@ -18,6 +18,7 @@ ROWS, SUFFIXES = MATRIX.rows("model-shapes"), MATRIX.rows("model-shapes", "suffi
 #: Where the parameters that a row has are not those that the name rounds to: more by what, and why.
 BESIDE = {
     "stabilityai/stablelm-base-alpha-3b": 3.64,  # as its makers count it
+    "Qwen/Qwen2-VL-7B-Instruct": 8.29,
     "stabilityai/stablelm-base-alpha-7b": 7.87,
     "openlm-research/open_llama_3b": 3.43,
     "google/gemma-2b": 2.51,  # the name leaves the embeddings out
