@@ -53,14 +53,14 @@ def run(**options: Any) -> int:
         others = all_ranks(sources, judging.matrix, options["wait"])
         if others is None:
             return 0  # rank 0 speaks for all
-    named = [name.strip() for text in (*judging.configuration.require, *options["require"]) for name in text.split(",")]
+    names = [name.strip() for text in (*judging.configuration.require, *options["require"]) for name in text.split(",")]
     with judging.doing(Message("checking")) as progress:
         report = check_targets(
             shared.stated_targets(options),
             lambda target: check(
                 sources._replace(target=target),
                 **judging.judging,
-                require=[name for name in named if name],
+                require=[name for name in names if name],
                 probe=options["probe"],
                 progress=progress,
                 others=others,
@@ -70,7 +70,7 @@ def run(**options: Any) -> int:
 
 
 def __getattr__(name: str) -> Any:
-    """Return the command as click has it: for help, completion and what is wrong."""
+    """Return the command for click: for help, completion and messages of errors."""
     if name != "command":
         raise AttributeError(name)
     from envdoctor.cli import usage

@@ -1,4 +1,4 @@
-"""The commands that parse, call a page of :mod:`envdoctor.app`, and write what it gives; those with more to decide have
+"""The commands that parse, call a page of :mod:`envdoctor.app`, and write its outcome; those with more to decide have
 modules of their own."""
 
 import os
@@ -16,7 +16,7 @@ from envdoctor.cli.output import progress_line, say_notices, write_stdout
 from envdoctor.system.clean import clean
 from envdoctor.system.message import Message
 
-#: How much of the changes is told, by option: the first one that was given decides.
+#: How much of the changes is shown, by option: the first one that was given decides.
 _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
 
 
@@ -66,14 +66,14 @@ def memory(**options: Any) -> int:
     from envdoctor.app.memory import memory as predict
 
     run = shared.CommandRun(options)
-    stated = {"gpu.name": "gpu_name", "gpu.memory_gib": "gpu_memory", "recipe.method": "method"}
-    typed = [(key, [options[name]]) for key, name in stated.items() if options[name] is not None]
+    option_names = {"gpu.name": "gpu_name", "gpu.memory_gib": "gpu_memory", "recipe.method": "method"}
+    assignments = [(key, [options[name]]) for key, name in option_names.items() if options[name] is not None]
     data, tokenizer = options["data"], options["tokenizer"]
     if tokenizer is not None and data is None:
         raise click.UsageError("--tokenizer counts the tokens of --data: give both")
     if "," in (options["gpu_name"] or ""):
         raise click.UsageError("the memory is that of one machine: give one --gpu (of several alike: 2xA100-80GB)")
-    sources = run.sources(assignments=(*typed, *options["assignments"]))
+    sources = run.sources(assignments=(*assignments, *options["assignments"]))
     with run.doing(Message("predicting")) as progress:
         report = predict(sources, data=data, tokenizer=tokenizer, **run.judging, progress=progress)
     return run.present(report)
@@ -106,19 +106,19 @@ def plan(requirements: tuple[str, ...], out: Path | None, **options: Any) -> int
     from envdoctor.app.plan import plan as planned
     from envdoctor.app.whole_file import write_whole
 
-    asked = shared.CommandOptions(options)
-    page = asked.page()
-    with asked.doing(Message("checking")) as progress:
-        found = planned(asked.sources(), requirements, matrix=asked.matrix, progress=progress, lang=page.lang)
-    if found.because:
-        click.echo(clean(f"envdoctor: {found.because}", None), err=True)
-    if found.lines and out is not None:
-        write_whole(out, found.text)
-        for line in (page.say("{file}: {n} line(s)", len(found.lines), file=out), *found.remarks):
+    run = shared.CommandOptions(options)
+    page = run.page()
+    with run.doing(Message("checking")) as progress:
+        outcome = planned(run.sources(), requirements, matrix=run.matrix, progress=progress, lang=page.lang)
+    if outcome.because:
+        click.echo(clean(f"envdoctor: {outcome.because}", None), err=True)
+    if outcome.lines and out is not None:
+        write_whole(out, outcome.text)
+        for line in (page.say("{file}: {n} line(s)", len(outcome.lines), file=out), *outcome.remarks):
             click.echo(clean(line, None))
     else:
-        click.echo(found.text, nl=False)
-    return 1 if found.because else 0
+        click.echo(outcome.text, nl=False)
+    return 1 if outcome.because else 0
 
 
 @usage.command(
@@ -154,8 +154,8 @@ def fix(yes: bool, dry_run: bool, write: bool, **options: Any) -> int:
     from envdoctor.app.fix import Talk
     from envdoctor.app.fix import fix as applied
 
-    asked = shared.CommandOptions(options)
-    page = asked.page()
+    run = shared.CommandOptions(options)
+    page = run.page()
 
     def confirm(question: str) -> bool:
         if yes:
@@ -169,9 +169,9 @@ def fix(yes: bool, dry_run: bool, write: bool, **options: Any) -> int:
         progress("")
         click.echo(clean(line, None))
 
-    with asked.doing(Message("checking")) as progress:
-        how: dict[str, Any] = {"policy": asked.configuration.policy(), "matrix": asked.matrix, "lang": page.lang}
-        return applied(asked.sources(), Talk(say, confirm, progress), dry_run=dry_run, write=write, **how)
+    with run.doing(Message("checking")) as progress:
+        gate: dict[str, Any] = {"policy": run.configuration.policy(), "matrix": run.matrix, "lang": page.lang}
+        return applied(run.sources(), Talk(say, confirm, progress), dry_run=dry_run, write=write, **gate)
 
 
 @usage.command(
@@ -297,17 +297,17 @@ def facts(ctx: click.Context, /, **options: Any) -> int:
 
     if len(shared.stated_targets(options)) > 1:
         raise click.UsageError("facts are those of one target: give each --target- option once")
-    asked = shared.CommandOptions(options)
-    with asked.doing(Message("reading")):
-        gathered = collect_facts(asked.sources(), asked.matrix, links=True)
-    known, registry, public = gathered.facts, asked.matrix.registry, options["public"]
+    run = shared.CommandOptions(options)
+    with run.doing(Message("reading")):
+        gathered = collect_facts(run.sources(), run.matrix, links=True)
+    factset, registry, public = gathered.facts, run.matrix.registry, options["public"]
     if options["for_issue"]:
-        write_stdout(facts_text.render_issue(known, registry))
+        write_stdout(facts_text.render_issue(factset, registry))
     elif options["format_"] == "json":
-        write_stdout(facts_json.render(known, registry, public=public))
+        write_stdout(facts_json.render(factset, registry, public=public))
     else:
-        write_stdout(facts_text.render(known, asked.page(verbosity=options["verbose"]), gathered.target, public=public))
-    say_notices(gathered.notices, asked.lang)
+        write_stdout(facts_text.render(factset, run.page(verbosity=options["verbose"]), gathered.target, public=public))
+    say_notices(gathered.notices, run.lang)
     return 0
 
 
@@ -363,14 +363,14 @@ def ignore(rule_id: str, reason: str, until: datetime | None, where: tuple[str, 
     if not reason.strip():
         raise UsageProblem("--reason is empty: say why the finding is accepted")
     matrix = load_matrix()
-    named = None if rule_id.startswith("x-") else rule_named(rule_id, matrix).rule
-    rule = rule_id if named is None else named.id
+    shipped = None if rule_id.startswith("x-") else rule_named(rule_id, matrix).rule
+    rule = rule_id if shipped is None else shipped.id
     pairs: dict[str, str] = {}
     for text in where:
         key, equals, value = text.partition("=")
         if not equals:
             raise UsageProblem("--where {}: key=value is expected", text)
-        pairs[key] = demand_match(named, key, value, matrix) if named is not None else value
+        pairs[key] = demand_match(shipped, key, value, matrix) if shipped is not None else value
     if fixed := matrix.fixed_in(rule) if more["until_fixed"] else {}:
         named_fix = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
         raise UsageProblem("--until-fixed: {} is fixed in {} already", rule, named_fix)

@@ -61,12 +61,12 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
         raise click.UsageError("Missing argument 'ID', --error TEXT or --log FILE: give one of them.", ctx)
     if len(words) == 1 and os.path.isfile(words[0]):
         log = words[0]
-    given = {"error": error, "log": log, **options}
-    waiting = [f"--{name} -" for name in ("error", "log", "facts", "report") if given.get(name) == "-"]
-    if len(waiting) > 1:
-        text = f"{' and '.join(waiting)}: standard input is read once, give a file for one of them"
+    arguments = {"error": error, "log": log, **options}
+    readers = [f"--{name} -" for name in ("error", "log", "facts", "report") if arguments.get(name) == "-"]
+    if len(readers) > 1:
+        text = f"{' and '.join(readers)}: standard input is read once, give a file for one of them"
         raise click.UsageError(text, ctx)
-    asked = shared.CommandOptions(options)
+    run = shared.CommandOptions(options)
     if error is not None or log is not None:
         from envdoctor.observe.sources import SOURCES
 
@@ -75,28 +75,28 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
             text = text_of_option(option, text)
         here = log is None or any(options.get(name) for name in (*SOURCES, "assignments"))
         in_general = options["no_environment"] or not here
-        with asked.doing(Message("reading")):
-            explained = explain_error(text, asked.matrix, None if in_general else asked.sources())
-        return _answer(explained, asked, as_json=options["format_"] == "json")
+        with run.doing(Message("reading")):
+            explained = explain_error(text, run.matrix, None if in_general else run.sources())
+        return _answer(explained, run, as_json=options["format_"] == "json")
     text = " ".join(words)
     try:
-        rule, texts, renamed_from = explain(text, asked.matrix)
+        rule, texts, renamed_from = explain(text, run.matrix)
     except UsageProblem:
         if "-" in text and " " not in text:  # an id that is mistyped
             raise
-        rules = list(rules_with([word for word in text.split() if len(word) > _LEAST], asked.matrix))
-        explained = explain_error(text, asked.matrix)
+        rules = list(rules_with([word for word in text.split() if len(word) > _LEAST], run.matrix))
+        explained = explain_error(text, run.matrix)
         if (explained.answer.known or not rules) and (" " in text or rules):
-            return _answer(explained, asked, as_json=options["format_"] == "json")
+            return _answer(explained, run, as_json=options["format_"] == "json")
         if not rules:
             raise
         write_stdout("\n".join(names_and_titles(rules)))
         return 0
-    write_stdout(render(rule, texts, asked.matrix.registry, lang=asked.lang, renamed_from=renamed_from))
+    write_stdout(render(rule, texts, run.matrix.registry, lang=run.lang, renamed_from=renamed_from))
     return 0
 
 
-def _answer(explained: Explained, asked: shared.CommandOptions, *, as_json: bool) -> int:
+def _answer(explained: Explained, run: shared.CommandOptions, *, as_json: bool) -> int:
     from envdoctor.report import error_text
 
     gathered = explained.gathered
@@ -104,11 +104,11 @@ def _answer(explained: Explained, asked: shared.CommandOptions, *, as_json: bool
     if as_json:
         write_stdout(error_text.render_json(explained.answer, target))
     else:
-        page = asked.page(width=choose_width(os.environ, sys.stdout.isatty()))
+        page = run.page(width=choose_width(os.environ, sys.stdout.isatty()))
         write_stdout(error_text.render(explained.answer, page, explained.facts, target))
     notices = [*(gathered.notices if gathered is not None else ())]
     if explained.because is not None:
         text = "answered for no versions in particular (--python PATH or --facts FILE names yours): {}"
         notices.append(Notice("note", Message(text, explained.because)))
-    say_notices(notices, asked.lang)
+    say_notices(notices, run.lang)
     return 0 if explained.answer.known else 3

@@ -1,4 +1,4 @@
-"""The command line as click has it: help, completion, and what is wrong with an argument."""
+"""The command line through click: help, completion, and messages about wrong arguments."""
 
 import sys
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ _RETIRED = {
 
 
 class _Commands(usage.HelpGroup):
-    """Imports the module of the one command that runs: ``check`` must not pay for the others."""
+    """Import the module of the one command that runs: ``check`` must not pay for the others."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return _NAMES
@@ -82,7 +82,7 @@ def cli() -> None:
 
 
 def _fact_of(option: str, arguments: Sequence[str]) -> Message | None:
-    """Return what gives the fact that an option is called by (``--max-length 2048``), as trainers call it or we do."""
+    """Return the ``--set`` for an option that is a fact's name, a trainer's or ours: ``--max-length 2048``."""
     from envdoctor.matrix.matrix import load_matrix
     from envdoctor.observe.recipe.assignments import fact_called
 

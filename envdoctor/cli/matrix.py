@@ -47,8 +47,8 @@ def list_(matrix: tuple[Path, ...], format_: str, words: tuple[str, ...]) -> int
         rows = []
         for rule, title in rules:
             row = {name: getattr(rule, name) for name in ("id", "status", "severity", "confidence", "effect")}
-            said = {"title": title, "message": loaded.texts(rule)["message"]["en"], "origin": rule.origin}
-            rows.append(row | said)
+            texts = {"title": title, "message": loaded.texts(rule)["message"]["en"], "origin": rule.origin}
+            rows.append(row | texts)
         write_stdout(json.dumps({"version": loaded.version, "source": loaded.source, "rules": rows}, indent=1))
         return 0
     last = f"{len(rules)} rules, matrix {clean(f'{loaded.version} ({loaded.source})')}"
@@ -91,9 +91,9 @@ def test(matrix: tuple[Path, ...], ids: tuple[str, ...]) -> int:
     from envdoctor.app.matrix import test_rules
 
     loaded = load_matrix(matrix)
-    named = [rule_named(rule_id, loaded) for rule_id in ids]
-    lines = [f"{each.renamed_from} is now {each.rule.id}" for each in named if each.renamed_from]
-    cases = list(test_rules([each.rule for each in named] if ids else loaded.rules, loaded))
+    lookups = [rule_named(rule_id, loaded) for rule_id in ids]
+    lines = [f"{lookup.renamed_from} is now {lookup.rule.id}" for lookup in lookups if lookup.renamed_from]
+    cases = list(test_rules([lookup.rule for lookup in lookups] if ids else loaded.rules, loaded))
     failed = [f"{rule_id}: {case}" for rule_id, case in cases if not case.passed]
     lines += [*failed, f"{len(cases) - len(failed)} passed, {len(failed)} failed"]
     write_stdout("\n".join(map(clean, lines)))
@@ -118,12 +118,12 @@ def new(matrix: Path | None, name: str) -> int:
         text = "SUBJECT/ID is expected, a folder of matrices/rules and the id"
         raise UsageProblem(installed if loaded.compiled else text)
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", rule_id) or (matrix is not None and not rule_id.startswith("x-")):
-        wrong = "{}: lower-case words joined by dashes are expected, x- first for a private rule"
-        raise UsageProblem(wrong, repr(rule_id))
+        expected = "{}: lower-case words joined by dashes are expected, x- first for a private rule"
+        raise UsageProblem(expected, repr(rule_id))
     folder = matrix or loaded.home / "rules" / subject
-    told = "" if folder.is_dir() else ", in a new folder"
+    remark = "" if folder.is_dir() else ", in a new folder"
     path = new_rule(rule_id, folder, loaded, today=date.today())
-    write_stdout(f"{clean(str(path))}{told}\nwrite the rule, then: envdoctor matrix lint {clean(str(path))}")
+    write_stdout(f"{clean(str(path))}{remark}\nwrite the rule, then: envdoctor matrix lint {clean(str(path))}")
     return 0
 
 
@@ -141,10 +141,10 @@ def lint(matrix: tuple[Path, ...], stale: int | None, files: tuple[Path, ...]) -
     # With folders of one's own, the shipped rules are there to be judged by, and were linted without them.
     own = () if stale else (path for path in loaded.files.values() if any(map(path.is_relative_to, matrix)))
     files = files or tuple(own)
-    found = judged.stale(loaded, today=today, days=stale) if stale else judged.lint(loaded, files, today=today)
-    complaints = [f"{complaint.origin}: {complaint.text}" for complaint in found]
-    seen = len(files) or len(loaded.rules) + len(loaded.broken)
-    counts = {"file" if files else "rule": seen, "complaint": len(complaints)}
+    complaints = judged.stale(loaded, today=today, days=stale) if stale else judged.lint(loaded, files, today=today)
+    lines = [f"{complaint.origin}: {complaint.text}" for complaint in complaints]
+    total = len(files) or len(loaded.rules) + len(loaded.broken)
+    counts = {"file" if files else "rule": total, "complaint": len(lines)}
     summary = ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for word, number in counts.items())
-    write_stdout("\n".join([*map(clean, complaints), summary]))
-    return 1 if complaints else 0
+    write_stdout("\n".join([*map(clean, lines), summary]))
+    return 1 if lines else 0

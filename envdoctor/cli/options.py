@@ -1,6 +1,6 @@
 """Options that several commands share, and how they become sources, settings, a gate, and a report that is written.
 
-An option is a row. click shows it, completes it and says what is wrong with it; what is right is read without click,
+An option is a row. click shows it, completes it and explains its errors; a correct command line is read without click,
 whose import costs a sixth of a short run.
 """
 
@@ -31,10 +31,10 @@ JUDGED, RUN, REPORT, GATE = GROUPS = ("What to judge:", "For which run:", "The r
 
 class Option(NamedTuple):
     """``flag`` is ``--set`` or ``-v, --verbose``, or the keyword of words without one; ``kind`` is text, flag, count,
-    path, seconds, words, or a type of click's for what click alone reads. ``name`` is that of the keyword argument,
-    ``variable`` an environment variable that gives it too. ``usual`` is what holds where neither the command line nor
-    the configuration says anything. The help has the option in ``group``, and first if it is ``common``.
-    ``spellings`` are what people write for a choice, in lower case."""
+    path, seconds, words, or a click type that only click reads. ``name`` is the keyword argument's, ``variable`` an
+    environment variable that sets it too. ``usual`` is the value if neither the command line nor the configuration has
+    one. The help lists the option in ``group``, and first if it is ``common``. ``spellings`` are other words for a
+    choice, in lower case."""
 
     flag: str
     help: str = ""
@@ -57,11 +57,11 @@ class Option(NamedTuple):
         return self.name or self.flag.rpartition("--")[2].replace("-", "_")
 
     def about(self, text: str) -> Option:
-        """Return the option for a command that has this to say of it."""
+        """Return the option with this help text."""
         return self._replace(help=text)
 
     def read(self, text: str) -> Any:
-        """Return the value of a text. Raises ``ValueError`` for what click has something to say about."""
+        """Return the value of a text. Raises ``ValueError`` if click has to explain an error."""
         text = self.spellings.get(text.lower(), text)
         if not text or (self.choices and text not in self.choices):
             raise ValueError(text)
@@ -73,55 +73,55 @@ class Option(NamedTuple):
         return Path(text) if self.kind == "path" else text
 
     def typed(self, value: Any) -> list[str]:
-        """Return the words that give this value; none for nothing."""
+        """Return the words of a command line that give this value, if there is one."""
         flag = self.flag.partition(",")[0]
         if isinstance(value, tuple):
-            return [word for one in value for word in (flag, str(one))]
+            return [word for part in value for word in (flag, str(part))]
         return [] if value in (None, False) else [flag] if self.kind == "flag" else [flag, str(value)]
 
     @property
     def takes_one(self) -> bool:
-        """Return whether the option has one value: given twice, one of them would count for nothing."""
+        """Return whether the option has one value: of two, one would be lost."""
         return not self.multiple and self.kind not in ("flag", "count")
 
-    def value_of(self, given: list[Any]) -> Any:
-        """Return the keyword argument for what was given, in its order. Raises ``ValueError`` for too much."""
+    def value_of(self, values: list[Any]) -> Any:
+        """Return the keyword argument for these values, in their order. Raises ``ValueError`` for too many."""
         if not self.takes_one:
-            return tuple(given) if self.multiple else len(given) if self.kind == "count" else bool(given)
-        if len(given) > 1:
-            raise ValueError(given)
-        return given[0] if given else self.default
+            return tuple(values) if self.multiple else len(values) if self.kind == "count" else bool(values)
+        if len(values) > 1:
+            raise ValueError(values)
+        return values[0] if values else self.default
 
 
 class Options:
     """Options of a command, in the order in which the help lists them; ``group`` is that of options without one."""
 
     def __init__(self, *parts: Option | Options, group: str = "") -> None:
-        rows = (one for part in parts for one in (part.all if isinstance(part, Options) else (part,)))
-        self.all: list[Option] = [one._replace(group=one.group or group) for one in rows]
+        rows = (row for part in parts for row in (part.all if isinstance(part, Options) else (part,)))
+        self.all: list[Option] = [row._replace(group=row.group or group) for row in rows]
 
     def read(self, words: Sequence[str], environ: Mapping[str, str]) -> dict[str, Any] | None:
-        """Return the keyword arguments of a command line in which nothing is wrong or unusual, else None."""
+        """Return the keyword arguments of a command line, or None if anything in it is wrong or unusual."""
         by_flag = {flag: option for option in self.all for flag in option.flag.split(", ")}
-        given: dict[str, list[Any]] = {}
-        variables = [one for one in self.all if one.variable and environ.get(one.variable)]
+        by_keyword: dict[str, list[Any]] = {}
+        variables = [row for row in self.all if row.variable and environ.get(row.variable)]
         try:
             for flag, value in _pairs(words, by_flag):
                 option = by_flag[flag]
-                given.setdefault(option.keyword, []).append(True if value is None else option.read(value))
-            heard = [option for option in variables if option.keyword not in given]
-            for option in heard:
-                given[option.keyword] = [option.read(environ[option.variable or ""])]
-            values = {option.keyword: option.value_of(given.get(option.keyword, [])) for option in self.all}
+                by_keyword.setdefault(option.keyword, []).append(True if value is None else option.read(value))
+            fallbacks = [option for option in variables if option.keyword not in by_keyword]
+            for option in fallbacks:
+                by_keyword[option.keyword] = [option.read(environ[option.variable or ""])]
+            values = {option.keyword: option.value_of(by_keyword.get(option.keyword, [])) for option in self.all}
         except (KeyError, ValueError):
             return None
-        return {**values, "from_environment": {option.keyword for option in heard}}
+        return {**values, "from_environment": {option.keyword for option in fallbacks}}
 
 
 def _pairs(words: Sequence[str], by_flag: Mapping[str, Option]) -> Iterator[tuple[str, str | None]]:
-    """Yield flags with their texts. Raises ``KeyError`` for an unknown one, ``ValueError`` for what is unusual."""
-    waiting = iter(words)
-    for word in waiting:
+    """Yield flags with their texts. Raises ``KeyError`` for an unknown flag, ``ValueError`` for an unusual word."""
+    rest = iter(words)
+    for word in rest:
         flag, equals, text = word.partition("=")
         if word[:1] != "-" and word and _WORDS in by_flag:
             yield _WORDS, word
@@ -132,13 +132,13 @@ def _pairs(words: Sequence[str], by_flag: Mapping[str, Option]) -> Iterator[tupl
                 raise ValueError(word)
             yield flag, None
         else:
-            text = text if equals else next(waiting, "")
+            text = text if equals else next(rest, "")
             if len(text) > 1 and text[0] == "-" and not equals:
                 raise ValueError(text)
             yield flag, text
 
 
-#: Options of which each command says what for.
+#: Options whose help text each command gives.
 python_option = Option("--python", metavar="PATH", variable="ENVDOCTOR_PYTHON", group=JUDGED, common=True)
 model_option = Option("--model", metavar="REPO|DIR", variable="ENVDOCTOR_MODEL", group=RUN, common=True)
 set_option = Option("--set", metavar="KEY=VALUE", multiple=True, name="assignments", group=RUN, common=True)
@@ -202,7 +202,7 @@ target_platform_option = Option(
 
 as_of_option = Option("--as-of", "Day on which the list of --lock is installed: 2024-05-01.", "DATE", group=JUDGED)
 
-#: For which machines: what nobody can read from a lock. Each option may name several.
+#: The target machines, which a lock does not name. Each option may name several.
 target_options = Options(
     target_python_option,
     target_platform_option,
@@ -229,7 +229,7 @@ code_option = Option(
     common=True,
 )
 
-#: Object ids are those of the content: what is not read to the end stays unknown.
+#: An object id is a hash of the content: that of a file that is not read to the end stays unknown.
 hash_option = Option(
     "--hash",
     "Read files above 64 MiB to the end, to compare them by content (with a pin, too).",
@@ -302,13 +302,13 @@ report_options = Options(
 )
 
 
-#: What `envdoctor plan` is told as well.
+#: Options that `envdoctor plan` takes as well.
 _PLANNED = Options(source_options, target_options, recipe_option, code_option, configuration_options)
 
 
 class CommandOptions:
-    """The values of shared options: those of the command line win over environment variables, these over configuration;
-    a word without an option is given to those that it stands for."""
+    """The values of shared options: the command line wins over environment variables, these over the configuration. A
+    word without an option goes to the options that it stands for."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         from envdoctor.app.configuration import find_configuration, load_configuration
@@ -324,14 +324,14 @@ class CommandOptions:
         self._put_configured(options)
 
     def _put_configured(self, options: dict[str, Any]) -> None:
-        """Give options that were not typed what the configuration has for them. A lock stands back behind every other
-        environment that was named, a baseline behind one that is to be written."""
+        """Fill options that were not typed from the configuration. Its lock gives way to any other environment that was
+        named, its baseline to one that is to be written."""
         from envdoctor.observe.sources import SOURCES
 
-        typed = {name for name in SOURCES if options.get(name)}
-        behind = {"lock": bool(typed), "baseline": options.get("write_baseline") is not None}
+        environments = {name for name in SOURCES if options.get(name)}
+        rivals = {"lock": bool(environments), "baseline": options.get("write_baseline") is not None}
         for name, value in self.configuration.options.items():
-            if name in options and not options[name] and not behind.get(name):
+            if name in options and not options[name] and not rivals.get(name):
                 options[name] = _near(value) if name == "lock" else value
 
     @cached_property
@@ -348,28 +348,28 @@ class CommandOptions:
 
         return choose_lang(self._options["lang"] or self.configuration.lang or "auto", os.environ, sys.stdout.encoding)
 
-    def page(self, **how: Any) -> Page:
+    def page(self, **layout: Any) -> Page:
         """Return a page in that language."""
-        return Page(self.matrix.registry, self.lang, **how)
+        return Page(self.matrix.registry, self.lang, **layout)
 
-    def doing(self, what: str, silent: bool = False) -> Any:
-        """Show what is being done: :func:`~envdoctor.cli.output.progress_line`."""
+    def doing(self, activity: str, silent: bool = False) -> Any:
+        """Show the activity: :func:`~envdoctor.cli.output.progress_line`."""
         from envdoctor.cli.output import progress_line
 
-        return progress_line(silent or self._options.get("quiet", 0) > 0, self.lang, what)
+        return progress_line(silent or self._options.get("quiet", 0) > 0, self.lang, activity)
 
     def sources(self, **instead: Any) -> Any:
-        """Return the sources to judge; ``instead`` replaces what was typed. Options the command lacks are empty."""
+        """Return the sources to judge; ``instead`` replaces typed values. Options the command lacks are empty."""
         from envdoctor.app.facts import Sources
         from envdoctor.observe.sources import SOURCES
 
         configuration, options = self.configuration, {**self._options, **instead}
-        named: dict[str, Any] = {name: options.get(name) for name in SOURCES if name != "default"}
-        others = any(given for name, given in named.items() if name != "python")
-        if named["python"] and others and _is_from_environment("python", options):
-            named["python"] = None
+        environment: dict[str, Any] = {name: options.get(name) for name in SOURCES if name != "default"}
+        others = any(value for name, value in environment.items() if name != "python")
+        if environment["python"] and others and _is_from_environment("python", options):
+            environment["python"] = None
         return Sources(
-            **named,
+            **environment,
             target=next(iter(stated_targets(options)), {}),
             as_of=options.get("as_of"),
             resolve=options.get("resolve", False),
@@ -407,16 +407,16 @@ def _is_from_environment(name: str, options: Mapping[str, Any]) -> bool:
         return name in options["from_environment"]
     import click
 
-    given = click.get_current_context().get_parameter_source(name)
-    return given is click.core.ParameterSource.ENVIRONMENT
+    source = click.get_current_context().get_parameter_source(name)
+    return source is click.core.ParameterSource.ENVIRONMENT
 
 
 def stated_targets(options: dict[str, Any]) -> list[Any]:
     """Return the machines that ``--target-`` options name, each combination."""
     from envdoctor.app.reporting import targets_of
 
-    typed = {name: options.get(f"target_{name}") or () for name in ("python", "platform", "gpu", "driver")}
-    split = {name: [one.strip() for text in texts for one in text.split(",")] for name, texts in typed.items()}
+    values = {name: options.get(f"target_{name}") or () for name in ("python", "platform", "gpu", "driver")}
+    split = {name: [part.strip() for text in texts for part in text.split(",")] for name, texts in values.items()}
     return targets_of(split)
 
 
@@ -429,8 +429,8 @@ def _near(path: Path) -> str:
 
 
 class CommandRun(CommandOptions):
-    """What every command that judges does with its options: a wrong one is said before the work, not after it.
-    ``judging`` is what commands of :mod:`envdoctor.app` take. Raises :class:`~envdoctor.app.errors.UsageProblem`."""
+    """The options of a command that judges, checked before its work begins. ``judging`` are the arguments that commands
+    of :mod:`envdoctor.app` take. Raises :class:`~envdoctor.app.errors.UsageProblem`."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         from envdoctor.app.errors import UsageProblem
@@ -439,8 +439,8 @@ class CommandRun(CommandOptions):
         for value in options["outputs"]:
             name, _, file = value.partition("=")
             if not file or name not in names():
-                known = ", ".join(names())
-                raise UsageProblem("--output {}: FORMAT=FILE is expected, with FORMAT one of {}", value, known)
+                formats = ", ".join(names())
+                raise UsageProblem("--output {}: FORMAT=FILE is expected, with FORMAT one of {}", value, formats)
             self._outputs.append((name, Path(file)))
         super().__init__(options)
         baseline = None
@@ -451,12 +451,12 @@ class CommandRun(CommandOptions):
         elif options["only_new"]:
             raise UsageProblem("--only-new needs --baseline FILE, which says what is old")
         # The gate and what the project accepts: command line over environment variables over configuration.
-        stated = {name: options[name] for name in ("fail_on", "fail_confidence")}
-        self._policy = self.configuration.policy(**stated, baseline=baseline)
+        gate = {name: options[name] for name in ("fail_on", "fail_confidence")}
+        self._policy = self.configuration.policy(**gate, baseline=baseline)
         self.judging = {"policy": self._policy, "matrix": self.matrix, "exit_zero": options["exit_zero"]}
 
     def present(self, report: Report, *, detail: str = "usual") -> int:
-        """Write the report's files, then the report itself; the exit code of the run."""
+        """Write the report's files, then the report itself. Return the exit code of the run."""
         from envdoctor.cli.output import write_stdout
 
         options, lang = self._options, self.lang
@@ -481,12 +481,12 @@ class CommandRun(CommandOptions):
             isatty, notebook = sys.stdout.isatty(), "ipykernel" in sys.modules
             color = decide(options["color"], os.environ, isatty, notebook=notebook)
             width = choose_width(os.environ, isatty, notebook=notebook)
-            how: dict[str, Any] = {"color": color, "width": width, "verbosity": verbosity, "detail": detail}
-            write_stdout(render(report, lang, again=self._again(report), **how))
+            layout: dict[str, Any] = {"color": color, "width": width, "verbosity": verbosity, "detail": detail}
+            write_stdout(render(report, lang, again=self._again(report), **layout))
         return report.exit_code
 
     def _again(self, report: Report) -> str:
-        """Return the command that lists the changes which end the errors of a check; the page says if there are any."""
+        """Return the command that lists the changes which end the errors of a check; the page may find none."""
         installed = report.target.kind in ("venv", "conda", "system")
         whole = installed and report.facts.absent("pkg.torch")  # there is nothing to change
         if report.command != "check":
@@ -504,8 +504,8 @@ def _accepted(report: Report, before: tuple[Known, ...] | None, path: Path) -> R
     """Return the report after its findings were written as a baseline; they no longer fail this run."""
     from envdoctor.app.baseline import accepted, write_baseline
 
-    known = write_baseline(path, report, before)
-    shown = len(known) if before is not None else min(len(known), len(list(report.shown())))
-    behind = f", and {len(known) - shown} that they stand for" if shown < len(known) else ""
+    baseline = write_baseline(path, report, before)
+    shown = len(baseline) if before is not None else min(len(baseline), len(list(report.shown())))
+    behind = f", and {len(baseline) - shown} that they stand for" if shown < len(baseline) else ""
     print(f"{path}: {shown} finding(s) accepted{behind}", file=sys.stderr)
-    return report if before is not None else accepted(report, known)
+    return report if before is not None else accepted(report, baseline)

@@ -1,5 +1,5 @@
-"""What is written: reports, notices, and what is being done; a run without a report ends with one sentence on standard
-error and an exit code."""
+"""Write reports, notices and progress; a run without a report ends with one sentence on standard error and an exit
+code."""
 
 import os
 import sys
@@ -16,8 +16,8 @@ _PATIENCE = 2
 
 @contextmanager
 def progress_line(quiet: bool, lang: str, doing: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows on a terminal what is being done, nothing for an empty text, and wipe it at the end.
-    What takes longer than two seconds is shown with its seconds; ``doing`` is what is done until it is called."""
+    """Yield a function that shows an activity on a terminal (nothing for an empty text), and wipe it at the end. After
+    two seconds its seconds are shown too. ``doing`` is the activity until the function is called."""
     if quiet or not sys.stderr.isatty():
         yield lambda text: None
         return
@@ -25,7 +25,7 @@ def progress_line(quiet: bool, lang: str, doing: str) -> Iterator[Callable[[str]
     from envdoctor.system.clean import clean
     from envdoctor.system.language import sentence
 
-    begun, told, ended = time.monotonic(), [doing], threading.Event()
+    start, latest, end = time.monotonic(), [doing], threading.Event()
 
     def paint(text: str, seconds: str = "") -> None:
         text = clean(sentence(lang, text) + seconds)
@@ -35,28 +35,28 @@ def progress_line(quiet: bool, lang: str, doing: str) -> Iterator[Callable[[str]
         sys.stderr.flush()
 
     def show(text: str) -> None:
-        told[0] = text
+        latest[0] = text
         paint(text)
 
     def count() -> None:
-        while not ended.wait(1):
-            seconds = time.monotonic() - begun
-            if told[0] and seconds >= _PATIENCE:
-                paint(told[0], f" ({seconds:.0f} s)")
+        while not end.wait(1):
+            seconds = time.monotonic() - start
+            if latest[0] and seconds >= _PATIENCE:
+                paint(latest[0], f" ({seconds:.0f} s)")
 
-    counting = threading.Thread(target=count, daemon=True)
-    counting.start()
+    counter = threading.Thread(target=count, daemon=True)
+    counter.start()
     try:
         yield show
     finally:
-        ended.set()
-        counting.join()
+        end.set()
+        counter.join()
         paint("")
 
 
 def write_stdout(text: str) -> None:
-    """Write a report to standard output, with exactly one line end. Raises :class:`~envdoctor.app.errors.JobError`. A
-    reader that went away (``| head``) is no fault, and does not change the exit code."""
+    """Write a report to standard output, with exactly one line end. Raises :class:`~envdoctor.app.errors.JobError`. If
+    the reader went away (``| head``), the exit code stays the same."""
     try:
         sys.stdout.write(text.rstrip("\n") + "\n")
         sys.stdout.flush()
@@ -79,16 +79,16 @@ def say_notices(notices: Iterable[tuple[str, str]], lang: str) -> None:
 
 
 def lang_of(arguments: Sequence[str], encoding: str | None) -> str:
-    """Return the language of a command line that nobody has read yet, for a stream of this encoding."""
+    """Return the language of a command line before it is parsed, for a stream of this encoding."""
     from envdoctor.report.color import choose_lang
 
-    given = [two for one, two in pairwise(arguments) if one == "--lang"]
-    given += [argument.partition("=")[2] for argument in arguments if argument.startswith("--lang=")]
-    return choose_lang(given[-1] if given else os.environ.get("ENVDOCTOR_LANG", "auto"), os.environ, encoding)
+    languages = [value for option, value in pairwise(arguments) if option == "--lang"]
+    languages += [argument.partition("=")[2] for argument in arguments if argument.startswith("--lang=")]
+    return choose_lang(languages[-1] if languages else os.environ.get("ENVDOCTOR_LANG", "auto"), os.environ, encoding)
 
 
 def sentence_of(error: Exception) -> tuple[str, int]:
-    """Return what an exception means, and the exit code. A fault of envdoctor itself is raised on ENVDOCTOR_DEBUG=1."""
+    """Return an exception as a sentence, and the exit code. With ENVDOCTOR_DEBUG=1, raise a fault of envdoctor's."""
     from envdoctor.app.errors import JobError, UsageProblem
     from envdoctor.matrix.matrix import MatrixError
 
@@ -101,7 +101,7 @@ def sentence_of(error: Exception) -> tuple[str, int]:
 
 
 def failed(message: str, code: int, *, usage: str = "", lang: str = "en") -> int:
-    """Say why, and return the exit code."""
+    """Print the message to standard error, and return the exit code."""
     from envdoctor.system.clean import clean
     from envdoctor.system.language import sentence
 

@@ -69,8 +69,8 @@ def command(**options: Any) -> int:
     if options["list_"]:
         write_stdout(catalogue_text(catalogue().values()))
         return 0
-    source_of, typed = click.get_current_context().get_parameter_source, click.core.ParameterSource.COMMANDLINE
-    live = [f"--{name}" for name in _LIVE if source_of(name) is typed]
+    source_of, shell = click.get_current_context().get_parameter_source, click.core.ParameterSource.COMMANDLINE
+    live = [f"--{name}" for name in _LIVE if source_of(name) is shell]
     if options["replay"] and live:
         raise UsageProblem("--replay runs nothing: {} has no effect on it", ", ".join(live).replace("_", "-"))
     if options["reproducer"] is not None and options["reproducer"].exists():

@@ -48,10 +48,10 @@ class TextAnswer(TypedDict):
 
 class _Server(MCPServer[Any]):
     async def call_tool(self, name: str, arguments: dict[str, Any], context: Any = None) -> Any:
-        """Call a tool. Refuse an argument that it does not know: nobody may think that it counted."""
-        known = {tool.name: tool.input_schema["properties"] for tool in await self.list_tools()}
-        if unknown := sorted(set(arguments) - set(known.get(name, arguments))):
-            raise ToolError(clean(f"{name} takes no {', '.join(unknown)}; it takes {', '.join(known[name])}"))
+        """Call a tool. Refuse an unknown argument: the caller would believe that it counted."""
+        parameters = {tool.name: tool.input_schema["properties"] for tool in await self.list_tools()}
+        if unknown := sorted(set(arguments) - set(parameters.get(name, arguments))):
+            raise ToolError(clean(f"{name} takes no {', '.join(unknown)}; it takes {', '.join(parameters[name])}"))
         return await super().call_tool(name, arguments, context)
 
 
@@ -81,9 +81,9 @@ def check(  # noqa: PLR0917
     settings are facts: {"recipe.batch_size": 2}. target is the machine that is meant: {"python": "3.11", "platform":
     "linux-x86_64", "gpu": "A100", "driver": "535"}.
     """
-    named = {"python": python, "lock": lock, "report": report, "facts": facts}
-    given = {"model": model, "recipe": recipe or (), "code": code or (), "settings": settings, "target": target}
-    return _reported(api.check(**named, **given))  # type: ignore[arg-type]
+    environment = {"python": python, "lock": lock, "report": report, "facts": facts}
+    run = {"model": model, "recipe": recipe or (), "code": code or (), "settings": settings, "target": target}
+    return _reported(api.check(**environment, **run))  # type: ignore[arg-type]
 
 
 def memory(  # noqa: PLR0917
@@ -142,7 +142,7 @@ def explain(error: Text, python: Text | None = None, lock: Text | None = None) -
 
 
 def _in_a_sentence(tool: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the tool so that a failure is one sentence, as on the command line."""
+    """Wrap the tool: a failure becomes one sentence, as on the command line."""
 
     @wraps(tool)
     def called(**arguments: Any) -> Any:
@@ -155,10 +155,10 @@ def _in_a_sentence(tool: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reported(report: Report) -> CallToolResult:
-    findings = [{name: one[name] for name in _OF_A_FINDING} for one in json.loads(report.to_json())["findings"]]
+    findings = [{name: finding[name] for name in _OF_A_FINDING} for finding in json.loads(report.to_json())["findings"]]
     text = report.written("terminal")
     return _result(JudgedOutcome(exit_code=report.exit_code, status=report.status, text=text, findings=findings), text)
 
 
-def _result(typed: Any, text: str) -> CallToolResult:
-    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=typed)
+def _result(structure: Any, text: str) -> CallToolResult:
+    return CallToolResult(content=[TextContent(type="text", text=text)], structured_content=structure)

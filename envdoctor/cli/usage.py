@@ -17,14 +17,14 @@ from envdoctor.report.color import choose_width
 from envdoctor.report.page import Page, pad
 from envdoctor.system.message import Message
 
-#: A command shows all of so many options; of more than these, the common ones.
+#: A command shows all options if they are at most so many, else the common ones.
 _MOST = 12
 #: Columns of the flags; the widest list of choices that stands among them; columns on a stream that has no width.
 _FLAGS, _CHOICES, _WIDTH = 34, 24, 80
 
 
 class HelpCommand(click.Command):
-    """A command whose options are rows. With many of them, ``--help-all`` shows those that ``--help`` leaves out."""
+    """A command whose options are rows. If they are many, ``--help`` shows the common ones, ``--help-all`` all."""
 
     def __init__(self, *args: Any, rows: Sequence[Option] = (), **more: Any) -> None:
         super().__init__(*args, **more)
@@ -42,14 +42,14 @@ class HelpCommand(click.Command):
             try:
                 *parsed, order = parse(args)
             except click.NoSuchOption as error:  # --driver and --python-version mean the target's
-                meant = {f"--target-{word}" for word in error.option_name.strip("-").split("-")}
-                near = sorted(meant.intersection(row.flag for row in self.rows))
+                targets = {f"--target-{word}" for word in error.option_name.strip("-").split("-")}
+                near = sorted(targets.intersection(row.flag for row in self.rows))
                 if not near:
                     raise
                 text = f"No such option {error.option_name!r}. Did you mean {near[0]!r}?"
                 raise click.NoSuchOption(error.option_name, text, ctx=ctx) from None
-            given = [one.name for one in order]
-            twice = next((single[name] for name in given if name in single and given.count(name) > 1), None)
+            names = [option.name for option in order]
+            twice = next((single[name] for name in names if name in single and names.count(name) > 1), None)
             if twice is not None:
                 joined = "; lists of one install: a file with a line `-r FILE` for each" * (twice == "--lock")
                 raise click.UsageError(f"{twice} is given twice, and takes one value{joined}", ctx)
@@ -68,8 +68,8 @@ class HelpGroup(click.Group):
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the help, with the first sentence of each command."""
         page = _page(ctx)
-        named = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        commands = {name: _paragraphs(one)[0] for name, one in named if one is not None}
+        pairs = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        commands = {name: _paragraphs(subcommand)[0] for name, subcommand in pairs if subcommand is not None}
         lines = [*_lines(self, ctx, everything=True), "", page.say("Commands:")]
         column = max(map(len, commands)) + 4
         for name, text in commands.items():
@@ -89,16 +89,16 @@ def command(
     def decorated(function: Callable[..., Any]) -> click.Command:
         for row in reversed(rows):
             function = _shown(row)(function)
-        made = click.command(name, cls=HelpCommand, rows=rows)(function)
+        click_command = click.command(name, cls=HelpCommand, rows=rows)(function)
         if of is not None:
-            of.add_command(made)
-        return made
+            of.add_command(click_command)
+        return click_command
 
     return decorated
 
 
 class _Choice(click.Choice):  # type: ignore[type-arg,unused-ignore]
-    """The choices of an option, by what people write for them too."""
+    """The choices of an option, and their other spellings."""
 
     def __init__(self, row: Option) -> None:
         super().__init__(row.choices)
@@ -121,8 +121,8 @@ def _shown(row: Option) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return click.option(*flags, metavar=row.metavar, envvar=row.variable, help=row.help or None, **more)
 
 
-def _show_all(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
-    if asked:
+def _show_all(ctx: click.Context, _: click.Parameter, flag: bool) -> None:
+    if flag:
         click.echo("\n".join(_lines(ctx.command, ctx, everything=True)))
         ctx.exit()
 
@@ -139,16 +139,16 @@ def _lines(shown: click.Command, ctx: click.Context, *, everything: bool) -> Ite
         else:
             yield from page.lines(page.sentence(Message(paragraph)), "  ", "  ")
     rows = getattr(shown, "rows", [])
-    kept = rows if everything or len(rows) <= _MOST else [row for row in rows if row.common]
+    listed = rows if everything or len(rows) <= _MOST else [row for row in rows if row.common]
     for title in GROUPS if len(rows) > _MOST else ("",):
-        of_group = [row for row in kept if title in (row.group, "")]
+        of_group = [row for row in listed if title in (row.group, "")]
         if of_group:
             yield from ["", page.say(title or "Options:")]
         for row in of_group:
             yield from _option(row, page)
-    if len(kept) < len(rows):
+    if len(listed) < len(rows):
         more = page.say(
-            "{n} more option(s): {command}", len(rows) - len(kept), command=f"{ctx.command_path} --help-all"
+            "{n} more option(s): {command}", len(rows) - len(listed), command=f"{ctx.command_path} --help-all"
         )
         yield from ["", *page.lines(more, "", "")]
 

@@ -15,8 +15,8 @@ from envdoctor.report.page import LABEL, Page, display_width, pad
 
 
 class Items(NamedTuple):
-    """Short texts side by side. ``most`` of them are shown on a terminal unless all is asked for; ``keys``: they are
-    the keys to the segments of a bar."""
+    """Short texts side by side. A terminal shows ``most`` of them unless all is asked for; ``keys``: they are the keys
+    to the segments of a bar."""
 
     texts: Sequence[str]
     glue: str | None = None
@@ -31,7 +31,7 @@ class Commands(NamedTuple):
 
 
 class SourceList(NamedTuple):
-    """Where the claim comes from, and how well it is known. A terminal shows the first unless all is asked for."""
+    """The sources of the claim, and its confidence. A terminal shows the first source unless all is asked for."""
 
     confidence: str
     evidence: Sequence[Evidence]
@@ -64,7 +64,7 @@ Content: TypeAlias = str | Items | Commands | SourceList | Bars
 
 
 class Field(NamedTuple):
-    """Contents behind a label. ``bare``: they speak for themselves, and a terminal goes without the label."""
+    """Contents behind a label. ``bare``: they speak for themselves, and a terminal leaves the label out."""
 
     label: str
     contents: Sequence[Content]
@@ -100,8 +100,8 @@ class Lines(NamedTuple):
 
 
 class Diff(NamedTuple):
-    """Lines of a unified diff below a title. A terminal shows ``most`` of them, from ``start`` on, unless all is asked
-    for, then ``hint``; those that stand ``beside`` each other only on a page it says elsewhere."""
+    """Lines of a unified diff below a title. A terminal shows ``most`` of them from ``start`` on, then ``hint``, unless
+    all is asked for. A page shows ``beside`` ones side by side; a terminal leaves these out."""
 
     title: str
     lines: Sequence[str]
@@ -115,8 +115,8 @@ class Diff(NamedTuple):
         return self.lines if self.most is None else self.lines[self.start :][: self.most]
 
     def pairs(self) -> Iterator[tuple[str, str | None, str | None]]:
-        """Yield (kind, old, new) line by line: what went stands beside what came in its place, None where there is
-        nothing. The kind is same, changed or at (``new`` says where the lines are)."""
+        """Yield (kind, old, new) line by line: a removed line beside the added line in its place, None if there is
+        none. The kind is same, changed or at (``new`` says where the lines are)."""
         gone: list[str] = []
         come: list[str] = []
         for line in self.lines:
@@ -142,7 +142,7 @@ class Banner(NamedTuple):
 
 
 class Folded(NamedTuple):
-    """What is shown when it is asked for: with ``-v``, or by a click on the summary. Before that a terminal hints."""
+    """Blocks that ``-v`` or a click on the summary opens. Without ``-v`` a terminal shows ``hint``."""
 
     summary: str
     blocks: "Sequence[Block]"
@@ -153,7 +153,7 @@ Block: TypeAlias = Field | Group | Table | Paragraph | Lines | Diff | Banner | I
 
 
 class Section(NamedTuple):
-    """Blocks about one thing. ``bare``: a terminal goes without the title, which its first label says."""
+    """Blocks about one subject. ``bare``: a terminal leaves the title out, because the first label says it."""
 
     title: str
     blocks: Sequence[Block]
@@ -161,11 +161,11 @@ class Section(NamedTuple):
 
 
 class ReportedCase(NamedTuple):
-    """One message of a finding, with the places to edit; each of ``found`` are facts that it alone rests on."""
+    """One message of a finding, with the places to edit; ``facts`` are groups of facts that it alone rests on."""
 
     message: str
     places: Sequence[str]
-    found: Sequence[Sequence[str]]
+    facts: Sequence[Sequence[str]]
 
 
 class Card(NamedTuple):
@@ -188,7 +188,7 @@ Part: TypeAlias = Section | Card
 _CARD, _BAR, _COLUMN = 9, 50, 28
 #: Messages and commands of one cause before "and N more", unless all are asked for.
 _MOST = 20
-#: What a segment of a bar is drawn with, by its kind.
+#: The character that draws a segment of a bar, by its kind.
 _SIGNS = {"more": "+", "free": "=", "taken": ""}
 
 
@@ -200,9 +200,9 @@ def part_lines(part: Part, page: Page, color: bool = False) -> list[str]:
     return title + block_lines(part.blocks, page, color)
 
 
-def block_lines(given: Iterable[Block], page: Page, color: bool = False) -> list[str]:
+def block_lines(blocks: Iterable[Block], page: Page, color: bool = False) -> list[str]:
     """Return the lines of blocks below each other."""
-    return [line for block in given for line in _lines_of(block, page, color)]
+    return [line for block in blocks for line in _lines_of(block, page, color)]
 
 
 def _card(card: Card, page: Page, color: bool) -> list[str]:
@@ -212,7 +212,7 @@ def _card(card: Card, page: Page, color: bool) -> list[str]:
     for case in listed:
         lines += page.lines(case.message, "  ", "  ")
         lines += [f"  --> {place}" for place in case.places]
-        lines += [line for found in case.found for line in page.items(found, " " * 4, " " * 4)]
+        lines += [line for facts in case.facts for line in page.items(facts, " " * 4, " " * 4)]
     if len(listed) < len(card.cases):
         lines += page.lines(page.say("{n} more: -v lists them", n=len(card.cases) - len(listed)), "  ")
     for field in card.fields:
@@ -224,7 +224,7 @@ def _lines_of(block: Block, page: Page, color: bool) -> list[str]:
     everything = page.verbosity > 0
     match block:
         case Field(bare=True):
-            margins = [(one, "    " if isinstance(one, str) else "  ") for one in block.contents]
+            margins = [(part, "    " if isinstance(part, str) else "  ") for part in block.contents]
             return [line for content, rest in margins for line in _content(content, "  ", rest, page)]
         case Field():
             return _contents(block.contents, pad(block.label, LABEL), " " * LABEL, page)
@@ -275,8 +275,8 @@ def _content(content: Content, first: str, rest: str, page: Page) -> list[str]:
             texts = content.texts if everything else content.texts[: content.most]
             return page.items(texts, first, rest, content.glue) if texts else []
         case Commands():
-            written = enumerate(content.lines if everything else content.lines[:_MOST])
-            return [line for at, command in written for line in page.command(command, rest if at else first, rest)]
+            commands = enumerate(content.lines if everything else content.lines[:_MOST])
+            return [line for at, command in commands for line in page.command(command, rest if at else first, rest)]
         case SourceList():
             return _sources(content, first, rest, page)
         case Bars():
@@ -285,7 +285,7 @@ def _content(content: Content, first: str, rest: str, page: Page) -> list[str]:
 
 
 def _bars(block: Bars, first: str, rest: str, page: Page) -> list[str]:
-    """Return bars whose lengths are rounded as a whole, so that they can be compared; or their texts."""
+    """Return bars, or their texts. The length of a bar is rounded as a whole, so that bars can be compared."""
     if not block.drawn:
         return _contents([bar.text for bar in block.bars if bar.text], first, rest, page)
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""What a report says of itself: what was not judged, notices, counts, what could not be checked and what would help."""
+"""A report about itself: what was not judged, notices, counts, what could not be checked and what would help."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,19 +16,19 @@ from envdoctor.system.message import Message
 _ON_DISK = ("venv", "conda", "system")
 #: How findings of a severity are counted.
 _COUNTED = {"error": "{n} error(s)", "warning": "{n} warning(s)", "note": "{n} note(s)"}
-#: How many are told: facts that an advice names, reasons why rules could not be checked, things that are not known for
+#: How many are shown: facts that an advice names, reasons why rules could not be checked, facts that are unknown for
 #: one reason, and things that the matrix does not know.
 _NAMED_KEYS, _MOST_REASONS, _MOST_NAMED, _MOST_BEYOND = 2, 2, 6, 6
 
 
 def unjudged(report: Report, page: Page) -> list[tuple[str, str]]:
-    """Return what was not judged although it may seem so, each with its label."""
+    """Return what seems judged but was not, each with its label."""
     return [(page.say("Not judged"), page.sentence(text)) for text in report.unjudged]
 
 
 def left_open(report: Report, page: Page) -> Iterator[tuple[str, str]]:
-    """Yield the same, and what of a comparison was not read and not judged, a line each; for formats without a first
-    line."""
+    """Yield what :func:`unjudged` returns, and the parts of a comparison that were not read or not judged, a line each;
+    for formats without a first line."""
     yield from unjudged(report, page)
     if report.revision is not None:
         from envdoctor.report.revision_section import not_judged, not_read
@@ -39,31 +39,31 @@ def left_open(report: Report, page: Page) -> Iterator[tuple[str, str]]:
 
 
 def beyond(report: Report, page: Page) -> list[tuple[str, str]]:
-    """Return what is newer than the matrix, and what it does not know: the packages that a reader asks for first, the
-    machine and the run by name, others by their number beside these."""
-    known = report.registry.find("beyond")
-    asked_for = {*report.registry.first("pkg"), *(known.columns["what"].values if known is not None else ())}
+    """Return what is newer than the matrix, and what it does not know. Name the packages that a reader asks for first,
+    the machine and the run; count the others."""
+    spec = report.registry.find("beyond")
+    names = {*report.registry.first("pkg"), *(spec.columns["what"].values if spec is not None else ())}
     day = report.matrix_version.replace(".", "-")
-    said = []
+    lines = []
     for newer in (True, False):
         label = page.say("Newer than this matrix ({day})" if newer else "Not known to this matrix ({day})", day=day)
         items = [item for item in beyond_of(report) if isinstance(item["known_to"], str) is newer]
-        named = [item for item in items if item["what"] in asked_for][:_MOST_BEYOND]
+        first = [item for item in items if item["what"] in names][:_MOST_BEYOND]
         texts = []
-        for item in named:  # as ``torch 2.15.0 (it knows up to 2.14)``
+        for item in first:  # as ``torch 2.15.0 (it knows up to 2.14)``
             name = page.value("beyond.what", str(item["what"]))
             text = page.say("{name} {value}", name=name, value=item["value"])
             if newer:
                 text = page.say("{thing} (it knows up to {version})", thing=text, version=item["known_to"])
             texts.append(text)
-        texts += [page.say("{n} more", len(items) - len(named))] if len(named) < len(items) else []
-        said += [(label, page.separated(texts))] if named else []
-    return said
+        texts += [page.say("{n} more", len(items) - len(first))] if len(first) < len(items) else []
+        lines += [(label, page.separated(texts))] if first else []
+    return lines
 
 
-def banners(said: Iterable[tuple[str, str]], page: Page) -> Section:
-    """Return a section of the texts that are read before anything else."""
-    return Section("", [Banner(label, page.labelled(label, text)) for label, text in said])
+def banners(texts: Iterable[tuple[str, str]], page: Page) -> Section:
+    """Return a section of the texts that come before everything else."""
+    return Section("", [Banner(label, page.labelled(label, text)) for label, text in texts])
 
 
 def beyond_of(report: Report) -> list[Mapping[str, Value]]:
@@ -75,14 +75,14 @@ def beyond_of(report: Report) -> list[Mapping[str, Value]]:
 def notices(report: Report, page: Page) -> list[Banner]:
     """Return the notices about the run itself; an incomplete run always has one."""
     unfinished, undecided = "Incomplete: the check could not be finished.", "Incomplete: no rule could be decided."
-    told = report.status == "complete" or _told(report)
-    said = [] if told else [Banner("", page.say(unfinished if report.rules_checked else undecided))]
+    is_answered = report.status == "complete" or _has_answer(report)
+    said = [] if is_answered else [Banner("", page.say(unfinished if report.rules_checked else undecided))]
     shown = [notice for notice in report.notices if page.verbosity >= 0 or notice.level == "error"]
     return said + [Banner(level, f"{level}: {page.sentence(text)}", level) for level, text in shown]
 
 
-def _told(report: Report) -> bool:
-    """Return whether a section has the answer where no rule was decided, and a notice says what is missing for one."""
+def _has_answer(report: Report) -> bool:
+    """Return whether the section of ``memory`` answers although no rule was decided; a notice says what is missing."""
     return report.command == "memory" and report.memory is not None and not report.rules_checked
 
 
@@ -93,7 +93,7 @@ def closing(report: Report, page: Page, again: str = "") -> list[Block]:
     blocks: list[Block] = [Items(_counts(report, page), _gap(page))]
     if page.verbosity > 0:
         blocks += [*map(Paragraph, advices(report, page)), Paragraph(matrix_words(report, page), "")]
-    elif not _told(report) and (missing := _missing(report, page)):
+    elif not _has_answer(report) and (missing := _missing(report, page)):
         blocks.append(Paragraph(missing))
     if report.exit_code == 0 and any(f.severity == "error" for f in shown) and not any(f.gate for f in shown):
         text = page.say("Exit code 0: no error is at the gate (--fail-on, --fail-confidence).")
@@ -110,7 +110,7 @@ def closing(report: Report, page: Page, again: str = "") -> list[Block]:
     elif any(notice.level == "error" for notice in report.notices):
         pass  # which says what to give
     elif (steps := _steps(report)[0]) and page.verbosity == 0:
-        # What nobody has looked at of a model with code of its own is that code.
+        # If a model has code of its own, that code is what was not read.
         unread = report.facts.value("model.remote_code") is True and ("model_files",) in [names for names, _ in steps]
         names = ("model_files",) if unread else steps[0][0]
         advice = page.say("; and ").join(_advice(report, name, page) for name in names)
@@ -128,43 +128,43 @@ def matrix_words(report: Report, page: Page) -> str:
 
 def help_steps(not_checked: tuple[NotChecked, ...]) -> list[tuple[tuple[str, ...], int]]:
     """Return which help makes how many more rules decidable: ``[(("model",), 12), (("recipe",), 20)]``. Each step
-    counts what is gained on top of the steps before it, so that the counts never overlap; the cheapest step (fewest
-    kinds of help, then most rules) comes first. Rules that no help would decide are not counted."""
+    counts only rules beyond the steps before it, so that the counts never overlap; the cheapest step (fewest kinds of
+    help, then most rules) comes first. Rules that no help would decide are not counted."""
     open_needs = Counter(frozenset(entry.help) for entry in not_checked if entry.help and entry.reason is None)
     steps: list[tuple[tuple[str, ...], int]] = []
-    given: set[str] = set()
+    helps: set[str] = set()
     while open_needs:
         gains: Counter[frozenset[str]] = Counter()
-        for step in {needs - given for needs in open_needs}:
-            gains[step] = sum(count for needs, count in open_needs.items() if needs <= given | step)
+        for step in {needs - helps for needs in open_needs}:
+            gains[step] = sum(count for needs, count in open_needs.items() if needs <= helps | step)
         best = min(gains, key=lambda step: (len(step), -gains[step], sorted(step)))
-        given |= best
-        open_needs = Counter({needs: count for needs, count in open_needs.items() if not needs <= given})
+        helps |= best
+        open_needs = Counter({needs: count for needs, count in open_needs.items() if not needs <= helps})
         steps.append((tuple(sorted(best)), gains[best]))
     return steps
 
 
 def not_shown(report: Report, page: Page) -> list[Section]:
-    """Return the rules that could not be checked with the reason of each, the ignored and the superseded findings."""
-    missed = [(entry.severity, entry.id, page.say("; ").join(_why_not([entry], page))) for entry in report.not_checked]
+    """Return the rules that could not be checked, each with its reason, and the ignored and superseded findings."""
+    open_ = [(entry.severity, entry.id, page.say("; ").join(_why_not([entry], page))) for entry in report.not_checked]
     ignored, twins = [], []
-    for one in report.findings:
-        if one.ignored is not None:
-            ignored.append((one.severity, one.id, page.message(one), one.ignored))
-        elif one.superseded_by:
-            twins.append((one.severity, one.id, page.message(one), one.superseded_by))
-    titled: dict[str, Sequence[Sequence[str]]]
-    titled = {"Not checked": missed, "Ignored": ignored, "Same cause as another finding": twins}
+    for finding in report.findings:
+        if finding.ignored is not None:
+            ignored.append((finding.severity, finding.id, page.message(finding), finding.ignored))
+        elif finding.superseded_by:
+            twins.append((finding.severity, finding.id, page.message(finding), finding.superseded_by))
+    tables: dict[str, Sequence[Sequence[str]]]
+    tables = {"Not checked": open_, "Ignored": ignored, "Same cause as another finding": twins}
     head = (page.say("severity"), page.say("rule"), "", "")
     sections = []
-    for title, rows in titled.items():
+    for title, rows in tables.items():
         lines = [f"{severity}[{name}]: {words[-1]}" for severity, name, *words in rows]
         sections += [Section(page.say(title), [Table(head[: len(rows[0])], rows, lines)])] if rows else []
     return sections
 
 
 def first_line(report: Report, page: Page) -> list[str]:
-    """Return the verdict of a comparison of two revisions, which stands before counts; nothing of other commands."""
+    """Return the verdict of a comparison of two revisions, which stands before counts; empty for other commands."""
     if report.revision is None:
         return []
     from envdoctor.report.revision_section import verdict
@@ -184,13 +184,13 @@ def _gap(page: Page) -> str:
 def _counts(report: Report, page: Page) -> list[str]:
     counts = Counter(finding.severity for finding in report.shown())
     parts = [page.say(_COUNTED[level], counts[level]) for level in _COUNTED if counts[level]]
-    parts = parts or ([] if _told(report) else [page.say("No findings")])
+    parts = parts or ([] if _has_answer(report) else [page.say("No findings")])
     open_ = len(report.revision.unjudged) if report.revision is not None else 0
     parts += [page.say("{n} change(s) not judged", open_)] if open_ else []
     ignored = sum(finding.ignored is not None for finding in report.findings)
     parts += [page.say("{n} ignored", ignored)] if ignored else []
-    known = sum(finding.baseline == "unchanged" for finding in report.shown())
-    parts += [page.say("{n} in the baseline", known)] if known else []
+    in_baseline = sum(finding.baseline == "unchanged" for finding in report.shown())
+    parts += [page.say("{n} in the baseline", in_baseline)] if in_baseline else []
     elapsed = report.elapsed_seconds
     seconds = page.say(" in {t} s", t=f"{elapsed:.{1 if elapsed >= 0.1 else 2}f}") if elapsed else ""
     rules = page.say("{n} rule(s)", report.rules_checked)
@@ -202,23 +202,23 @@ def _counts(report: Report, page: Page) -> list[str]:
 
 
 def _steps(report: Report) -> tuple[list[tuple[tuple[str, ...], int]], list[NotChecked]]:
-    """Return the help that would make unchecked rules decidable, and the rules that none would; help that was taken
-    already would send the reader in a circle."""
-    taken = {"environment"} if report.target.kind not in (*DOCUMENTS, "none") else set()
+    """Return the help that would make unchecked rules decidable, and the rules that no help would. Help that the user
+    has given already is left out: it would send the reader in a circle."""
+    helps = {"environment"} if report.target.kind not in (*DOCUMENTS, "none") else set()
     for name, entry in report.registry.help_texts.items():
         if report.command in entry.get("part_of", ()) or report.facts.known(entry.get("given_with", "")):
-            taken.add(name)
-    steps = help_steps(tuple(entry for entry in report.not_checked if not taken.intersection(entry.help)))
-    return steps, [one for one in report.not_checked if one.reason or not one.help or taken.intersection(one.help)]
+            helps.add(name)
+    steps = help_steps(tuple(entry for entry in report.not_checked if not helps.intersection(entry.help)))
+    return steps, [rule for rule in report.not_checked if rule.reason or not rule.help or helps.intersection(rule.help)]
 
 
 def _missing(report: Report, page: Page) -> str:
-    """Return in a sentence what would make how many unchecked rules decidable and how many others there are; where
-    nothing would, why."""
+    """Return in a sentence which help would make how many unchecked rules decidable, and how many others there are; if
+    no help would, the reasons."""
     steps, _ = _steps(report)
     helps = [" + ".join(_needs(report, names, page)) for names, _ in steps]
     texts = ["{n} more with {help}", *["{n} with {help}"] * len(steps)]
-    parts = [page.say(text, n, help=one) for text, one, (_, n) in zip(texts, helps, steps, strict=False)]
+    parts = [page.say(text, n, help=words) for text, words, (_, n) in zip(texts, helps, steps, strict=False)]
     rest = len(report.not_checked) - sum(count for _, count in steps)
     parts += [page.say("{n} for other reasons: -v", rest)] if rest and parts else []
     return page.separated(parts) or "".join(advices(report, page))
@@ -243,23 +243,23 @@ def advices(report: Report, page: Page) -> list[str]:
     more = len(reasons) - _MOST_REASONS
     reasons[_MOST_REASONS:] = [page.say("{n} more: -v lists them", n=more)] if more > 0 else []
     text = "{n} rule(s) for other reasons: {reasons}" if texts else "{n} rule(s): {reasons}"
-    told = page.say("; ").join(reasons)
-    return [*texts, page.say(text, rest, reasons=told)] if told else texts
+    words = page.say("; ").join(reasons)
+    return [*texts, page.say(text, rest, reasons=words)] if words else texts
 
 
 def _reasons(report: Report, others: list[NotChecked], page: Page) -> list[str]:
-    """Return why these rules could not be checked; what a comparison could not read is said above."""
+    """Return why these rules could not be checked, without the parts that a comparison names as not read."""
     if report.revision is not None and report.revision.unread:
         for place, other in enumerate(others):
-            said = {
-                key: Message("") if key.partition(".")[0] == "change" else why for key, why in other.missing.items()
+            missing = {
+                key: Message("") if key.partition(".")[0] == "change" else gap for key, gap in other.missing.items()
             }
-            others[place] = other._replace(missing=said)
+            others[place] = other._replace(missing=missing)
     return _why_not(others, page)
 
 
 def _texts_of(report: Report, name: str) -> Mapping[str, Any]:
-    """Return what is said of a kind of help, where a fact is known beside it other words."""
+    """Return the texts about a kind of help; they differ if the fact that they name under ``beside`` is known."""
     texts = report.registry.help_texts.get(name, {"needs": {"en": name}})
     beside = texts.get("beside", {"fact": ""})
     return {**texts, **beside} if report.facts.known(beside["fact"]) else texts
@@ -269,16 +269,16 @@ def _advice(report: Report, name: str, page: Page) -> str:
     """Return what would help, with the facts that are not given yet."""
     texts = _texts_of(report, name)
     text = str(texts.get(page.lang) or texts.get("en") or name)
-    known = [spec for key in texts.get("keys", ()) if (spec := report.registry.find(key)) is not None]
-    open_ = [spec for spec in known if not is_given(report, spec.key)]
-    # A release of a driver that is an example reads like one that is recommended.
-    given = ((spec.key, spec.example) for spec in open_[:_NAMED_KEYS])
-    words = (f"--set {key}={one}" if key != "driver.version" else "--target-driver VERSION" for key, one in given)
+    specs = [spec for key in texts.get("keys", ()) if (spec := report.registry.find(key)) is not None]
+    open_ = [spec for spec in specs if not is_given(report, spec.key)]
+    # The release of a driver in an example would read like a recommendation.
+    pairs = ((spec.key, spec.example) for spec in open_[:_NAMED_KEYS])
+    words = (f"--set {key}={value}" if key != "driver.version" else "--target-driver VERSION" for key, value in pairs)
     return page.labelled(text, " ".join(words))
 
 
 def is_given(report: Report, key: str) -> bool:
-    """Return whether a fact is known; of a column of a list, whether it is known for each item."""
+    """Return whether a fact is known; for a column of a list, whether every item has it."""
     records = report.registry.records_of(key)
     value = report.facts.value(records.key if records is not None else key)
     if isinstance(value, Records):
@@ -287,8 +287,8 @@ def is_given(report: Report, key: str) -> bool:
 
 
 def _why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:
-    """Return why rules could not be checked, the commonest first, and last what was not given: what is not known, by
-    reason. A list stands for its columns; what depends on another fact that is not known needs no words."""
+    """Return why rules could not be checked: the unknown facts by reason, the commonest first, "not given" last. A list
+    stands for its columns; a fact that depends on another unknown fact is left out."""
     counts: Counter[str] = Counter()
     names: dict[str, dict[str, None]] = {}
     for entry in entries:
@@ -301,8 +301,8 @@ def _why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:
         counts.update({missing[key]: 1 for key in first or missing} if missing else [entry.reason or ""])
     texts = []
     for reason in sorted((reason for reason, _ in counts.most_common()), key=lambda text: text == NOT_GIVEN.reason):
-        things = list(names.get(reason, ()))
-        more = [page.say("{n} more", len(things) - _MOST_NAMED)] if len(things) > _MOST_NAMED else []
-        told = page.separated([*things[:_MOST_NAMED], *more])
-        texts.append(page.not_known(told, reason) if things else page.sentence(reason))
+        labels = list(names.get(reason, ()))
+        more = [page.say("{n} more", len(labels) - _MOST_NAMED)] if len(labels) > _MOST_NAMED else []
+        words = page.separated([*labels[:_MOST_NAMED], *more])
+        texts.append(page.not_known(words, reason) if labels else page.sentence(reason))
     return texts

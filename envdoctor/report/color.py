@@ -1,4 +1,4 @@
-"""Decide how to speak to this stream: colour, width, language, and what to do with characters it cannot show."""
+"""Decide how to write to this stream: colour, width, language, and characters that it cannot show."""
 
 import os
 import sys
@@ -36,10 +36,10 @@ def choose_width(
     if not isatty:
         return None
     try:
-        seen = os.get_terminal_size(descriptor).columns
+        terminal = os.get_terminal_size(descriptor).columns
     except (OSError, ValueError):
-        seen = 0
-    return max(min(seen, WIDTH), _NARROWEST) if seen else WIDTH
+        terminal = 0
+    return max(min(terminal, WIDTH), _NARROWEST) if terminal else WIDTH
 
 
 def choose_lang(option: str, environ: Mapping[str, str], encoding: str | None = None) -> str:

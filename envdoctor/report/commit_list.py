@@ -14,40 +14,40 @@ _WIDEST = 44
 
 def render(listed: Any, lang: str = "en") -> str:
     """Return a line for each commit (id, day, kinds of files, title), and what to type next."""
-    found = cleaned(listed)
-    head = Message("{}, newest first", found.repo) if found.rows else Message("{}: no commits there", found.repo)
-    if found.offline:
-        head = Message("{} in the local cache; the day is that of the download", found.repo)
-    columns = [(sentence(lang, _kinds(row, found.offline)), shortened(row.title, _LONGEST_TITLE)) for row in found.rows]
-    columns = [two[::-1] if found.offline else two for two in columns]
+    page = cleaned(listed)
+    head = Message("{}, newest first", page.repo) if page.rows else Message("{}: no commits there", page.repo)
+    if page.offline:
+        head = Message("{} in the local cache; the day is that of the download", page.repo)
+    columns = [(sentence(lang, _kinds(row, page.offline)), shortened(row.title, _LONGEST_TITLE)) for row in page.rows]
+    columns = [pair[::-1] if page.offline else pair for pair in columns]
     width = min(max((display_width(first) for first, _ in columns), default=0), _WIDEST)
     lines = [sentence(lang, head)]
-    for row, (first, second) in zip(found.rows, columns, strict=True):
-        mark = "*" if row.cached and not found.offline else " "
+    for row, (first, second) in zip(page.rows, columns, strict=True):
+        mark = "*" if row.cached and not page.offline else " "
         lines.append(f"{row.id[:7]}{mark} {row.day:10}  {pad(first, width)}  {second}".rstrip())
-    command = f"envdoctor diff-revision {found.repo}"
-    notes = [Message("Compare two of them: {}", f"{command} OLD NEW")] if found.rows else []
-    if any(row.cached for row in found.rows) and not found.offline:
+    command = f"envdoctor diff-revision {page.repo}"
+    notes = [Message("Compare two of them: {}", f"{command} OLD NEW")] if page.rows else []
+    if any(row.cached for row in page.rows) and not page.offline:
         notes.insert(0, Message("* in the local cache"))
-    if found.following:
-        notes.append(Message("Older ones: {}", f"{command}@{found.following[:10]} {found.until or ''} --list"))
+    if page.following:
+        notes.append(Message("Older ones: {}", f"{command}@{page.following[:10]} {page.until or ''} --list"))
     return "\n".join([*lines, "", *(" ".join(sentence(lang, note).split()) for note in notes)])
 
 
 def render_json(listed: Any) -> str:
-    """Return the same as JSON, with the changed files by kind; what is not known is null."""
-    found = cleaned(listed)
+    """Return the commits as JSON, with the changed files by kind; an unknown value is null."""
+    page = cleaned(listed)
     commits = []
-    for row in found.rows:
-        files = None if row.unread and not found.offline else dict(row.files)
+    for row in page.rows:
+        files = None if row.unread and not page.offline else dict(row.files)
         about = {"id": row.id, "day": row.day or None, "title": row.title, "cached": row.cached}
         commits.append({**about, "files": files})
-    document = {"schema": "envdoctor.commits/1", "repo": found.repo, "commits": commits, "next": found.following}
+    document = {"schema": "envdoctor.commits/1", "repo": page.repo, "commits": commits, "next": page.following}
     return json.dumps(document, indent=1)
 
 
 def _kinds(row: Any, offline: bool) -> Message:
-    """Return what kinds of files changed; offline, what kinds are there and which weights are missing."""
+    """Return the kinds of the changed files; offline, the kinds of the cached files and the missing weights."""
     names = joined(row.files, ", ")
     if row.unread is not None and offline:
         return joined([names, row.unread])

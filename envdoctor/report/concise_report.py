@@ -13,6 +13,6 @@ def render(report: Report, lang: str = "en") -> str:
     lines += [f"{level}: {page.sentence(text)}" for level, text in report.notices if level != "note"]
     for finding in report.shown():
         where = str(finding.locations[0]) if finding.locations else "-"
-        known = f" ({page.say('in the baseline')})" if is_known(finding) else ""
-        lines.append(f"{where}: {finding.severity}[{finding.id}] {page.message(finding)}{known}")
+        mark = f" ({page.say('in the baseline')})" if is_known(finding) else ""
+        lines.append(f"{where}: {finding.severity}[{finding.id}] {page.message(finding)}{mark}")
     return "\n".join([*lines, counts_line(report, page)]) + "\n"

@@ -42,7 +42,7 @@ _NOTES = {
 _ELSEWHERE = (
     "not in this environment; if the error is of another environment, name it with --python PATH or --lock FILE"
 )
-#: Where a name is, by what a package does with it, else by which of its releases have it.
+#: The words for a name's home, by what a package does with it, else by which of its releases have it.
 _HOMES = {
     "package": "{thing} comes with {package}{releases}",
     "passes": "{package} {releases} calls {thing}",
@@ -55,14 +55,14 @@ _HOMES = {
 
 
 def render(answer: Answer, page: Page, facts: FactSet, target: Target | None = None) -> str:
-    """Return the answer at the page's width. ``facts`` are those that it is for: of the environment ``target``, of the
-    text itself without one."""
+    """Return the answer at the page's width. ``facts`` are those of the environment ``target``, or without a target
+    those of the text itself."""
     answer = cleaned(answer)
     reading = answer.reading
-    said = page.labelled(reading.error, reading.message) if reading.error else reading.message
-    said = said or next((one.said for one in answer.suspects), "")
-    head = Paragraph(shortened(said, _LONGEST_MESSAGE), "")
-    if not answer.known and not said:
+    headline = page.labelled(reading.error, reading.message) if reading.error else reading.message
+    headline = headline or next((suspect.said for suspect in answer.suspects), "")
+    head = Paragraph(shortened(headline, _LONGEST_MESSAGE), "")
+    if not answer.known and not headline:
         text = page.say("No error in this text: neither a traceback nor the message of an error stands in it")
         if reading.frames:
             text = page.say("the traceback in it has no last line: paste the line that names the error")
@@ -75,12 +75,12 @@ def render(answer: Answer, page: Page, facts: FactSet, target: Target | None = N
                 "unexpected keyword argument"
             )
         return text_of([Section("", [head, Paragraph(text), *_where(reading, page)])], page).rstrip("\n")
-    # What to do is said once: the releases that were read, with a command, stand for the release that a rule names.
-    offered = {pin.partition("=")[0].rstrip("<>!~") for way in answer.ways if not way.withheld for pin in way.pins}
-    named = {one: one.packages or {*one.fix.en.split()} for one in answer.suspects if one.fix}
-    said_below = {one for one, packages in named.items() if offered.intersection(packages)}
+    # One advice is enough: the releases that were read, with a command, stand for the release that a rule names.
+    installs = {pin.partition("=")[0].rstrip("<>!~") for way in answer.ways if not way.withheld for pin in way.pins}
+    packages_of = {suspect: suspect.packages or {*suspect.fix.en.split()} for suspect in answer.suspects if suspect.fix}
+    repeats = {suspect for suspect, packages in packages_of.items() if installs.intersection(packages)}
     answer = answer._replace(
-        suspects=tuple(one._replace(fix=None) if one in said_below else one for one in answer.suspects)
+        suspects=tuple(suspect._replace(fix=None) if suspect in repeats else suspect for suspect in answer.suspects)
     )
     suspects = [list(_suspect(suspect, page)) for suspect in answer.suspects]
     fields = list(_fields(answer, page))
@@ -95,19 +95,19 @@ def render(answer: Answer, page: Page, facts: FactSet, target: Target | None = N
 
 
 def _versions(facts: FactSet, page: Page) -> str:
-    """Return the packages whose versions are told: those that people ask for first, and how many more."""
-    given = [fact for fact in facts.below("pkg.") if facts.text(fact.key)]
-    told = {fact.key[4:]: page.fact(fact.key, spell(fact.value)) for fact in given}
-    words = [told[name] for name in page.registry.first("pkg") if name in told] or list(told.values())
+    """Return the versions of the packages that people ask for first, and how many more there are."""
+    packages = [fact for fact in facts.below("pkg.") if facts.text(fact.key)]
+    texts = {fact.key[4:]: page.fact(fact.key, spell(fact.value)) for fact in packages}
+    words = [texts[name] for name in page.registry.first("pkg") if name in texts] or list(texts.values())
     words = words[:_VERSIONS]
-    more = [page.say("{n} more", n=len(told) - len(words))] if len(told) > len(words) else []
+    more = [page.say("{n} more", n=len(texts) - len(words))] if len(texts) > len(words) else []
     return page.separated([*words, *more])
 
 
 def _where(reading: Reading, page: Page) -> Iterator[Field]:
-    """Yield where an error that is not known was raised, by which line of the user's own, and what would help."""
+    """Yield where an unknown error was raised, which line of the user's own code led to it, and what would help."""
     frames = list(reversed(reading.frames))
-    own = next((one for one in frames[1:] if one.line and not one.module and not _PYTHON.match(one.path)), None)
+    own = next((call for call in frames[1:] if call.line and not call.module and not _PYTHON.match(call.path)), None)
     for label, frame in zip(("raised in", "called by"), (*frames[:1], own), strict=False):
         if frame is not None:
             place = page.say("{file}, line {n}", file=frame.module or frame.path, n=frame.line)
@@ -123,8 +123,8 @@ def _where(reading: Reading, page: Page) -> Iterator[Field]:
 def _suspect(suspect: Suspect, page: Page) -> Iterator[Block]:
     name = f"rule[{suspect.id}]" if suspect.rule else page.say("known error")
     yield Paragraph(page.labelled(name, suspect.title.in_language(page.lang)), "")
-    said = page.labelled(page.say("line {n}", suspect.line), shortened(suspect.said, 200))
-    yield _field(page.say("seen"), said)
+    sighting = page.labelled(page.say("line {n}", suspect.line), shortened(suspect.said, 200))
+    yield _field(page.say("seen"), sighting)
     yield _field(page.say("why"), suspect.why.in_language(page.lang))
     if suspect.applies:
         yield _field(page.say("applies"), page.say("yes, by the facts that are known"))
@@ -144,8 +144,8 @@ def _field(label: str, *contents: Content) -> Field:
 
 
 def _fields(answer: Answer, page: Page) -> Iterator[Field]:
-    for code, what in answer.notes:
-        yield _field(page.say("cause"), page.say(_NOTES[code], what=what))
+    for code, subject in answer.notes:
+        yield _field(page.say("cause"), page.say(_NOTES[code], what=subject))
     if answer.asker is not None:
         asker = answer.asker
         text = page.bracket(
@@ -161,9 +161,9 @@ def _fields(answer: Answer, page: Page) -> Iterator[Field]:
         write = moved.write.in_language(page.lang) if moved.write is not None else ""
         yield _field(page.say("instead"), page.labelled(text, write))
     if answer.asker is not None and answer.asker.fits not in ((), (answer.asker.version,)):
-        named = f"{answer.asker.package} {', '.join(answer.asker.fits)}"
+        releases = f"{answer.asker.package} {', '.join(answer.asker.fits)}"
         beside = page.say("beside {package}", package=answer.asker.beside) if answer.asker.beside else ""
-        yield _field(page.say("fits"), page.bracket(named, beside))
+        yield _field(page.say("fits"), page.bracket(releases, beside))
     for number, way in enumerate(way for way in answer.ways if not way.withheld):
         label = page.say("do") if number == 0 else "   " + page.say("or")
         content: Content = Commands(way.commands or [page.say("install {pins}", pins=page.separated(list(way.pins)))])
@@ -181,9 +181,9 @@ def _fields(answer: Answer, page: Page) -> Iterator[Field]:
 
 
 def _home(home: Home, page: Page) -> str:
-    known = "some" if home.releases else "every" if home.releases == "" else "doubted" if home.doubt else "none"
+    kind = "some" if home.releases else "every" if home.releases == "" else "doubted" if home.doubt else "none"
     words = {"package": home.package, "releases": home.releases or "", "thing": home.thing}
-    text = page.say(_HOMES[home.kind if home.kind in _HOMES else known], **words)
+    text = page.say(_HOMES[home.kind if home.kind in _HOMES else kind], **words)
     if home.doubt and home.releases:
         text += page.say(", others perhaps too")
     if home.first:

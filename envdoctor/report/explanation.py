@@ -60,9 +60,9 @@ def render(
     counts = Counter(test["expect"] for test in texts["test"])
     spelled = ", ".join(f"{counts[word]} {word}" for word in ("match", "no", "unknown") if counts[word])
     command = f"envdoctor matrix test {rule.id}"
-    said = page.say("{n} ({which}); run them: {command}", n=len(texts["test"]), which=spelled, command=command)
+    summary = page.say("{n} ({which}); run them: {command}", n=len(texts["test"]), which=spelled, command=command)
     file = ("" if rule.id.startswith("x-") else "matrices/") + rule.origin
-    lines += ["", pad(page.say("tests"), _LABEL) + said, pad(page.say("rule file"), _LABEL) + file, ""]
+    lines += ["", pad(page.say("tests"), _LABEL) + summary, pad(page.say("rule file"), _LABEL) + file, ""]
     lines += [page.say("Accept: {command}", command=f"envdoctor ignore {rule.id} --reason ...")]
     lines += [page.say("Wrong? {command}", command="envdoctor facts --for-issue")]
     return "\n".join(cleaned(lines, None))
@@ -83,23 +83,23 @@ def _clauses(clauses: Sequence[Sequence[Condition]], each: str | None, page: Pag
 
 def _history(rule: Rule, texts: Mapping[str, Any], page: Page) -> Iterator[str]:
     added, modified, bound = texts["added"], texts["modified"], texts["bound"]
-    said = [page.say("added {added}, last change of its meaning {modified}", added=added, modified=modified)]
+    lines = [page.say("added {added}, last change of its meaning {modified}", added=added, modified=modified)]
     seen = "last seen in {name} {version}; later releases were not tried"
     for kind, text in (("fixed_in", "fixed in {name} {version}"), ("last_seen", seen)):
         for key, version in bound.get(kind, {}).items():
-            said.append(page.say(text, name=key.removeprefix("pkg."), version=version))
+            lines.append(page.say(text, name=key.removeprefix("pkg."), version=version))
     if bound.get("open_ended"):
-        said.append(page.say("no release without it is known"))
+        lines.append(page.say("no release without it is known"))
     if rule.supersedes:
-        said.append(page.say("stands for {ids} when both apply", ids=", ".join(rule.supersedes)))
+        lines.append(page.say("stands for {ids} when both apply", ids=", ".join(rule.supersedes)))
     if rule.folds_into:
-        said.append(page.say("is folded into a finding that says what these packages do to each other"))
-    for text in said:
+        lines.append(page.say("is folded into a finding that says what these packages do to each other"))
+    for text in lines:
         yield from page.lines(text)
 
 
 def names_and_titles(rules: Iterable[tuple[Rule, str]]) -> Iterator[str]:
-    """Yield two lines a rule: its id with what it is, and its title."""
+    """Yield two lines a rule: its id with severity, confidence and effect, and its title."""
     for rule, title in rules:
         yield clean(f"{rule.id}  ({rule.severity}, {rule.confidence}, {rule.effect})")
         yield f"    {clean(title)}"

@@ -23,14 +23,14 @@ def render(facts: FactSet, registry: Registry, *, public: bool = False) -> str:
 def document(facts: FactSet, registry: Registry, *, public: bool = False) -> dict[str, object]:
     """Return the facts file as JSON data (``schemas/facts.schema.json``).
 
-    ``facts`` alone is needed by a reader. ``incomplete`` names the lists of records that may lack items: a reader must
-    not take such a list for complete. A column that an item lacks is unknown. Derived facts are left out: a reader
-    derives them again from what it takes from the file and from its own options. ``messages`` has the ids and values of
-    the sentences, for readers in another language.
+    A reader needs ``facts`` alone. ``incomplete`` names the lists of records that may lack items: a reader must not
+    take such a list for complete. A column that an item lacks is unknown. Derived facts are left out: a reader derives
+    them again from the file and from its own options. ``messages`` has the ids and values of the sentences, for readers
+    in another language.
     """
     facts = CleanFacts(public_facts(facts, registry) if public else facts)
-    given = _given(facts, registry)
-    data = fact_data(given)
+    entries = _readable(facts, registry)
+    data = fact_data(entries)
     return {
         "schema": SCHEMA,
         "tool": {"name": "envdoctor", "version": __version__},
@@ -39,7 +39,7 @@ def document(facts: FactSet, registry: Registry, *, public: bool = False) -> dic
         "incomplete": data.incomplete,
         "unknown": data.unknown,
         "origins": data.origins,
-        "messages": {text: packed(text) for fact in given for text in _messages(fact.value)},
+        "messages": {text: packed(text) for fact in entries for text in _messages(fact.value)},
     }
 
 
@@ -55,23 +55,23 @@ def _messages(value: Value) -> Iterator[Message]:
         yield text
 
 
-def _given(facts: FactSet, registry: Registry) -> FactSet:
-    """Return what a reader will accept: registered keys with values of their type; the rest is unknown to it."""
-    kept = FactSet()
+def _readable(facts: FactSet, registry: Registry) -> FactSet:
+    """Return the facts that a reader accepts: registered keys with values of their type; it does not know others."""
+    subset = FactSet()
     for fact in facts:
         spec = registry.find(fact.key)
         if spec is None or fact.is_computed:
             continue
         value = fact.value
         if isinstance(value, Records):
-            named = ({name: cell for name, cell in item.items() if name in spec.columns} for item in value)
-            items = ({name: _accepted(spec.columns[name], cell) for name, cell in item.items()} for item in named)
-            kept.add(fact._replace(value=Records(tuple(items), value.incomplete)))
+            rows = ({name: cell for name, cell in item.items() if name in spec.columns} for item in value)
+            items = ({name: _accepted(spec.columns[name], cell) for name, cell in item.items()} for item in rows)
+            subset.add(fact._replace(value=Records(tuple(items), value.incomplete)))
         else:
-            kept.add(fact._replace(value=_accepted(spec, value)))
+            subset.add(fact._replace(value=_accepted(spec, value)))
     for prefix in facts.complete_prefixes():
-        kept.declare_complete(prefix, "")
-    return kept
+        subset.declare_complete(prefix, "")
+    return subset
 
 
 def _accepted(spec: FactSpec, value: Value) -> Value:
@@ -88,8 +88,8 @@ def _accepted(spec: FactSpec, value: Value) -> Value:
 
 
 class _FactData(NamedTuple):
-    """Facts by what is known of them, by key: ``known`` JSON values (null = known to be absent) and their ``origins``;
-    why a list of records is ``incomplete``; why a value is ``unknown``. A key in none of them was simply not given."""
+    """Facts by key: ``known`` JSON values (null = known to be absent) and their ``origins``; why a list of records is
+    ``incomplete``; why a value is ``unknown``. A key in none of them was not given."""
 
     known: dict[str, object]
     origins: dict[str, str]

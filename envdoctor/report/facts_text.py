@@ -34,9 +34,9 @@ def render(facts: FactSet, page: Page, target: Target | None = None, *, public: 
 
 
 def fact_lines(
-    facts: FactSet, page: Page, *, wanted: Callable[[str], bool] = lambda key: True, unknown: bool = True
+    facts: FactSet, page: Page, *, is_listed: Callable[[str], bool] = lambda key: True, unknown: bool = True
 ) -> list[str]:
-    """Return lines of the known facts whose key is ``wanted``, a blank line between groups; the facts are clean. With
+    """Return lines of the known facts whose key ``is_listed``, a blank line between groups; the facts are clean. With
     ``unknown``, the keys that are unknown follow, together where they share a reason."""
     groups: dict[str, list[Fact]] = {spec.key.partition(".")[0]: [] for spec in page.registry}  # the reader's order
     reasons: dict[str, list[str]] = {}
@@ -45,7 +45,7 @@ def fact_lines(
     for fact in sorted(facts, key=lambda fact: fact.key):
         if isinstance(fact.value, Unknown) and not isinstance(fact.value, Range):
             reasons.setdefault(page.sentence(fact.value.reason), []).append(fact.key)
-        elif not wanted(fact.key):
+        elif not is_listed(fact.key):
             complete.discard(fact.key.partition(".")[0])
         elif isinstance(fact.value, Records) and not (fact.value or fact.value.incomplete or page.verbosity):
             empty.append(fact.key)
@@ -107,13 +107,13 @@ class _Table(NamedTuple):
         return page.lines(text, f"{key}  ", margin) + last
 
     def _records(self, fact: Fact, records: Records) -> list[str]:
-        page, counted = self.page, self._counted(len(records))
-        lines = self._row(fact, counted or page.say("{n} item(s)", len(records)))
+        page, summary = self.page, self._counted(len(records))
+        lines = self._row(fact, summary or page.say("{n} item(s)", len(records)))
         if records.incomplete:
             lines += page.lines(page.say("list may be incomplete: {reason}", reason=page.sentence(records.incomplete)))
         spec = page.registry.find(fact.key)
         order = list(spec.columns) if spec else []
-        for item in () if counted else records:
+        for item in () if summary else records:
             columns = sorted(item, key=lambda column: order.index(column) if column in order else len(order))
             lines += page.items([f"{column} {spell(item[column])}" for column in columns], "  - ", "    ")
         return lines
@@ -135,7 +135,7 @@ def _column(texts: Iterable[str], widest: int) -> int:
 
 _OF_TORCH = ("torch.cxx11_abi", "torch.cudnn")
 _OTHERS = ("driver.version", "driver.max_cuda", "cuda.toolkit", "model.repo", "model.revision", "model.type")
-#: Shown even when it is not installed or not known; the others only when there is something to say.
+#: Shown even when it is not installed or not known; the others only when they have a value.
 _ALWAYS_SHOWN = ("pkg.torch", "pkg.transformers", "driver.version")
 
 
@@ -147,12 +147,12 @@ def render_issue(facts: FactSet, registry: Registry) -> str:
         text = _issue_value(facts.get(f"pkg.{name}"), "not installed")
         if text:
             rows.append((name, page.bracket(text, torch_words(facts, page) if name == "torch" else "")))
-    rows += _named(_OF_TORCH, facts, page)
+    rows += _labelled(_OF_TORCH, facts, page)
     gpus = facts.value("gpu")
     doubt = gpus.reason if isinstance(gpus, Unknown) else getattr(gpus, "incomplete", None)
     none = f"not known ({doubt})" if doubt else "not known" if facts.unknown("gpu") else "none"
     rows += [("GPU", group) for group in gpu_groups(facts) or [none]]
-    rows += _named(_OTHERS, facts, page)
+    rows += _labelled(_OTHERS, facts, page)
     rows.append(("python", python_words(facts, page).removeprefix("python ") or "not known"))
     rows.append(("system", ", ".join(system_words(facts)) or "not known"))
     column = max(len(label) for label, _ in rows)
@@ -161,8 +161,8 @@ def render_issue(facts: FactSet, registry: Registry) -> str:
     return "\n".join([summary, "", fenced(body, "text"), "", "</details>", ""])
 
 
-def _named(keys: Iterable[str], facts: FactSet, page: Page) -> list[tuple[str, str]]:
-    """Return the facts of these keys, by their names, without the ones that there is nothing to say of."""
+def _labelled(keys: Iterable[str], facts: FactSet, page: Page) -> list[tuple[str, str]]:
+    """Return the facts of these keys, by their names, without the empty ones."""
     values = ((key, _issue_value(facts.get(key), "none")) for key in keys)
     return [(page.name(key), page.value(key, text)) for key, text in values if text]
 

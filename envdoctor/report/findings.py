@@ -1,7 +1,7 @@
 """Findings as cards: what is wrong, where to edit, the fix to copy, what was found, why, and the proof; and the plan.
 
-Findings of one cause are one card: what they have in common is said once, below what each of them says. Services for
-code review show a finding at a file below the working folder, the first to edit.
+Findings of one cause are one card: each has its message, and below them stands once what they have in common. Services
+for code review show a finding at a file below the working folder, the first to edit.
 """
 
 import os
@@ -16,8 +16,8 @@ from envdoctor.report import blocks
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
-_LONG = 20  # characters that nobody wants to read twice
-#: Causes that a comparison of two revisions tells first, and other places of one cause that are named.
+_LONG = 20  # characters of a text that is too long to be repeated
+#: Causes that a comparison of two revisions shows first, and other places of one cause that are named.
 _FOREMOST, _NAMED = 5, 6
 
 
@@ -32,8 +32,8 @@ def of_one_cause(findings: Iterable[Finding]) -> list[list[Finding]]:
 
 
 def foremost(report: Report) -> tuple[list[Finding], list[Finding]]:
-    """Return the findings that are told first, and the others: of a comparison every error, and of the other causes as
-    many as make five: named ones before code that was not judged, then what is known best and changed most places."""
+    """Return the findings to show first, and the others. Of a comparison, every error comes first, then causes up to
+    five: named ones before code that was not judged, then by confidence, then by how many places changed."""
     if report.revision is None:
         return list(report.shown()), []
     from envdoctor.revision.comparer import UNNAMED
@@ -43,37 +43,37 @@ def foremost(report: Report) -> tuple[list[Finding], list[Finding]]:
         causes.setdefault((finding.id, finding.item.get("kind", "")), []).append(finding)
 
     def rank(alike: list[Finding]) -> tuple[int, bool, int, int]:
-        level, known = SEVERITIES.index(alike[0].severity), CONFIDENCES.index(alike[0].confidence)
-        return -level, alike[0].item.get("kind") == UNNAMED, -known, -len(alike)
+        level, certainty = SEVERITIES.index(alike[0].severity), CONFIDENCES.index(alike[0].confidence)
+        return -level, alike[0].item.get("kind") == UNNAMED, -certainty, -len(alike)
 
     ranked = sorted(causes.values(), key=rank)
     first = max(_FOREMOST, sum(alike[0].severity == "error" for alike in ranked))
-    told, others = ([one for alike in part for one in alike] for part in (ranked[:first], ranked[first:]))
-    return told, others
+    leading, others = ([finding for alike in part for finding in alike] for part in (ranked[:first], ranked[first:]))
+    return leading, others
 
 
 def cards(report: Report, page: Page, findings: Iterable[Finding]) -> list[blocks.Card]:
-    """Return a card for each cause of these findings of a report; of a comparison without the fields that a card before
-    it has, word for word."""
+    """Return a card for each cause of these findings of a report. In a comparison, a card leaves out the fields that an
+    earlier card has word for word."""
     causes = of_one_cause(findings)
     fitting = ""
     if report.memory is not None:
         from envdoctor.report.memory_section import fitting_words
 
         fitting = fitting_words(report.memory, page)
-    found = [finding_card(cause, page, report.probe_commands.get(cause[0].probe or ""), fitting) for cause in causes]
-    told: list[blocks.Field] = []
-    for place, card in enumerate(found if report.revision is not None else ()):
-        found[place] = card._replace(fields=[field for field in card.fields if field not in told])
-        told += found[place].fields
-    return found
+    deck = [finding_card(cause, page, report.probe_commands.get(cause[0].probe or ""), fitting) for cause in causes]
+    earlier: list[blocks.Field] = []
+    for place, card in enumerate(deck if report.revision is not None else ()):
+        deck[place] = card._replace(fields=[field for field in card.fields if field not in earlier])
+        earlier += deck[place].fields
+    return deck
 
 
 def brief(report: Report, page: Page) -> blocks.Section:
     """Return a line for each finding that is shown."""
     labels = [(f"{finding.severity}[{finding.id}]", finding) for finding in report.shown()]
     return blocks.Section(
-        "", [blocks.Banner(label, f"{label} {page.message(one)}", one.severity) for label, one in labels]
+        "", [blocks.Banner(label, f"{label} {page.message(finding)}", finding.severity) for label, finding in labels]
     )
 
 
@@ -83,14 +83,14 @@ def finding_card(
     """Return the card of one cause. ``probe_command`` runs the experiment that settles it; ``fitting`` is a change with
     which the run fits into memory."""
     finding = findings[0]
-    # Code of one cause is told at its first place, with the names of the others, unless all is asked for.
+    # Code of one cause is shown at its first place, with the names of the others, unless all is asked for.
     alike: dict[object, list[Finding]] = {}
-    for number, one in enumerate(findings):
-        is_code = one.item.get("area") == "code" and page.verbosity <= 0
-        alike.setdefault(one.item.get("kind") if is_code else number, []).append(one)
+    for number, peer in enumerate(findings):
+        is_code = peer.item.get("area") == "code" and page.verbosity <= 0
+        alike.setdefault(peer.item.get("kind") if is_code else number, []).append(peer)
     cases, common = _cases([first for first, *_ in alike.values()], page)
-    also = {page.message(first): [one.item.get("symbol", "") for one in others] for first, *others in alike.values()}
-    cases = [case._replace(found=[*case.found, *_also(also.get(case.message, []), page)]) for case in cases]
+    also = {page.message(first): [peer.item.get("symbol", "") for peer in others] for first, *others in alike.values()}
+    cases = [case._replace(facts=[*case.facts, *_also(also.get(case.message, []), page)]) for case in cases]
     why = finding.why.in_language(page.lang)
     of_memory = any(fact.key == "memory.verdict" for fact in finding.facts)
     fields = [blocks.Field("fix", [fitting])] if of_memory and fitting else _fixes(findings, page)
@@ -119,25 +119,25 @@ def finding_text(finding: Finding, page: Page) -> str:
 
 
 def _cases(findings: Sequence[Finding], page: Page) -> tuple[list[blocks.ReportedCase], list[str]]:
-    """Return each message once, with the places to edit and what was found there; and what was found in all cases."""
+    """Return each message once, with the places to edit and the facts there; and the facts that all cases share."""
     messages: dict[str, dict[tuple[str, ...], list[Finding]]] = {}
     for finding in findings:
         message = page.message(finding)
-        messages.setdefault(message, {}).setdefault(tuple(_found(finding, message, page)), []).append(finding)
-    every = [words for found in messages.values() for words in found]
+        messages.setdefault(message, {}).setdefault(tuple(_fact_words(finding, message, page)), []).append(finding)
+    every = [words for groups in messages.values() for words in groups]
     common = [word for word in every[0] if all(word in words for words in every)]
     cases = []
-    for message, found in messages.items():
-        places = _places(place for members in found.values() for one in members for place in one.locations)
+    for message, groups in messages.items():
+        places = _places(place for members in groups.values() for finding in members for place in finding.locations)
         own = [
             _items(members, message, page) + [word for word in words if len(every) == 1 or word not in common]
-            for words, members in found.items()
+            for words, members in groups.items()
         ]
         cases.append(blocks.ReportedCase(message, places, list(filter(None, own))))
     if len(every) > 1:
         return cases, common
-    alone = [word for case in cases for found in case.found for word in found]
-    return [case._replace(found=()) for case in cases], alone
+    alone = [word for case in cases for words in case.facts for word in words]
+    return [case._replace(facts=()) for case in cases], alone
 
 
 def _places(places: Iterable[Origin]) -> list[str]:
@@ -149,20 +149,20 @@ def _places(places: Iterable[Origin]) -> list[str]:
     return [f"{path}:{', '.join(lines)}" for path, lines in files.items()]
 
 
-def _found(finding: Finding, message: str, page: Page) -> list[str]:
+def _fact_words(finding: Finding, message: str, page: Page) -> list[str]:
     """Return the facts that made the rule apply, in words, without the columns that only tell records apart."""
     record = _record(finding, page)
-    known = [fact for fact in finding.facts if fact.value != "unknown"]
+    facts = [fact for fact in finding.facts if fact.value != "unknown"]
     if page.verbosity <= 0:
         identity = {f"{record}.{column}" for column in finding.item}
-        # A value that the English message has is said in every language, as a rule by its own text there.
-        said = f"{message} {finding.message.en} {finding.why.in_language(page.lang)}"
-        known = [fact for fact in known if fact.key not in identity and not _told(fact, said, record, page)]
-    shown = [fact.origin if page.verbosity > 0 or _tells_where(fact.origin) else "" for fact in known]
-    if page.verbosity <= 0:  # the folder of a place to edit is told above
+        # A value in the English message is in every language's message, as a rule by the text of that language.
+        text = f"{message} {finding.message.en} {finding.why.in_language(page.lang)}"
+        facts = [fact for fact in facts if fact.key not in identity and not _needs_no_words(fact, text, record, page)]
+    shown = [fact.origin if page.verbosity > 0 or _tells_where(fact.origin) else "" for fact in facts]
+    if page.verbosity <= 0:  # the folder of a place to edit is shown above
         shown = [os.path.basename(origin) if origin in finding.locations else origin for origin in shown]
-    told = zip(known, map(page.sentence, shown), strict=True)
-    return [page.bracket(page.fact(fact.key, fact.value), origin) for fact, origin in told]
+    pairs = zip(facts, map(page.sentence, shown), strict=True)
+    return [page.bracket(page.fact(fact.key, fact.value), origin) for fact, origin in pairs]
 
 
 def _record(finding: Finding, page: Page) -> str:
@@ -171,13 +171,13 @@ def _record(finding: Finding, page: Page) -> str:
     return next((spec.key for spec in lists if spec is not None), "")
 
 
-def _told(fact: FoundFact, said: str, record: str, page: Page) -> bool:
-    """Return whether a fact needs no words: it only answers the rule's question, or its value was said already."""
+def _needs_no_words(fact: FoundFact, text: str, record: str, page: Page) -> bool:
+    """Return whether a fact needs no words: it only answers the rule's question, or the text has its value already."""
     spec = page.registry.find(fact.key)
     own = fact.key.partition(".")[0] == record
     if (spec is not None and spec.answer) or (own and fact.value == "absent"):
         return True
-    return (own or len(fact.value) > _LONG) and _names(said, fact.value) and not _tells_where(fact.origin)
+    return (own or len(fact.value) > _LONG) and _names(text, fact.value) and not _tells_where(fact.origin)
 
 
 def _names(text: str, value: str) -> bool:
@@ -186,7 +186,7 @@ def _names(text: str, value: str) -> bool:
 
 
 def _tells_where(origin: str) -> bool:
-    """Return whether an origin says where to look, what was typed, or a release: ``train.yaml:14``, ``--set``."""
+    """Return whether an origin is a place, an option or a release: ``train.yaml:14``, ``--set``."""
     return origin.startswith(("--", "what an install", "what uv")) or isinstance(origin, Origin)
 
 
@@ -197,8 +197,8 @@ def _items(findings: Sequence[Finding], message: str, page: Page) -> list[str]:
     names: list[str] = []
     for column in findings[0].item:
         text = ", ".join(dict.fromkeys(finding.item.get(column, "") for finding in findings))
-        known = spec.columns.get(column) if spec is not None else None
-        if (known is not None and known.answer) or (_names(message, text) and not text.isdigit()):
+        cell_spec = spec.columns.get(column) if spec is not None else None
+        if (cell_spec is not None and cell_spec.answer) or (_names(message, text) and not text.isdigit()):
             continue
         first = spec is not None and spec.identity[:1] == (column,)
         names.append(text if first else page.fact(f"{record}.{column}", text))
@@ -214,12 +214,12 @@ def is_known(finding: Finding) -> bool:
 def _notes(finding: Finding, page: Page) -> list[str]:
     """Return the notes on how sure the finding is, and on whether it can fail the run."""
     notes = []
-    for taken in finding.assumed:
-        fact, reason = page.fact(taken.key, taken.value), taken.because.in_language(page.lang)
+    for guess in finding.assumed:
+        fact, reason = page.fact(guess.key, guess.value), guess.because.in_language(page.lang)
         notes.append(page.say("assumed {fact}: {reason}", fact=fact, reason=reason))
     notes += map(page.sentence, finding.caveats)
     if finding.settled_by and not finding.gate and finding.status == "active":
-        command = " ".join(f"--set {quote(given)}" for given in finding.settled_by)
+        command = " ".join(f"--set {quote(setting)}" for setting in finding.settled_by)
         notes.append(page.say("to be certain, state the fact: {command}", command=command))
     if is_known(finding):
         notes.append(page.say("in the baseline: it does not fail the run"))
@@ -251,13 +251,13 @@ def _fix_words(fix: OfferedFix, page: Page) -> str:
     """Return the fix in words, with the changes that its own words do not name."""
     text = fix.summary.in_language(page.lang)
     words = re.findall(r"[A-Za-z0-9_.+-]+", text)
-    # what to write into the recipe; else "batch size: 1", for what the fix's own words do not name
+    # the line to write into the recipe; else "batch size: 1", for settings that the fix's own words do not name
     settings = {key: value for key, value in fix.set.items() if key not in fix.keys and value not in words}
     changes = [*fix.constraints, *fix.keys.values(), *_setting_words(settings, page)]
     changes += [f"{name}={value}" for name, value in fix.env.items()]
     more = page.separated([change for change in changes if change not in text])
-    told = text or more if fix.commands else page.bracket(text, more)
-    return told if fix.predicted is None else page.say("; ").join([told, page.sentence(fix.predicted)])
+    line = text or more if fix.commands else page.bracket(text, more)
+    return line if fix.predicted is None else page.say("; ").join([line, page.sentence(fix.predicted)])
 
 
 def _setting_words(settings: Mapping[str, str], page: Page) -> list[str]:
@@ -269,23 +269,23 @@ def _setting_words(settings: Mapping[str, str], page: Page) -> list[str]:
 
 
 def plan_sections(report: Report, page: Page) -> list[blocks.Section]:
-    """Return one set of changes for all errors: what is changed, what it ends, and the commands. Empty where it says no
-    more than the fixes of the findings do: one error with a fix of its own needs none."""
+    """Return one set of changes for all errors: the changes, the findings they end, and the commands. Empty if the
+    fixes of the findings say the same: one error with a fix of its own needs no plan."""
     plan = report.plan
     if plan is None:
         return []
-    cleared, left = ([one for one in report.findings if one.fingerprint in of] for of in (plan.clears, plan.leaves))
+    cleared, rest = ([case for case in report.findings if case.fingerprint in of] for of in (plan.clears, plan.leaves))
     alone = any(fix.withheld is None and (fix.commands or fix.set) for finding in cleared for fix in finding.fixes)
     if plan.note is None and not plan.again and len(cleared) <= 1 and alone:
         return []
-    ended, kept = (page.separated(list(dict.fromkeys(one.id for one in findings))) for findings in (cleared, left))
+    ended, others = (page.separated(list(dict.fromkeys(case.id for case in findings))) for findings in (cleared, rest))
     ends = page.say("Plan: these changes together end {n} finding(s) and bring no error", len(cleared))
-    last = page.say("It leaves: {findings}", findings=kept) if left else ""
+    last = page.say("It leaves: {findings}", findings=others) if rest else ""
     last = page.sentence(plan.note) if plan.note is not None else last
     words = {key: value for key, value in plan.set.items() if key not in plan.keys}
     settings = map(blocks.Paragraph, [*plan.keys.values(), *_setting_words(words, page)])
-    said = [blocks.Paragraph(line) for line in (*again_words(plan, page), last) if line]
-    return [blocks.Section(page.labelled(ends, ended), [*settings, blocks.Commands(plan.commands), *said])]
+    notes = [blocks.Paragraph(line) for line in (*again_words(plan, page), last) if line]
+    return [blocks.Section(page.labelled(ends, ended), [*settings, blocks.Commands(plan.commands), *notes])]
 
 
 def again_words(plan: Plan, page: Page) -> list[str]:
@@ -300,7 +300,7 @@ PROJECT = Origin("pyproject.toml", 1)
 
 def project_place(finding: Finding) -> Origin | None:
     """Return the first place to edit that lies in the project, its path with ``/`` and relative to the working folder.
-    A line inside a notebook's cell is no line of the file: the first one stands for it."""
+    A line of a notebook's cell is not one of the file: the first line stands for it."""
     for place in finding.locations:
         path = os.path.normpath(place.path)
         try:
@@ -314,10 +314,10 @@ def project_place(finding: Finding) -> Origin | None:
 
 def unique_fingerprints(findings: Iterable[Finding]) -> list[str]:
     """Return each finding's fingerprint, numbered if several are alike: consumers drop the second of equal ones."""
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     names = []
     for finding in findings:
-        seen[finding.fingerprint] += 1
-        count = seen[finding.fingerprint]
+        counts[finding.fingerprint] += 1
+        count = counts[finding.fingerprint]
         names.append(finding.fingerprint if count == 1 else f"{finding.fingerprint}-{count}")
     return names

@@ -15,8 +15,8 @@ _TYPES = {"error": "error", "warning": "warning", "note": "notice"}
 
 
 def render(report: Report, lang: str = "en") -> str:
-    """Return what was not judged or not read, then an annotation for each finding, the worst first; of more than ten of
-    a kind the last one counts the others."""
+    """Return an annotation for what was not judged or not read, then one for each finding, the worst first; if a kind
+    has more than ten, its last one counts the others."""
     page = Page(report.registry, lang)
     shown = report.shown()
     errors = [f"::error::{_data(page.sentence(text))}" for level, text in report.notices if level == "error"]
@@ -30,8 +30,8 @@ def render(report: Report, lang: str = "en") -> str:
         for finding in listed:
             place = project_place(finding)
             properties = {"file": place.path, "line": str(place.line)} if place is not None else {}
-            named = [f"{key}={_property(value)}" for key, value in {**properties, "title": finding.id}.items()]
-            lines.append(f"::{_TYPES[severity]} {','.join(named)}::{_data(finding_text(finding, page))}")
+            attributes = [f"{key}={_property(value)}" for key, value in {**properties, "title": finding.id}.items()]
+            lines.append(f"::{_TYPES[severity]} {','.join(attributes)}::{_data(finding_text(finding, page))}")
         if len(listed) < len(findings):
             lines.append(f"::{_TYPES[severity]}::" + page.say("{n} more finding(s)", len(findings) - len(listed)))
     return "\n".join([*lines, counts_line(report, page)]) + "\n"

@@ -1,4 +1,4 @@
-"""What was judged: environment, packages, GPUs, model and recipe."""
+"""The head of a report: environment, packages, GPUs, model and recipe that were judged."""
 
 from collections import Counter
 from itertools import zip_longest
@@ -11,8 +11,8 @@ from envdoctor.report.blocks import Field, Items, Section
 from envdoctor.report.page import LABEL, Page, display_width, shortened
 from envdoctor.report.report import Report
 
-#: Of the packages that people ask for first: those that are always named, and those that are when they are installed;
-#: scripts that are named.
+#: Of the packages that people ask for first: how many are always named, and how many if they are installed; scripts
+#: that are named.
 _ALWAYS, _USUALLY, _SCRIPTS = 2, 9, 3
 #: Recipe facts whose value speaks for itself, then those that need their name.
 _BARE = ("framework", "method", "stage", "dtype", "quantization")
@@ -20,17 +20,17 @@ _NAMED = ("batch_size", "max_length", "attn", "zero_stage", "world_size")
 
 
 def header(report: Report, page: Page) -> Section:
-    """Return what was judged, without empty fields."""
+    """Return the environment, machine, model, code and recipe, without empty fields."""
     facts, blocks = report.facts, environment(report, page).blocks
-    machine, named = _machine(facts, page), page.say("GPU and driver")
-    fields = [Field(named, [Items(machine, "   ")], bare=True)] if machine else []
+    machine, title = _machine(facts, page), page.say("GPU and driver")
+    fields = [Field(title, [Items(machine, "   ")], bare=True)] if machine else []
     outcomes = []
     for target in report.targets:
         counts = [page.say("{n} error(s)", target.errors)] if target.errors else []
         counts += [page.say("{n} warning(s)", target.warnings)] if target.warnings else []
-        told = page.labelled(target.name, page.separated(counts) or page.say("nothing found"))
+        outcome = page.labelled(target.name, page.separated(counts) or page.say("nothing found"))
         is_open = target.exit_code == 3
-        outcomes.append(page.say("{name}: could not be judged", name=target.name) if is_open else told)
+        outcomes.append(page.say("{name}: could not be judged", name=target.name) if is_open else outcome)
     files = _texts(facts, "code.files")
     more = page.say("{n} more", n=len(files) - _SCRIPTS) if len(files) > _SCRIPTS else ""
     code = page.bracket(page.separated([shortened(name, 100) for name in files[:_SCRIPTS]]), more)
@@ -69,7 +69,7 @@ def python_words(facts: FactSet, page: Page) -> str:
 
 
 def system_words(facts: FactSet) -> list[str]:
-    """Return ``linux x86_64``, ``glibc 2.35``, ``wsl``, ``docker``: what is known of the operating system."""
+    """Return the known parts of the operating system: ``linux x86_64``, ``glibc 2.35``, ``wsl``, ``docker``."""
     system, arch, libc, version, container = (
         _known(facts, f"os.{name}") for name in ("platform", "arch", "libc", "libc_version", "container")
     )
@@ -88,7 +88,7 @@ def torch_words(facts: FactSet, page: Page) -> str:
 
 
 def target_fields(target: Target, facts: FactSet, page: Page) -> list[Field]:
-    """Return what was judged, with Python and system, and why this one unless an option named it."""
+    """Return the environment, with Python and system, and why it was chosen unless an option named it."""
     label = SOURCES.get(target.kind, SOURCES["default"]).label[page.lang]
     words = list(filter(None, [python_words(facts, page)])) + system_words(facts)
     line = page.bracket(target.path, page.separated(words))
@@ -120,8 +120,8 @@ def _packages(report: Report, page: Page) -> list[str]:
 
 def _machine(facts: FactSet, page: Page) -> list[str]:
     def unknown(name: str, key: str) -> str:
-        why = facts.unknown(key)
-        return page.not_known(name, why.reason if why is not None else "")
+        gap = facts.unknown(key)
+        return page.not_known(name, gap.reason if gap is not None else "")
 
     groups, gpus = gpu_groups(facts), facts.records("gpu")
     differs = any(item["key"] == "driver.version" for item in facts.items("drift"))  # between machines
@@ -151,13 +151,13 @@ def _machine(facts: FactSet, page: Page) -> list[str]:
 
 def _model(facts: FactSet, page: Page) -> str:
     repo, path = facts.get("model.repo"), facts.get("model.path")
-    named = facts.text("model.repo") or facts.text("model.path")
+    name = facts.text("model.repo") or facts.text("model.path")
     kind, family = _known(facts, "model.type"), _known(facts, "model.family")
-    if named is None and not (kind or family):
-        tried = next((fact for fact in (repo, path) if fact.origin or fact.key in facts), None)
-        why = facts.unknown(tried.key) if tried is not None else None
-        return page.not_known(page.name("model.repo"), why.reason) if why is not None and why.reason else ""
-    text = shortened(named or "", 200)
+    if name is None and not (kind or family):
+        source = next((fact for fact in (repo, path) if fact.origin or fact.key in facts), None)
+        gap = facts.unknown(source.key) if source is not None else None
+        return page.not_known(page.name("model.repo"), gap.reason) if gap is not None and gap.reason else ""
+    text = shortened(name or "", 200)
     revision = _known(facts, "model.revision")
     if revision and text:
         text += f" @ {revision[:7]}"
@@ -166,22 +166,22 @@ def _model(facts: FactSet, page: Page) -> str:
 
 
 def _recipe(facts: FactSet, page: Page) -> str:
-    given = [fact for fact in facts.below("recipe.") if not fact.is_computed and fact.source != "preset"]
-    known = {fact.key[7:]: fact for fact in given if facts.known(fact.key)}
-    if not known:
+    settings = [fact for fact in facts.below("recipe.") if not fact.is_computed and fact.source != "preset"]
+    parts = {fact.key[7:]: fact for fact in settings if facts.known(fact.key)}
+    if not parts:
         return ""
-    # Unless it was given, it may be that of the evaluation.
-    if "train_batch_size" in known and facts.get("recipe.batch_size").source != "given":
-        known["batch_size"] = known["train_batch_size"]._replace(key="recipe.batch_size")
-    words = [page.value(known[name].key, spell(known[name].value)) for name in _BARE if name in known]
-    words += [page.fact(known[name].key, spell(known[name].value)) for name in _NAMED if name in known]
-    rest = [page.fact(fact.key, spell(fact.value)) for name, fact in known.items() if name not in (*_BARE, *_NAMED)]
-    told = 3 if len(words) < 3 else 0
-    words += [*rest[:told], *([page.say("{n} more", n=len(rest) - told)] if len(rest) > told else [])]
-    named = [getattr(fact.origin, "path", fact.origin) for fact in known.values() if fact.origin]
+    # A batch size that was not given may be the evaluation's.
+    if "train_batch_size" in parts and facts.get("recipe.batch_size").source != "given":
+        parts["batch_size"] = parts["train_batch_size"]._replace(key="recipe.batch_size")
+    words = [page.value(parts[name].key, spell(parts[name].value)) for name in _BARE if name in parts]
+    words += [page.fact(parts[name].key, spell(parts[name].value)) for name in _NAMED if name in parts]
+    rest = [page.fact(fact.key, spell(fact.value)) for name, fact in parts.items() if name not in (*_BARE, *_NAMED)]
+    count = 3 if len(words) < 3 else 0
+    words += [*rest[:count], *([page.say("{n} more", n=len(rest) - count)] if len(rest) > count else [])]
+    paths = [getattr(fact.origin, "path", fact.origin) for fact in parts.values() if fact.origin]
     if facts.records("recipe_file") is not None:
-        named = [str(item["path"]) for item in facts.items("recipe_file")]
-    origins = list(dict.fromkeys(named))
+        paths = [str(item["path"]) for item in facts.items("recipe_file")]
+    origins = list(dict.fromkeys(paths))
     text, files = page.separated(words), [origin for origin in origins if not origin.startswith("--")]
     return page.bracket(page.separated(files[:3]), text) if files else page.bracket(text, page.separated(origins[:3]))
 

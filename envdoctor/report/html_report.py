@@ -38,12 +38,12 @@ def render(report: Report, lang: str = "en") -> str:
     tiles = [(shown[level], page.say(_HEADINGS[level]), level) for level in reversed(SEVERITIES)]
     tiles += [(report.rules_checked, page.say("rules checked"), "plain")]
     tiles += [(len(report.not_checked), page.say("not checked"), "plain")]
-    # What is read before the findings: what a reader might miss, and what was judged.
+    # Before the findings: what a reader might miss, and what was judged.
     warned = [notice for notice in notices(report, page) if notice.level != "note"]
     first = banners([*unjudged(report, page), *beyond(report, page)], page)
     compared = about(report, page)[:1] if report.revision is not None else []
     judged = [header(report, page)] if report.target.kind != "none" else []
-    # What is folded away: rules that could not be checked, accepted findings, findings of the same cause.
+    # Folded away: rules that could not be checked, accepted findings, findings of the same cause.
     folded: list[Block] = [*map(Paragraph, advices(report, page))]
     for section in not_shown(report, page):
         rows = sum(len(block.rows) for block in section.blocks if isinstance(block, Table))
@@ -51,8 +51,8 @@ def render(report: Report, lang: str = "en") -> str:
     folded += [notice for notice in notices(report, page) if notice.level == "note"]
     open_ = page.say("{n} rule(s) could not be checked", len(report.not_checked)) if report.not_checked else ""
     last = [Section(open_, folded)] if folded else []
-    found, others = (cards(report, page, findings) for findings in foremost(report))
-    causes = [(page.say(_HEADINGS[level]), [card for card in found if card.severity == level]) for level in _HEADINGS]
+    leading, others = (cards(report, page, findings) for findings in foremost(report))
+    causes = [(page.say(_HEADINGS[level]), [card for card in leading if card.severity == level]) for level in _HEADINGS]
     foot = (f"envdoctor {__version__}", matrix_words(report, page), page.say("exit code {code}", code=report.exit_code))
     return environment.get_template("html_report.html").render(
         page=page,

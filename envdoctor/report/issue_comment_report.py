@@ -11,11 +11,11 @@ from envdoctor.report.markdown_report import field_lines, plain
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
 
-#: GitHub takes 65,536 characters; a comment that nobody reads to the end helps nobody.
+#: GitHub takes 65,536 characters; a longer comment would not be read to its end.
 _LONGEST, _ROWS, _FIXES = 60_000, 40, 2
-#: Nobody is asked again for what the issue shows, though some rules want more of it.
+#: Facts that the issue shows: they are not asked for again, though some rules want more of them.
 _SHOWN = {"model": "model.name", "recipe": "recipe_file"}
-#: What is said of a recipe as such, beside its settings.
+#: Facts about a recipe that are not settings.
 _OF_THE_RECIPE = ("recipe_file", "recipe_key", "recipe.arguments")
 
 
@@ -29,7 +29,7 @@ def render(report: Report, lang: str = "en") -> str:
         card = finding_card(findings, page)  # without the facts that were found, which the table says
         lines += [f"**{card.severity}**: {plain(case.message)} ({_code(card.name)})" for case in card.cases] + [""]
         fixes = [field for field in card.fields if field.label in ("fix", "   or")][:_FIXES]
-        fields = [one for one in card.fields if one.label in ("why", "note", "proof") or one in fixes]
+        fields = [part for part in card.fields if part.label in ("why", "note", "proof") or part in fixes]
         lines += [*(line for field in fields for line in field_lines(field, page)), ""]
     notes = [page.message(findings[0]) for findings in of_one_cause(f for f in shown if f.severity == "note")]
     lines += [*(f"- {plain(note)}" for note in notes), ""] if notes else []
@@ -53,8 +53,8 @@ def _table(report: Report, page: Page) -> Iterator[str]:
         if fact.key in _OF_THE_RECIPE:
             continue
         value = facts.value(fact.key)
-        said_twice = fact.key == "python.minor" and "python.version" in facts
-        if fact.source in ("given", "recipe", "preset") and not isinstance(value, Unknown) and not said_twice:
+        is_repeated = fact.key == "python.minor" and "python.version" in facts
+        if fact.source in ("given", "recipe", "preset") and not isinstance(value, Unknown) and not is_repeated:
             groups = gpu_groups(facts) if fact.key == "gpu" else []
             words = page.separated(groups) if isinstance(value, Records) else spell(value)
             if isinstance(value, Absent):
@@ -72,22 +72,22 @@ def _table(report: Report, page: Page) -> Iterator[str]:
 
 
 def _missing(report: Report, page: Page) -> Iterator[str]:
-    """Yield what would make more rules decidable, with the command that prints it, and what could not be read."""
+    """Yield the help that would make more rules decidable, with its command, and the parts that could not be read."""
     steps = [(name, count) for names, count in help_steps(report.not_checked) for name in names]
-    asked = []
+    questions = []
     for name, count in dict(reversed(steps)).items():
         advice = report.registry.help_texts.get(name, {})
         asks, keys = advice.get("asks"), advice.get("keys", ())
         shown = name in _SHOWN and report.facts.known(_SHOWN[name])
         if asks and not shown and not (keys and all(is_given(report, key) for key in keys)):
             more = page.say("{n} more rule(s)", count)
-            asked.append((-count, f"- {page.bracket(asks.get(page.lang, asks['en']), more)}"))
+            questions.append((-count, f"- {page.bracket(asks.get(page.lang, asks['en']), more)}"))
     unread = [notice.text for notice in report.notices if notice.level == "warning"]
-    if asked or unread:
+    if questions or unread:
         yield page.say("Not given, or not to be read from it:")
         yield ""
     yield from (f"- {plain(redact(page.sentence(text)))}" for text in unread)
-    yield from (line for _, line in sorted(asked))
+    yield from (line for _, line in sorted(questions))
 
 
 def _code(text: str) -> str:

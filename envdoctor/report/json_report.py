@@ -27,15 +27,15 @@ def render(report: Report, lang: str = "en") -> str:
 
 def document(report: Report) -> dict[str, object]:
     """Return the report as JSON data, without times of the run. Lists are never null; what is absent is left out."""
-    # Those that findings rest on; `envdoctor facts` gives the others.
+    # The facts that findings rest on; `envdoctor facts` gives the others.
     keys = {fact.key for finding in report.findings for fact in finding.facts}
     keys |= {spec.key for spec in map(report.registry.records_of, keys) if spec is not None}
     used = FactSet(fact for fact in report.facts if fact.key in keys or isinstance(fact.value, Unknown))
     facts = fact_data(report.facts if report.all_facts else used)
     shown = Counter(finding.severity for finding in report.shown())
     plan, ids = report.plan, {finding.fingerprint: finding.id for finding in report.findings}
-    named = {"clears": plan.clears, "leaves": plan.leaves} if plan is not None else {}
-    changes = {key: [{"id": ids[one], "fingerprint": one} for one in prints] for key, prints in named.items()}
+    prints_of = {"clears": plan.clears, "leaves": plan.leaves} if plan is not None else {}
+    changes = {key: [{"id": ids[mark], "fingerprint": mark} for mark in prints] for key, prints in prints_of.items()}
     helps = sorted({name for entry in report.not_checked for name in entry.help})
     texts = report.registry.help_texts
     return {
@@ -81,7 +81,7 @@ def document(report: Report) -> dict[str, object]:
         "sections": _known(
             revision=report.revision and _revision(report, report.revision),
             probe=report.probe
-            and json_data({**report.probe, "groups": [one._asdict() for one in report.probe["groups"]]}),
+            and json_data({**report.probe, "groups": [group._asdict() for group in report.probe["groups"]]}),
             data=report.data and json_data(report.data),
             memory=report.memory and json_data(report.memory),
             probe_commands=report.probe_commands or None,
@@ -90,9 +90,9 @@ def document(report: Report) -> dict[str, object]:
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
-    taken = [one for one in finding.assumed if not one.default]
-    guesses = [f"{one.key} was taken for {one.value} ({one.because.en})" for one in taken]
-    places = [{"path": one.path, "line": one.line, **_known(cell=one.cell)} for one in finding.locations]
+    assumptions = [guess for guess in finding.assumed if not guess.default]
+    guesses = [f"{guess.key} was taken for {guess.value} ({guess.because.en})" for guess in assumptions]
+    places = [{"path": place.path, "line": place.line, **_known(cell=place.cell)} for place in finding.locations]
     return {
         **_without(json_data(finding), "title", "title_zh", "origin"),
         "locations": places,

@@ -1,9 +1,9 @@
 """The report as JUnit XML, for Jenkins' strict schema and GitLab's reader.
 
-A case for each rule that was checked, so that a dashboard shows trends: what fails the run failed, another finding
-passed with its text, what was ignored was skipped. ``not-checked`` is one skipped case for all rules that could not be
-checked. The case ``run`` is the run itself: there is always one case, and GitLab tells cases apart by their names
-alone.
+A case for each rule that was checked, so that a dashboard shows trends: a finding at the gate is a failure, another
+finding passes with its text, an ignored one is skipped. ``not-checked`` is one skipped case for all rules that could
+not be checked. The case ``run`` is the run itself: there is always one case, and GitLab tells cases apart by their
+names alone.
 """
 
 from collections.abc import Sequence
@@ -24,24 +24,24 @@ def render(report: Report, lang: str = "en") -> str:
     page = Page(report.registry, lang)
     name = f"envdoctor.{report.command}"
     suite = Element("testsuite", name=name)
-    said = first_line(report, page)
-    said += [f"{label}: {text}" for label, text in (*unjudged(report, page), *beyond(report, page))]
-    said += [f"{notice.level}: {page.sentence(notice.text)}" for notice in report.notices]
+    lines = first_line(report, page)
+    lines += [f"{label}: {text}" for label, text in (*unjudged(report, page), *beyond(report, page))]
+    lines += [f"{notice.level}: {page.sentence(notice.text)}" for notice in report.notices]
     case = _case(suite, name, "run")
     if report.status != "complete":
-        why = page.say("the check could not be finished")
-        SubElement(case, "error", type="incomplete", message=why).text = "\n".join(said)
-    elif said:
-        SubElement(case, "system-out").text = "\n".join(said)
+        cause = page.say("the check could not be finished")
+        SubElement(case, "error", type="incomplete", message=cause).text = "\n".join(lines)
+    elif lines:
+        SubElement(case, "system-out").text = "\n".join(lines)
     by_rule: dict[str, list[Finding]] = {}
     for finding in report.findings:
         by_rule.setdefault(finding.id, []).append(finding)
     for rule, findings in by_rule.items():
-        _judged(_case(suite, name, rule), findings, page)
+        _fill_case(_case(suite, name, rule), findings, page)
     open_ = []
     for entry in report.not_checked:
         if entry.id not in by_rule:
-            reason = "; ".join(f"{key}: {page.sentence(why)}" for key, why in entry.missing.items())
+            reason = "; ".join(f"{key}: {page.sentence(cause)}" for key, cause in entry.missing.items())
             open_.append(f"{entry.id}: {page.sentence(entry.reason) if entry.reason else reason}")
     if open_:
         message = page.say("{n} rule(s) could not be checked", len(open_))
@@ -58,13 +58,13 @@ def _case(suite: Element, classname: str, name: str) -> Element:
     return SubElement(suite, "testcase", classname=classname, name=name)
 
 
-def _judged(case: Element, findings: Sequence[Finding], page: Page) -> None:
+def _fill_case(case: Element, findings: Sequence[Finding], page: Page) -> None:
     failing = [finding for finding in findings if finding.gate]
-    told = [finding for finding in findings if finding.ignored is None and finding.superseded_by is None]
-    text = "\n\n".join(finding_text(finding, page) for finding in failing or told)[:_LONGEST]
+    shown = [finding for finding in findings if finding.ignored is None and finding.superseded_by is None]
+    text = "\n\n".join(finding_text(finding, page) for finding in failing or shown)[:_LONGEST]
     if failing:
         SubElement(case, "failure", type=failing[0].severity, message=page.message(failing[0])).text = text
-    elif told:
+    elif shown:
         SubElement(case, "system-out").text = text
     else:
         ignored, twin = findings[0].ignored, findings[0].superseded_by

@@ -40,8 +40,8 @@ def render(report: Report, lang: str = "en") -> str:
     blocks += texts[: len(first)]
     blocks += _folded(page.say("{n} more finding(s)", sum(card.times for card in others)), texts[len(first) :])
     blocks += write([*plan_sections(report, page), *sections(report, page)], page)
-    told = report.notices[:_MOST_NOTICES]
-    blocks += [f"{_SIGNS.get(level, '')} {plain(page.sentence(text))}" for level, text in told]
+    notices = report.notices[:_MOST_NOTICES]
+    blocks += [f"{_SIGNS.get(level, '')} {plain(page.sentence(text))}" for level, text in notices]
     if len(report.notices) > _MOST_NOTICES:
         blocks.append(plain(page.say("{n} more", n=len(report.notices) - _MOST_NOTICES)))
     helps = [f"- {plain(text)}" for text in advices(report, page)]
@@ -89,7 +89,7 @@ def _card(card: document.Card, page: Page) -> str:
     for case in card.cases[:_MOST]:
         places = ", ".join(f"`{_code(place)}`" for place in case.places)
         lines.append(f"- **{plain(case.message)}**" + (f" ({places})" if places else ""))
-        lines += [f"  <br>{plain(page.separated(list(found)))}" for found in case.found]
+        lines += [f"  <br>{plain(page.separated(list(facts)))}" for facts in case.facts]
     if len(card.cases) > _MOST:
         lines.append(f"- {plain(page.say('{n} more', n=len(card.cases) - _MOST))}")
     return "\n".join([*lines, *(line for field in card.fields for line in field_lines(field, page))])

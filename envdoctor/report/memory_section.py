@@ -29,8 +29,8 @@ _OTHER = "columns of other names, their texts together"
 
 
 def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Section:
-    """Return what is needed beside what is free, what holds it, and how each change would change it. ``brief``: of what
-    fits the details are folded."""
+    """Return the needed memory beside the free memory, its parts, and the effect of each change. ``brief``: fold the
+    details of a run that fits."""
     low, high = section["process_gib"]
     words = {"low": _gib(low), "high": _gib(high), "size": _gib(section["allocated_gib"])}
     if section["interval"] is not None:
@@ -51,25 +51,25 @@ def memory(section: MemorySection, page: Page, *, brief: bool = False) -> Sectio
     if section["gpu"] is not None:
         free, total = (_gib(size or 0.0) for size in (section["free_gib"], section["total_gib"]))
         text = "{free} of {total} GiB are free on {gpu}: {verdict}"
-        named = page.value("memory.verdict", verdict) if verdict else page.say("not judged, see below")
-        texts.append(page.say(text, free=free, total=total, gpu=section["gpu"], verdict=named))
+        answer = page.value("memory.verdict", verdict) if verdict else page.say("not judged, see below")
+        texts.append(page.say(text, free=free, total=total, gpu=section["gpu"], verdict=answer))
     blocks: list[Block] = [Field(label, texts)]
     details = _details(section, page)
     folded = brief and (verdict == "fits" or (verdict is None and not section["reach"]))
     blocks += [Folded(page.say("Peak"), details)] if folded else details
-    taken, text = list(map(page.sentence, section["assumed"])), "not counted, and may lower the need: {what}"
-    taken += [page.say(text, what=page.sentence(one)) for one in section["savers"]]
+    notes, text = list(map(page.sentence, section["assumed"])), "not counted, and may lower the need: {what}"
+    notes += [page.say(text, what=page.sentence(saver)) for saver in section["savers"]]
     if page.verbosity > 0 and section["interval"] is not None and section["interval"]["not_given"]:
         least, most = map(_gib, section["interval"]["shown"]["process"])
         names, text = section["interval"]["not_given"], "nvidia-smi may show {low} to {high} GiB: not given are {names}"
-        taken.append(page.say(text, low=least, high=most, names=", ".join(names)))
-    blocks += [Field(page.say("Assumed"), taken)] if taken else []
+        notes.append(page.say(text, low=least, high=most, names=", ".join(names)))
+    blocks += [Field(page.say("Assumed"), notes)] if notes else []
     return Section(label, blocks, bare=True)
 
 
 def _details(section: MemorySection, page: Page) -> list[Field]:
-    """Return the bars, where the peak is and what holds it, and what would lower it: that first where it is all the
-    answer there is."""
+    """Return the bars, where the peak is, its parts, and the changes that would lower it. The changes come first if
+    there is no verdict."""
     terms = section["terms"]
     names = [f"{page.say(term['name'])} {_gib(term['gib'])}" for term in terms]
     segments = [(term["gib"], f"part{number % _COLOURS}") for number, term in enumerate(terms)]
@@ -80,23 +80,23 @@ def _details(section: MemorySection, page: Page) -> list[Field]:
         section["verdict"] is not None
     ):  # two bars of one scale: what is needed, the least and the most, and what is free
         (low, high), free = section["process_gib"], section["free_gib"] or 0.0
-        needed = Bar(page.say("needed"), [(low, section["verdict"]), (high - low, "more")])
-        taken = Bar(page.say("free"), [(free, "free"), ((section["total_gib"] or 0.0) - free, "taken")])
-        fields.append(Field("", [Bars([needed, taken], whole, drawn=True)]))
+        need = Bar(page.say("needed"), [(low, section["verdict"]), (high - low, "more")])
+        supply = Bar(page.say("free"), [(free, "free"), ((section["total_gib"] or 0.0) - free, "taken")])
+        fields.append(Field("", [Bars([need, supply], whole, drawn=True)]))
     layers, batch, tokens = section["layers"], section["batch"], f"{section['tokens']:,}"
     of = page.say("{layers} layers, batch {batch} x {tokens} tokens", layers=layers, batch=batch, tokens=tokens)
     phase = page.separated([page.say(_PHASES[section["phase"]]), section["operation"]])
     fields.append(Field(page.say("Peak"), [page.bracket(phase, of)]))
     fields.append(Field(page.say("Largest"), [parts, Items(names, most=_MOST_TERMS, keys=True)]))
     if section["serving"] is not None:
-        held, length = (f"{section['serving'][name]:,}" for name in ("cache_tokens", "length"))
-        text = page.say("{n} tokens fit into it, a sequence may have {length}", n=held, length=length)
+        capacity, length = (f"{section['serving'][name]:,}" for name in ("cache_tokens", "length"))
+        text = page.say("{n} tokens fit into it, a sequence may have {length}", n=capacity, length=length)
         fields.append(Field(page.say("KV cache"), [text]))
     changed = section["changes"]
     changes = [Bar(_change(change, page, section), [(change["gib"], change["verdict"])]) for change in changed]
     most = max([whole, *(change["gib"] for change in changed)])
     advice = [Field(page.say("Changes"), [Bars(changes, most)])] if changes else []
-    sizes = [(one["batch"], f"{one['tokens']:,}") for one in section["reach"]]
+    sizes = [(point["batch"], f"{point['tokens']:,}") for point in section["reach"]]
     reach = [page.say("batch {batch} x {tokens} tokens", batch=batch, tokens=tokens) for batch, tokens in sizes]
     longest = [Field(page.say("Fits up to"), [Items(reach)])] if reach else []
     return [*longest, *advice, *fields] if section["verdict"] is None else [*fields, *advice, *longest]
@@ -104,7 +104,7 @@ def _details(section: MemorySection, page: Page) -> list[Field]:
 
 def fitting_words(section: MemorySection, page: Page) -> str:
     """Return the first change with which the run fits, in words; empty where none is known."""
-    return next((_change(one, page, section) for one in section["changes"] if one["verdict"] == "fits"), "")
+    return next((_change(change, page, section) for change in section["changes"] if change["verdict"] == "fits"), "")
 
 
 def _change(change: MemorySaving, page: Page, section: MemorySection) -> str:

@@ -48,7 +48,7 @@ class Page(NamedTuple):
         return self.say("{text} ({more})", text=text, more=more) if text and more else text or more
 
     def labelled(self, name: str, value: str) -> str:
-        """``name: value``, or whichever of the two there is."""
+        """Return ``name: value``, or the one that is not empty."""
         return self.say("{name}: {value}", name=name, value=value) if name and value else name or value
 
     def lines(self, text: str, first: str = "  ", rest: str = "    ") -> list[str]:
@@ -62,8 +62,8 @@ class Page(NamedTuple):
     def items(
         self, items: Sequence[str], first: str = "  ", rest: str = "  ", separator: str | None = None
     ) -> list[str]:
-        """Return items in one or more lines, broken between two items, and inside an item only if it is too long. Of
-        the separator, what is not blank stays at the end of the broken line."""
+        """Return items in one or more lines, broken between two items, and inside an item only if it is too long. A
+        broken line ends with the separator, without its blanks."""
         separator = self.say(", ") if separator is None else separator
         if self.width is None or display_width(first) + display_width(separator.join(items)) <= self.width:
             return [first + separator.join(items)]
@@ -88,8 +88,8 @@ class Page(NamedTuple):
         return _fill([(" ", words) for words in arguments], self.width, first, rest + "  ", " \\")
 
     def message(self, finding: Finding) -> str:
-        """Return what is wrong, and for which of several targets; sentences that the rule took from facts are in the
-        page's language too."""
+        """Return the finding's message, with its targets if they are several. Sentences that the rule took from facts
+        are in the page's language too."""
         text = finding.message.in_language(self.lang)
         for fact in finding.facts if self.lang != "en" else ():
             if " " in fact.value:
@@ -110,9 +110,9 @@ class Page(NamedTuple):
         """Return a value as spelled by :func:`envdoctor.facts.values.spell`, by its name if the registry has one."""
         spec = self.registry.find(key)
         if spec is not None and spec.values:
-            named = ((part, spec.values.get(part, {})) for part in value.split(", "))
+            pairs = ((part, spec.values.get(part, {})) for part in value.split(", "))
             texts = (
-                names.get(self.lang) or names.get("en") or shortened(part, _LONGEST_VALUE) for part, names in named
+                names.get(self.lang) or names.get("en") or shortened(part, _LONGEST_VALUE) for part, names in pairs
             )
             return ", ".join(texts)
         if spec is not None and spec.type == "boolean" and value in ("true", "false"):
@@ -174,7 +174,7 @@ def shortened(text: str, longest: int) -> str:
 
 
 def _fill(atoms: list[tuple[str, str]], width: int, first: str, rest: str, broken: str = "") -> list[str]:
-    """Return lines of atoms, each with what stands before it within a line; ``broken`` ends every line but the last."""
+    """Return lines of atoms, each with the gap before it within a line; ``broken`` ends every line but the last."""
     lines: list[str] = []
     line, used, empty = first, display_width(first), True
     for gap, atom in atoms:

@@ -1,4 +1,4 @@
-"""The experiments: what ran where, a row for each with its counts, and the evidence of what is not right."""
+"""The experiments: what ran where, a row for each with its counts, and the evidence of wrong results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from envdoctor.experiments.probe.reproducer import Result
 
 _COUNTED = ("pass", "warn", "fail", "skip", "error", "partial", "garbage")
-#: Groups and values that are told before "and N more".
+#: Groups and values that are shown before "and N more".
 _MOST_GROUPS, _MOST_VALUES = 12, 8
 #: Where the bars of measured errors end: a thousand times what rounding must cost.
 _FULL = 3.0
@@ -29,7 +29,7 @@ def catalogue_text(probes: Iterable[Probe]) -> str:
 
 
 def experiments(section: Mapping[str, Any], page: Page) -> Section:
-    """Return what ran where, a row an experiment, and the evidence of what is wrong beside unavoidable rounding."""
+    """Return what ran where, a row an experiment, and the evidence of errors beyond unavoidable rounding."""
     label = page.say("Experiments")
     blocks: list[Block] = [Field(label, [Items(_where(section, page))])]
     if section["unusable"] is not None:
@@ -48,13 +48,13 @@ def experiments(section: Mapping[str, Any], page: Page) -> Section:
     elif section["in_use"] is None:
         reason = page.sentence(section["in_use_unknown"] or "")
         notes.append(page.say("whether training would use this device is not known: {reason}", reason=reason))
-    known = section["released"]
-    if known["clean"]:
+    released = section["released"]
+    if released["clean"]:
         text = "not run: {names}: {n} case(s) right with {versions}, and the files are as released (--suite full)"
-        names, versions = ", ".join(known["clean"]), known["versions"]
-        notes.append(page.say(text, sum(known["clean"].values()), names=names, versions=versions))
-    elif known["why"] is not None and page.verbosity > 0:
-        notes.append(page.say("released code was tried as well: {reason}", reason=page.sentence(known["why"])))
+        names, versions = ", ".join(released["clean"]), released["versions"]
+        notes.append(page.say(text, sum(released["clean"].values()), names=names, versions=versions))
+    elif released["why"] is not None and page.verbosity > 0:
+        notes.append(page.say("released code was tried as well: {reason}", reason=page.sentence(released["why"])))
     if section["reproducer"] is not None:
         notes.append(page.say("a script that shows the worst failure alone: --reproducer FILE"))
     return Section(label, [*blocks, *map(Paragraph, notes)], bare=True)
@@ -79,11 +79,11 @@ def _where(section: Mapping[str, Any], page: Page) -> list[str]:
 def _rows(children: Sequence[Mapping[str, Any]], page: Page) -> list[tuple[str, str, str]]:
     """Return a row an experiment, with ``-v`` a row a child: its name, how its cases ended, and how long it took."""
     alone = page.verbosity > 0
-    named: dict[object, list[Mapping[str, Any]]] = {}
+    by_name: dict[object, list[Mapping[str, Any]]] = {}
     for number, child in enumerate(children):
-        named.setdefault(number if alone else child["name"], []).append(child)
+        by_name.setdefault(number if alone else child["name"], []).append(child)
     rows = []
-    for alike in named.values():
+    for alike in by_name.values():
         words = [alike[0]["name"], *([alike[0]["dtype"], alike[0]["backend"]] if alone else [])]
         counts = {verdict: sum(child["counts"].get(verdict, 0) for child in alike) for verdict in _COUNTED}
         outcomes = [_times(number, verdict, page) for verdict, number in counts.items() if number]
@@ -108,7 +108,7 @@ def _group(group: Result, page: Page) -> Group:
     times = f" x {group.wrong}" if group.wrong > 1 else ""
     of = page.say(" of {n}", n=group.cases) if group.cases > group.wrong else ""
     verdict, outcome = (page.value(f"probe.{column}", getattr(group, column)) for column in ("verdict", "signature"))
-    what = page.say("{verdict} {outcome}", verdict=verdict, outcome=outcome)
+    title = page.say("{verdict} {outcome}", verdict=verdict, outcome=outcome)
     where = " ".join(word for word in words if word)
     contents: list[Content] = [page.say("only on {ranks}", ranks=group.ranks)] if group.ranks else []
     evidence, ratio = [", ".join(group.tensors)], group.ratio
@@ -129,7 +129,7 @@ def _group(group: Result, page: Page) -> Group:
         contents.append(shortened(page.sentence(group.why), 400))
     if group.example:
         contents.append(page.say("such as {case}", case=shortened(group.example, 300)))
-    return Group(page.labelled(f"{what}{times}{of}", where), contents)
+    return Group(page.labelled(f"{title}{times}{of}", where), contents)
 
 
 def _some(values: Sequence[str]) -> str:

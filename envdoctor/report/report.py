@@ -80,14 +80,14 @@ def _clean_fact(fact: Fact) -> Fact:
 
 
 class Notice(NamedTuple):
-    """Something about the run itself: an expired ignore, an unreadable folder. ``level`` is error, warning or note."""
+    """A notice about the run itself: an expired ignore, an unreadable folder. ``level`` is error, warning or note."""
 
     level: str
     text: Message
 
 
 class TargetOutcome(NamedTuple):
-    """One machine of several that were judged: what tells it from the others, what was found, its own exit code."""
+    """One machine of several that were judged: its name among them, its counts of findings, its own exit code."""
 
     name: str
     errors: int
@@ -98,14 +98,14 @@ class TargetOutcome(NamedTuple):
 class _Parts(NamedTuple):
     """The parts of a report.
 
-    ``findings`` are in order (severity, effect, id, item) and hold those that gate, those that do not, the ignored and
-    the superseded ones: the flags on each tell. ``rules_checked`` counts rules with a yes or a no, ``passed`` names
-    those with a no. ``plan`` is one set of changes for the errors among them.
-    ``revision``, ``probe``, ``data`` and ``memory`` are what a comparison, the experiments, a look at the training data
-    and a prediction found besides; ``probe_commands`` say how to run the experiments that findings name. ``unjudged``
-    are sentences about what a reader would take for judged. ``all_facts``: documents
-    for programs hold every fact, not only those that findings rest on. ``targets`` are the machines, where several
-    were judged.
+    ``findings`` are in order (severity, effect, id, item), with the ignored and the superseded ones; flags on each say
+    whether it gates. ``rules_checked`` counts rules with a yes or a no, ``passed`` names the rules with a no. ``plan``
+    is one set of changes for the errors among the findings.
+    ``revision``, ``probe``, ``data`` and ``memory`` are the sections of a comparison, the experiments, a look at the
+    training data and a prediction; ``probe_commands`` run the experiments that findings name. ``unjudged`` are
+    sentences about what a reader would believe to be judged. ``all_facts``: documents
+    for programs hold every fact, not only those that findings rest on. ``targets`` are the machines, if several were
+    judged.
     """
 
     command: str
@@ -137,12 +137,12 @@ class Report(_Parts):
 
     __slots__ = ()
 
-    def __new__(cls, *parts: Any, **named: Any) -> "Report":
-        return tuple.__new__(cls, map(cleaned, _Parts(*parts, **named)))
+    def __new__(cls, *parts: Any, **fields: Any) -> "Report":
+        return tuple.__new__(cls, map(cleaned, _Parts(*parts, **fields)))
 
-    def changed(self, **named: Any) -> "Report":
+    def changed(self, **fields: Any) -> "Report":
         """Return the report with other parts."""
-        return Report(**{**self._asdict(), **named})
+        return Report(**{**self._asdict(), **fields})
 
     @property
     def status(self) -> str:
@@ -180,12 +180,12 @@ class Report(_Parts):
 
 
 _SUFFIX = "_report.py"
-#: The one that is taken when nobody asks for another.
+#: The format without an option.
 _USUAL = "terminal"
 
 
 class UnknownFormatError(ValueError):
-    """No such format; the message lists those there are."""
+    """The format is unknown; the message lists the formats."""
 
 
 def names() -> tuple[str, ...]:

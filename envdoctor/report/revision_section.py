@@ -1,5 +1,5 @@
-"""What a comparison of two revisions says besides its findings: what was compared and what changed, with its lines; and
-its first line: how bad it is, about what, and what was not judged or not read. It calms only where each change has a
+"""A comparison of two revisions, besides its findings: what was compared and what changed, with its lines; and its
+first line: how bad it is, about what, and what was not judged or not read. It reassures only if each change has a
 stated reason to have no effect."""
 
 import re
@@ -13,7 +13,7 @@ from envdoctor.report.page import Page, shortened
 from envdoctor.revision.comparer import AREAS, UNNAMED, Change
 from envdoctor.revision.hub.snapshot import Unread
 
-#: How much of the changes is told: counts, those worth a line, these with every line of code, or every single one.
+#: How much of the changes is shown: counts, those worth a line, these with every line of code, or every single one.
 DETAILS = ("stat", "usual", "patch", "all")
 #: Unless all are asked for: changes of an area before "and N more", functions whose lines are shown; lines of all of
 #: them, and the most and the fewest of one.
@@ -54,8 +54,8 @@ class MovedCommits(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What was asked of the Hub: requests, and bytes received; ``values``: so many bytes of weights might be among
-    them, None where none was read."""
+    """The use of the Hub: requests, and bytes received. ``values``: how many of these bytes may be weights, None if no
+    weight was read."""
 
     requests: int
     bytes: int
@@ -63,8 +63,8 @@ class Cost(NamedTuple):
 
 
 class Mended(NamedTuple):
-    """A finding that the way back, from NEW to OLD, would have and the way there has not: what NEW mends. ``commit``
-    brought the mend, where it is known."""
+    """A finding of OLD that NEW mends: the comparison of NEW with OLD would have it. ``commit`` brought the mend, if it
+    is known."""
 
     rule: str
     message: Text
@@ -75,8 +75,8 @@ class RevisionSection(NamedTuple):
     """``weights`` is identical, equal, changed, added, removed, none (neither has any) or unknown; ``weights_equal``
     says which of them are equal. ``unread`` are parts that could not be read, ``equal`` says what is equal, in words.
     ``tensors`` are all changed patterns when they were asked for; ``amounts`` tensors, parameters and bytes of each
-    side, by dtype and by module. ``pin`` is the old revision, when a finding says to stay there. ``unjudged`` are those
-    of the changes that no finding tells and nothing excuses; ``effects`` say, by area and kind, why a change has none.
+    side, by dtype and by module. ``pin`` is the old revision, when a finding says to stay there. ``unjudged`` are the
+    changes without a finding and without an excuse; ``effects`` say, by area and kind, why a change has no effect.
     ``documents``: texts about the model changed, such as README.md.
     """
 
@@ -105,9 +105,9 @@ class RevisionSection(NamedTuple):
     def judged(self) -> list[tuple[Change, str]]:
         """Return each change with ``judged`` (a finding tells it), ``no-effect`` or ``not-judged``."""
         unjudged = set(self.unjudged)
-        told = ("judged", "no-effect")
+        states = ("judged", "no-effect")
         return [
-            (change, "not-judged" if change in unjudged else told[self.effect_of(change) is not None])
+            (change, "not-judged" if change in unjudged else states[self.effect_of(change) is not None])
             for change in self.changes
         ]
 
@@ -124,8 +124,8 @@ def differences(section: RevisionSection, findings: Sequence[Finding], page: Pag
     changed = Counter(change.area for change in section.changes)
     counts = [f"{page.value('change.area', area)} {changed[area]}" for area in AREAS if changed[area]]
     blocks += [Field(page.say("Changes"), [page.separated(counts)])] if counts else []
-    told = {change_of(finding) for finding in findings}
-    lines = _changes(section, told, page, everything=detail == "all") if detail != "stat" else []
+    places = {change_of(finding) for finding in findings}
+    lines = _changes(section, places, page, everything=detail == "all") if detail != "stat" else []
     blocks += [_table(section, lines, page)] if section.changes else []
     blocks += _amounts(section.amounts, page, by="module" if detail == "all" else "dtype")
     if section.tensors:
@@ -148,18 +148,18 @@ def changed_lines(
     section: RevisionSection, findings: Sequence[Finding], others: Sequence[Finding], page: Page, detail: str = "usual"
 ) -> list[Section]:
     """Return the changed lines of functions and templates: of each cause its first place, then the other places, then
-    what no finding tells; unless all is asked for, the rest is folded away, and the ``others`` among the findings are
-    counted there. And for a page the values of settings side by side."""
+    changes without a finding. Unless all is asked for, fold the rest away, and count the ``others`` among the findings
+    there. Add, for a page, the values of settings side by side."""
     if detail == "stat":
         return []
     everything = detail in ("patch", "all")
-    first = {place[:2]: place for place in reversed([change_of(one) for one in findings])}
+    first = {place[:2]: place for place in reversed([change_of(finding) for finding in findings])}
     places = list(dict.fromkeys([*reversed(first.values()), *map(change_of, [*findings, *others])]))
     order = {place: number for number, place in enumerate(places)}
     states = ("not-judged", "judged", "no-effect")
     functions: dict[tuple[str, str], Change] = {}
     ranks = [(order.get(change[:4], len(order) + states.index(state)), state) for change, state in section.judged()]
-    ranked = sorted(zip(ranks, section.changes, strict=True), key=lambda one: one[0][0])
+    ranked = sorted(zip(ranks, section.changes, strict=True), key=lambda pair: pair[0][0])
     for (_, state), change in ranked:
         if change.hunk and (everything or state != "no-effect"):
             functions.setdefault((change.path, about(change)), change)
@@ -170,30 +170,30 @@ def changed_lines(
     for (path, symbol), change in functions.items():
         title = page.bracket(f"{path} {symbol}".rstrip(), amount(change.hunk))
         diff = Diff(title, change.hunk) if everything else Diff(title, change.hunk, lines, start=_start(change))
-        left = len(diff.lines) - len(diff.shown())
-        blocks.append(diff._replace(hint=page.say("{n} more line(s): --patch", left)) if left else diff)
-    open_ = {(one.path, about(one)) for one, state in section.judged() if state == states[0] or one.kind == UNNAMED}
+        rest = len(diff.lines) - len(diff.shown())
+        blocks.append(diff._replace(hint=page.say("{n} more line(s): --patch", rest)) if rest else diff)
+    gaps = {(edit.path, about(edit)) for edit, state in section.judged() if state == states[0] or edit.kind == UNNAMED}
     hidden = list(functions)[most:]
-    told = [page.say("{n} more finding(s)", len(others))] if others else []
-    told += [page.say("{n} more place(s) changed", len(hidden))] if hidden else []
-    told += [page.say("{n} of them not judged", n) for n in [sum(place in open_ for place in hidden)] if n]
-    if told and not everything:
-        hint = page.say("{what}: --patch shows the lines, -v lists all", what=page.separated(told))
-        blocks[most:] = [Folded(page.separated(told), blocks[most:], hint)]
+    words = [page.say("{n} more finding(s)", len(others))] if others else []
+    words += [page.say("{n} more place(s) changed", len(hidden))] if hidden else []
+    words += [page.say("{n} of them not judged", n) for n in [sum(place in gaps for place in hidden)] if n]
+    if words and not everything:
+        hint = page.say("{what}: --patch shows the lines, -v lists all", what=page.separated(words))
+        blocks[most:] = [Folded(page.separated(words), blocks[most:], hint)]
     values: dict[str, list[str]] = {}
-    # What only went comes last, so that it does not stand beside what came under another name.
-    for change in sorted(section.changes, key=lambda one: one.after is None):
+    # Settings that only went come last, so that they do not stand beside settings that came under other names.
+    for change in sorted(section.changes, key=lambda change: change.after is None):
         sides = [("-", change.before), ("+", change.after)]
         if change.area in _SETTINGS and about(change) and not change.hunk:
-            told = [f"{sign}{about(change)}: {text}" for sign, text in sides if text is not None]
-            values.setdefault(change.path, []).extend(told)
-    beside = [Diff(path, told, beside=True) for path, told in values.items()]
+            words = [f"{sign}{about(change)}: {text}" for sign, text in sides if text is not None]
+            values.setdefault(change.path, []).extend(words)
+    beside = [Diff(path, words, beside=True) for path, words in values.items()]
     sections = [Section(page.say("Changed lines"), blocks)] if blocks else []
     return [*sections, Section(page.say("Changed values"), beside, bare=True)] if beside else sections
 
 
 def _start(change: Change) -> int:
-    """Return the first line of the part of a diff that holds the longest word of what is told of the change."""
+    """Return the first line of the hunk with the longest word of the change's ``after``, else of its ``before``."""
     words = [max(re.findall(r"[\w.]+", text), key=len, default="") for text in (change.after, change.before) if text]
     lines = list(enumerate(change.hunk))
     at = [at for word in words if word for at, line in lines if line[:1] in "+-" and word in line] or [0]
@@ -210,10 +210,10 @@ def _table(section: RevisionSection, lines: list[str], page: Page) -> Table:
     """Return the changes column by column, with what judged them; a terminal shows ``lines`` instead."""
     rows = []
     for change, state in section.judged():
-        named = (page.value("change.area", change.area), page.value("change.kind", change.kind))
+        labels = (page.value("change.area", change.area), page.value("change.kind", change.kind))
         texts = (change.path, about(change), change.before, change.after)
         cells = [shortened(text or "", _LONGEST) for text in texts]
-        rows.append((*named, *cells, _standing(section, change, state, page)))
+        rows.append((*labels, *cells, _standing(section, change, state, page)))
     columns = ("area", "kind", "path", "symbol", "before", "after")
     return Table([*(page.name(f"change.{column}") for column in columns), page.say("effect")], rows, lines)
 
@@ -226,11 +226,11 @@ def _standing(section: RevisionSection, change: Change, state: str, page: Page) 
     return page.say("not judged") if state == "not-judged" else ""
 
 
-def _changes(section: RevisionSection, told: set[Place], page: Page, *, everything: bool) -> list[str]:
-    """Return the changes, unjudged ones first, without the ones that a finding told unless ``everything`` is set."""
+def _changes(section: RevisionSection, places: set[Place], page: Page, *, everything: bool) -> list[str]:
+    """Return the changes, unjudged ones first; those that a finding tells only if ``everything`` is set."""
     by_area: dict[tuple[str, str], list[str]] = {}
-    for change, state in sorted(section.judged(), key=lambda one: one[1] != "not-judged"):
-        if everything or change[:4] not in told:
+    for change, state in sorted(section.judged(), key=lambda pair: pair[1] != "not-judged"):
+        if everything or change[:4] not in places:
             line = _line(change, page, _LONGEST if everything else _BRIEF)
             words = filter(None, [line, _standing(section, change, state, page)])
             unjudged = page.say("not judged") if state == "not-judged" else ""
@@ -254,7 +254,7 @@ def not_read(section: RevisionSection, page: Page) -> list[str]:
     causes: dict[str, list[str]] = {}
     for part in section.unread:
         causes.setdefault(page.sentence(part.reason), []).append(part.path)
-    return [page.labelled(page.separated(paths), why) for why, paths in causes.items()]
+    return [page.labelled(page.separated(paths), reason) for reason, paths in causes.items()]
 
 
 def _amounts(amounts: Mapping[str, Mapping[str, Mapping[str, Amount]]], page: Page, *, by: str) -> list[Field]:
@@ -321,39 +321,39 @@ _WEIGHTS = {
     "removed": "weights removed",
     "unknown": "weights could not be compared",
 }
-#: What the line goes without where it is too long, one after the other.
+#: Parts that a line which is too long drops, in this order.
 _LEFT_OUT = ("sizes", "second cause", "mended", "names")
 
 
 def verdict(section: RevisionSection, findings: Sequence[Finding], page: Page) -> str:
     """Return one line of about 160 characters: the worst first, then the weights, the pin, and OLD -> NEW. Findings,
     parts that could not be read and changes that were not judged are all in it, at least by their number."""
-    # What is known best comes first: a reproduced cause before a reported one.
+    # Higher confidence comes first: a reproduced cause before a reported one.
     ranked = sorted(findings, key=lambda f: (-SEVERITIES.index(f.severity), -CONFIDENCES.index(f.confidence)))
     lines = [_verdict_line(section, ranked, page, _LEFT_OUT[:number]) for number in range(len(_LEFT_OUT) + 1)]
     return next((line for line in lines if len(line) <= _LINE), lines[-1])
 
 
 def _verdict_line(section: RevisionSection, ranked: Sequence[Finding], page: Page, without: Sequence[str]) -> str:
-    worst = list({one.id: one for one in reversed(ranked) if one.severity == ranked[0].severity}.values())[::-1]
-    told = [shortened(page.message(one), _LONGEST_MESSAGE) for one in worst[: 1 if "second cause" in without else 2]]
-    if told:
-        told[0] = page.labelled(page.say(worst[0].severity), told[0])
-        more = len(ranked) - len(told)
-        told += [page.say("{n} more finding(s)", more)] if more else []
+    worst = list({case.id: case for case in reversed(ranked) if case.severity == ranked[0].severity}.values())[::-1]
+    lines = [shortened(page.message(case), _LONGEST_MESSAGE) for case in worst[: 1 if "second cause" in without else 2]]
+    if lines:
+        lines[0] = page.labelled(page.say(worst[0].severity), lines[0])
+        more = len(ranked) - len(lines)
+        lines += [page.say("{n} more finding(s)", more)] if more else []
     doubts = [*_unread_words(section, page), *_not_judged(section, page, with_names="names" not in without)]
-    # A note is worth knowing; what was not read or not judged may be worse.
-    parts = [*doubts, *told] if worst and worst[0].severity == "note" else [*told, *doubts]
+    # What was not read or not judged may be worse than a note.
+    parts = [*doubts, *lines] if worst and worst[0].severity == "note" else [*lines, *doubts]
     weights = page.say(_WEIGHTS[section.weights])
     if section.weights == "identical" and "sizes" not in without:
         weights = page.labelled(weights, page.sentence(section.weights_equal))
-    told = [weights] if section.weights != "none" or not parts else []
+    lines = [weights] if section.weights != "none" or not parts else []
     if not parts:  # all was read and nothing was left unjudged
         calm = all(section.effect_of(change) is not None for change in section.changes)
         matters = section.changes or section.documents
         calmest = page.say("nothing that matters changed" if matters else "nothing changed")
         parts = [calmest if calm else page.say("what changed is ignored or in the baseline")]
-    parts = [*parts, *told]
+    parts = [*parts, *lines]
     if section.mended and "mended" not in without:
         parts.append(page.say("going back would be {n} error(s)", len(section.mended)))
     parts += [page.say("pin {revision}", revision=section.pin[:7])] if section.pin else []
@@ -365,7 +365,7 @@ def _verdict_line(section: RevisionSection, ranked: Sequence[Finding], page: Pag
 
 
 def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page) -> Section:
-    """Return the verdict, the two revisions, and which commit brought what was found and what is mended."""
+    """Return the verdict, the two revisions, and the commits that brought findings and mends."""
     blocks: list[Block] = [Paragraph("", "")]
     for label, side in ((page.say("Old"), section.old), (page.say("New"), section.new)):
         revision = side.revision if side.revision and side.revision not in side.label else ""
@@ -375,15 +375,15 @@ def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page)
     commits = dict(section.introduced)
     since = [f"{finding.id}: {commits[finding.fingerprint]}" for finding in findings if finding.fingerprint in commits]
     blocks += [Field(page.say("Since"), since)] if since else []
-    for mended in section.mended:  # … (remote-code-checkpointing-does-nothing; since 37fe000 …)
-        text = page.say("going back to OLD would be an error: {message}", message=mended.message.in_language(page.lang))
-        by = [mended.rule, *([page.labelled(page.say("Since"), mended.commit)] if mended.commit else [])]
+    for mend in section.mended:  # … (remote-code-checkpointing-does-nothing; since 37fe000 …)
+        text = page.say("going back to OLD would be an error: {message}", message=mend.message.in_language(page.lang))
+        by = [mend.rule, *([page.labelled(page.say("Since"), mend.commit)] if mend.commit else [])]
         blocks.append(Field(page.say("Mended"), [page.bracket(text, page.say("; ").join(by))]))
     return Section(verdict(section, findings, page), blocks)
 
 
 def _unread_words(section: RevisionSection, page: Page) -> Iterator[str]:
-    """Yield what was not read, with the first cause, once."""
+    """Yield the parts that were not read, with the first cause, once."""
     for part in section.unread[:1]:
         alike = sum(other.reason == part.reason for other in section.unread)
         others, text = len(section.unread) - alike, shortened(part.path, _NAME)
@@ -394,7 +394,7 @@ def _unread_words(section: RevisionSection, page: Page) -> Iterator[str]:
 
 
 def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> Iterator[str]:
-    """Yield what changed and was not judged: the areas, and in each what it is about."""
+    """Yield the changes that were not judged: their areas, and names or a number in each."""
     order = ("code", *AREAS)  # code and weights before settings, and changes with their lines before others
     changes = sorted(section.unjudged, key=lambda change: (order.index(change.area), not change.hunk))
     is_told = any(change.area == "weights" for change in section.changes)
@@ -409,7 +409,7 @@ def _not_judged(section: RevisionSection, page: Page, *, with_names: bool) -> It
     texts = [page.say("{n} in {area}", n=len(names), area=area) for area, names in areas.items()]
     if with_names:
         texts = [f"{area} {page.separated(names)}" for area, names in areas.items()]
-    told = page.separated(texts)
+    text = page.separated(texts)
     if with_names and len(changes) > _NAMED:
-        told = page.say("{name} and {n} more", name=told, n=len(changes) - _NAMED)
-    yield page.say("changed, not judged: {parts}", parts=told)
+        text = page.say("{name} and {n} more", name=text, n=len(changes) - _NAMED)
+    yield page.say("changed, not judged: {parts}", parts=text)

@@ -32,24 +32,24 @@ def render(report: Report, lang: str = "en") -> str:
     findings = [finding for finding in report.findings if finding.superseded_by is None]
     rules = list(dict.fromkeys(finding.id for finding in findings))
     first = {finding.id: finding for finding in reversed(findings)}
-    described = [_rule(first[name], page) for name in rules]
+    descriptions = [_rule(first[name], page) for name in rules]
     left_out = len(findings) - _MOST
     notifications = [_notification(level, page.sentence(text)) for level, text in report.notices]
     notifications += [_notification("warning", page.labelled(*part)) for part in left_open(report, page)]
     if left_out > 0:
         notifications.append(_notification("warning", page.say("{n} more finding(s), left out of this file", left_out)))
     for entry in report.not_checked:
-        why = page.sentence(entry.reason or "") or page.say("not checked")
+        reason = page.sentence(entry.reason or "") or page.say("not checked")
         if entry.missing:
-            why = page.say("not checked: {facts} not known", facts=page.separated(list(entry.missing)))
-        notifications.append({**_notification("note", why), "associatedRule": {"id": entry.id}})
-    ended = {"executionSuccessful": report.status == "complete", "exitCode": report.exit_code}
+            reason = page.say("not checked: {facts} not known", facts=page.separated(list(entry.missing)))
+        notifications.append({**_notification("note", reason), "associatedRule": {"id": entry.id}})
+    outcome = {"executionSuccessful": report.status == "complete", "exitCode": report.exit_code}
     run = {
-        "tool": {"driver": {"name": "envdoctor", "version": __version__, "rules": described}},
+        "tool": {"driver": {"name": "envdoctor", "version": __version__, "rules": descriptions}},
         # GitHub: one upload a tool and category; what stands before the last slash is the category
         "automationDetails": {"id": f"envdoctor/{quote(report.command)}/"},
         "columnKind": "unicodeCodePoints",
-        "invocations": [{**ended, "toolExecutionNotifications": notifications}],
+        "invocations": [{**outcome, "toolExecutionNotifications": notifications}],
         "results": _results(findings[:_MOST], rules, page),
     }
     document = {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}

@@ -54,7 +54,7 @@ def text_of(parts: Sequence[Part], page: Page, color: bool = False) -> str:
 
 
 def about(report: Report, page: Page) -> list[Section]:
-    """Return the sections that say what was judged."""
+    """Return the sections about what was judged."""
     if report.revision is None:
         return [header(report, page)]
     from envdoctor.report.revision_section import revisions
@@ -64,7 +64,7 @@ def about(report: Report, page: Page) -> list[Section]:
 
 
 def sections(report: Report, page: Page, detail: str = "usual") -> list[Section]:
-    """Return what a comparison, the experiments, the training data and a prediction add to the findings."""
+    """Return the sections of a comparison, the experiments, the training data and a prediction."""
     parts = []
     if report.revision is not None:
         from envdoctor.report.findings import foremost
@@ -99,7 +99,7 @@ def _facts(report: Report, page: Page) -> Section:
     lines = fact_lines(
         report.facts,
         page._replace(verbosity=0),
-        wanted=lambda key: not key.startswith("pkg.") or key in concerned,
+        is_listed=lambda key: not key.startswith("pkg.") or key in concerned,
         unknown=False,
     )
     if others:
