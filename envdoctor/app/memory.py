@@ -66,7 +66,7 @@ def memory(
     gathered = collect_facts(sources, matrix)
     section: MemorySection | None = None
     unjudged: Notice | None = None
-    seen: DataSection | None = None
+    stats: DataSection | None = None
     notices, facts, python = list(gathered.notices), gathered.facts, gathered.interpreter
     if data is not None:
         gathered.needed_interpreter(Message("tokens are counted"))
@@ -77,9 +77,9 @@ def memory(
         if data is not None:
             say(Message("counting tokens"))
             folder = _tokenizer_folder(tokenizer, facts, sources, matrix)
-            seen, length = _lengths_of(data, tokenizer, folder, facts, place)
-            told = [Fact("recipe.max_length", length, f"--data {data}", "given")] if length is not None else []
-            facts = facts if alone else with_facts(facts, told, matrix)
+            stats, length = _lengths_of(data, tokenizer, folder, facts, place)
+            lengths = [Fact("recipe.max_length", length, f"--data {data}", "given")] if length is not None else []
+            facts = facts if alone else with_facts(facts, lengths, matrix)
         if alone:
             text = Message("memory was not predicted because no model was given; give --model DIR")
             notices.append(Notice("warning", text))
@@ -101,15 +101,15 @@ def memory(
         gathered.target,
         judgement,
         [*notices, *run.of_rules(judgement)],
-        incomplete=open_ if section is not None else not (alone and seen is not None and seen["longest"] is not None),
-        data=seen,
+        incomplete=open_ if section is not None else not (alone and stats is not None and stats["longest"] is not None),
+        data=stats,
         memory=section,
     )
 
 
 def _cut(section: MemorySection, facts: FactSet) -> list[Notice]:
     """Return what is said of a run that fits with shorter samples, where its length may only cut them."""
-    alone = (one["set"] for one in section["changes"] if len(one["set"]) == 1 and one["verdict"] == "fits")
+    alone = (change["set"] for change in section["changes"] if len(change["set"]) == 1 and change["verdict"] == "fits")
     shorter = [settings["recipe.max_length"] for settings in alone if "recipe.max_length" in settings]
     fixed = facts.value("recipe.packing") is True or facts.value("recipe.padding") == "max"
     fixed |= facts.value("recipe.method") == "infer"  # a prompt is no sample
@@ -123,8 +123,8 @@ def _lengths_of(
     data: str, tokenizer: str | None, folder: str, facts: FactSet, place: Place
 ) -> tuple[DataSection, int | None]:
     """Return the section about the training data, and the length of its longest sample as the recipe cuts it."""
-    asked = facts.number("recipe.max_length")
-    cutoff = int(asked) if asked is not None and asked >= 1 else None
+    limit = facts.number("recipe.max_length")
+    cutoff = int(limit) if limit is not None and limit >= 1 else None
     shown, batch = tokenizer or str(facts.value("model.name")), batch_of(facts, training=True)
     with told_as(JobError, DataError):
         path = os.path.join(place.cwd, data)
@@ -139,10 +139,10 @@ def _tokenizer_folder(tokenizer: str | None, facts: FactSet, sources: Sources, m
         return _folder(facts, sources)
     aliases = matrix.part("families", "organisations")
     with told_as(UsageProblem, ObservationError):
-        found = resolve(tokenizer, cwd=sources.folder(), environ=sources.environ, aliases=aliases, option="--tokenizer")
-    if found.folder is None:
-        raise JobError("--tokenizer {}: {}", tokenizer, found.missing)
-    return found.folder
+        match = resolve(tokenizer, cwd=sources.folder(), environ=sources.environ, aliases=aliases, option="--tokenizer")
+    if match.folder is None:
+        raise JobError("--tokenizer {}: {}", tokenizer, match.missing)
+    return match.folder
 
 
 def known_memory(
@@ -160,23 +160,23 @@ def known_memory(
     return with_facts(facts, _facts(section), matrix), section, unjudged if facts.records("gpu") else None
 
 
-def predictor(known: FactSet, sources: Sources, matrix: Matrix) -> Callable[[FactSet], FactSet]:
+def predictor(present: FactSet, sources: Sources, matrix: Matrix) -> Callable[[FactSet], FactSet]:
     """Return what gives changed facts with the memory that is predicted of them, as in :func:`known_memory`; those of
     ``known`` are kept where nothing changed that memory rests on, and where nothing is known of the changed run."""
-    told = [(_asked(known), tuple(known.below("memory.")))]
+    predictions = [(_basis(present), tuple(present.below("memory.")))]
 
     def predict(facts: FactSet) -> FactSet:
-        asked = _asked(facts)
-        memory = next((memory for one, memory in told if one == asked), None)
+        basis = _basis(facts)
+        memory = next((memory for key, memory in predictions if key == basis), None)
         if memory is None:
             memory = tuple(known_memory(facts, sources, matrix)[0].below("memory."))
-            told.append((asked, memory))
+            predictions.append((basis, memory))
         return facts.copy([*facts, *memory])
 
     return predict
 
 
-def _asked(facts: FactSet) -> dict[str, Value]:
+def _basis(facts: FactSet) -> dict[str, Value]:
     """Return what the memory of a run rests on, without what only the torch of a trace decides."""
     keys = ["pkg.transformers", "pkg.peft", "gpu"]
     return {fact.key: fact.value for fact in (*facts.below("recipe."), *facts.below("model."), *map(facts.get, keys))}
@@ -192,8 +192,8 @@ def _predicted(
     if method is not None and not any(map(facts.known, _TRAINED)):
         raise MemoryProblem("{}: give --set recipe.method=infer, lora or full", method.reason)
     packs = None if facts.known("model.quantization") else packs
-    told = facts.text("recipe.method")
-    adapted = told == "lora" if told is not None else any(map(facts.known, _ADAPTED))
+    method_name = facts.text("recipe.method")
+    adapted = method_name == "lora" if method_name is not None else any(map(facts.known, _ADAPTED))
     if (reason := packs if adapted else method) is not None:
         ways: tuple[tuple[str, Value], ...] = (
             ("lora" if adapted else "full", ABSENT),
@@ -215,8 +215,8 @@ def _predicted_so(
     facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None, usual: int | None
 ) -> tuple[MemorySection, Notice | None]:
     """Return the same for a run that is known to train the whole model or not."""
-    known, framework = matrix.table("memory-frameworks"), str(facts.value("recipe.framework"))
-    each = any(row["name"] == framework for row in known["replicated"])
+    table, framework = matrix.table("memory-frameworks"), str(facts.value("recipe.framework"))
+    each = any(row["name"] == framework for row in table["replicated"])
     facts, division, sharing = _divided(_trained_as_loaded(facts), each)
     config = _config(facts, sources)
     shape = _shape(facts, matrix) if config is None else None
@@ -233,9 +233,9 @@ def _predicted_so(
     if own_code.get("own_dtype") and facts.absent("recipe.load_dtype"):
         facts = facts.copy(fact for fact in facts if fact.key != "recipe.load_dtype")
     settings = {key: value for key, value in model.config.items() if key != "quantization_config"}
-    said, loose = ((model.said, model.loose)) if shape is None else _said(shape)
+    notes, loose = ((model.said, model.loose)) if shape is None else _shape_words(shape)
     sdpa = takes_sdpa(model.named, facts.value("pkg.transformers"), matrix)
-    model = model._replace(config=settings, said=(*division, *said), loose=loose, sdpa=sdpa)
+    model = model._replace(config=settings, said=(*division, *notes), loose=loose, sdpa=sdpa)
     keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
     versions = {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
     cache = cache_home(sources.environ) if sources.cache else None
@@ -260,8 +260,8 @@ def _predicted_so(
         both = first_of(traced, shipped)
         source = both if quantization is None else packed_weights(both, float(stored["bytes"]), "head" in stored)
         return {
-            size: predict_serving(one, model, source, known) if serves else predict(one, model, source, known, usual)
-            for size, one in _sizes(facts, matrix)
+            size: predict_serving(run, model, source, table) if serves else predict(run, model, source, table, usual)
+            for size, run in _sizes(facts, matrix)
         }
 
     section, unjudged = _of_sizes(by(Tracer(place, versions, cache, lambda: rehearsed(shipped, by)).run))
@@ -327,21 +327,21 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
     framework starts one on ``each``; the sentence about how several GPUs or processes share it, none for one; and why a
     run that one of them does not hold may fit all the same."""
     gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
-    known, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 0, facts.value("recipe.fsdp") is True
-    cards, visible, told = known, facts.get("env.CUDA_VISIBLE_DEVICES"), list[Message]()
+    count, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 0, facts.value("recipe.fsdp") is True
+    cards, visible, notes = count, facts.get("env.CUDA_VISIBLE_DEVICES"), list[Message]()
     if visible.source == "recipe":  # what else is there is not seen
-        cards = gpus_named(str(visible.value)) or known
+        cards = gpus_named(str(visible.value)) or count
     spread, divided = facts.text("recipe.device_map"), stage is not None or fsdp
     whole = each and spread is None and ("recipe.zero_stage" not in facts or facts.absent("recipe.zero_stage"))
     if world is None and (divided or whole) and cards:
         world, origin = cards, Message("one process on each GPU")
         facts = facts.copy([*facts, Fact("recipe.world_size", world, origin, "derived")])
         text = "one process was taken, because one GPU is known; for several give --gpu 8xNAME"
-        told = [Message(text)] if known == 1 and divided else []
+        notes = [Message(text)] if count == 1 and divided else []
         gpu = facts.get("gpu")
-        if told and cards == 1 and gpu.source == "given" and " 1x" not in str(gpu.origin):
+        if notes and cards == 1 and gpu.source == "given" and " 1x" not in str(gpu.origin):
             text = "one GPU does not hold the run, and how many there are is not said: --gpu 8xNAME, or 1xNAME"
-            return facts, told, Notice("error", Message(text))
+            return facts, notes, Notice("error", Message(text))
     processes = int(world or 1)
     if engine_of(settings_of(facts)) is not None:
         ranks = int(facts.number("recipe.tensor_parallel") or 1)
@@ -349,19 +349,19 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
         return facts, [Message(text, cards, ranks)] if cards > 1 else [], None
     if processes > 1 and divided:
         level, by = (3, "FSDP") if stage is None else (int(stage), f"ZeRO-{int(stage)}")
-        what = _ZERO[min(max(level, 0), 3)]
-        told = [Message("data parallel, {} processes: {} divides {} among them", processes, by, what)]
+        parts = _ZERO[min(max(level, 0), 3)]
+        notes = [Message("data parallel, {} processes: {} divides {} among them", processes, by, parts)]
         match facts.get("recipe.zero_stage").origin:
             case Message() as by_name:
-                told.append(by_name)
+                notes.append(by_name)
     elif spread in _SPREAD and (over := cards // processes) > 1:
-        told = [Message("device_map={} spreads the layers of a process over {} GPUs", spread, over)]
+        notes = [Message("device_map={} spreads the layers of a process over {} GPUs", spread, over)]
         layers = Fact("recipe.layers_over", over, Message("the GPUs of a process"), "derived")
-        return facts.copy([*facts, layers]), told, None
+        return facts.copy([*facts, layers]), notes, None
     elif processes > 1:
-        told = [Message("data parallel: each of {} processes holds the whole model", processes)]
+        notes = [Message("data parallel: each of {} processes holds the whole model", processes)]
     if processes > 1 or cards < 2 or (world is not None and spread is None):
-        return facts, told, None
+        return facts, notes, None
     text = (
         "one GPU does not hold the run, and how {} share it is not known: "
         "give --set recipe.zero_stage=3 or recipe.fsdp=true"
@@ -407,12 +407,12 @@ def _of_sizes(sections: Mapping[_Size | None, MemorySection]) -> tuple[MemorySec
         return worst, None
     each = joined(Message(_VERDICTS[verdict], size) for (_, size), verdict in zip(sizes, verdicts, strict=True))
     gpu, largest = sizes[-1]
-    said = Message("{} is sold in several sizes: {}", gpu, each)
-    worst["assumed"].insert(0, said)
+    sentence = Message("{} is sold in several sizes: {}", gpu, each)
+    worst["assumed"].insert(0, sentence)
     if verdicts.count("does-not-fit") in (0, len(verdicts)):
         return worst, None
     text = "{}; name the one that is meant, such as {}"
-    return worst, Notice("error", Message(text, said, f"{gpu}-{largest}GB"))
+    return worst, Notice("error", Message(text, sentence, f"{gpu}-{largest}GB"))
 
 
 def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> MemorySaving:
@@ -455,14 +455,14 @@ def _sizes(facts: FactSet, matrix: Matrix) -> Iterator[tuple[_Size | None, FactS
 
 def _sold(item: Mapping[str, Value], gpu: View, matrix: Matrix) -> list[tuple[_Size | None, Mapping[str, Value]]]:
     """Return the sizes that a GPU is sold with, unless its name or record tells the size, and the record with each."""
-    known, memory = gpu_named(gpu.text("name") or "", matrix), item.get("memory_gib")
-    if known is None or not gpu.unknown("free_gib"):
+    gpu_row, memory = gpu_named(gpu.text("name") or "", matrix), item.get("memory_gib")
+    if gpu_row is None or not gpu.unknown("free_gib"):
         return [(None, item)]
-    usable = dict(zip(known.row.get("memory_gb", ()), known.row.get("usable_gib", ()), strict=False))
+    usable = dict(zip(gpu_row.row.get("memory_gb", ()), gpu_row.row.get("usable_gib", ()), strict=False))
     if isinstance(memory, Range):
-        named = {size: f"{known.name} {size}GB" for size in memory.releases}
-        items = [{**item, "name": named[size], "memory_gib": usable.get(size, size)} for size in named]
-        return [((known.name, int(size)), sized) for size, sized in zip(named, items, strict=True)]
+        names = {size: f"{gpu_row.name} {size}GB" for size in memory.releases}
+        items = [{**item, "name": names[size], "memory_gib": usable.get(size, size)} for size in names]
+        return [((gpu_row.name, int(size)), sized) for size, sized in zip(names, items, strict=True)]
     return [(None, {**item, "memory_gib": usable[memory]} if memory in usable else item)]
 
 
@@ -487,7 +487,7 @@ def _shape(facts: FactSet, matrix: Matrix) -> Shape:
     return shape
 
 
-def _said(shape: Shape) -> tuple[Sequence[Message], float]:
+def _shape_words(shape: Shape) -> tuple[Sequence[Message], float]:
     """Return what an answer by a model's name rests on, and how much less or more everything may take for it."""
     if shape.bare:
         text = "only the number of parameters is known; the shape of {} is assumed ({} less or more)"
@@ -507,18 +507,18 @@ def _said(shape: Shape) -> tuple[Sequence[Message], float]:
 
 def _quantized(facts: FactSet, shape: Shape | None, config: Mapping[str, Any]) -> FactSet:
     """Return the facts, with the quantisation of the model's files, or in its name, where the recipe gives none."""
-    told = shape.quantized if shape is not None else None
-    told = facts.text("model.quantization") if told is None else told
-    if told is None or facts.text("recipe.quantization") is not None:
+    kind = shape.quantized if shape is not None else None
+    kind = facts.text("model.quantization") if kind is None else kind
+    if kind is None or facts.text("recipe.quantization") is not None:
         return facts
-    if not told:  # as GPTQ has as many bits
-        told = "gptq" if shape is not None and shape.bits == 4 else "gptq-8bit"
+    if not kind:  # as GPTQ has as many bits
+        kind = "gptq" if shape is not None and shape.bits == 4 else "gptq-8bit"
     settings, name = config.get("quantization_config"), str(facts.value("model.repo")).lower()
     eight = "int8" in name or "8bit" in name
     if isinstance(settings, dict):
         eight = settings.get("bits") == 8 or settings.get("load_in_8bit") is True
-    told = told if told != "bitsandbytes" else "bnb" if eight else "bnb-4bit"
-    method = f"{told}-8bit" if eight and not told.endswith("-8bit") else told
+    kind = kind if kind != "bitsandbytes" else "bnb" if eight else "bnb-4bit"
+    method = f"{kind}-8bit" if eight and not kind.endswith("-8bit") else kind
     return facts.copy([*facts, Fact("recipe.quantization", method, Message("the model's name"), "derived")])
 
 
