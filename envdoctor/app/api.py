@@ -103,7 +103,7 @@ def plan(
     target: Mapping[str, str] | None = None,
     **more: Any,
 ) -> "Planned":
-    """Return which versions to install for a run and code, or what to change in ``python``, as ``envdoctor plan`` does.
+    """Return versions to install for a run and code, or the changes for ``python``, as ``envdoctor plan`` does.
     uv is asked, which uses the network; nothing is installed."""
     from envdoctor.app.plan import plan as planned
 
@@ -133,7 +133,7 @@ def probe(
 def diff_revision(
     repo: Any, old: str | None = None, new: str | None = None, *, offline: bool = False, **judging: Any
 ) -> Report:
-    """Compare two revisions of a model, as ``envdoctor diff-revision`` does: ``report.revision`` has what changed.
+    """Compare two revisions of a model, as ``envdoctor diff-revision`` does: ``report.revision`` has the changes.
     ``repo`` is ORG/NAME or a folder, or a :class:`~envdoctor.app.diff_revision.RevisionRequest`, which has more to
     choose."""
     from envdoctor.app.diff_revision import RevisionRequest

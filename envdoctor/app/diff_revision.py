@@ -196,7 +196,7 @@ def _section(
 
 
 def _texts(side: Snapshot) -> set[tuple[str, str | None]]:
-    """Return the texts about the model, which nothing compares, with what their bytes are known by."""
+    """Return the texts about the model, which are not compared, with the oids of their bytes."""
     return {(path, entry.oid) for path, entry in side.files.items() if is_text_about_the_model(path)}
 
 
@@ -206,8 +206,8 @@ PAGE = 20
 
 class Row(NamedTuple):
     """A commit: its id, the day (of the commit; offline, of the last change of its folder in the cache), the author's
-    title (offline: what refers to it), the changed files by kind (offline: those that are there), and whether the local
-    cache has it. ``unread`` says why the files are not known."""
+    title (offline: the refs to it), the changed files by kind (offline: the cached files), and whether the local cache
+    has it. ``unread`` says why the files are unknown."""
 
     id: str
     day: str
@@ -218,8 +218,8 @@ class Row(NamedTuple):
 
 
 class _CommitList(NamedTuple):
-    """The commits of a repository, newest first, back to ``until`` as it was typed; ``following`` is the one with which
-    the next page begins."""
+    """The commits of a repository, newest first, back to ``until`` as it was typed; ``following`` is the commit with
+    which the next page begins."""
 
     repo: str
     offline: bool

@@ -1,5 +1,5 @@
-"""``envdoctor explain``: which rule a person means and what the matrix holds about it, and what is known of an error,
-for given versions or for none."""
+"""``envdoctor explain``: the rule that a person means, with everything that the matrix has about it, and the answer to
+an error, for given versions or for none."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -23,7 +23,7 @@ from envdoctor.system.documents import read_named
 from envdoctor.system.files import because_of
 from envdoctor.system.message import Message, did_you_mean, joined, said_by
 
-#: A log of a long run on many machines; what is behind it decides anyway.
+#: Bytes of the log of a long run on many machines; the end of a longer one decides anyway.
 _LARGEST = 64 * 1024 * 1024
 #: Characters of an error that a sentence repeats.
 _LONGEST_ERROR = 160
@@ -43,7 +43,7 @@ _SAME = 40
 
 
 class Explained(NamedTuple):
-    """The answer, and the environment whose facts it is for; ``gathered`` is None when they are those of the text,
+    """The answer, and the environment whose facts it is for; ``gathered`` is None if the facts are those of the text,
     and ``because`` then says why no environment was found, if one was looked for."""
 
     answer: Answer
@@ -54,10 +54,9 @@ class Explained(NamedTuple):
 
 def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> Explained:
     """Answer a message or a traceback. ``sources`` names the environment; None answers for no versions in particular,
-    and so does a default environment without torch, where nothing that was trained could have failed. Without an
-    environment what the text itself says of it counts, and before a default one that has not the versions which the
-    text tells. The model is not looked at. Raises :class:`UsageProblem` for a text without a word, and what
-    :func:`~envdoctor.app.facts.collect_facts` raises."""
+    and so does a default environment without torch, where no training could have failed. The text's own facts count if
+    there is no environment, or only a default one with other versions than the text. The model is not read. Raises
+    :class:`UsageProblem` for an empty text, and the errors of :func:`~envdoctor.app.facts.collect_facts`."""
     if not text.strip():
         raise UsageProblem("there is no text: give the message or the traceback, or - for standard input")
     gathered, because = (None, None) if sources is None else _gathered(sources._replace(model=None), matrix)
@@ -78,8 +77,8 @@ def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> 
 
 
 def _differ(logged: FactSet, facts: FactSet) -> bool:
-    """Return whether a version that is told is another one than what is installed, whose local tag (``+cu124``) may be
-    left out."""
+    """Return whether a version in the log differs from the installed one, whose local tag (``+cu124``) the log may
+    leave out."""
     versions = ((logged.text(fact.key), facts.text(fact.key) or "") for fact in logged if _VERSION.match(fact.key))
     return any(version not in (None, here, here.partition("+")[0]) for version, here in versions)
 
@@ -95,7 +94,8 @@ def _answer(text: str, reading: Reading, situation: Situation) -> Answer:
 
 
 def _gathered(sources: Sources, matrix: Matrix) -> tuple[Gathered | None, Message | None]:
-    """Return the environment; none, and why, where none was named and the default one has no torch or is missing."""
+    """Return the environment; or None and the reason if the default one, unless it was named, has no torch or is
+    missing."""
     is_named = any(getattr(sources, name, None) for name in SOURCES)
     try:
         gathered = collect_facts(sources, matrix)
@@ -109,8 +109,8 @@ def _gathered(sources: Sources, matrix: Matrix) -> tuple[Gathered | None, Messag
 
 
 def error_in(log: str, facts: FactSet, matrix: Matrix, ids: Set[str], file: str) -> Notice | None:
-    """Say in a sentence which error ended the run that a pasted text shows, what it means, and where more is said; None
-    when no error stands there, or a rule among those ``found`` is about it. A warning alone is a note."""
+    """Return a sentence with the error that ended the run of a pasted text, its meaning, and the command that explains
+    it; None without an error, or if a rule among ``ids`` is about it. A warning alone is a note."""
     reading = read_error(log)
     answer = _answer(log, reading, Situation(matrix, facts))
     suspect = next((other for other in answer.suspects if other.applies is not False), None)
@@ -143,7 +143,7 @@ def error_in(log: str, facts: FactSet, matrix: Matrix, ids: Set[str], file: str)
 
 
 def _meaning(suspect: Suspect | None, answer: Answer) -> Any:
-    """Say what an error means by what is suspected, or by the first of the packages that were asked for something."""
+    """Return the meaning of an error: by the suspect, else by the first package that was asked for something."""
     if suspect is not None:
         return Message("perhaps {}", suspect.title) if suspect.rule and suspect.applies is None else suspect.title
     if "unbuilt" in dict(answer.notes):
@@ -180,8 +180,8 @@ def text_of_option(option: str, path: str) -> str:
 
 
 class _NamedRule(NamedTuple):
-    """The rule that was asked for, with its texts, fixes, evidence and tests; ``renamed_from`` is the id that was
-    given, when the rule has another one now."""
+    """The rule of an id, with its texts, fixes, evidence and tests; ``renamed_from`` is the former id that was given,
+    if the rule has another id now."""
 
     rule: Rule
     texts: Mapping[str, Any]

@@ -39,7 +39,7 @@ _OF_THE_MACHINE = ("gpu", "driver.version", "driver.max_cuda")
 
 
 class Sources(NamedTuple):
-    """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``lock``, ``sbom``, ``facts``
+    """The sources of the facts. At most one of ``python``, ``path``, ``root``, ``lock``, ``sbom``, ``facts``
     and ``report`` names the environment (none: the default environment). ``target`` says for which machine it is
     judged: ``python``, ``platform``, ``gpu`` and ``driver``, as they are typed; ``as_of`` is the day (``2024-05-01``)
     on which the list of ``lock`` is installed, without which it takes the newest releases;
@@ -121,10 +121,10 @@ class Gathered(NamedTuple):
 
 
 def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> Gathered:
-    """Read the sources in order: environment and machine, recipe, model, code, assignments; derive what follows. With
+    """Read the sources in order: environment and machine, recipe, model, code, assignments; then derive facts. With
     ``links`` the imports of the installed packages are followed too, which takes seconds the first time, and scripts
-    that the recipe starts are read as code where none was given. Raises
-    :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read."""
+    that the recipe starts are read as code if no code was given. Raises
+    :class:`UsageProblem` for the user's errors, :class:`JobError` if the environment cannot be read."""
     typed, started = sources.model is not None, not sources.code
     with told_as(None, ObservationError):
         image = _image(sources)
@@ -289,8 +289,8 @@ def _without_run(
 def _with_recipe(
     facts: FactSet, request: Request, sources: Sources, matrix: Matrix, notices: list[Notice], *, as_code: bool
 ) -> tuple[FactSet, Sources]:
-    """Return the facts with the recipe's and the model's; and the sources with the model that it names, if known, and
-    its scripts ``as_code`` where no code was given."""
+    """Return the facts with those of the recipe and the model; and the sources with the model that the recipe names, if
+    it is known, and with its scripts ``as_code`` if no code was given."""
     from envdoctor.observe.recipe.files import RecipeFileError
     from envdoctor.observe.recipe.formats import Formats
     from envdoctor.observe.recipe.recipe import Recipe, read_recipe
@@ -348,7 +348,7 @@ def _with_recipe(
 
 
 def _named_by_its_end(path: str, matrix: Matrix) -> str | None:
-    """Return the model that the end of a path names (``…/ZhipuAI/glm-4-9b-chat``), if its shape is known by name."""
+    """Return the model that a path ends with (``…/ZhipuAI/glm-4-9b-chat``), if its shape is known by name."""
     from envdoctor.observe.model.names import is_repo_name
 
     words = [word for word in re.split(r"[/\\]", path) if word]

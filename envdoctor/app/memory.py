@@ -33,10 +33,10 @@ from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message, joined, said_by
 from envdoctor.system.target import Place, scratch_folder
 
-#: How much less or more everything may take where a part of the name is unknown, and where the name is a number of
-#: parameters alone. Choices, and wide: models of seven billion parameters differ by a fifth.
+#: How much less or more everything may take if a part of the name is unknown, and if the name is only a number of
+#: parameters. Choices, and wide: models of seven billion parameters differ by a fifth.
 _LOOSE, _LOOSEST = 0.05, 0.2
-#: The same where the name tells that the weights are quantised, and no bits: four to eight are usual.
+#: The same if the name says that the weights are quantised, without the bits: four to eight are usual.
 _BITS_UNKNOWN = 0.5
 #: Packages whose code decides about memory.
 _DECIDING = ("torch", "transformers", "peft", "accelerate", "python")
@@ -53,11 +53,11 @@ def memory(
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Predict the peak of the recipe with the installed code, in a child of the target's interpreter, or by shipped
-    coefficients where it cannot be traced, and judge it against the free memory of the GPU. Where there is no number
-    the report is incomplete (exit code 3).
+    coefficients if it cannot be traced, and judge it against the free memory of the GPU. Without a number the report is
+    incomplete (exit code 3).
 
     ``data`` is a file of training data: its longest sample, as ``tokenizer`` (a folder, None: the model's) counts it
-    and as the recipe cuts it, is the length. Without a model its lengths are all that is told.
+    and as the recipe cuts it, is the length. Without a model the report has its lengths only.
 
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
@@ -108,7 +108,7 @@ def memory(
 
 
 def _cut(section: MemorySection, facts: FactSet) -> list[Notice]:
-    """Return what is said of a run that fits with shorter samples, where its length may only cut them."""
+    """Return a notice about a run that fits with shorter samples, if its length may only cut them."""
     alone = (change["set"] for change in section["changes"] if len(change["set"]) == 1 and change["verdict"] == "fits")
     shorter = [settings["recipe.max_length"] for settings in alone if "recipe.max_length" in settings]
     fixed = facts.value("recipe.packing") is True or facts.value("recipe.padding") == "max"
@@ -161,8 +161,8 @@ def known_memory(
 
 
 def predictor(present: FactSet, sources: Sources, matrix: Matrix) -> Callable[[FactSet], FactSet]:
-    """Return what gives changed facts with the memory that is predicted of them, as in :func:`known_memory`; those of
-    ``known`` are kept where nothing changed that memory rests on, and where nothing is known of the changed run."""
+    """Return a function that adds the predicted memory to changed facts, as :func:`known_memory` does. The memory facts
+    of ``present`` stay if the change does not touch their basis, or if the changed run has no prediction."""
     predictions = [(_basis(present), tuple(present.below("memory.")))]
 
     def predict(facts: FactSet) -> FactSet:
@@ -177,7 +177,7 @@ def predictor(present: FactSet, sources: Sources, matrix: Matrix) -> Callable[[F
 
 
 def _basis(facts: FactSet) -> dict[str, Value]:
-    """Return what the memory of a run rests on, without what only the torch of a trace decides."""
+    """Return the facts that the memory of a run rests on, except those that only the torch of a trace decides."""
     keys = ["pkg.transformers", "pkg.peft", "gpu"]
     return {fact.key: fact.value for fact in (*facts.below("recipe."), *facts.below("model."), *map(facts.get, keys))}
 
@@ -278,9 +278,9 @@ def _predicted_so(
     return section, unjudged
 
 
-#: What says that a run trains, whatever its method.
+#: Facts that show that a run trains, by any method.
 _TRAINED = ("recipe.framework", "recipe.optimizer")
-#: What says, where the method is unknown, that adapters are trained: their rank, or weights that cannot be.
+#: Facts that show, if the method is unknown, that adapters are trained: their rank, or weights that cannot be trained.
 _ADAPTED = ("recipe.lora_r", "recipe.quantization", "model.quantization")
 
 
@@ -290,7 +290,7 @@ def _of_ways(
     smaller: tuple[MemorySection, Notice | None],
     adapted: bool,
 ) -> tuple[MemorySection, Notice | None]:
-    """Return the section of the way that takes most, and why there is no verdict: one of the two fits."""
+    """Return the section of the way that takes more memory, and why there is no verdict if only one of the two fits."""
     (section, unjudged), (other, _) = larger, smaller
     most, least = section["process_gib"][1], other["process_gib"][0]
     text = "whether the whole model is trained is not known ({}): full up to {} GiB, adapters from {} GiB"
@@ -309,7 +309,7 @@ def _of_ways(
     return section, unjudged
 
 
-#: What each stage of ZeRO divides among the processes.
+#: The parts that each stage of ZeRO divides among the processes.
 _ZERO = (
     Message("nothing"),
     Message("optimizer states"),
@@ -318,14 +318,14 @@ _ZERO = (
 )
 
 
-#: Values of device_map with which accelerate gives layers to each GPU: as many, or until it is full.
+#: Values of device_map with which accelerate spreads the layers over the GPUs: evenly, or filling one after the other.
 _SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice | None]:
-    """Return the facts, with a process on each GPU where the run is divided among a number that nobody gave, or its
-    framework starts one on ``each``; the sentence about how several GPUs or processes share it, none for one; and why a
-    run that one of them does not hold may fit all the same."""
+    """Return the facts, with a process on each GPU if the run is divided among an unknown number of processes, or its
+    framework starts one on ``each``; a sentence about how several GPUs or processes share it; and why a run that one of
+    them does not hold may fit all the same."""
     gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
     count, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 0, facts.value("recipe.fsdp") is True
     cards, visible, notes = count, facts.get("env.CUDA_VISIBLE_DEVICES"), list[Message]()
@@ -396,8 +396,8 @@ _VERDICTS = {"fits": "it fits {} GB", "tight": "it is tight on {} GB", "does-not
 
 
 def _of_sizes(sections: Mapping[_Size | None, MemorySection]) -> tuple[MemorySection, Notice | None]:
-    """Return the section of the size with the worst verdict, or of one that has none, and why whether the run fits
-    cannot be told: it does not fit one size, and may fit another."""
+    """Return the section of the size with the worst verdict, or of one without a verdict; and a notice if the run does
+    not fit one size and may fit another."""
     verdicts = [str(section["verdict"]) for section in sections.values()]
     worst = max(
         sections.values(), key=lambda section: ["fits", "tight", "does-not-fit", None].index(section["verdict"])
@@ -439,8 +439,8 @@ def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> Memory
 
 
 def _sizes(facts: FactSet, matrix: Matrix) -> Iterator[tuple[_Size | None, FactSet]]:
-    """Yield the facts for each size that a GPU is sold with where only its name is known, with what is usable of it,
-    and that size; None where there is one alone."""
+    """Yield, for a GPU of which only the name is known, each size that it is sold with and the facts with its usable
+    memory; (None, facts) if there is only one size."""
     gpus = facts.value("gpu")
     if not isinstance(gpus, Records) or not gpus:
         yield None, facts
@@ -467,8 +467,8 @@ def _sold(item: Mapping[str, Value], gpu: View, matrix: Matrix) -> list[tuple[_S
 
 
 def _trained_as_loaded(facts: FactSet) -> FactSet:
-    """Return the facts without the dtype of the training where the weights are only loaded in it (``torch_dtype`` of
-    from_pretrained, ``pure_bf16``): that switches no autocast on, but in ms-swift, which takes it for both."""
+    """Return the facts without the dtype of the training if the weights are only loaded in it (``torch_dtype`` of
+    from_pretrained, ``pure_bf16``): that switches autocast on only in ms-swift, which uses it for both."""
     loaded, switches = facts.get("recipe.load_dtype"), {"bf16", "fp16", "mixed_precision"}
     switched = switches.intersection(facts.words("recipe.arguments") or ())
     apart = not loaded.origin or loaded.source == "given" or facts.get("recipe.dtype").origin != loaded.origin
@@ -488,7 +488,7 @@ def _shape(facts: FactSet, matrix: Matrix) -> Shape:
 
 
 def _shape_words(shape: Shape) -> tuple[Sequence[Message], float]:
-    """Return what an answer by a model's name rests on, and how much less or more everything may take for it."""
+    """Return the basis of a prediction by a model's name in words, and how much less or more everything may take."""
     if shape.bare:
         text = "only the number of parameters is known; the shape of {} is assumed ({} less or more)"
         return [Message(text, shape.like, f"{_LOOSEST:.0%}")], _LOOSEST
@@ -506,7 +506,7 @@ def _shape_words(shape: Shape) -> tuple[Sequence[Message], float]:
 
 
 def _quantized(facts: FactSet, shape: Shape | None, config: Mapping[str, Any]) -> FactSet:
-    """Return the facts, with the quantisation of the model's files, or in its name, where the recipe gives none."""
+    """Return the facts, with the quantisation of the model's files or its name if the recipe has none."""
     kind = shape.quantized if shape is not None else None
     kind = facts.text("model.quantization") if kind is None else kind
     if kind is None or facts.text("recipe.quantization") is not None:
