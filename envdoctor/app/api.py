@@ -61,9 +61,9 @@ def check(
     this interpreter."""
     from envdoctor.app.check import check as judge
 
-    named = {"python": python, "path": path, "root": root, "lock": lock, "sbom": sbom, "facts": facts, "report": report}
-    given = _sources(sources, model, recipe, settings, target=target or {}, code=listed(code), **named)
-    return judge(given, **judging)
+    place = {"python": python, "path": path, "root": root, "lock": lock, "sbom": sbom, "facts": facts, "report": report}
+    merged = _sources(sources, model, recipe, settings, target=target or {}, code=listed(code), **place)
+    return judge(merged, **judging)
 
 
 def memory(
@@ -87,10 +87,10 @@ def memory(
     longest sample is the length."""
     from envdoctor.app.memory import memory as predict
 
-    stated = {"gpu.name": gpu, "gpu.memory_gib": gpu_memory, "recipe.method": method}
-    typed = {**{key: value for key, value in stated.items() if value is not None}, **(settings or {})}
-    named = {"python": python, "lock": lock, "facts": facts}
-    return predict(_sources(sources, model, recipe, typed, **named), data=data, **judging)
+    machine = {"gpu.name": gpu, "gpu.memory_gib": gpu_memory, "recipe.method": method}
+    assignments = {**{key: value for key, value in machine.items() if value is not None}, **(settings or {})}
+    environment = {"python": python, "lock": lock, "facts": facts}
+    return predict(_sources(sources, model, recipe, assignments, **environment), data=data, **judging)
 
 
 def plan(
@@ -103,12 +103,12 @@ def plan(
     target: Mapping[str, str] | None = None,
     **more: Any,
 ) -> "Planned":
-    """Return which versions to install for a run and code, or what to change in ``python``, as ``envdoctor plan`` does.
+    """Return versions to install for a run and code, or the changes for ``python``, as ``envdoctor plan`` does.
     uv is asked, which uses the network; nothing is installed."""
     from envdoctor.app.plan import plan as planned
 
-    named: dict[str, Any] = {"code": listed(code), "python": python, "target": target or {}}
-    return planned(_sources(None, model, recipe, settings, **named), requirements, **more)
+    names: dict[str, Any] = {"code": listed(code), "python": python, "target": target or {}}
+    return planned(_sources(None, model, recipe, settings, **names), requirements, **more)
 
 
 def probe(
@@ -126,21 +126,21 @@ def probe(
     from envdoctor.app.probe import ProbeRequest
     from envdoctor.app.probe import probe as run
 
-    given = _sources(None, model, recipe, settings, python=python)
-    return run(ProbeRequest(suite=suite, only=only, device=device, sources=given), **judging)
+    merged = _sources(None, model, recipe, settings, python=python)
+    return run(ProbeRequest(suite=suite, only=only, device=device, sources=merged), **judging)
 
 
 def diff_revision(
     repo: Any, old: str | None = None, new: str | None = None, *, offline: bool = False, **judging: Any
 ) -> Report:
-    """Compare two revisions of a model, as ``envdoctor diff-revision`` does: ``report.revision`` has what changed.
+    """Compare two revisions of a model, as ``envdoctor diff-revision`` does: ``report.revision`` has the changes.
     ``repo`` is ORG/NAME or a folder, or a :class:`~envdoctor.app.diff_revision.RevisionRequest`, which has more to
     choose."""
     from envdoctor.app.diff_revision import RevisionRequest
     from envdoctor.app.diff_revision import diff_revision as compared
 
-    asked = repo if isinstance(repo, RevisionRequest) else RevisionRequest(repo, old, new, offline=offline)
-    return compared(asked, **judging)
+    request = repo if isinstance(repo, RevisionRequest) else RevisionRequest(repo, old, new, offline=offline)
+    return compared(request, **judging)
 
 
 def compare(*files: str, **judging: Any) -> Report:
@@ -168,13 +168,13 @@ def explain(text: str, *, lang: str = "en", **environment: Any) -> Explanation:
     explained = explain_error(text, matrix, _sources(None, None, (), None, **environment) if environment else None)
     answer, gathered = explained.answer, explained.gathered
     target = gathered.target if gathered is not None else None
-    said = error_text.render(answer, Page(matrix.registry, lang), explained.facts, target)
-    return Explanation(said, answer.known, error_text.render_json(answer, target))
+    page_text = error_text.render(answer, Page(matrix.registry, lang), explained.facts, target)
+    return Explanation(page_text, answer.known, error_text.render_json(answer, target))
 
 
 def _sources(
-    sources: Sources | None, model: str | None, recipe: Paths, settings: Mapping[str, object] | None, **named: Any
+    sources: Sources | None, model: str | None, recipe: Paths, settings: Mapping[str, object] | None, **fields: Any
 ) -> Sources:
-    """Return what the keywords name, over what ``sources`` have."""
-    given = {"model": model, "recipe": listed(recipe), "assignments": list((settings or {}).items()), **named}
-    return (sources or Sources())._replace(**{name: value for name, value in given.items() if value})
+    """Return ``sources`` with the values of the keywords."""
+    values = {"model": model, "recipe": listed(recipe), "assignments": list((settings or {}).items()), **fields}
+    return (sources or Sources())._replace(**{name: value for name, value in values.items() if value})

@@ -42,26 +42,26 @@ def _entry(path: Path, number: int, entry: Any) -> Known:
 
 
 def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None) -> list[Known]:
-    """Write what the project lives with from now on, and return it. Without a baseline so far, all findings that are
-    not ignored; with one, what is left of it: an update never accepts a new finding. Raises :class:`JobError`, also for
-    a run that did not come to its end."""
+    """Write the findings that the project accepts from now on, and return them. Without a baseline so far, these are
+    all findings that are not ignored; with one, its findings that still stand: an update never accepts a new finding.
+    Raises :class:`JobError`, also for an incomplete run."""
     if report.status != "complete":
         raise JobError("{} was not written because an incomplete run may lack findings", path)
     if before is None:
-        kept = [Known(one.id, one.item, one.severity) for one in report.findings if one.ignored is None]
+        kept = [Known(case.id, case.item, case.severity) for case in report.findings if case.ignored is None]
     else:
-        gone = stale(before, report.findings, report.passed)
-        kept = [one for one in before if one not in gone]
-    entries = [{"id": one.id, "item": dict(one.item), "severity": one.severity} for one in kept]
+        ended = stale(before, report.findings, report.passed)
+        kept = [case for case in before if case not in ended]
+    entries = [{"id": case.id, "item": dict(case.item), "severity": case.severity} for case in kept]
     entries.sort(key=lambda entry: (entry["id"], sorted(entry["item"].items())))  # type: ignore[attr-defined]
     write_whole(path, json.dumps({"schema": SCHEMA, "findings": entries}, indent=1) + "\n")
     return kept
 
 
-def accepted(report: Report, known: Collection[Known]) -> Report:
+def accepted(report: Report, baseline: Collection[Known]) -> Report:
     """Return the report as the next run with the baseline just written gives it: nothing in it fails the run."""
     return report.changed(
-        findings=tuple(one._replace(baseline=baseline_state(one, known), gate=False) for one in report.findings),
+        findings=tuple(case._replace(baseline=baseline_state(case, baseline), gate=False) for case in report.findings),
         exit_code=0,
         targets=tuple(target._replace(exit_code=0) for target in report.targets),
     )

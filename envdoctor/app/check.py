@@ -48,12 +48,12 @@ def check(
 ) -> Report:
     """Judge one environment and return the report; nothing is printed, imported from the target, or written.
 
-    ``require`` names facts (or prefixes such as ``gpu``) without which the run counts as not done (exit code 3): known,
-    and something there. So does a run whose question could not be answered (:mod:`~envdoctor.app.unjudged`).
+    ``require`` names facts (or prefixes such as ``gpu``) that must be known and not empty; without them the run counts
+    as not done (exit code 3). So does a run whose question could not be answered (:mod:`~envdoctor.app.unjudged`).
     ``probe`` runs the experiments that the findings name, in children of the target's interpreter, and judges again
-    with what they saw; ``progress`` hears how far they are. ``others`` brings the facts of the job's other machines,
-    which are compared; one that did not come makes the run incomplete. The plan is ``for_code`` too: releases that have
-    what the user's own code uses.
+    with their results; ``progress`` is called with their progress. ``others`` returns the facts of the job's other
+    machines, which are compared; a missing machine makes the run incomplete. The plan is ``for_code`` too: releases
+    that have what the user's own code uses.
     Raises :class:`~envdoctor.app.errors.UsageProblem` and :class:`~envdoctor.app.errors.JobError`.
     """
     run = Judging(policy, matrix, exit_zero)
@@ -70,11 +70,11 @@ def check(
     if any(not fact.is_guess for fact in gathered.facts.below("recipe.")):
         from envdoctor.app.memory import known_memory, predictor
 
-        facts, peak, why = known_memory(gathered.facts, sources, matrix)
+        facts, peak, reason = known_memory(gathered.facts, sources, matrix)
         gathered = gathered._replace(facts=facts)
         predict = predictor(facts, sources, matrix) if peak is not None else None
         scopes += ["memory"] if peak is not None else []
-        hint = _not_predicted(sources, why, peak)
+        hint = _not_predicted(sources, reason, peak)
     scopes += ["watch"] if any(True for _ in gathered.facts.below("watch.")) else []
     rules = matrix.of_scopes(*scopes)
     judgement = run.judged(gathered.facts, rules, predict)
@@ -82,8 +82,8 @@ def check(
     commands: Mapping[str, str] = {}
     probes = _named_probes(judgement)
     if probe:
-        facts, section, tried = _settle(gathered, sources, probes, matrix, progress)
-        more = [*tried, *more]
+        facts, section, notes = _settle(gathered, sources, probes, matrix, progress)
+        more = [*notes, *more]
         if section is not None:
             rules = matrix.of_scopes(*scopes, "probe")
             judgement = run.judged(facts, rules, predict)
@@ -93,26 +93,26 @@ def check(
         from envdoctor.remedy.plan import with_plan
 
         judgement = with_plan(judgement, rules, predict, for_code=for_code)
-    asked: Message | None = None
+    needs: Message | None = None
     if any(judgement.facts.text(key) is not None for key in ("model.type", "model.family")):
         from envdoctor.remedy.needs import asked_by_model
 
-        asked = asked_by_model(judgement.facts, matrix)
+        needs = asked_by_model(judgement.facts, matrix)
     notices = [
         *gathered.notices,
-        *([Notice("note", asked)] if asked else []),
+        *([Notice("note", needs)] if needs else []),
         *_code_not_given(gathered, sources),
         *run.of_rules(judgement),
         *more,
         *hint,
-        *_seen_otherwise(judgement, peak),
+        *_contradictions(judgement, peak),
         *_absent(judgement, require, matrix),
     ]
     if gathered.text:
         from envdoctor.app.explaining import error_in
 
-        told = {finding.id for finding in judgement.findings if finding.severity != "note"}
-        error = error_in(gathered.text, judgement.facts, matrix, told, str(sources.report))
+        ids = {finding.id for finding in judgement.findings if finding.severity != "note"}
+        error = error_in(gathered.text, judgement.facts, matrix, ids, str(sources.report))
         notices += [error] if error is not None else []
     failed = any(notice.level == "error" for notice in notices)
     return run.report(
@@ -120,37 +120,37 @@ def check(
         gathered.target,
         judgement,
         notices,
-        incomplete=failed or any(missed.asked for missed in gathered.unjudged),
+        incomplete=failed or any(gap.asked for gap in gathered.unjudged),
         probe=section,
         memory=peak,
         probe_commands=commands,
-        unjudged=tuple(missed.text for missed in gathered.unjudged),
+        unjudged=tuple(gap.text for gap in gathered.unjudged),
     )
 
 
 def _gathered(sources: Sources, matrix: Matrix) -> Gathered:
-    """Collect the facts; of a pasted text without any, tell at least which error stands in it."""
+    """Collect the facts; if a pasted text has none, the :class:`JobError` at least names the error in it."""
     try:
         return collect_facts(sources, matrix, links=True)
     except JobError as error:
         from envdoctor.app.explaining import error_in
 
         text = getattr(error.__context__, "text", "")
-        told = error_in(text, FactSet(), matrix, set(), str(sources.report)) if text else None
-        raise error if told is None else JobError("{}; {}", said_by(error), told.text) from None
+        notice = error_in(text, FactSet(), matrix, set(), str(sources.report)) if text else None
+        raise error if notice is None else JobError("{}; {}", said_by(error), notice.text) from None
 
 
 def _absent(judgement: Judgement, require: Iterable[str], matrix: Matrix) -> Iterator[Notice]:
-    """Yield what makes the run incomplete: facts that ``require`` names and that are not there, or no rule at all."""
+    """Yield the reasons why the run is incomplete: facts of ``require`` are missing, or no rule was checked."""
     facts = judgement.facts
     missing = [name for name in require if not _required(facts, name, matrix)]
     if missing == ["known"]:
         beyond = facts.records("beyond")
-        what = Message("it is unknown whether the matrix covers this run")
+        reason = Message("it is unknown whether the matrix covers this run")
         if beyond is not None:
-            things = listed([f"{item['what']} {item['value']}" for item in beyond], 5)
-            what = Message("newer than this matrix, or not known to it: {}", things)
-        yield Notice("error", Message("--require known: {}, so the run does not count", what))
+            names = listed([f"{item['what']} {item['value']}" for item in beyond], 5)
+            reason = Message("newer than this matrix, or not known to it: {}", names)
+        yield Notice("error", Message("--require known: {}, so the run does not count", reason))
     elif missing:
         text = "--require {}: not known, or not there, so the run does not count"
         yield Notice("error", Message(text, ", ".join(missing)))
@@ -163,14 +163,14 @@ def _required(facts: FactSet, name: str, matrix: Matrix) -> bool:
         return facts.value("beyond") == Records(())
     keys = [spec.key for spec in matrix.registry]
     if matrix.registry.find(name) is None and not any(key.startswith(name + ".") for key in keys):
-        known = [*keys, *(key.partition(".")[0] for key in keys)]
-        hint = did_you_mean(name, known, Message("`envdoctor matrix facts` lists them"))
+        names = [*keys, *(key.partition(".")[0] for key in keys)]
+        hint = did_you_mean(name, names, Message("`envdoctor matrix facts` lists them"))
         raise UsageProblem("--require {}: not a known fact; {}", name, hint)
     return is_there(facts, name)
 
 
 def _compared(gathered: Gathered, others: "Others", matrix: Matrix) -> list[Notice]:
-    """Add what differs between the machines to the facts; return a notice for each machine that did not come."""
+    """Add the differences between the machines to the facts; return a notice for each missing machine."""
     from envdoctor.observe.documents.facts_file import drift_between
 
     drift = Records((), Message("only one came"))
@@ -202,27 +202,27 @@ def _named_probes(judgement: Judgement) -> list[str]:
     return [name for name in names if has_probe(name)]
 
 
-def _seen_otherwise(judgement: Judgement, peak: "MemorySection | None") -> Iterator[Notice]:
+def _contradictions(judgement: Judgement, peak: "MemorySection | None") -> Iterator[Notice]:
     """Yield a warning if such runs ran out of memory elsewhere although the prediction says that this one fits."""
     verdict = peak["verdict"] if peak is not None else None
     unlike = {"fits": ("error", "warning"), "tight": ("error",)}.get(str(verdict), ())
-    for one in judgement.findings:
-        if one.effect == "oom" and one.severity in unlike and one.ignored is None and one.superseded_by is None:
+    for case in judgement.findings:
+        if case.effect == "oom" and case.severity in unlike and case.ignored is None and case.superseded_by is None:
             text = "{} and the prediction differ: such runs ran out of memory, and this one may fit by the prediction"
-            yield Notice("warning", Message(text, one.id))
+            yield Notice("warning", Message(text, case.id))
 
 
-def _not_predicted(sources: Sources, why: Notice | None, peak: "MemorySection | None") -> list[Notice]:
-    """Return why the peak of the run is unknown and what would predict it, or why it was not judged against its GPU: an
-    error if ``--target-gpu`` asked for that, else milder."""
+def _not_predicted(sources: Sources, reason: Notice | None, peak: "MemorySection | None") -> list[Notice]:
+    """Return a notice why the peak of the run is unknown, with the command that predicts it, or why it was not judged
+    against its GPU: an error if ``--target-gpu`` asked for that, else milder."""
     if peak is None:
         more = [] if sources.recipe or sources.assignments else ["--recipe", "FILE"]
         command = command_about("memory", sources, *more, *([] if sources.model else ["--model", "DIR"]))
         text = "whether this run fits into memory was not judged ({}): {}"
-        return [Notice("note", Message(text, why and why.text, command))]
-    if why is None or (why.level == "error" and sources.target.get("gpu")):
-        return [why] if why is not None else []
-    return [why._replace(level="warning" if why.level == "error" else "note")]
+        return [Notice("note", Message(text, reason and reason.text, command))]
+    if reason is None or (reason.level == "error" and sources.target.get("gpu")):
+        return [reason] if reason is not None else []
+    return [reason._replace(level="warning" if reason.level == "error" else "note")]
 
 
 def command_about(command: str, sources: Sources, *more: str) -> str:
@@ -233,19 +233,19 @@ def command_about(command: str, sources: Sources, *more: str) -> str:
 
     words = ["envdoctor", command]
     for option in ("python", "lock", "facts") if command == "memory" else ("python",):
-        words += [f"--{option}", named] if (named := getattr(sources, option)) else []
+        words += [f"--{option}", path] if (path := getattr(sources, option)) else []
     words += ["--model", sources.model] if sources.model else []
     for recipe in sources.recipe:
         words += ["--recipe", recipe]
-    for given in (*sources.configured, *sources.assignments):
-        if key_of(given).startswith("recipe."):
-            words += ["--set", typed(given)]
+    for assignment in (*sources.configured, *sources.assignments):
+        if key_of(assignment).startswith("recipe."):
+            words += ["--set", typed(assignment)]
     words += ["--gpu", gpu] if command == "memory" and (gpu := sources.target.get("gpu")) else []
     return " ".join(map(quote, [*words, *more]))
 
 
 def _supposed(sources: Sources) -> bool:
-    """Return whether the packages that were judged differ from the ones that an experiment would run with."""
+    """Return whether the judged packages may differ from those that an experiment would run with."""
     from envdoctor.observe.recipe.assignments import key_of
 
     keys = map(key_of, (*sources.configured, *sources.assignments))
@@ -264,10 +264,10 @@ def _settle(
         text = Message("no experiment was run: what was judged is not what is installed")
         return gathered.facts, None, [Notice("warning", text)]
     try:
-        results, said = run_probes(gathered, ProbeRequest(only=names, sources=sources), matrix, catalogue(), progress)
+        results, notes = run_probes(gathered, ProbeRequest(only=names, sources=sources), matrix, catalogue(), progress)
     except JobError as error:
         return gathered.facts, None, [Notice("error", Message("the experiments did not run: {}", error))]
-    notices = [*said, *([Notice("error", results.failed)] if results.failed else [])]
+    notices = [*notes, *([Notice("error", results.failed)] if results.failed else [])]
     return with_facts(gathered.facts, results.facts, matrix), results.section, notices
 
 
@@ -299,5 +299,5 @@ def _training_code(cwd: str) -> list[str]:
 def finished(report: Report) -> None:
     """Raise :class:`~envdoctor.app.errors.JobError` with the reason if the check of a report was not finished."""
     if report.exit_code == 3:
-        said = (notice.text for notice in report.notices if notice.level == "error")
-        raise JobError("whether there is an error is not known: {}", next(said, Message("envdoctor check says why")))
+        reasons = (notice.text for notice in report.notices if notice.level == "error")
+        raise JobError("whether there is an error is not known: {}", next(reasons, Message("envdoctor check says why")))

@@ -20,7 +20,7 @@ from envdoctor.system.message import Message
 def compare(
     files: Sequence[str], *, policy: Policy | None = None, matrix: Matrix | None = None, exit_zero: bool = False
 ) -> Report:
-    """Compare facts files, one a machine, and judge what differs; a machine is called by the name of its file. Raises
+    """Compare facts files, one a machine, and judge the differences; a machine has the name of its file. Raises
     :class:`UsageProblem` for fewer than two files, and for one that cannot be read."""
     if len(set(files)) < 2:
         raise UsageProblem("at least two facts files are compared; `envdoctor facts --format json` writes one")
@@ -42,13 +42,13 @@ def compare(
 
 
 def _alone(files: Mapping[str, str], matrix: Matrix) -> Iterator[Notice]:
-    """Yield the errors that one of two machines has by what it is, and the other does not."""
-    known = matrix.of_scopes("environment")
+    """Yield the errors of one of two machines that the other does not have."""
+    rules = matrix.of_scopes("environment")
     errors = {
-        name: before(collect_facts(Sources(facts=file), matrix).facts, known).errors for name, file in files.items()
+        name: before(collect_facts(Sources(facts=file), matrix).facts, rules).errors for name, file in files.items()
     }
     for name, other in (names := list(files), names[::-1]):
         elsewhere = {problem.rule_id for problem in errors[other]}
-        for problem, said in errors[name].items():
+        for problem, message in errors[name].items():
             if problem.rule_id not in elsewhere:
-                yield Notice("warning", Message("{} alone has {}: {}", name, problem.rule_id, said))
+                yield Notice("warning", Message("{} alone has {}: {}", name, problem.rule_id, message))

@@ -16,7 +16,7 @@ _STRANGE = (
 )
 
 
-#: Options that may stand in the file under their own name: files beside it, and machines that are meant.
+#: Options that may stand in the file under their own name: files beside it, and target machines.
 _FILES, _TARGETS = ("lock", "baseline"), ("target-python", "target-platform", "target-gpu", "target-driver")
 
 
@@ -39,22 +39,22 @@ class Configuration(NamedTuple):
     ignores: tuple[Ignore, ...] = ()
     options: Mapping[str, Any] = {}
 
-    def policy(self, **stated: Any) -> Policy:
-        """Return the gate and what the project accepts; what is ``stated`` besides, and not None, wins."""
+    def policy(self, **options: Any) -> Policy:
+        """Return the gate and the findings that the project accepts; ``options`` that are not None win."""
         gate = {name: getattr(self, name) for name in ("fail_on", "fail_confidence", "ignores", "severities")}
-        gate |= {name: value for name, value in stated.items() if value is not None}
+        gate |= {name: value for name, value in options.items() if value is not None}
         return Policy(**{name: value for name, value in gate.items() if value is not None})
 
 
 def find_configuration(start: Path) -> Path | None:
     """Return the nearest envdoctor.toml, or pyproject.toml with ``[tool.envdoctor]``, from ``start`` up to the
-    project's root (the folder with .git). Raises :class:`UsageProblem` for one that cannot be read, which may hold the
-    settings of a gate, and for one that belongs to neither this user, root, nor the owner of ``start``."""
+    project's root (the folder with .git). Raises :class:`UsageProblem` for a file that cannot be read, which may hold
+    the settings of a gate, and for one that belongs to neither this user, root, nor the owner of ``start``."""
     for folder in (start, *start.parents):
         own, project = folder / "envdoctor.toml", folder / "pyproject.toml"
         if os.path.lexists(own):
             return _trusted(own, start)
-        # Most have no table of ours: the parser is spared.
+        # Most projects have no table of ours: the parser is spared.
         try:
             if os.path.lexists(project) and b"tool.envdoctor" in Files().whole(str(project), 8 << 20):
                 return _trusted(project, start)
@@ -67,7 +67,7 @@ def find_configuration(start: Path) -> Path | None:
 
 
 def _trusted(path: Path, start: Path) -> Path:
-    """Return the path, unless somebody else may have put it there: in /tmp, or in another user's folder."""
+    """Return the path, unless another user may have put the file there: in /tmp, or in that user's folder."""
     if not hasattr(os, "geteuid"):
         return path
     try:
@@ -84,41 +84,41 @@ def load_configuration(path: Path) -> Configuration:
     """Read and check one file. Raises :class:`UsageProblem`, which names the file and the key."""
     with told_as(UsageProblem, TomlError):
         document = load_toml(path)
-    said: Any = document
+    settings: Any = document
     if path.name == "pyproject.toml" or set(document) == {"tool"}:
         tool = document.get("tool", {})
-        said = tool.get("envdoctor", {}) if isinstance(tool, dict) else None
-    if not isinstance(said, dict):
+        settings = tool.get("envdoctor", {}) if isinstance(tool, dict) else None
+    if not isinstance(settings, dict):
         raise UsageProblem("{}: tool.envdoctor: a table is expected", path)
-    for complaint in _complaints(said):
+    for complaint in _complaints(settings):
         raise UsageProblem("{}: {}", path, complaint)
-    named: dict[str, Any] = {
-        name: said.get(name.replace("_", "-")) for name in ("fail_on", "fail_confidence", "lang", "model")
+    fields: dict[str, Any] = {
+        name: settings.get(name.replace("_", "-")) for name in ("fail_on", "fail_confidence", "lang", "model")
     }
     for key in ("recipe", "code", "matrix"):
-        named[key] = tuple(path.parent / name for name in listed(said.get(key, [])))
+        fields[key] = tuple(path.parent / name for name in listed(settings.get(key, [])))
     return Configuration(
         path=path,
-        **named,
-        require=tuple(listed(said.get("require", []))),
-        assignments=tuple(_flat(said.get("set", {}))),
-        severities=said.get("rules", {}),
-        ignores=tuple(_ignore(entry, path.name) for entry in said.get("ignore", [])),
+        **fields,
+        require=tuple(listed(settings.get("require", []))),
+        assignments=tuple(_flat(settings.get("set", {}))),
+        severities=settings.get("rules", {}),
+        ignores=tuple(_ignore(entry, path.name) for entry in settings.get("ignore", [])),
         options={
-            **{name: path.parent / said[name] for name in _FILES if name in said},
-            **{name.replace("-", "_"): tuple(listed(said[name])) for name in _TARGETS if name in said},
+            **{name: path.parent / settings[name] for name in _FILES if name in settings},
+            **{name.replace("-", "_"): tuple(listed(settings[name])) for name in _TARGETS if name in settings},
         },
     )
 
 
-def _complaints(said: Mapping[str, Any]) -> Iterator[str]:
+def _complaints(document: Mapping[str, Any]) -> Iterator[str]:
     # Most projects have no configuration, and need none of this.
     from envdoctor.matrix.shapes import ANY, DATE, FLAG, TABLE, TEXT, TEXT_OR_TEXTS, Kind, faults, one_of, rows
 
     settings = Kind('a table such as { "recipe.batch_size" = 2 }', TABLE.test)
-    reason = Kind("a reason", lambda given: isinstance(given, str) and given.strip())
+    reason = Kind("a reason", lambda text: isinstance(text, str) and text.strip())
     levels = one_of("off", *SEVERITIES)
-    known = {
+    shapes = {
         "fail-on": one_of(*SEVERITIES),
         "fail-confidence": one_of(*CONFIDENCES),
         "lang": one_of("auto", "en", "zh"),
@@ -129,13 +129,13 @@ def _complaints(said: Mapping[str, Any]) -> Iterator[str]:
         "rules": TABLE,
         "ignore": ANY,
     }
-    yield from faults(said, {}, known)
-    rules = said.get("rules")
+    yield from faults(document, {}, shapes)
+    rules = document.get("rules")
     for rule_id, level in rules.items() if isinstance(rules, dict) else ():
         yield from (f"rules: {rule_id}: {fault}" for fault in levels.faults(level))
     problems: list[str] = []
     options = {"until": DATE, "until-fixed": FLAG, "where": settings, "path": TEXT}
-    for place, entry in rows(said, "ignore", problems):
+    for place, entry in rows(document, "ignore", problems):
         yield from faults(entry, {"id": TEXT, "reason": reason}, options, place)
     yield from problems
 

@@ -27,17 +27,17 @@ from envdoctor.revision.hub.safetensors_header import LARGEST_HEADER
 from envdoctor.revision.hub.snapshot import Snapshot, SnapshotError, Unread, is_text_about_the_model, kinds_of
 from envdoctor.system.message import Message, joined, said_by
 
-#: Areas that the way back is compared in.
+#: Areas in which NEW is compared with OLD too.
 _MENDED_AREAS = ("config", "generation", "tokenizer", "code")
 
 
 @dataclass(frozen=True)
 class RevisionRequest:
-    """What to compare. ``repo`` is ORG/NAME or a folder; without ``old`` and ``new`` the local cache's revision is
-    compared with ``main``. ``timeout`` bounds everything that is asked of the Hub, in seconds; ``largest_header`` is
-    the largest safetensors header that is read, in bytes. ``pin`` takes OLD from envdoctor-pins.json,
-    ``tensors`` lists every changed tensor pattern. ``values`` compares the values of weights too, with that many
-    bytes of them from the Hub at most; without it none is read."""
+    """A request to compare. ``repo`` is ORG/NAME or a folder; without ``old`` and ``new`` the local cache's revision is
+    compared with ``main``. ``timeout`` bounds all requests to the Hub together, in seconds; ``largest_header`` is the
+    largest safetensors header that is read, in bytes. ``pin`` takes OLD from envdoctor-pins.json, ``tensors`` lists
+    every changed tensor pattern. ``values`` compares the values of weights too, with at most that many bytes from the
+    Hub; without it no weight is read."""
 
     repo: str
     old: str | None = None
@@ -61,7 +61,7 @@ def diff_revision(
     exit_zero: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
-    """Compare two revisions and judge what changed. No line of the model's code is run, and no weight is read unless
+    """Compare two revisions and judge the changes. No line of the model's code is run, and no weight is read unless
     ``request.values`` asks for it. Raises :class:`UsageProblem` and :class:`JobError`; a part that could not be read
     makes the report incomplete (exit code 3) and is never called unchanged."""
     run = Judging(policy, matrix, exit_zero)
@@ -87,7 +87,7 @@ def diff_revision(
     facts = given_only(gathered.facts)
     facts.drop("model.")
     name = pair.new.repo or pair.old.repo
-    values = {f"revision.{side}": one.revision or one.label for side, one in (("old", pair.old), ("new", pair.new))}
+    values = {f"revision.{side}": tree.revision or tree.label for side, tree in (("old", pair.old), ("new", pair.new))}
     values |= {"model.repo": name} if name else {}
     about = {**values, "revision.moved": pair.moved or ABSENT}
     facts.update(Fact(key, value, Message("the comparison"), "revision") for key, value in about.items())
@@ -110,15 +110,15 @@ def diff_revision(
         revision=_section(pair, cost, comparison, judgement, matrix)._replace(
             introduced=tuple(revision_section.Introduced(*entry) for entry in commits.items()),
             tensors=tuple(comparison.listing) if request.tensors else None,
-            mended=tuple(revision_section.Mended(one.id, one.message, commits.get(one.fingerprint)) for one in back),
+            mended=tuple(revision_section.Mended(f.id, f.message, commits.get(f.fingerprint)) for f in back),
         ),
     )
 
 
 def access_of(request: RevisionRequest, matrix: Matrix, notice: Callable[[str], None]) -> Access:
-    """Return what the command may ask for snapshots; ``notice`` is told of long waits."""
-    asked = {name: getattr(request, name) for name in ("offline", "timeout", "largest_header")}
-    return request.sources.access(matrix, **asked, notice=notice)
+    """Return the access to snapshots of the command; ``notice`` is called at long waits."""
+    limits = {name: getattr(request, name) for name in ("offline", "timeout", "largest_header")}
+    return request.sources.access(matrix, **limits, notice=notice)
 
 
 def _environment(request: RevisionRequest, matrix: Matrix) -> Gathered:
@@ -133,38 +133,38 @@ def _environment(request: RevisionRequest, matrix: Matrix) -> Gathered:
 
 
 def _way_back(pair: Pair, comparison: Comparison, facts: FactSet, judgement: Judgement, rules: Matrix) -> list[Finding]:
-    """Return the errors that a change from NEW to OLD would have where the one from OLD to NEW has no finding: of what
-    was read already, without weights and templates, which cost time."""
+    """Return the errors of a change from NEW to OLD whose places have no finding from OLD to NEW. Only files that were
+    read already count, without weights and templates, which cost time."""
     areas = {change.area for change in comparison.changes} & set(_MENDED_AREAS)
     if not areas or comparison.unread:
         return []
-    known = {(*revision_section.change_of(finding)[2:], finding.id) for finding in judgement.findings}
+    present = {(*revision_section.change_of(finding)[2:], finding.id) for finding in judgement.findings}
     ids = {finding.id for finding in judgement.findings}
     turned = facts.copy()
     turned.update(change_facts(compare_snapshots(pair.new, pair.old, rules, areas=areas), "NEW -> OLD"))
     findings = judge(turned, rules, Policy()).findings
-    errors = [one for one in findings if one.severity == "error" and one.item and one.superseded_by is None]
-    places = [((*revision_section.change_of(one)[2:], one.id), one) for one in errors]
-    return [error for place, error in places if error.id not in ids and place not in known]
+    errors = [case for case in findings if case.severity == "error" and case.item and case.superseded_by is None]
+    places = [((*revision_section.change_of(case)[2:], case.id), case) for case in errors]
+    return [error for place, error in places if error.id not in ids and place not in present]
 
 
 def _history(
     pair: Pair, findings: Sequence[Finding], comparison: Comparison, matrix: Matrix, tell: Callable[[str], None]
 ) -> dict[str, str]:
-    """Return the commit that introduced the change behind each finding, by fingerprint; for the way back, what changed
-    at the same place."""
+    """Return the commit that introduced the change behind each finding, by fingerprint; for a finding from NEW to OLD,
+    the commit of the change at the same place."""
     at_place = {change[2:4]: change[:4] for change in comparison.changes}
     changes = set(at_place.values()) | {change[:4] for change in comparison.changes}
     about = {finding.fingerprint: revision_section.change_of(finding) for finding in findings if finding.item}
-    known = {name: change if change in changes else at_place.get(change[2:]) for name, change in about.items()}
-    wanted = {name: change for name, change in known.items() if change is not None}
+    by_finding = {name: change if change in changes else at_place.get(change[2:]) for name, change in about.items()}
+    changed = {name: change for name, change in by_finding.items() if change is not None}
     with told_as(JobError, SnapshotError):
-        commits = attribute(pair.old, pair.new, wanted.values(), matrix, progress=tell)
-    told: dict[str, str] = {}
-    for name, commit in ((name, commits[change]) for name, change in wanted.items() if change in commits):
+        commits = attribute(pair.old, pair.new, changed.values(), matrix, progress=tell)
+    titles: dict[str, str] = {}
+    for name, commit in ((name, commits[change]) for name, change in changed.items() if change in commits):
         day = f" ({commit.date.date().isoformat()})" if commit.date else ""
-        told[name] = f"{commit.id[:7]}{day} {commit.title}"
-    return told
+        titles[name] = f"{commit.id[:7]}{day} {commit.title}"
+    return titles
 
 
 def _section(
@@ -175,7 +175,7 @@ def _section(
     errors = [f for f in judgement.findings if f.severity == "error" and f.ignored is None and f.superseded_by is None]
     kinds = dict.fromkeys((change.area, change.kind) for change in comparison.changes)
     excused = {kind: effect for kind in kinds if (effect := effect_of(*kind, matrix)) is not None}
-    told = {revision_section.change_of(finding) for finding in judgement.findings}
+    places = {revision_section.change_of(finding) for finding in judgement.findings}
     return revision_section.RevisionSection(
         weights=weights if isinstance(weights, str) else "unknown",
         weights_equal=equal[0] if equal else "",
@@ -189,14 +189,14 @@ def _section(
         cost=cost,
         moved=revision_section.MovedCommits(pair.old.asked, pair.moved) if pair.moved else None,
         pin=pair.old.revision if errors else None,
-        unjudged=tuple(c for c in comparison.changes if c[:4] not in told and c[:2] not in excused),
+        unjudged=tuple(c for c in comparison.changes if c[:4] not in places and c[:2] not in excused),
         effects={" ".join(kind): Text(text["en"], text.get("zh")) for kind, text in excused.items()},
         documents=_texts(pair.old) != _texts(pair.new),
     )
 
 
 def _texts(side: Snapshot) -> set[tuple[str, str | None]]:
-    """Return the texts about the model, which nothing compares, with what their bytes are known by."""
+    """Return the texts about the model, which are not compared, with the oids of their bytes."""
     return {(path, entry.oid) for path, entry in side.files.items() if is_text_about_the_model(path)}
 
 
@@ -206,8 +206,8 @@ PAGE = 20
 
 class Row(NamedTuple):
     """A commit: its id, the day (of the commit; offline, of the last change of its folder in the cache), the author's
-    title (offline: what refers to it), the changed files by kind (offline: those that are there), and whether the local
-    cache has it. ``unread`` says why the files are not known."""
+    title (offline: the refs to it), the changed files by kind (offline: the cached files), and whether the local cache
+    has it. ``unread`` says why the files are unknown."""
 
     id: str
     day: str
@@ -218,8 +218,8 @@ class Row(NamedTuple):
 
 
 class _CommitList(NamedTuple):
-    """The commits of a repository, newest first, back to ``until`` as it was typed; ``following`` is the one with which
-    the next page begins."""
+    """The commits of a repository, newest first, back to ``until`` as it was typed; ``following`` is the commit with
+    which the next page begins."""
 
     repo: str
     offline: bool
@@ -235,24 +235,24 @@ def list_commits(
     :class:`UsageProblem` and :class:`JobError`."""
     access = access_of(request, matrix or load_matrix(), progress or (lambda text: None))
     with told_as(None, SnapshotError):
-        named = name_of(request.repo, access)
-        if named.repo is None:
+        name = name_of(request.repo, access)
+        if name.repo is None:
             raise UsageProblem("--list: {} is a folder, and a folder has no commits", request.repo)
         if access.offline:
-            return _CommitList(named.repo, True, _cached(named.repo, access))
+            return _CommitList(name.repo, True, _cached(name.repo, access))
         old, new = two_of(request.old, request.new)
-        newer = open_side(named.repo, new or named.revision, access)
-        until = open_side(named.repo, old, access).revision if old else None
+        newer = open_side(name.repo, new or name.revision, access)
+        until = open_side(name.repo, old, access).revision if old else None
         if not isinstance(newer, HubSnapshot):
             raise UsageProblem("--list: {} is a folder, and a folder has no commits", newer.label)
-        found, following = steps(newer, until, PAGE)
+        commits, following = steps(newer, until, PAGE)
     repo = str(newer.repo)
-    held = {commit.commit for commit in access.cached(named.repo, repo)}
+    held = {commit.commit for commit in access.cached(name.repo, repo)}
     rows = []
-    for commit, changed in found:
+    for commit, changed in commits:
         day, cached = commit.date.date().isoformat() if commit.date else "", commit.id in held
-        kinds, why = ({}, changed.reason) if isinstance(changed, Unread) else (kinds_of(changed), None)
-        rows.append(Row(commit.id, day, commit.title, kinds, cached, why))
+        kinds, reason = ({}, changed.reason) if isinstance(changed, Unread) else (kinds_of(changed), None)
+        rows.append(Row(commit.id, day, commit.title, kinds, cached, reason))
     return _CommitList(repo, False, rows, following, old)
 
 

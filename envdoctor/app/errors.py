@@ -16,7 +16,7 @@ class JobError(MessageError):
 
 @contextmanager
 def told_as(kind: type[MessageError] | None, *errors: type[MessageError]) -> Iterator[None]:
-    """Raise such errors of the rooms below as a ``kind`` of the two; with None, each says by its ``usage`` as which."""
+    """Raise these errors of the rooms below as a ``kind`` of the two; with None, the error's ``usage`` decides."""
     try:
         yield
     except errors as error:

@@ -1,5 +1,5 @@
-"""``envdoctor explain``: which rule a person means and what the matrix holds about it, and what is known of an error,
-for given versions or for none."""
+"""``envdoctor explain``: the rule that a person means, with everything that the matrix has about it, and the answer to
+an error, for given versions or for none."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Set
@@ -23,7 +23,7 @@ from envdoctor.system.documents import read_named
 from envdoctor.system.files import because_of
 from envdoctor.system.message import Message, did_you_mean, joined, said_by
 
-#: A log of a long run on many machines; what is behind it decides anyway.
+#: Bytes of the log of a long run on many machines; the end of a longer one decides anyway.
 _LARGEST = 64 * 1024 * 1024
 #: Characters of an error that a sentence repeats.
 _LONGEST_ERROR = 160
@@ -43,7 +43,7 @@ _SAME = 40
 
 
 class Explained(NamedTuple):
-    """The answer, and the environment whose facts it is for; ``gathered`` is None when they are those of the text,
+    """The answer, and the environment whose facts it is for; ``gathered`` is None if the facts are those of the text,
     and ``because`` then says why no environment was found, if one was looked for."""
 
     answer: Answer
@@ -54,10 +54,9 @@ class Explained(NamedTuple):
 
 def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> Explained:
     """Answer a message or a traceback. ``sources`` names the environment; None answers for no versions in particular,
-    and so does a default environment without torch, where nothing that was trained could have failed. Without an
-    environment what the text itself says of it counts, and before a default one that has not the versions which the
-    text tells. The model is not looked at. Raises :class:`UsageProblem` for a text without a word, and what
-    :func:`~envdoctor.app.facts.collect_facts` raises."""
+    and so does a default environment without torch, where no training could have failed. The text's own facts count if
+    there is no environment, or only a default one with other versions than the text. The model is not read. Raises
+    :class:`UsageProblem` for an empty text, and the errors of :func:`~envdoctor.app.facts.collect_facts`."""
     if not text.strip():
         raise UsageProblem("there is no text: give the message or the traceback, or - for standard input")
     gathered, because = (None, None) if sources is None else _gathered(sources._replace(model=None), matrix)
@@ -66,21 +65,21 @@ def explain_error(text: str, matrix: Matrix, sources: Sources | None = None) -> 
     else:  # what a text says of the environment that wrote it
         from envdoctor.observe.documents.reports.report_file import report_facts
 
-        facts, given = report_facts(text, matrix, "log").facts, sources or Sources(cache=False)
-        told = any(facts.text(fact.key) for fact in facts.below("pkg."))
-        if gathered is not None and not (told and _differ(facts, gathered.facts)):
+        facts, origin = report_facts(text, matrix, "log").facts, sources or Sources(cache=False)
+        has_versions = any(facts.text(fact.key) for fact in facts.below("pkg."))
+        if gathered is not None and not (has_versions and _differ(facts, gathered.facts)):
             facts = gathered.facts
         else:
-            gathered, because = None, None if told else because
-            if list(facts) or given.assignments:
-                facts = with_assignments(facts, given, matrix)
+            gathered, because = None, None if has_versions else because
+            if list(facts) or origin.assignments:
+                facts = with_assignments(facts, origin, matrix)
     return Explained(_answer(text, read_error(text), Situation(matrix, facts)), gathered, facts, because)
 
 
-def _differ(told: FactSet, facts: FactSet) -> bool:
-    """Return whether a version that is told is another one than what is installed, whose local tag (``+cu124``) may be
-    left out."""
-    versions = ((told.text(fact.key), facts.text(fact.key) or "") for fact in told if _VERSION.match(fact.key))
+def _differ(logged: FactSet, facts: FactSet) -> bool:
+    """Return whether a version in the log differs from the installed one, whose local tag (``+cu124``) the log may
+    leave out."""
+    versions = ((logged.text(fact.key), facts.text(fact.key) or "") for fact in logged if _VERSION.match(fact.key))
     return any(version not in (None, here, here.partition("+")[0]) for version, here in versions)
 
 
@@ -88,62 +87,63 @@ def _answer(text: str, reading: Reading, situation: Situation) -> Answer:
     first, lines = numbered(text)
     suspects = suspects_in(situation, lines, first)
     if not reading.error:  # no error is shown: what the title says is what is asked, and other lines are words
-        asked = _REQUEST.search(lines[0] if lines else "")
-        shown = (one for one in suspects if asked is None or not (asked["wish"] or one.line == first))
-        suspects = tuple(sorted(shown, key=lambda one: (one.applies is not True, one.line != first)))
+        request = _REQUEST.search(lines[0] if lines else "")
+        shown = (suspect for suspect in suspects if request is None or not (request["wish"] or suspect.line == first))
+        suspects = tuple(sorted(shown, key=lambda suspect: (suspect.applies is not True, suspect.line != first)))
     return answer_to(reading, situation)._replace(suspects=suspects)
 
 
 def _gathered(sources: Sources, matrix: Matrix) -> tuple[Gathered | None, Message | None]:
-    """Return the environment; none, and why, where none was named and the default one has no torch or is missing."""
-    named = any(getattr(sources, name, None) for name in SOURCES)
+    """Return the environment; or None and the reason if the default one, unless it was named, has no torch or is
+    missing."""
+    is_named = any(getattr(sources, name, None) for name in SOURCES)
     try:
         gathered = collect_facts(sources, matrix)
     except JobError as error:
-        if named:
+        if is_named:
             raise
         return None, said_by(error)
-    if named or gathered.target.kind == "none" or not gathered.facts.absent("pkg.torch"):
+    if is_named or gathered.target.kind == "none" or not gathered.facts.absent("pkg.torch"):
         return gathered, None
     return None, Message("{} ({}) has no torch", gathered.target.path, gathered.target.because)
 
 
-def error_in(log: str, facts: FactSet, matrix: Matrix, found: Set[str], file: str) -> Notice | None:
-    """Say in a sentence which error ended the run that a pasted text shows, what it means, and where more is said; None
-    when no error stands there, or a rule among those ``found`` is about it. A warning alone is a note."""
+def error_in(log: str, facts: FactSet, matrix: Matrix, ids: Set[str], file: str) -> Notice | None:
+    """Return a sentence with the error that ended the run of a pasted text, its meaning, and the command that explains
+    it; None without an error, or if a rule among ``ids`` is about it. A warning alone is a note."""
     reading = read_error(log)
     answer = _answer(log, reading, Situation(matrix, facts))
-    suspect = next((one for one in answer.suspects if one.applies is not False), None)
-    if found & {*(one.id for one in answer.suspects), *(one.id for one in answer.rules)}:
+    suspect = next((other for other in answer.suspects if other.applies is not False), None)
+    if ids & {*(other.id for other in answer.suspects), *(rule.id for rule in answer.rules)}:
         return None
     title = log.partition("\n")[0]  # a line further down may be a warning, or what pip says of versions
-    told = bool(reading.error) or (reading.failure is not None and reading.message in title)
+    has_error = bool(reading.error) or (reading.failure is not None and reading.message in title)
     refuted = next((one for one in answer.suspects if getattr(matrix.find(one.id), "severity", "") == "error"), None)
-    sign = suspect or (None if told else refuted)
-    ended = told or "Traceback (most recent call last)" in log or "\u2771" in log  # the arrow of rich
-    if sign is None and not told:
+    sign = suspect or (None if has_error else refuted)
+    ended = has_error or "Traceback (most recent call last)" in log or "\u2771" in log  # the arrow of rich
+    if sign is None and not has_error:
         text = "the traceback in it has no last line: paste the line that names the error"
         return Notice("error", Message(text)) if ended else None
     text = "the run in it failed with {}; {}; why, and what to do: {}"
-    said = (f"{reading.error}: {reading.message}" if reading.error else reading.message).partition("\n")[0]
+    message = (f"{reading.error}: {reading.message}" if reading.error else reading.message).partition("\n")[0]
     same = sign is None or sign.said in reading.message or reading.message[:_SAME] in sign.said
     if sign is not None and not (reading.error and same):
-        text, said = "it says {}; {}; why, and what to do: {}", sign.said
-    said = said if len(said) <= _LONGEST_ERROR else f"{said[: _LONGEST_ERROR - 3]}..."
+        text, message = "it says {}; {}; why, and what to do: {}", sign.said
+    message = message if len(message) <= _LONGEST_ERROR else f"{message[: _LONGEST_ERROR - 3]}..."
     if not answer.known:  # `explain` knows no more
         text = "the run in it failed with {}; what it means is not known"
         ask = Message("give the whole traceback: its last file tells whose code failed")
-        return Notice("error", joined([Message(text, said), *([] if reading.frames else [ask])]))
+        return Notice("error", joined([Message(text, message), *([] if reading.frames else [ask])]))
     command = " ".join(["envdoctor", "explain", *(["--log", "-"] if file == "-" else [quote(file)])])
     meaning = _meaning(suspect, answer)
     if suspect is None and refuted and not answer.homes:
         meaning = Message("{}; but what else is told says otherwise", refuted.title)
     level = "note" if sign is not None and sign.remark and not ended else "error"
-    return Notice(level, Message(text, said, meaning, command))
+    return Notice(level, Message(text, message, meaning, command))
 
 
 def _meaning(suspect: Suspect | None, answer: Answer) -> Any:
-    """Say what an error means by what is suspected, or by the first of the packages that were asked for something."""
+    """Return the meaning of an error: by the suspect, else by the first package that was asked for something."""
     if suspect is not None:
         return Message("perhaps {}", suspect.title) if suspect.rule and suspect.applies is None else suspect.title
     if "unbuilt" in dict(answer.notes):
@@ -180,8 +180,8 @@ def text_of_option(option: str, path: str) -> str:
 
 
 class _NamedRule(NamedTuple):
-    """The rule that was asked for, with its texts, fixes, evidence and tests; ``renamed_from`` is the id that was
-    given, when the rule has another one now."""
+    """The rule of an id, with its texts, fixes, evidence and tests; ``renamed_from`` is the former id that was given,
+    if the rule has another id now."""
 
     rule: Rule
     texts: Mapping[str, Any]
@@ -205,8 +205,8 @@ def rule_named(rule_id: str, matrix: Matrix) -> _NamedRule:
 
 def explain(rule_id: str, matrix: Matrix) -> _NamedRule:
     """Return everything the matrix holds about a rule, also under a former id. Raises :class:`UsageProblem`."""
-    named = rule_named(rule_id, matrix)
-    return named._replace(rule=with_conditions(named.rule))
+    lookup = rule_named(rule_id, matrix)
+    return lookup._replace(rule=with_conditions(lookup.rule))
 
 
 def rules_with(words: Iterable[str], matrix: Matrix) -> Iterator[tuple[Rule, str]]:
@@ -216,6 +216,6 @@ def rules_with(words: Iterable[str], matrix: Matrix) -> Iterator[tuple[Rule, str
         texts = matrix.texts(rule)
         title, message = title_of(texts), text_of(texts["message"])
         said = (title.en, title.zh or "", message.en, message.zh or "", rule.origin)
-        named = (rule.id, rule.status, rule.severity, rule.confidence, rule.effect)
-        if all(word in " ".join((*named, *said)).lower() for word in lowered):
+        fields = (rule.id, rule.status, rule.severity, rule.confidence, rule.effect)
+        if all(word in " ".join((*fields, *said)).lower() for word in lowered):
             yield rule, title.en

@@ -1,4 +1,4 @@
-"""``envdoctor facts``: gather what is known of one environment, one machine, one model and one recipe."""
+"""``envdoctor facts``: gather the facts of one environment, one machine, one model and one recipe."""
 
 import os
 import re
@@ -34,12 +34,12 @@ _PYTHON = r"(3\.\d{1,2})(\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?\Z"
 _PLATFORM = r"(?i)(linux|windows|win|macos|darwin)[-_](x86_64|amd64|aarch64|arm64)\Z"
 _SYSTEMS = {"win": "windows", "macos": "darwin"}
 _MOST_NOTICES = 3
-#: What the machine says of a container that runs on it.
+#: Facts of the machine that hold in a container on it.
 _OF_THE_MACHINE = ("gpu", "driver.version", "driver.max_cuda")
 
 
 class Sources(NamedTuple):
-    """Where the facts come from. At most one of ``python``, ``path``, ``root``, ``lock``, ``sbom``, ``facts``
+    """The sources of the facts. At most one of ``python``, ``path``, ``root``, ``lock``, ``sbom``, ``facts``
     and ``report`` names the environment (none: the default environment). ``target`` says for which machine it is
     judged: ``python``, ``platform``, ``gpu`` and ``driver``, as they are typed; ``as_of`` is the day (``2024-05-01``)
     on which the list of ``lock`` is installed, without which it takes the newest releases;
@@ -78,7 +78,7 @@ class Sources(NamedTuple):
         return str(self.cwd or working_directory() or os.sep)
 
     def access(self, matrix: Matrix, **more: Any) -> "Access":
-        """Return what may be asked for snapshots of models, in the local cache and of the Hub."""
+        """Return the access to snapshots of models, in the local cache and on the Hub."""
         from envdoctor.revision.hub.online import Access
 
         aliases = matrix.part("families", "organisations")
@@ -94,8 +94,8 @@ def working_directory() -> Path | None:
 
 
 class Gathered(NamedTuple):
-    """Facts, derived ones among them, the environment they are of, what went wrong on the way, what is not judged, and
-    where an environment on disk keeps its packages; ``text`` is what somebody pasted."""
+    """Facts, with derived ones, and their environment (``target``); notices about problems on the way, parts that are
+    not judged, and the ``layout`` of an environment on disk; ``text`` is a pasted report."""
 
     facts: FactSet
     target: Target
@@ -106,25 +106,25 @@ class Gathered(NamedTuple):
 
     @property
     def interpreter(self) -> str | None:
-        """Return the interpreter that experiments may run in; None if none was named, or if the target is only read: a
-        folder, a document."""
+        """Return the interpreter that experiments may run in; None if the sources name none, or if the target is only
+        read: a folder, a document."""
         python = self.facts.text("python.executable")
         read_only = self.target.kind in ("path", "root", *observed.DOCUMENTS)
         return None if read_only else python
 
-    def needed_interpreter(self, what: Message) -> str:
-        """Return the interpreter that ``what`` (``tokens are counted``) needs. Raises :class:`UsageProblem`."""
+    def needed_interpreter(self, purpose: Message) -> str:
+        """Return the interpreter for a ``purpose`` (``tokens are counted``). Raises :class:`UsageProblem`."""
         if self.interpreter is None:
             text = "{} names no interpreter, but {} in one; give --python PATH"
-            raise UsageProblem(Message(text, self.target.path, what))
+            raise UsageProblem(Message(text, self.target.path, purpose))
         return self.interpreter
 
 
 def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> Gathered:
-    """Read the sources in order: environment and machine, recipe, model, code, assignments; derive what follows. With
+    """Read the sources in order: environment and machine, recipe, model, code, assignments; then derive facts. With
     ``links`` the imports of the installed packages are followed too, which takes seconds the first time, and scripts
-    that the recipe starts are read as code where none was given. Raises
-    :class:`UsageProblem` for what the user wrote wrong, :class:`JobError` when the environment cannot be read."""
+    that the recipe starts are read as code if no code was given. Raises
+    :class:`UsageProblem` for the user's errors, :class:`JobError` if the environment cannot be read."""
     typed, started = sources.model is not None, not sources.code
     with told_as(None, ObservationError):
         image = _image(sources)
@@ -147,9 +147,9 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
             machine = gather(request, ["machine"])
             facts.update(fact for fact in machine if fact.key in _OF_THE_MACHINE)
         request = request._replace(layout=environment.layout)
-        said: list[Notice] = []
+        notes: list[Notice] = []
         if sources.recipe:
-            facts, sources = _with_recipe(facts, request, sources, matrix, said, as_code=links)
+            facts, sources = _with_recipe(facts, request, sources, matrix, notes, as_code=links)
         elif sources.model is not None:
             facts = _with_model(facts, request, sources, matrix)
         if sources.code:
@@ -159,23 +159,23 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
                 facts.drop(key)
             facts = gather(request._replace(facts=facts, code=tuple(sources.code)), ["code"])
     if (repo := facts.text("model.repo")) is not None and facts.value("model.path") is ABSENT:
-        said += _misspelt(repo, matrix)
+        notes += _misspelt(repo, matrix)
         bare = (sources.model or repo).partition("@")[0]
         if "/" in repo and repo.lower().endswith(f"/{bare.lower()}"):
-            said.append(Notice("note", Message("{} is taken for {}, the only known model of that name", bare, repo)))
+            notes.append(Notice("note", Message("{} is taken for {}, the only known model of that name", bare, repo)))
     level = "note" if environment.target.kind == "lock" else "warning"
-    notices = [*(Notice(level, note) for note in notes_of(environment, facts)), *said]
+    notices = [*(Notice(level, note) for note in notes_of(environment, facts)), *notes]
     elsewhere = environment.target.kind in observed.DOCUMENTS and ("pin.state" in facts or sources.model is None)
     if not elsewhere or (sources.model is not None and facts.text("model.path") is not None):
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
     about = (facts, environment.target, sources.model, cut_short(environment), sources.code)
-    missed = unjudged(*about, typed=typed, started=started and bool(sources.recipe))
-    return Gathered(facts, environment.target, tuple(notices), missed, environment.layout, environment.text)
+    gaps = unjudged(*about, typed=typed, started=started and bool(sources.recipe))
+    return Gathered(facts, environment.target, tuple(notices), gaps, environment.layout, environment.text)
 
 
 def _image(sources: Sources) -> str | None:
-    """Return the recipe that names the image it runs in, where nothing else names the environment; None without one."""
+    """Return the recipe that names the image it runs in, unless another source names the environment; else None."""
     if any(getattr(sources, name, None) for name in observed.SOURCES):
         return None
     from envdoctor.observe.recipe.parts import is_containers
@@ -194,7 +194,7 @@ def _environment(sources: Sources, matrix: Matrix) -> observed.Environment:
     name = chosen[0] if chosen else "default"
     day: Any = "" if sources.as_of is None else _day(sources.as_of, sources.lock, matrix)
     day = _resolver(sources) if sources.resolve else day
-    ask = observed.Ask(sources.environ, sources.folder(), matrix, lambda: FactSet(_given(sources, matrix)), day)
+    ask = observed.Ask(sources.environ, sources.folder(), matrix, lambda: FactSet(_assigned(sources, matrix)), day)
     try:
         return observed.SOURCES[name].open(getattr(sources, name, None), ask)
     except ObservationError as error:
@@ -211,9 +211,9 @@ def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
 
     def ask(lines: Sequence[str], markers: Mapping[str, str | None]) -> tuple[str, ...] | str:
         system, machine = markers["platform_system"] or "linux", markers["platform_machine"] or "x86_64"
-        wanted = Wanted(lines, str(markers["python_version"]), system.lower(), machine.lower())
+        request = Wanted(lines, str(markers["python_version"]), system.lower(), machine.lower())
         try:
-            return resolve(wanted, sources.environ, sources.folder())
+            return resolve(request, sources.environ, sources.folder())
         except NoResolver as error:
             failed = ObservationError("--resolve: {}", error)
             failed.usage = False
@@ -230,10 +230,10 @@ def _day(day: str, lock: str | None, matrix: Matrix) -> str:
     if lock is None:
         raise UsageProblem("--as-of says when the list of --lock is installed: give --lock FILE")
     try:
-        known = date.fromisoformat(day).isoformat() == day
+        is_day = date.fromisoformat(day).isoformat() == day
     except ValueError:
-        known = False
-    if not known:
+        is_day = False
+    if not is_day:
         raise UsageProblem("--as-of {}: a day is expected, as 2024-05-01", day[:40])
     if day < first:
         raise UsageProblem("--as-of {}: the ledger of releases begins on {}", day, first)
@@ -241,13 +241,13 @@ def _day(day: str, lock: str | None, matrix: Matrix) -> str:
 
 
 def _misplaced(error: ObservationError, option: str, words: Sequence[str], sources: Sources) -> UsageProblem:
-    """Return the error about what was given to an option, with the option that takes it."""
+    """Return the error about the words of an option, with the option that takes them."""
     from envdoctor.app.words import taken_otherwise
 
-    said = taken_otherwise(said_by(error), option, words, sources.folder())
+    text = taken_otherwise(said_by(error), option, words, sources.folder())
     if option == "recipe" and len(words) == 1 and words[0].endswith((".py", ".sh")):
-        said = Message("{}; code without such a trainer is judged with --code FILE.py", said)
-    return UsageProblem(said)
+        text = Message("{}; code without such a trainer is judged with --code FILE.py", text)
+    return UsageProblem(text)
 
 
 def _without_run(
@@ -258,8 +258,8 @@ def _without_run(
     *,
     as_code: bool,
 ) -> Sources:
-    """Return the sources without the recipes that describe no run, of which the code is judged, or what was given
-    beside a command; raise the ``error`` about them as :class:`UsageProblem` where that is nothing."""
+    """Return the sources without the recipes that describe no run; their code is judged, or the other sources beside a
+    command. If there is nothing to judge, raise the ``error`` about them as :class:`UsageProblem`."""
     from envdoctor.observe.recipe.files import is_command
 
     def code_alone(name: str) -> tuple[str, ...]:
@@ -270,8 +270,8 @@ def _without_run(
             return (name,) if name in sources.code else problem.started if as_code and not sources.code else ()
         return ()
 
-    # A script that was typed without an option may be code alone, or start what is.
-    code = {name: found for name in sources.recipe if (found := code_alone(name))}
+    # A script that was typed without an option may be code alone, or start such code.
+    code = {name: files for name in sources.recipe if (files := code_alone(name))}
     if code:
         notices.append(Notice("note", Message("{} describes no run: only its code is judged", ", ".join(code))))
     else:
@@ -289,14 +289,14 @@ def _without_run(
 def _with_recipe(
     facts: FactSet, request: Request, sources: Sources, matrix: Matrix, notices: list[Notice], *, as_code: bool
 ) -> tuple[FactSet, Sources]:
-    """Return the facts with the recipe's and the model's; and the sources with the model that it names, if known, and
-    its scripts ``as_code`` where no code was given."""
+    """Return the facts with those of the recipe and the model; and the sources with the model that the recipe names, if
+    it is known, and with its scripts ``as_code`` if no code was given."""
     from envdoctor.observe.recipe.files import RecipeFileError
     from envdoctor.observe.recipe.formats import Formats
     from envdoctor.observe.recipe.recipe import Recipe, read_recipe
 
-    # Packages by whose release a default is meant.
-    installed = facts.copy([*facts, *_given(sources, matrix)]).value
+    # Versions of the packages, whose releases decide about defaults.
+    installed = facts.copy([*facts, *_assigned(sources, matrix)]).value
     formats = Formats.with_releases(matrix)
 
     def read(*names: str) -> Recipe:
@@ -349,7 +349,7 @@ def _with_recipe(
 
 
 def _named_by_its_end(path: str, matrix: Matrix) -> str | None:
-    """Return the model that the end of a path names (``…/ZhipuAI/glm-4-9b-chat``), if its shape is known by name."""
+    """Return the model that a path ends with (``…/ZhipuAI/glm-4-9b-chat``), if its shape is known by name."""
     from envdoctor.observe.model.names import is_repo_name
 
     words = [word for word in re.split(r"[/\\]", path) if word]
@@ -371,19 +371,20 @@ def shape_by_name(name: str, matrix: Matrix) -> "Shape | None":
 
 
 def _misspelt(repo: str, matrix: Matrix) -> list[Notice]:
-    """Say which known model is called nearly so, if no known name is this one. Another number is another model."""
+    """Return a notice with the known model of nearly this name, if no known model has it. Another number is another
+    model."""
     from difflib import get_close_matches
 
-    known = {name.lower(): name for row in matrix.rows("model-shapes") for name in row["names"]}
-    if repo.lower() in known:
+    names = {name.lower(): name for row in matrix.rows("model-shapes") for name in row["names"]}
+    if repo.lower() in names:
         return []
     shape = shape_by_name(repo, matrix)
     if shape is not None and not shape.unknown:
         return []
-    near = get_close_matches(repo.lower()[:200], known, n=1, cutoff=0.95)
+    near = get_close_matches(repo.lower()[:200], names, n=1, cutoff=0.95)
     if not near or re.findall(r"\d+", near[0]) != re.findall(r"\d+", repo):
         return []
-    return [Notice("warning", Message("no model is known as {}; did you mean {}?", repo, known[near[0]]))]
+    return [Notice("warning", Message("no model is known as {}; did you mean {}?", repo, names[near[0]]))]
 
 
 def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matrix) -> FactSet:
@@ -397,9 +398,9 @@ def _with_model(facts: FactSet, request: Request, sources: Sources, matrix: Matr
     return gather(request._replace(facts=facts, model=source), ["model"])
 
 
-def without_pin(why: Message) -> list[Fact]:
+def without_pin(reason: Message) -> list[Fact]:
     """Return the facts ``pin.*`` as absent, for this reason."""
-    return [Fact(f"pin.{name}", ABSENT, why, "pin") for name in ("revision", "state", "files")]
+    return [Fact(f"pin.{name}", ABSENT, reason, "pin") for name in ("revision", "state", "files")]
 
 
 def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> list[Notice]:
@@ -419,20 +420,20 @@ def _add_pin(facts: FactSet, sources: Sources, matrix: Matrix) -> list[Notice]:
 
 
 def with_assignments(facts: FactSet, sources: Sources, matrix: Matrix) -> FactSet:
-    """Return the facts with what ``--set`` and the configuration give, and what follows from them. Raises
+    """Return the facts with those of ``--set`` and the configuration, and the facts that follow from them. Raises
     :class:`UsageProblem`."""
-    given = [_understood(fact, matrix) if fact.key == "gpu" else fact for fact in _given(sources, matrix)]
-    changed = change(facts, given, matrix.registry) if given else facts
+    assigned = [_understood(fact, matrix) if fact.key == "gpu" else fact for fact in _assigned(sources, matrix)]
+    changed = change(facts, assigned, matrix.registry) if assigned else facts
     derive(changed, matrix, cache_home(sources.environ) if sources.cache else None)
     return changed
 
 
-def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
-    """Return what was typed: in the configuration, of the target, with ``--set``; the last one wins. Raises
+def _assigned(sources: Sources, matrix: Matrix) -> list[Fact]:
+    """Return the facts of the configuration, of the target and of ``--set``; the last one wins. Raises
     :class:`UsageProblem`."""
-    stated = [*target_facts(sources.target, matrix.registry), *sources.given]
+    targets = [*target_facts(sources.target, matrix.registry), *sources.given]
     if not (sources.configured or sources.assignments):
-        return stated
+        return targets
     from envdoctor.observe.recipe.assignments import AssignmentError, parse_assignments
 
     def formats() -> Sequence[Mapping[str, Any]]:
@@ -440,7 +441,7 @@ def _given(sources: Sources, matrix: Matrix) -> list[Fact]:
 
     with told_as(UsageProblem, AssignmentError):
         configured = parse_assignments(sources.configured, matrix.registry, sources.configured_in, formats)
-        return [*configured, *stated, *parse_assignments(sources.assignments, matrix.registry, formats=formats)]
+        return [*configured, *targets, *parse_assignments(sources.assignments, matrix.registry, formats=formats)]
 
 
 def _understood(fact: Fact, matrix: Matrix) -> Fact:
@@ -451,23 +452,23 @@ def _understood(fact: Fact, matrix: Matrix) -> Fact:
 
     items: list[Mapping[str, Value]] = []
     origin = fact.origin
-    typed = origin if fact.origin == "--target-gpu" else f"{fact.origin} gpu.name"
+    option = origin if fact.origin == "--target-gpu" else f"{fact.origin} gpu.name"
     for item in fact.value if isinstance(fact.value, Records) else ():
         name, count = item.get("name"), 1
         if isinstance(name, str):
             count, name = counted(name) or (1, name)
             origin = f"{fact.origin} 1x{name}" if count == 1 else origin
-        known = gpu_named(name, matrix) if isinstance(name, str) else None
+        gpu = gpu_named(name, matrix) if isinstance(name, str) else None
         if name == "":
-            raise UsageProblem("{}: a name is empty", typed)
-        if isinstance(name, str) and known is None and "cc" not in item:
+            raise UsageProblem("{}: a name is empty", option)
+        if isinstance(name, str) and gpu is None and "cc" not in item:
             if kind := other_accelerator(name):
                 text = "{} {}: only GPUs of NVIDIA are known by their names; give --set machine.accelerators={}"
-                raise UsageProblem(Message(text, typed, name, kind))
+                raise UsageProblem(Message(text, option, name, kind))
             cc = Message("give its compute capability too, e.g. --set gpu.cc=8.9")
             hint = did_you_mean(name, (row["key"] for row in matrix.rows("gpus")), cc)
-            raise UsageProblem("{} {}: no GPU of that name is known; {}", typed, name, hint)
-        items += [{**item, "name": known.name} if known is not None else item] * max(count, 1)
+            raise UsageProblem("{} {}: no GPU of that name is known; {}", option, name, hint)
+        items += [{**item, "name": gpu.name} if gpu is not None else item] * max(count, 1)
     return fact._replace(value=Records(tuple(items)), origin=origin) if isinstance(fact.value, Records) else fact
 
 
@@ -478,10 +479,10 @@ def is_there(facts: FactSet, name: str) -> bool:
 
 
 def target_facts(target: Mapping[str, str], registry: Registry) -> list[Fact]:
-    """Return the facts that the options ``--target-NAME`` give, by NAME. Raises :class:`UsageProblem`."""
+    """Return the facts of the options ``--target-NAME``, by NAME. Raises :class:`UsageProblem`."""
     facts: list[Fact] = []
     for name, text in target.items():
-        for key, value in _stated(name, str(text)).items():
+        for key, value in _target_values(name, str(text)).items():
             spec: Any = registry.find(key)
             try:
                 facts.append(Fact(key, parse_value(spec, value), f"--target-{name}", "given"))
@@ -490,7 +491,7 @@ def target_facts(target: Mapping[str, str], registry: Registry) -> list[Fact]:
     return facts
 
 
-def _stated(name: str, text: str) -> Mapping[str, object]:
+def _target_values(name: str, text: str) -> Mapping[str, object]:
     """Return the values of one option ``--target-NAME``, by the keys of facts."""
     if name == "gpu":
         return {"gpu": None if text.lower() == "none" else [{"name": text}]}
@@ -518,11 +519,11 @@ def _stated(name: str, text: str) -> Mapping[str, object]:
 
 def _missing(files: Sequence[tuple[str, Origin, str]]) -> list[Notice]:
     text = "{} names {}, which {}: what it sets is not known"
-    return [Notice("warning", Message(text, place, name, why)) for name, place, why in files]
+    return [Notice("warning", Message(text, place, name, reason)) for name, place, reason in files]
 
 
 def _notices(facts: FactSet, recipe: "Recipe") -> list[Notice]:
-    said: dict[str, list[Message]] = {"unknown": [], "unusable": []}
+    messages: dict[str, list[Message]] = {"unknown": [], "unusable": []}
     for item in facts.items("recipe_key"):
         state, key, other, place = str(item["state"]), item["key"], item["other"], item["place"]
         where = place[0] if isinstance(place, tuple) else place
@@ -531,7 +532,7 @@ def _notices(facts: FactSet, recipe: "Recipe") -> list[Notice]:
             text = Message("{}: {} has no value that can be used: {}", where, key, other)
         elif other is ABSENT:
             text = Message("{}: {} is not known", where, key)
-        said.setdefault(state, []).append(text)
+        messages.setdefault(state, []).append(text)
     notices = _missing(recipe.missing)
     for name, (line, *others) in recipe.runs:
         lines = ", ".join(map(str, others[:_MOST_NOTICES]))
@@ -540,10 +541,10 @@ def _notices(facts: FactSet, recipe: "Recipe") -> list[Notice]:
             *(Origin(name, line), name, lines, name, others[0]),
         )
         notices.append(Notice("note", said_so))
-    for texts in (said["unknown"], said["unusable"]):
+    for texts in (messages["unknown"], messages["unusable"]):
         notices += [Notice("warning", text) for text in texts[:_MOST_NOTICES]]
         if len(texts) > _MOST_NOTICES:
-            left = len(texts) - _MOST_NOTICES
-            more = Message("{} more like this: `envdoctor facts --format json` lists them in recipe_key", left)
+            rest = len(texts) - _MOST_NOTICES
+            more = Message("{} more like this: `envdoctor facts --format json` lists them in recipe_key", rest)
             notices.append(Notice("warning", more))
     return notices

@@ -1,7 +1,7 @@
 """``envdoctor fix``: the plan of ``check``, shown, confirmed, and carried out by the environment's own installer.
 
-Every file that the installer will touch is copied first. Then the environment is judged again, and what failed to be
-imported is really imported. It is whole then, or it is put back to the byte.
+Every file that the installer will touch is copied first. Then the environment is judged again, and its packages are
+really imported. If anything is wrong then, the environment is put back to the byte.
 """
 
 import difflib
@@ -42,9 +42,9 @@ from envdoctor.system.files import because_of
 from envdoctor.system.message import Message, listed
 from envdoctor.system.undo import Busy, NoRoom, Undo, without_new
 
-#: The folder of the copy, in the environment itself: on its disk, and found by whoever comes next.
+#: The folder of the copy, in the environment itself: on its disk, where the next run finds it.
 FOLDER = ".envdoctor-fix"
-#: uv makes it in an environment that it only looks at, too.
+#: A file that uv makes even in an environment that it only reads.
 _LOCK_OF_UV = ".lock"
 _IMPORTS = "probes/imports.py"
 _SECONDS, _MIB = 900.0, 8000
@@ -53,7 +53,7 @@ _NO_COPY = "nothing was changed: no copy of its files can be made in the environ
 
 
 class Talk(NamedTuple):
-    """How the user is spoken to: ``say`` shows a line, ``confirm`` asks a question, ``progress`` tells what is done."""
+    """The talk with the user: ``say`` shows a line, ``confirm`` asks a question, ``progress`` shows the activity."""
 
     say: Callable[[str], None]
     confirm: Callable[[str], bool]
@@ -61,7 +61,7 @@ class Talk(NamedTuple):
 
 
 class _Prepared(NamedTuple):
-    """What is to be done: the ``commands``, what they change, and the new texts of the recipe's files."""
+    """The work to do: the ``commands``, their changes, and the new texts of the recipe's files."""
 
     plan: Plan
     commands: tuple[tuple[str, ...], ...]
@@ -102,8 +102,8 @@ def fix(
     plan = report.plan
     for error in errors.values():
         stays = plan is None or error.fingerprint in plan.leaves
-        told = page.labelled(error.id, page.message(error))
-        talk.say(page.say("stays: {error}", error=told) if stays else page.say("ends: {error}", error=told))
+        error_text = page.labelled(error.id, page.message(error))
+        talk.say(page.say("stays: {error}", error=error_text) if stays else page.say("ends: {error}", error=error_text))
     if plan is None:
         talk.say(page.say("fix cannot do this by itself; envdoctor check has the commands"))
         return 1
@@ -119,17 +119,17 @@ def fix(
 
 
 class _Fix:
-    """One run: the environment and how it is judged."""
+    """One run of fix on an environment, with the policy that judges it."""
 
     def __init__(self, sources: Sources, talk: Talk, policy: Policy | None, matrix: Matrix, page: Page) -> None:
         self._sources, self._talk, self._policy, self._matrix, self.page = sources, talk, policy, matrix, page
         self._environ, self._cwd = sources.environ, sources.folder()
 
     def judged(self) -> Report:
-        """Return what ``check`` says now."""
+        """Return the present report of ``check``."""
         return check(self._sources, policy=self._policy, matrix=self._matrix)
 
-    # --- what an interrupted run left ---------------------------------------------------------------------------------
+    # --- the remains of an interrupted run ----------------------------------------------------------------------------
 
     def is_unfinished(self, facts: FactSet) -> bool:
         """Return whether a copy lies in the environment."""
@@ -137,14 +137,14 @@ class _Fix:
         return prefix is not None and os.path.isdir(os.path.join(prefix, FOLDER))
 
     def put_back_unfinished(self, facts: FactSet, *, dry_run: bool) -> bool:
-        """Offer to put back what an interrupted run changed; return whether the environment is as it was before."""
+        """Offer to undo the changes of an interrupted run; return whether the environment is as it was before."""
         place, talk, page = self._place(facts), self._talk, self.page
         undo = self._undo(place)
-        if not self._taken(undo):
+        if not self._take(undo):
             undo.release() if dry_run else undo.discard()  # that run ended before it changed anything
             return True
-        told = " && ".join(map(clean_words, undo.about()))
-        talk.say(page.say("an interrupted fix left this environment half changed: {commands}", commands=told))
+        commands = " && ".join(map(clean_words, undo.about()))
+        talk.say(page.say("an interrupted fix left this environment half changed: {commands}", commands=commands))
         if dry_run or not talk.confirm(page.say("Put back what was there before?")):
             undo.release()
             talk.say(page.say("nothing was changed"))
@@ -161,7 +161,7 @@ class _Fix:
         except OSError as error:
             raise JobError("{}: cannot be read: {}", place.prefix, because_of(error)) from None
 
-    def _taken(self, undo: Undo) -> bool:
+    def _take(self, undo: Undo) -> bool:
         try:
             return undo.take()
         except Busy:
@@ -178,7 +178,7 @@ class _Fix:
         whole = self.page.say("the environment is as it was before")
         self._talk.say(self.page.say(text, len(lost), names=names, python=python) if lost else whole)
 
-    # --- what is to be done -------------------------------------------------------------------------------------------
+    # --- the work to do -----------------------------------------------------------------------------------------------
 
     def _place(self, facts: FactSet) -> PackageFolders:
         python = facts.text("python.executable")
@@ -188,8 +188,8 @@ class _Fix:
             return place_of_python(python, self._environ, self._cwd)
 
     def prepared(self, report: Report, plan: Plan, *, write: bool) -> tuple[PackageFolders | None, _Prepared]:
-        """Return where and what is to be done; no place where the user is to do it. Raises :class:`JobError` for an
-        environment that is not changed."""
+        """Return the place and the work; no place if the user has to do it. Raises :class:`JobError` for an environment
+        that must not be changed."""
         facts = report.facts
         words = [tuple(shlex.split(line)) for line in plan.commands]
         commands = tuple(line for line in words if line[0] not in ("export", "unset"))
@@ -207,13 +207,13 @@ class _Fix:
         self._talk.progress(self.page.say("asking the installer what it would change"))
         versions = _versions(facts)
         with told_as(JobError, InstallerError), without_new(place.prefix, _LOCK_OF_UV):
-            asked = [preview(line, versions, self._environ, self._cwd) for line in commands]
-        changes = merged(change for some in asked for change in some)
+            previews = [preview(line, versions, self._environ, self._cwd) for line in commands]
+        changes = merged(change for some in previews for change in some)
         self._refuse_foreign(facts, {change.name for change in changes})
         return place, _Prepared(plan, commands, changes, texts)
 
     def _refuse_foreign(self, facts: FactSet, names: set[str]) -> None:
-        """Raise :class:`JobError` for a package that is of no index: a release would replace what the user chose."""
+        """Raise :class:`JobError` for a package that is not of an index: a release would replace the user's choice."""
         for dist in facts.each("dist"):
             name, path = dist.text("name"), dist.text("path")
             if name not in names or path is None or dist.value("active") is not True:
@@ -236,7 +236,7 @@ class _Fix:
         return with_settings(texts, {key: facts.get(key).origin for key in plan.keys}, plan.keys)
 
     def show(self, prepared: _Prepared, report: Report, *, write: bool) -> None:
-        """Say what would be done."""
+        """Show the work to do."""
         say, page, plan = self._talk.say, self.page, prepared.plan
         say(page.say("environment: {path}", path=report.facts.text("environment.path")))
         for command in prepared.commands:
@@ -260,13 +260,13 @@ class _Fix:
     # --- doing it -----------------------------------------------------------------------------------------------------
 
     def carry_out(self, report: Report, prepared: _Prepared, place: PackageFolders, *, write: bool) -> int:
-        """Copy, change, judge, and put back what is not whole then; return the exit code."""
+        """Copy, change and judge; put everything back if it is not whole then. Return the exit code."""
         page, talk = self.page, self._talk
         talk.progress(page.say("importing what is installed"))
         failing = self._imports(report.facts)
-        for why, statements in _by_error(failing).items():
-            what = page.sentence(listed(statements, 1))
-            talk.say(page.say("fails now: {statements}: {why}", statements=what, why=why))
+        for reason, statements in _by_error(failing).items():
+            names = page.sentence(listed(statements, 1))
+            talk.say(page.say("fails now: {statements}: {why}", statements=names, why=reason))
         undo, texts = self._undo(place), prepared.texts if write else {}
         old = {path: (Path(self._cwd, path).read_bytes(), os.stat(Path(self._cwd, path)).st_mtime_ns) for path in texts}
         self._copy(undo, report.facts, place, prepared)
@@ -276,9 +276,9 @@ class _Fix:
                 install(command, self._environ, self._cwd)
             for path, text in texts.items():
                 write_whole(Path(self._cwd, path), text)
-            left = self._whole(report, prepared, write=write)
+            errors = self._whole(report, prepared, write=write)
         except BaseException as error:
-            with _undisturbed():  # and nothing is said before it is done: who listens may be gone
+            with _undisturbed():  # and nothing is shown before it is done: the reader may be gone
                 lost = undo.put_back()
                 for path, (content, time) in old.items():
                     with suppress(OSError):
@@ -292,13 +292,13 @@ class _Fix:
             raise
         undo.discard()
         talk.say(page.say("done: {n} statement(s) that failed work now", len(failing)) if failing else page.say("done"))
-        for finding in left:
+        for finding in errors:
             talk.say(page.say("stays: {error}", error=page.labelled(finding.id, page.message(finding))))
-        return 1 if left else 0
+        return 1 if errors else 0
 
     def _copy(self, undo: Undo, facts: FactSet, place: PackageFolders, prepared: _Prepared) -> None:
-        """Copy what the installer will touch. Raises :class:`JobError`; nothing is there then that was not before."""
-        if self._taken(undo):
+        """Copy the files that the installer will touch. Raises :class:`JobError`, after which the copy is gone."""
+        if self._take(undo):
             undo.release()
             raise JobError("an interrupted fix left this environment half changed: run envdoctor fix again")
         try:
@@ -324,7 +324,7 @@ class _Fix:
         return self.page.sentence(error.args[0] if error.args else type(error).__name__)
 
     def _whole(self, report: Report, prepared: _Prepared, *, write: bool) -> list[Finding]:
-        """Return the errors that are left as the plan said. Raises :class:`_Failed` when something else is left."""
+        """Return the errors that stay as the plan said. Raises :class:`_Failed` if any other error stays."""
         page, plan, before = self.page, prepared.plan, {finding.fingerprint for finding in report.findings}
         self._talk.progress(page.say("judging again"))
         after = self.judged()
@@ -339,32 +339,32 @@ class _Fix:
             reasons.append(page.say("it could not be judged"))
         self._talk.progress(page.say("importing what is installed"))
         reasons += [
-            page.say("{statements} fails: {why}", statements=page.sentence(listed(statements, 1)), why=why)
-            for why, statements in _by_error(self._imports(after.facts)).items()
+            page.say("{statements} fails: {why}", statements=page.sentence(listed(statements, 1)), why=reason)
+            for reason, statements in _by_error(self._imports(after.facts)).items()
         ]
         if reasons:
             raise _Failed("; ".join(reasons[:_MOST_REASONS]))
         return list(errors.values())
 
     def _imports(self, facts: FactSet) -> dict[str, str]:
-        """Return the statements that fail, by what people import of the installed packages, in a bounded child without
-        a GPU; each with its error."""
+        """Return the failing statements, each with its error, among the usual imports of the installed packages, in a
+        bounded child without a GPU."""
         installed = _versions(facts)
-        statements = [one.statement for one in entries(self._matrix.rows, installed) if not one.needs_gpu]
+        statements = [entry.statement for entry in entries(self._matrix.rows, installed) if not entry.needs_gpu]
         python = facts.text("python.executable")
         if not statements or python is None:
             return {}
         task = target.Task(_IMPORTS, {"device": "cpu", "entries": statements}, seconds=_SECONDS, memory_mib=_MIB)
         with target.scratch_folder("envdoctor-fix-") as scratch:
             (answer,) = target.run_in_target([task], target.Place(python, self._environ, self._cwd, scratch))
-        failed = {str(seen["case"]): _error_in(seen) for seen in answer.records if seen.get("outcome") != "works"}
+        failed = {str(reply["case"]): _error_in(reply) for reply in answer.records if reply.get("outcome") != "works"}
         return failed if answer.ending == "ok" else {**failed, "import": f"{answer.ending}: {answer.detail}"}
 
     def _touched(
         self, facts: FactSet, place: PackageFolders, changes: Sequence[PackageChange]
     ) -> Callable[[str], bool]:
-        """Return what tells by a path whether the installer may touch the file: it is in the list of a package that is
-        changed, or below a folder of its name."""
+        """Return a function that tells if the installer may touch the file of a path: a changed package lists it, or it
+        lies below a folder of the package's name."""
         names = {change.name for change in changes}
         modules = {str(row["name"]): str(row["module"]) for row in self._matrix.rows("stack-modules", "module")}
         folders = {
@@ -399,15 +399,15 @@ class _Fix:
 
 
 def _errors(report: Report) -> dict[str, Finding]:
-    """Return the findings that fail the run, by what names them across runs."""
+    """Return the findings that fail the run, by their fingerprints."""
     return {finding.fingerprint: finding for finding in report.shown() if finding.gate}
 
 
 def _by_error(failing: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for statement, why in failing.items():
-        found.setdefault(why, []).append(statement)
-    return found
+    by_error: dict[str, list[str]] = {}
+    for statement, reason in failing.items():
+        by_error.setdefault(reason, []).append(statement)
+    return by_error
 
 
 def _listed(path: str) -> Iterator[str]:
@@ -427,7 +427,7 @@ def _listed(path: str) -> Iterator[str]:
 
 
 def _direct_url(path: str) -> str | None:
-    """Return from where a distribution was installed that is not of an index (PEP 610), without credentials."""
+    """Return the source of a distribution that is not of an index (PEP 610), without credentials."""
     try:
         with open(os.path.join(path, "direct_url.json"), encoding="utf-8") as file:
             return without_credentials(str(json.load(file)["url"]))
@@ -441,20 +441,20 @@ def _versions(facts: FactSet) -> dict[str, str]:
     return {fact.key[4:]: fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)}
 
 
-def _error_in(seen: Mapping[str, object]) -> str:
-    errors = seen.get("errors")
+def _error_in(record: Mapping[str, object]) -> str:
+    errors = record.get("errors")
     last = errors[-1] if isinstance(errors, list) and errors else {}
-    return f"{last.get('type', seen.get('outcome'))}: {last.get('message', '')}".removesuffix(": ")
+    return f"{last.get('type', record.get('outcome'))}: {last.get('message', '')}".removesuffix(": ")
 
 
 def clean_words(text: str) -> str:
-    """Return what a journal says as one printable line."""
+    """Return the text of a journal as one printable line."""
     return " ".join(text.split())
 
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Let no signal end what is being put back."""
+    """Ignore signals while files are put back."""
     here = threading.current_thread() is threading.main_thread()
     numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers} if here else {}

@@ -31,14 +31,14 @@ def guard(
 ) -> "Report | None":
     """Judge the interpreter that runs this script, for a model and a recipe, before anything expensive is done.
 
-    ``model``, ``recipe`` and ``code`` are as for ``envdoctor check``; what is not given is taken from the project's
-    configuration, and so are its ignores. ``settings`` are facts such as ``{"recipe.batch_size": 4}``. ``fail_on`` is
-    the lowest severity that stops the script; None only tells. What was found is written to standard error by the first
-    process of a machine (``LOCAL_RANK``); every process judges for itself.
+    ``model``, ``recipe`` and ``code`` are as for ``envdoctor check``; missing ones are those of the project's
+    configuration, and so are the ignores. ``settings`` are facts such as ``{"recipe.batch_size": 4}``. ``fail_on`` is
+    the lowest severity that stops the script; None only reports. The first process of a machine (``LOCAL_RANK``) writes
+    the findings to standard error; every process judges for itself.
 
-    Raises :class:`Stopped` for findings at the gate, ``ValueError`` for a wrong ``fail_on``. Whatever else goes wrong,
-    a model that is not known or a fault of envdoctor, is said, and the script goes on; then None is returned, or the
-    incomplete report. What the script's own signal handlers raise meanwhile is raised here, and nothing more is said.
+    Raises :class:`Stopped` for findings at the gate, ``ValueError`` for a wrong ``fail_on``. Any other problem, such as
+    an unknown model or a fault of envdoctor, is written, and the script goes on; then None is returned, or the
+    incomplete report. Exceptions of the script's own signal handlers are raised here, and nothing more is written.
     """
     if fail_on is not None and fail_on not in _FAIL_ON:
         raise ValueError(f"fail_on={fail_on!r}: {', '.join(_FAIL_ON)} or None is expected")
@@ -89,17 +89,17 @@ def _checked(
 
     here = working_directory()
     path = find_configuration(here) if here is not None else None
-    known = load_configuration(path) if path is not None else Configuration()
+    configuration = load_configuration(path) if path is not None else Configuration()
     sources = Sources(
-        model=model if model is not None else known.model,
-        recipe=listed(recipe) or [str(one) for one in known.recipe],
-        code=listed(code) or [str(one) for one in known.code],
-        configured=known.assignments,
+        model=model if model is not None else configuration.model,
+        recipe=listed(recipe) or [str(file) for file in configuration.recipe],
+        code=listed(code) or [str(file) for file in configuration.code],
+        configured=configuration.assignments,
         configured_in=path.name if path is not None else "configuration",
         assignments=list(settings.items()),
     )
-    policy = known.policy(fail_on=fail_on or "error")
-    return check(sources, policy=policy, matrix=load_matrix(known.matrix), exit_zero=fail_on is None)
+    policy = configuration.policy(fail_on=fail_on or "error")
+    return check(sources, policy=policy, matrix=load_matrix(configuration.matrix), exit_zero=fail_on is None)
 
 
 def _text(report: "Report") -> str:
@@ -115,7 +115,7 @@ def _text(report: "Report") -> str:
 
 
 def say(text: str) -> None:
-    """Write to standard error, which may be closed or refuse what it is given."""
+    """Write to standard error, which may be closed or refuse the text."""
     if os.environ.get("LOCAL_RANK", "0") == "0":
         try:
             print(text.encode("ascii", "backslashreplace").decode(), file=sys.stderr, flush=True)

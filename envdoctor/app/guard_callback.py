@@ -19,12 +19,12 @@ FILE = "envdoctor-facts.json"
 
 
 class Guard(TrainerCallback):
-    """Runs the guard when training begins, after the Trainer has told it what it is about to do.
+    """Runs the guard when training begins, with the arguments of the Trainer.
 
     The arguments are those of :func:`envdoctor.guard`. Of the Trainer it takes the batch size, the dtype and gradient
     checkpointing, which ``recipe`` and ``settings`` override, and of the model its type, unless ``model`` names it.
     The first process of the job writes the facts to ``envdoctor-facts.json`` in ``output_dir``, without paths and names
-    of the machine. ``report`` is what was found. Only findings at the gate stop the run, as :class:`Stopped`.
+    of the machine. ``report`` has the findings. Only findings at the gate stop the run, as :class:`Stopped`.
     """
 
     def __init__(

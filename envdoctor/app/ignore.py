@@ -19,7 +19,7 @@ from envdoctor.system.message import Message, did_you_mean
 
 def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
     """Append the entry to the project's configuration and return its path; a new envdoctor.toml when there is none.
-    Everything that stands in the file stays as it is. Raises :class:`UsageProblem` and :class:`JobError`."""
+    The rest of the file stays as it is. Raises :class:`UsageProblem` and :class:`JobError`."""
     project = start / "pyproject.toml"  # although it says nothing of envdoctor yet
     path = config or find_configuration(start) or (project if project.is_file() else start / "envdoctor.toml")
     before = ""
@@ -27,7 +27,7 @@ def write_ignore(entry: Ignore, *, start: Path, config: Path | None) -> Path:
     if path.exists():
         present = load_configuration(path)  # a file that is already wrong is not made worse
         about = (entry.id, dict(entry.where), entry.path)
-        holding = (one for one in present.ignores if one.until is None or one.until >= date.today())
+        holding = (old for old in present.ignores if old.until is None or old.until >= date.today())
         if any((ignore.id, dict(ignore.where), ignore.path) == about for ignore in holding):
             raise UsageProblem("{}: {} is accepted there already; edit the entry to change it", path, entry.id)
         data = Files().whole(str(path), LARGEST)

@@ -1,4 +1,4 @@
-"""``envdoctor matrix``: whether the rules pass their own tests, and whether rules and tables are well written."""
+"""``envdoctor matrix``: do the rules pass their own tests, and are rules and tables well written?"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, timedelta
@@ -15,7 +15,7 @@ from envdoctor.matrix.rules import Rule, placeholders, with_conditions
 from envdoctor.remedy.checking import check_first_fix, check_fixes
 from envdoctor.system.files import because_of
 
-#: What a new rule begins with; the day is put in.
+#: The text of a new rule; the day is put in.
 _NEW = Path(__file__).with_name("new_rule.toml")
 
 
@@ -27,32 +27,32 @@ class Complaint(NamedTuple):
 
 
 def lint(matrix: Matrix, files: Sequence[Path] = (), *, today: date) -> Iterator[Complaint]:
-    """Yield every complaint, file by file; of ``files`` alone when some are given, which may be private rules too. The
-    shipped rules of an installed envdoctor were linted before. Raises :class:`UsageProblem` without the library that
-    reads the schemas, and for a file that is none of a matrix."""
+    """Yield every complaint, file by file; with ``files``, which may be private rules too, those of these files alone.
+    The shipped rules of an installed envdoctor were linted before. Raises :class:`UsageProblem` without the library
+    that reads the schemas, and for a file that does not belong to a matrix."""
     try:
         schemas = Schemas(matrix.home / "schema")
     except ImportError:
         raise UsageProblem("the lint needs the library jsonschema: python -m pip install jsonschema") from None
-    asked, documents = _asked(matrix, files) if files else (None, None)
+    ids, documents = _rules_and_documents(matrix, files) if files else (None, None)
     for broken in matrix.broken:
-        for problem in broken.problems if asked is None or broken.id in asked else ():
+        for problem in broken.problems if ids is None or broken.id in ids else ():
             yield Complaint(broken.origin, problem)
     faults = list(lint_documents(matrix, schemas, documents))
     yield from (Complaint(origin, text) for origin, text in faults)
     if faults:
         yield Complaint(faults[0][0], "until this is mended, the tests of rules are not run: they need the tables")
     for rule in map(with_conditions, matrix.rules):
-        if rule.id in (matrix.files if asked is None else asked):
+        if rule.id in (matrix.files if ids is None else ids):
             yield from (Complaint(rule.origin, text) for text in lint_rule(rule, matrix, schemas, today=today))
             if not faults:
-                yield from (Complaint(rule.origin, text) for text in _tried(rule, matrix))
+                yield from (Complaint(rule.origin, text) for text in _test_complaints(rule, matrix))
 
 
-def _asked(matrix: Matrix, files: Sequence[Path]) -> tuple[set[str], list[Path]]:
+def _rules_and_documents(matrix: Matrix, files: Sequence[Path]) -> tuple[set[str], list[Path]]:
     """Return the ids of the rules in these files, and the other documents among them."""
     home = matrix.home.resolve()
-    known = {path.resolve(): rule_id for rule_id, path in matrix.files.items()}
+    ids = {path.resolve(): rule_id for rule_id, path in matrix.files.items()}
     rules: set[str] = set()
     documents: list[Path] = []
     for path in (file.resolve() for file in files):
@@ -61,13 +61,13 @@ def _asked(matrix: Matrix, files: Sequence[Path]) -> tuple[set[str], list[Path]]
         if path.parent in (home, home / "tables"):
             documents.append(matrix.home / path.relative_to(home))
             continue
-        if path not in known:
+        if path not in ids:
             add_file(matrix, path)
-        rules.add(known.get(path, path.stem))
+        rules.add(ids.get(path, path.stem))
     return rules, documents
 
 
-def _tried(rule: Rule, matrix: Matrix) -> Iterator[str]:
+def _test_complaints(rule: Rule, matrix: Matrix) -> Iterator[str]:
     yield from strange_words(rule, matrix)
     cases = try_tests(rule, matrix)
     failed = [case for case in cases if not case.passed]
@@ -77,9 +77,9 @@ def _tried(rule: Rule, matrix: Matrix) -> Iterator[str]:
         yield from check_mutations(rule, cases, matrix)
         for case in (case for case in cases if case.got == "match"):  # a placeholder stays, or its value is unknown
             for message in problems_of(rule, case.facts, matrix).values():
-                left = {key for text in message if text for key in placeholders(text) if matrix.registry.find(key)}
-                # What a change was before may itself be called unknown.
-                if left or ("unknown" in message.en and rule.each != "change"):
+                names = {key for text in message if text for key in placeholders(text) if matrix.registry.find(key)}
+                # The old value of a change may itself be called unknown.
+                if names or ("unknown" in message.en and rule.each != "change"):
                     yield f"test {case.number}: the message is not filled: {message.en}"
         yield from check_fixes(rule, cases, matrix)
         yield from check_first_fix(rule, cases, matrix)
@@ -97,9 +97,9 @@ def stale(matrix: Matrix, *, today: date, days: int) -> Iterator[Complaint]:
     limit = (today - timedelta(days=days)).isoformat()
     for rule in matrix.rules:
         texts = matrix.texts(rule)
-        read = max((str(one["checked"]) for one in texts["evidence"]), default=str(texts["modified"]))
-        if read < limit:
-            yield Complaint(rule.origin, f"its evidence was last read on {read}")
+        day = max((str(source["checked"]) for source in texts["evidence"]), default=str(texts["modified"]))
+        if day < limit:
+            yield Complaint(rule.origin, f"its evidence was last read on {day}")
     for path in sorted(matrix.home.glob("tables/*.toml")):
         of = str(matrix.part(path.stem, "table").get("as_of", limit))
         if of < limit:
@@ -108,9 +108,9 @@ def stale(matrix: Matrix, *, today: date, days: int) -> Iterator[Complaint]:
 
 def new_rule(rule_id: str, folder: Path, matrix: Matrix, *, today: date) -> Path:
     """Write a file to begin a rule with, and return its path. Raises :class:`UsageProblem` for an id that is taken."""
-    taken = matrix.origins().get(rule_id) or (matrix.retired(rule_id) and "matrices/retired.toml")
-    if taken:
-        raise UsageProblem("the id {} is also that of {}: an id is never used again", rule_id, taken)
+    holder = matrix.origins().get(rule_id) or (matrix.retired(rule_id) and "matrices/retired.toml")
+    if holder:
+        raise UsageProblem("the id {} is also that of {}: an id is never used again", rule_id, holder)
     path = folder / f"{rule_id}.toml"
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -33,10 +33,10 @@ from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message, joined, said_by
 from envdoctor.system.target import Place, scratch_folder
 
-#: How much less or more everything may take where a part of the name is unknown, and where the name is a number of
-#: parameters alone. Choices, and wide: models of seven billion parameters differ by a fifth.
+#: How much less or more everything may take if a part of the name is unknown, and if the name is only a number of
+#: parameters. Choices, and wide: models of seven billion parameters differ by a fifth.
 _LOOSE, _LOOSEST = 0.05, 0.2
-#: The same where the name tells that the weights are quantised, and no bits: four to eight are usual.
+#: The same if the name says that the weights are quantised, without the bits: four to eight are usual.
 _BITS_UNKNOWN = 0.5
 #: The same where words of the name tell of another shape: a tower for images may be half of a small model.
 _UNLIKE = 0.5
@@ -55,11 +55,11 @@ def memory(
     progress: Callable[[str], None] | None = None,
 ) -> Report:
     """Predict the peak of the recipe with the installed code, in a child of the target's interpreter, or by shipped
-    coefficients where it cannot be traced, and judge it against the free memory of the GPU. Where there is no number
-    the report is incomplete (exit code 3).
+    coefficients if it cannot be traced, and judge it against the free memory of the GPU. Without a number the report is
+    incomplete (exit code 3).
 
     ``data`` is a file of training data: its longest sample, as ``tokenizer`` (a folder, None: the model's) counts it
-    and as the recipe cuts it, is the length. Without a model its lengths are all that is told.
+    and as the recipe cuts it, is the length. Without a model the report has its lengths only.
 
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
@@ -68,7 +68,7 @@ def memory(
     gathered = collect_facts(sources, matrix)
     section: MemorySection | None = None
     unjudged: Notice | None = None
-    seen: DataSection | None = None
+    stats: DataSection | None = None
     notices, facts, python = list(gathered.notices), gathered.facts, gathered.interpreter
     if data is not None:
         gathered.needed_interpreter(Message("tokens are counted"))
@@ -79,9 +79,9 @@ def memory(
         if data is not None:
             say(Message("counting tokens"))
             folder = _tokenizer_folder(tokenizer, facts, sources, matrix)
-            seen, length = _lengths_of(data, tokenizer, folder, facts, place)
-            told = [Fact("recipe.max_length", length, f"--data {data}", "given")] if length is not None else []
-            facts = facts if alone else with_facts(facts, told, matrix)
+            stats, length = _lengths_of(data, tokenizer, folder, facts, place)
+            lengths = [Fact("recipe.max_length", length, f"--data {data}", "given")] if length is not None else []
+            facts = facts if alone else with_facts(facts, lengths, matrix)
         if alone:
             text = Message("memory was not predicted because no model was given; give --model DIR")
             notices.append(Notice("warning", text))
@@ -103,15 +103,15 @@ def memory(
         gathered.target,
         judgement,
         [*notices, *run.of_rules(judgement)],
-        incomplete=open_ if section is not None else not (alone and seen is not None and seen["longest"] is not None),
-        data=seen,
+        incomplete=open_ if section is not None else not (alone and stats is not None and stats["longest"] is not None),
+        data=stats,
         memory=section,
     )
 
 
 def _cut(section: MemorySection, facts: FactSet) -> list[Notice]:
-    """Return what is said of a run that fits with shorter samples, where its length may only cut them."""
-    alone = (one["set"] for one in section["changes"] if len(one["set"]) == 1 and one["verdict"] == "fits")
+    """Return a notice about a run that fits with shorter samples, if its length may only cut them."""
+    alone = (change["set"] for change in section["changes"] if len(change["set"]) == 1 and change["verdict"] == "fits")
     shorter = [settings["recipe.max_length"] for settings in alone if "recipe.max_length" in settings]
     fixed = facts.value("recipe.packing") is True or facts.value("recipe.padding") == "max"
     fixed |= facts.value("recipe.method") == "infer"  # a prompt is no sample
@@ -125,8 +125,8 @@ def _lengths_of(
     data: str, tokenizer: str | None, folder: str, facts: FactSet, place: Place
 ) -> tuple[DataSection, int | None]:
     """Return the section about the training data, and the length of its longest sample as the recipe cuts it."""
-    asked = facts.number("recipe.max_length")
-    cutoff = int(asked) if asked is not None and asked >= 1 else None
+    limit = facts.number("recipe.max_length")
+    cutoff = int(limit) if limit is not None and limit >= 1 else None
     shown, batch = tokenizer or str(facts.value("model.name")), batch_of(facts, training=True)
     with told_as(JobError, DataError):
         path = os.path.join(place.cwd, data)
@@ -141,10 +141,10 @@ def _tokenizer_folder(tokenizer: str | None, facts: FactSet, sources: Sources, m
         return _folder(facts, sources)
     aliases = matrix.part("families", "organisations")
     with told_as(UsageProblem, ObservationError):
-        found = resolve(tokenizer, cwd=sources.folder(), environ=sources.environ, aliases=aliases, option="--tokenizer")
-    if found.folder is None:
-        raise JobError("--tokenizer {}: {}", tokenizer, found.missing)
-    return found.folder
+        match = resolve(tokenizer, cwd=sources.folder(), environ=sources.environ, aliases=aliases, option="--tokenizer")
+    if match.folder is None:
+        raise JobError("--tokenizer {}: {}", tokenizer, match.missing)
+    return match.folder
 
 
 def known_memory(
@@ -162,24 +162,24 @@ def known_memory(
     return with_facts(facts, _facts(section), matrix), section, unjudged if facts.records("gpu") else None
 
 
-def predictor(known: FactSet, sources: Sources, matrix: Matrix) -> Callable[[FactSet], FactSet]:
-    """Return what gives changed facts with the memory that is predicted of them, as in :func:`known_memory`; those of
-    ``known`` are kept where nothing changed that memory rests on, and where nothing is known of the changed run."""
-    told = [(_asked(known), tuple(known.below("memory.")))]
+def predictor(present: FactSet, sources: Sources, matrix: Matrix) -> Callable[[FactSet], FactSet]:
+    """Return a function that adds the predicted memory to changed facts, as :func:`known_memory` does. The memory facts
+    of ``present`` stay if the change does not touch their basis, or if the changed run has no prediction."""
+    predictions = [(_basis(present), tuple(present.below("memory.")))]
 
     def predict(facts: FactSet) -> FactSet:
-        asked = _asked(facts)
-        memory = next((memory for one, memory in told if one == asked), None)
+        basis = _basis(facts)
+        memory = next((memory for key, memory in predictions if key == basis), None)
         if memory is None:
             memory = tuple(known_memory(facts, sources, matrix)[0].below("memory."))
-            told.append((asked, memory))
+            predictions.append((basis, memory))
         return facts.copy([*facts, *memory])
 
     return predict
 
 
-def _asked(facts: FactSet) -> dict[str, Value]:
-    """Return what the memory of a run rests on, without what only the torch of a trace decides."""
+def _basis(facts: FactSet) -> dict[str, Value]:
+    """Return the facts that the memory of a run rests on, except those that only the torch of a trace decides."""
     keys = ["pkg.transformers", "pkg.peft", "gpu"]
     return {fact.key: fact.value for fact in (*facts.below("recipe."), *facts.below("model."), *map(facts.get, keys))}
 
@@ -194,8 +194,8 @@ def _predicted(
     if method is not None and not any(map(facts.known, _TRAINED)):
         raise MemoryProblem("{}: give --set recipe.method=infer, lora or full", method.reason)
     packs = None if facts.known("model.quantization") else packs
-    told = facts.text("recipe.method")
-    adapted = told == "lora" if told is not None else any(map(facts.known, _ADAPTED))
+    method_name = facts.text("recipe.method")
+    adapted = method_name == "lora" if method_name is not None else any(map(facts.known, _ADAPTED))
     if (reason := packs if adapted else method) is not None:
         ways: tuple[tuple[str, Value], ...] = (
             ("lora" if adapted else "full", ABSENT),
@@ -217,8 +217,8 @@ def _predicted_so(
     facts: FactSet, sources: Sources, matrix: Matrix, place: Place | None, usual: int | None
 ) -> tuple[MemorySection, Notice | None]:
     """Return the same for a run that is known to train the whole model or not."""
-    known, framework = matrix.table("memory-frameworks"), str(facts.value("recipe.framework"))
-    each = any(row["name"] == framework for row in known["replicated"])
+    table, framework = matrix.table("memory-frameworks"), str(facts.value("recipe.framework"))
+    each = any(row["name"] == framework for row in table["replicated"])
     facts, division, sharing = _divided(_trained_as_loaded(facts), each)
     config = _config(facts, sources)
     shape = _shape(facts, matrix) if config is None else None
@@ -235,9 +235,9 @@ def _predicted_so(
     if own_code.get("own_dtype") and facts.absent("recipe.load_dtype"):
         facts = facts.copy(fact for fact in facts if fact.key != "recipe.load_dtype")
     settings = {key: value for key, value in model.config.items() if key != "quantization_config"}
-    said, loose = ((model.said, model.loose)) if shape is None else _said(shape)
+    notes, loose = ((model.said, model.loose)) if shape is None else _shape_words(shape)
     sdpa = takes_sdpa(model.named, facts.value("pkg.transformers"), matrix)
-    model = model._replace(config=settings, said=(*division, *said), loose=loose, sdpa=sdpa)
+    model = model._replace(config=settings, said=(*division, *notes), loose=loose, sdpa=sdpa)
     keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
     versions = {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
     cache = cache_home(sources.environ) if sources.cache else None
@@ -262,8 +262,8 @@ def _predicted_so(
         both = first_of(traced, shipped)
         source = both if quantization is None else packed_weights(both, float(stored["bytes"]), "head" in stored)
         return {
-            size: predict_serving(one, model, source, known) if serves else predict(one, model, source, known, usual)
-            for size, one in _sizes(facts, matrix)
+            size: predict_serving(run, model, source, table) if serves else predict(run, model, source, table, usual)
+            for size, run in _sizes(facts, matrix)
         }
 
     section, unjudged = _of_sizes(by(Tracer(place, versions, cache, lambda: rehearsed(shipped, by)).run))
@@ -280,9 +280,9 @@ def _predicted_so(
     return section, unjudged
 
 
-#: What says that a run trains, whatever its method.
+#: Facts that show that a run trains, by any method.
 _TRAINED = ("recipe.framework", "recipe.optimizer")
-#: What says, where the method is unknown, that adapters are trained: their rank, or weights that cannot be.
+#: Facts that show, if the method is unknown, that adapters are trained: their rank, or weights that cannot be trained.
 _ADAPTED = ("recipe.lora_r", "recipe.quantization", "model.quantization")
 
 
@@ -292,7 +292,7 @@ def _of_ways(
     smaller: tuple[MemorySection, Notice | None],
     adapted: bool,
 ) -> tuple[MemorySection, Notice | None]:
-    """Return the section of the way that takes most, and why there is no verdict: one of the two fits."""
+    """Return the section of the way that takes more memory, and why there is no verdict if only one of the two fits."""
     (section, unjudged), (other, _) = larger, smaller
     most, least = section["process_gib"][1], other["process_gib"][0]
     text = "whether the whole model is trained is not known ({}): full up to {} GiB, adapters from {} GiB"
@@ -311,7 +311,7 @@ def _of_ways(
     return section, unjudged
 
 
-#: What each stage of ZeRO divides among the processes.
+#: The parts that each stage of ZeRO divides among the processes.
 _ZERO = (
     Message("nothing"),
     Message("optimizer states"),
@@ -320,30 +320,30 @@ _ZERO = (
 )
 
 
-#: Values of device_map with which accelerate gives layers to each GPU: as many, or until it is full.
+#: Values of device_map with which accelerate spreads the layers over the GPUs: evenly, or filling one after the other.
 _SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
 
 
 def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice | None]:
-    """Return the facts, with a process on each GPU where the run is divided among a number that nobody gave, or its
-    framework starts one on ``each``; the sentence about how several GPUs or processes share it, none for one; and why a
-    run that one of them does not hold may fit all the same."""
+    """Return the facts, with a process on each GPU if the run is divided among an unknown number of processes, or its
+    framework starts one on ``each``; a sentence about how several GPUs or processes share it; and why a run that one of
+    them does not hold may fit all the same."""
     gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
-    known, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 0, facts.value("recipe.fsdp") is True
-    cards, visible, told = known, facts.get("env.CUDA_VISIBLE_DEVICES"), list[Message]()
+    count, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 0, facts.value("recipe.fsdp") is True
+    cards, visible, notes = count, facts.get("env.CUDA_VISIBLE_DEVICES"), list[Message]()
     if visible.source == "recipe":  # what else is there is not seen
-        cards = gpus_named(str(visible.value)) or known
+        cards = gpus_named(str(visible.value)) or count
     spread, divided = facts.text("recipe.device_map"), stage is not None or fsdp
     whole = each and spread is None and ("recipe.zero_stage" not in facts or facts.absent("recipe.zero_stage"))
     if world is None and (divided or whole) and cards:
         world, origin = cards, Message("one process on each GPU")
         facts = facts.copy([*facts, Fact("recipe.world_size", world, origin, "derived")])
         text = "one process was taken, because one GPU is known; for several give --gpu 8xNAME"
-        told = [Message(text)] if known == 1 and divided else []
+        notes = [Message(text)] if count == 1 and divided else []
         gpu = facts.get("gpu")
-        if told and cards == 1 and gpu.source == "given" and " 1x" not in str(gpu.origin):
+        if notes and cards == 1 and gpu.source == "given" and " 1x" not in str(gpu.origin):
             text = "one GPU does not hold the run, and how many there are is not said: --gpu 8xNAME, or 1xNAME"
-            return facts, told, Notice("error", Message(text))
+            return facts, notes, Notice("error", Message(text))
     processes = int(world or 1)
     if engine_of(settings_of(facts)) is not None:
         ranks = int(facts.number("recipe.tensor_parallel") or 1)
@@ -351,19 +351,19 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
         return facts, [Message(text, cards, ranks)] if cards > 1 else [], None
     if processes > 1 and divided:
         level, by = (3, "FSDP") if stage is None else (int(stage), f"ZeRO-{int(stage)}")
-        what = _ZERO[min(max(level, 0), 3)]
-        told = [Message("data parallel, {} processes: {} divides {} among them", processes, by, what)]
+        parts = _ZERO[min(max(level, 0), 3)]
+        notes = [Message("data parallel, {} processes: {} divides {} among them", processes, by, parts)]
         match facts.get("recipe.zero_stage").origin:
             case Message() as by_name:
-                told.append(by_name)
+                notes.append(by_name)
     elif spread in _SPREAD and (over := cards // processes) > 1:
-        told = [Message("device_map={} spreads the layers of a process over {} GPUs", spread, over)]
+        notes = [Message("device_map={} spreads the layers of a process over {} GPUs", spread, over)]
         layers = Fact("recipe.layers_over", over, Message("the GPUs of a process"), "derived")
-        return facts.copy([*facts, layers]), told, None
+        return facts.copy([*facts, layers]), notes, None
     elif processes > 1:
-        told = [Message("data parallel: each of {} processes holds the whole model", processes)]
+        notes = [Message("data parallel: each of {} processes holds the whole model", processes)]
     if processes > 1 or cards < 2 or (world is not None and spread is None):
-        return facts, told, None
+        return facts, notes, None
     text = (
         "one GPU does not hold the run, and how {} share it is not known: "
         "give --set recipe.zero_stage=3 or recipe.fsdp=true"
@@ -405,8 +405,8 @@ _VERDICTS = {"fits": "it fits {} GB", "tight": "it is tight on {} GB", "does-not
 
 
 def _of_sizes(sections: Mapping[_Size | None, MemorySection]) -> tuple[MemorySection, Notice | None]:
-    """Return the section of the size with the worst verdict, or of one that has none, and why whether the run fits
-    cannot be told: it does not fit one size, and may fit another."""
+    """Return the section of the size with the worst verdict, or of one without a verdict; and a notice if the run does
+    not fit one size and may fit another."""
     verdicts = [str(section["verdict"]) for section in sections.values()]
     worst = max(
         sections.values(), key=lambda section: ["fits", "tight", "does-not-fit", None].index(section["verdict"])
@@ -416,12 +416,12 @@ def _of_sizes(sections: Mapping[_Size | None, MemorySection]) -> tuple[MemorySec
         return worst, None
     each = joined(Message(_VERDICTS[verdict], size) for (_, size), verdict in zip(sizes, verdicts, strict=True))
     gpu, largest = sizes[-1]
-    said = Message("{} is sold in several sizes: {}", gpu, each)
-    worst["assumed"].insert(0, said)
+    sentence = Message("{} is sold in several sizes: {}", gpu, each)
+    worst["assumed"].insert(0, sentence)
     if verdicts.count("does-not-fit") in (0, len(verdicts)):
         return worst, None
     text = "{}; name the one that is meant, such as {}"
-    return worst, Notice("error", Message(text, said, f"{gpu}-{largest}GB"))
+    return worst, Notice("error", Message(text, sentence, f"{gpu}-{largest}GB"))
 
 
 def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> MemorySaving:
@@ -448,8 +448,8 @@ def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> Memory
 
 
 def _sizes(facts: FactSet, matrix: Matrix) -> Iterator[tuple[_Size | None, FactSet]]:
-    """Yield the facts for each size that a GPU is sold with where only its name is known, with what is usable of it,
-    and that size; None where there is one alone."""
+    """Yield, for a GPU of which only the name is known, each size that it is sold with and the facts with its usable
+    memory; (None, facts) if there is only one size."""
     gpus = facts.value("gpu")
     if not isinstance(gpus, Records) or not gpus:
         yield None, facts
@@ -464,20 +464,20 @@ def _sizes(facts: FactSet, matrix: Matrix) -> Iterator[tuple[_Size | None, FactS
 
 def _sold(item: Mapping[str, Value], gpu: View, matrix: Matrix) -> list[tuple[_Size | None, Mapping[str, Value]]]:
     """Return the sizes that a GPU is sold with, unless its name or record tells the size, and the record with each."""
-    known, memory = gpu_named(gpu.text("name") or "", matrix), item.get("memory_gib")
-    if known is None or not gpu.unknown("free_gib"):
+    gpu_row, memory = gpu_named(gpu.text("name") or "", matrix), item.get("memory_gib")
+    if gpu_row is None or not gpu.unknown("free_gib"):
         return [(None, item)]
-    usable = dict(zip(known.row.get("memory_gb", ()), known.row.get("usable_gib", ()), strict=False))
+    usable = dict(zip(gpu_row.row.get("memory_gb", ()), gpu_row.row.get("usable_gib", ()), strict=False))
     if isinstance(memory, Range):
-        named = {size: f"{known.name} {size}GB" for size in memory.releases}
-        items = [{**item, "name": named[size], "memory_gib": usable.get(size, size)} for size in named]
-        return [((known.name, int(size)), sized) for size, sized in zip(named, items, strict=True)]
+        names = {size: f"{gpu_row.name} {size}GB" for size in memory.releases}
+        items = [{**item, "name": names[size], "memory_gib": usable.get(size, size)} for size in names]
+        return [((gpu_row.name, int(size)), sized) for size, sized in zip(names, items, strict=True)]
     return [(None, {**item, "memory_gib": usable[memory]} if memory in usable else item)]
 
 
 def _trained_as_loaded(facts: FactSet) -> FactSet:
-    """Return the facts without the dtype of the training where the weights are only loaded in it (``torch_dtype`` of
-    from_pretrained, ``pure_bf16``): that switches no autocast on, but in ms-swift, which takes it for both."""
+    """Return the facts without the dtype of the training if the weights are only loaded in it (``torch_dtype`` of
+    from_pretrained, ``pure_bf16``): that switches autocast on only in ms-swift, which uses it for both."""
     loaded, switches = facts.get("recipe.load_dtype"), {"bf16", "fp16", "mixed_precision"}
     switched = switches.intersection(facts.words("recipe.arguments") or ())
     apart = not loaded.origin or loaded.source == "given" or facts.get("recipe.dtype").origin != loaded.origin
@@ -496,8 +496,8 @@ def _shape(facts: FactSet, matrix: Matrix) -> Shape:
     return shape
 
 
-def _said(shape: Shape) -> tuple[Sequence[Message], float]:
-    """Return what an answer by a model's name rests on, and how much less or more everything may take for it."""
+def _shape_words(shape: Shape) -> tuple[Sequence[Message], float]:
+    """Return the basis of a prediction by a model's name in words, and how much less or more everything may take."""
     if shape.bare:
         loose = _UNLIKE if shape.unlike else _LOOSEST
         text = "only the number of parameters is known; the shape of {} is assumed ({} less or more)"
@@ -516,19 +516,19 @@ def _said(shape: Shape) -> tuple[Sequence[Message], float]:
 
 
 def _quantized(facts: FactSet, shape: Shape | None, config: Mapping[str, Any]) -> FactSet:
-    """Return the facts, with the quantisation of the model's files, or in its name, where the recipe gives none."""
-    told = shape.quantized if shape is not None else None
-    told = facts.text("model.quantization") if told is None else told
-    if told is None or facts.text("recipe.quantization") is not None:
+    """Return the facts, with the quantisation of the model's files or its name if the recipe has none."""
+    kind = shape.quantized if shape is not None else None
+    kind = facts.text("model.quantization") if kind is None else kind
+    if kind is None or facts.text("recipe.quantization") is not None:
         return facts
-    if not told:  # as GPTQ has as many bits
-        told = "gptq" if shape is not None and shape.bits == 4 else "gptq-8bit"
+    if not kind:  # as GPTQ has as many bits
+        kind = "gptq" if shape is not None and shape.bits == 4 else "gptq-8bit"
     settings, name = config.get("quantization_config"), str(facts.value("model.repo")).lower()
     eight = "int8" in name or "8bit" in name
     if isinstance(settings, dict):
         eight = settings.get("bits") == 8 or settings.get("load_in_8bit") is True
-    told = told if told != "bitsandbytes" else "bnb" if eight else "bnb-4bit"
-    method = f"{told}-8bit" if eight and not told.endswith("-8bit") else told
+    kind = kind if kind != "bitsandbytes" else "bnb" if eight else "bnb-4bit"
+    method = f"{kind}-8bit" if eight and not kind.endswith("-8bit") else kind
     return facts.copy([*facts, Fact("recipe.quantization", method, Message("the model's name"), "derived")])
 
 

@@ -14,7 +14,7 @@ from envdoctor.revision.hub.snapshot import SnapshotError
 
 
 class _Pinned(NamedTuple):
-    """What is to be written: the text of the file of pins, where it belongs, and the pin of the model."""
+    """The new file of pins: its path and its text, and the pin of the model."""
 
     path: Path
     text: str
@@ -31,7 +31,7 @@ def pin(
     progress: Callable[[str], None] | None = None,
 ) -> _Pinned:
     """Return the text of the working directory's file of pins with this model in it; write nothing. One request lists
-    the oids. Raises :class:`UsageProblem` and :class:`JobError`, the latter also when a file of the snapshot has none:
+    the oids. Raises :class:`UsageProblem` and :class:`JobError`, the latter also if a file of the snapshot has no oid:
     a pin with holes would later call a change unchanged."""
     sources = sources or Sources()
     path = find_pins(sources.folder()) or os.path.join(sources.folder(), PINS)

@@ -1,4 +1,4 @@
-"""Whether a model's files are those that envdoctor-pins.json pins, as facts."""
+"""Facts about a model's files compared with their pins in envdoctor-pins.json."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -16,16 +16,16 @@ from envdoctor.system.message import Message, listed, said_by
 
 
 def pinned(path: str | None, names: Iterable[str], aliases: Mapping[str, str]) -> Pin | None:
-    """Return what a file pins for a model under any of these names; without a name, its pin if it is the only one.
+    """Return the pin that a file has for a model of any of these names; without a name, its only pin, if it has one.
     Raises :class:`UsageProblem`."""
     if path is None:
         return None
     with told_as(UsageProblem, PinError):
         pins = {name.lower(): pin for name, pin in read_pins(path).items()}
-    known = [spelled.lower() for name in names for spelled in spellings(name, aliases)]
-    if not known and len(pins) == 1:
+    spelled_names = [spelled.lower() for name in names for spelled in spellings(name, aliases)]
+    if not spelled_names and len(pins) == 1:
         return next(iter(pins.values()))
-    return next((pins[name] for name in known if name in pins), None)
+    return next((pins[name] for name in spelled_names if name in pins), None)
 
 
 def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
@@ -39,13 +39,13 @@ def pin_facts(pin: Pin | None, snapshot: Snapshot | None) -> list[Fact]:
         values = (pin.revision or ABSENT, unknown, unknown)
     else:
         state = compare_with_pin(pin, snapshot)
-        known: Value = state.state or ABSENT
+        answer: Value = state.state or ABSENT
         if not state.state:
-            files, why = listed((part.path for part in state.unsure), 1), state.unsure[0].reason
-            known = Unknown(Message("{} could not be compared with the pin: {}", files, why))
-        values = (pin.revision or ABSENT, known, tuple(state.differing))
-    named = zip(("revision", "state", "files"), values, strict=True)
-    return [Fact(f"pin.{name}", value, PINS, "pin") for name, value in named]
+            files, reason = listed((part.path for part in state.unsure), 1), state.unsure[0].reason
+            answer = Unknown(Message("{} could not be compared with the pin: {}", files, reason))
+        values = (pin.revision or ABSENT, answer, tuple(state.differing))
+    pairs = zip(("revision", "state", "files"), values, strict=True)
+    return [Fact(f"pin.{name}", value, PINS, "pin") for name, value in pairs]
 
 
 def add_pin(facts: FactSet, path: str, model: str, access: Access) -> list[Notice]:
@@ -58,13 +58,13 @@ def add_pin(facts: FactSet, path: str, model: str, access: Access) -> list[Notic
     else:
         names = [model, os.path.basename(folder.rstrip("/"))] if folder is not None else [model]
         pin = pinned(path, names, aliases) or pinned(path, [], aliases)
-    snapshot, why = None, Message("no files of it are at hand to compare")
+    snapshot, reason = None, Message("no files of it are at hand to compare")
     if folder is not None and pin is not None:
         try:
             snapshot = open_snapshot(folder, None, access)
         except SnapshotError as error:
-            why = said_by(error)
+            reason = said_by(error)
     facts.update(pin_facts(pin, snapshot))
     if pin is None:
         return [Notice("warning", Message("{} pins other models, not {}: its files were not compared", PINS, model))]
-    return [] if snapshot else [Notice("note", Message("{} pins {}, and {}", PINS, pin.repo, why))]
+    return [] if snapshot else [Notice("note", Message("{} pins {}, and {}", PINS, pin.repo, reason))]

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ProbeRequest:
-    """A run of experiments: which, and where. ``only`` names probes, or what rules call them; ``suite`` is quick,
+    """A run of experiments: which, and where. ``only`` has names of probes, or rules' names; ``suite`` is quick,
     full, long or card; ``device`` auto, cpu or cuda. ``all_gpus`` shows every GPU to the experiments instead of
     one, ``force`` runs them on a GPU that is in use. ``record`` is a file that gets every observation; ``replay``
     one that is judged instead of running anything. ``workers`` is how many processes run at a time (None: as cores
@@ -70,12 +70,11 @@ def probe(
     exit_zero: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Report:
-    """Run the experiments in children of the target's interpreter and judge what they saw by the rules about probes.
+    """Run the experiments in children of the target's interpreter and judge the results by the rules about probes.
 
-    The target's torch is imported there and nowhere else. A torch that cannot be used, an experiment that gave no
-    answer and about which no rule says anything, and one that was asked for and measured nothing make the report
-    incomplete (exit code 3).
-    With ``request.here`` it is the report of rank 0; on the others what they saw themselves, which nobody needs.
+    The target's torch is imported there and nowhere else. The report is incomplete (exit code 3) if torch cannot be
+    used, if an experiment gave no answer and no rule covers it, or if a requested experiment measured nothing.
+    With ``request.here``, rank 0 returns the report of all ranks; on the others it has their own results only.
     Raises :class:`UsageProblem` and :class:`JobError`.
     """
     run = Judging(policy, matrix, exit_zero)
@@ -83,19 +82,19 @@ def probe(
     probes = catalogue(request.payload)
     if request.replay is not None:
         gathered, results = _replay(request, matrix, probes)
-        said: list[Notice] = []
+        notes: list[Notice] = []
     else:
         gathered = collect_facts(request.sources, matrix, links="imports" in request.only)
         if no_model := unknown_model(gathered.facts, request.sources.model):
-            raise JobError(no_model)  # before anything is started: an answer about other models is none
-        results, said = run_probes(gathered, request, matrix, probes, progress)
+            raise JobError(no_model)  # before anything is started: other models would not answer the question
+        results, notes = run_probes(gathered, request, matrix, probes, progress)
     facts, model = with_facts(gathered.facts, results.facts, matrix), request.sources.model
     judgement = run.judged(facts, matrix.of_scopes("probe"))
     open_ends = [results.failed] if results.failed else [*_unanswered(judgement, results.section), *results.unmeasured]
     if model is not None and facts.text("model.path") is None:
         text = "no files of {} are at hand: it was not measured, only tiny models of other families"
         open_ends.append(Message(text, model))
-    notices = [*gathered.notices, *run.of_rules(judgement), *said, *(Notice("error", text) for text in open_ends)]
+    notices = [*gathered.notices, *run.of_rules(judgement), *notes, *(Notice("error", text) for text in open_ends)]
     return run.report("probe", gathered.target, judgement, notices, incomplete=bool(open_ends), probe=results.section)
 
 
@@ -112,9 +111,9 @@ def run_probes(
     probes: Mapping[str, experiments.Probe],
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Results, list[Notice]]:
-    """Run what the request names in the environment that was gathered: what it gave, and what to say of the run. Raises
-    :class:`UsageProblem` and :class:`JobError`."""
-    wishes, known = _wishes(gathered, request, probes, matrix)
+    """Run the experiments of the request in the gathered environment; return their results, and notices about the run.
+    Raises :class:`UsageProblem` and :class:`JobError`."""
+    wishes, shipped = _wishes(gathered, request, probes, matrix)
     notices: list[Notice] = []
     python = gathered.needed_interpreter(Message("the experiments run"))
     permission = Permission("")
@@ -129,7 +128,7 @@ def run_probes(
         if permission.refused is not None and not (here is not None and here.rank):
             raise JobError(permission.refused)
         notices += [Notice("note", text) for text in permission.notes]
-    head = {"suite": request.suite, "only": list(request.only), "asked_device": request.device, "released": known}
+    head = {"suite": request.suite, "only": list(request.only), "asked_device": request.device, "released": shipped}
     with (
         scratch_folder("envdoctor-probe-") as scratch,
         _recorder(request, gathered.facts, head, matrix, scratch) as keep,
@@ -141,7 +140,7 @@ def run_probes(
         if permission.refused is None:
             first, workers = probes[experiments.FIRST], request.workers
             session = run_session(first, wishes, place, cpu_for_sure=sure, workers=workers, tell=tell, keep=keep)
-        results = _judged(session, gathered.facts, request, probes, known)
+        results = _judged(session, gathered.facts, request, probes, shipped)
         if here is None:
             return results._replace(unmeasured=[*results.unmeasured, *permission.left_out]), notices
         from envdoctor.app.probe_ranks import meet, with_the_others
@@ -152,7 +151,7 @@ def run_probes(
             keep(met.outcome)
             outcomes = [*session.outcomes, met.outcome]
             session = session_of(outcomes)._replace(seconds=session.seconds + met.outcome.seconds)
-            results = with_the_others(_judged(session, gathered.facts, request, probes, known), met)
+            results = with_the_others(_judged(session, gathered.facts, request, probes, shipped), met)
         return results, [*notices, *(Notice("note", text) for text in met.notes)]
 
 
@@ -161,29 +160,29 @@ def _judged(
     facts: FactSet,
     request: ProbeRequest,
     probes: Mapping[str, experiments.Probe],
-    known: ReleasedResults,
+    shipped: ReleasedResults,
 ) -> Results:
     using = in_use(session, facts.value("gpu"), facts.value("machine.accelerators"))
-    return results_of(session, probes, suite=request.suite, asked=request.only, using=using, known=known)
+    return results_of(session, probes, suite=request.suite, names=request.only, using=using, released=shipped)
 
 
 def _unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Message]:
-    """Return a sentence for each result that leaves right or wrong open: an error that no rule tells as one, or a
-    failure on a device of which it is unknown whether training uses it, which no rule judges."""
+    """Return a sentence for each undecided result: an error that no rule reports as one, or a failure on a device that
+    training may not use, which no rule judges."""
     columns = ("name", "device", "dtype", "backend", "signature", "ranks")
-    answered = {tuple(map(found.item.get, columns)) for found in judgement.findings if found.severity == "error"}
+    answered = {tuple(map(finding.item.get, columns)) for finding in judgement.findings if finding.severity == "error"}
     sentences = []
     for group in section["groups"]:
         identity = tuple(getattr(group, column) for column in columns)
-        known = group.verdict == "fail" and section["in_use"] is not None
-        if known or group.verdict == "warn" or identity in answered or section["in_use"] is False:
+        is_failure = group.verdict == "fail" and section["in_use"] is not None
+        if is_failure or group.verdict == "warn" or identity in answered or section["in_use"] is False:
             continue
         where = ("on", group.ranks) if group.ranks else ()
-        what = " ".join(word for word in (*identity[:4], *where) if word)
-        text = Message("no answer from {}: {}: {}", what, group.verdict, group.why)
+        words = " ".join(word for word in (*identity[:4], *where) if word)
+        text = Message("no answer from {}: {}: {}", words, group.verdict, group.why)
         if group.verdict == "fail":
             failed = "{}: {}: {}; whether training uses this device is not known"
-            text = Message(failed, what, group.signature, group.why)
+            text = Message(failed, words, group.signature, group.why)
         sentences.append(text)
     return sentences
 
@@ -191,11 +190,11 @@ def _unanswered(judgement: Judgement, section: Mapping[str, Any]) -> list[Messag
 def _wishes(
     gathered: Gathered, request: ProbeRequest, probes: Mapping[str, experiments.Probe], matrix: Matrix
 ) -> tuple[Wishes, ReleasedResults]:
-    """Return what to run, and what is known without it: the results of released code, unless a name, a longer suite or
-    a model asks for more."""
+    """Return the wishes, and the results that are known without a run: those of released code, unless a name, a longer
+    suite or a model asks for more."""
     from envdoctor.matrix.entry_statements import entries
 
-    facts, known = gathered.facts, ALL_RUN
+    facts, results = gathered.facts, ALL_RUN
     if experiments.FIRST not in probes:
         raise JobError("the probe {} is missing from this installation of envdoctor", experiments.FIRST)
     try:
@@ -203,23 +202,23 @@ def _wishes(
     except experiments.CatalogueError as error:
         raise UsageProblem("--only: {}", error) from None
     if request.suite == experiments.CARD:
-        chosen = [replace(one, usual=replace(one.usual, speeds=matrix.rows("gpu-speeds"))) for one in chosen]
+        chosen = [replace(choice, usual=replace(choice.usual, speeds=matrix.rows("gpu-speeds"))) for choice in chosen]
     if request.here is not None:
         from envdoctor.app.probe_ranks import for_ranks
 
         chosen = for_ranks(chosen, probes)
     model = facts.text("model.path")
     if not request.only and request.suite == experiments.SUITES[0] and model is None:
-        known = released(facts, matrix.rows, gathered.layout, request.payload)
-        chosen = [one for one in chosen if one.name not in known.clean]
-    given = (fact for fact in facts.below("recipe.") if not isinstance(fact.value, (Unknown, Records, Absent)))
-    recipe = {fact.key.removeprefix("recipe."): plain(fact.value) for fact in given}
+        results = released(facts, matrix.rows, gathered.layout, request.payload)
+        chosen = [choice for choice in chosen if choice.name not in results.clean]
+    settings = (fact for fact in facts.below("recipe.") if not isinstance(fact.value, (Unknown, Records, Absent)))
+    recipe = {fact.key.removeprefix("recipe."): plain(fact.value) for fact in settings}
     folder = os.path.join(request.sources.folder(), model) if model is not None else None
     seed = _drawn(request.here) if request.seed is None else request.seed
     installed = {fact.key[4:]: fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)}
     bare = request.device == "cpu" or _no_accelerator(facts)
     imports = tuple(entry.statement for entry in entries(matrix.rows, installed) if not (entry.needs_gpu and bare))
-    return Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe, imports, seed), known
+    return Wishes(chosen, bool(request.only), request.suite, request.device, folder, recipe, imports, seed), results
 
 
 def _drawn(here: "Launched | None") -> int:
@@ -267,5 +266,5 @@ def _replay(request: ProbeRequest, matrix: Matrix, probes: Mapping[str, experime
     request = replace(request, suite=head.get("suite", "quick"), only=head.get("only", []))
     if not recording.outcomes:
         raise UsageProblem("--replay {}: nothing ran in this recording", request.replay)
-    results = _judged(session_of(recording.outcomes), facts, request, probes, recording.known)
+    results = _judged(session_of(recording.outcomes), facts, request, probes, recording.released)
     return Gathered(facts, Target("facts", str(request.replay), Message("--replay"))), results

@@ -1,4 +1,4 @@
-"""The experiments of every rank of a job on rank 0: what differs between them, and who did not come."""
+"""The experiments of every rank of a job on rank 0: the differences between ranks, and the missing ranks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,22 +16,22 @@ from envdoctor.observe.documents.facts_file import SCHEMA, FactsFileError, facts
 from envdoctor.system.message import Message
 from envdoctor.system.target import Place, Task, run_in_target
 
-#: The experiment, and the one that computes what it compares.
+#: The experiment, and the one that computes its inputs.
 NAME, COMPUTES = "ranks", "devices"
-#: What the all-reduce may take on each rank, twice, and the wait of a rank for a rank 0 that waits as long as it may.
+#: Seconds of the all-reduce on each rank, twice, and of the wait for a rank 0 that itself waits as long as it may.
 _REDUCE_SECONDS = 180.0
-#: Machines that a text names, and refusals that are told.
+#: Machines that a text names, and refusals that are shown.
 _MOST_MACHINES = 8
-#: What tells two results apart.
+#: Columns that tell two results apart.
 _IDENTITY = ("name", "device", "dtype", "backend", "signature", "model")
 
 _Item = Mapping[str, Value]
 
 
 class Met(NamedTuple):
-    """What rank 0 got, and nothing on the others: the ``outcome`` of the comparison, what was not right ``elsewhere``
-    (machine, ranks on it, results), how many ranks sent results, what to say of them (``notes``) and of those that did
-    not come (``problems``)."""
+    """The results of all ranks on rank 0, empty on the others: the ``outcome`` of the comparison, wrong results
+    ``elsewhere`` (machine, ranks on it, results), how many ranks sent results, sentences about them (``notes``) and
+    about missing ranks (``problems``)."""
 
     outcome: Outcome | None = None
     elsewhere: Sequence[tuple[str, Sequence[int], Sequence[_Item]]] = ()
@@ -41,8 +41,8 @@ class Met(NamedTuple):
 
 
 def for_ranks(chosen: Sequence[Probe], probes: Mapping[str, Probe]) -> list[Probe]:
-    """Return the experiments that every rank runs: the chosen ones, and what is compared. A rank has one GPU, so there
-    is nothing to compare within it."""
+    """Return the experiments that every rank runs: the chosen ones, and the one whose results are compared. A rank has
+    one GPU, so there is nothing to compare within it."""
     computes = replace(probes[COMPUTES], suites={suite: [{"contents": True}] for suite in SUITES})
     return [*(probe for probe in chosen if probe.name not in (NAME, COMPUTES)), computes]
 
@@ -58,13 +58,13 @@ def meet(
     probes: Mapping[str, Probe],
     matrix: Matrix,
 ) -> Met:
-    """Send what the experiments gave here, take part in the comparison, and on rank 0 bring what the others sent.
-    ``refused`` is why nothing ran here. Raises :class:`JobError` where the other processes were not reached."""
+    """Send the results of this rank, take part in the comparison, and on rank 0 return the results of the others.
+    ``refused`` is why nothing ran here. Raises :class:`JobError` if the other processes were not reached."""
     from envdoctor.report.facts_json import document
 
     refused = refused or results.failed
     facts = FactSet([Fact("probe", Records(tuple(_wrong(results))), "", "")])
-    given = document(facts, matrix.registry)["facts"]
+    data = document(facts, matrix.registry)["facts"]
     device = session.device or "cpu"
     # What this rank says of itself beside its document, in short.
     seen = (seen for outcome in session.outcomes for seen in outcome.observations if seen.get("case") == "contents")
@@ -72,7 +72,7 @@ def meet(
     own: dict[str, Any] = {"name": str(contents.get("name", ""))[:60], "alike": str(contents.get("alike", ""))[:100]}
     own |= {"results": contents.get("results", {}), "refused": refused is not None}
     job = {**here._asdict(), "seconds": seconds, "device": device, "own": own}
-    job.update(packed({"facts": given, "complete": [], "refused": refused or ""}))
+    job.update(packed({"facts": data, "complete": [], "refused": refused or ""}))
     task = Task(f"probes/{NAME}.py", job, ("torch",), 2 * seconds + START_SECONDS + _REDUCE_SECONDS, 3000)
     (answer,) = run_in_target([task], place)
     records = records_of(answer, here)
@@ -110,8 +110,8 @@ def _read(here: Launched, seconds: float, records: Sequence[Mapping[str, Any]], 
     if came.missing:
         text = "of {} ranks these did not come in {} s: {}"
         problems.append(Message(text, here.world, f"{seconds:g}", ranges(came.missing)))
-    for why, names in list(refused.items())[:_MOST_MACHINES]:
-        problems.append(Message("nothing ran on {}: {}", _listed(names), why))
+    for reason, names in list(refused.items())[:_MOST_MACHINES]:
+        problems.append(Message("nothing ran on {}: {}", _listed(names), reason))
     if unread:
         problems.append(Message("the results of the ranks {} are too many or cannot be read", ranges(unread)))
     note = Message("{} of {} ranks ran the experiments, on {} machine(s)", count, here.world, machines)
@@ -119,7 +119,7 @@ def _read(here: Launched, seconds: float, records: Sequence[Mapping[str, Any]], 
 
 
 def _items(document: Mapping[str, Any] | None, matrix: Matrix) -> Sequence[_Item] | str | None:
-    """Return what was wrong there; or why nothing ran; None if that cannot be read."""
+    """Return the wrong results of a rank, or why nothing ran there; None if they cannot be read."""
     refused = document["refused"] if document is not None and "refused" in document else None
     if document is None or not isinstance(refused, str) or refused:
         return refused[:500] if isinstance(refused, str) else None
@@ -143,7 +143,7 @@ def with_the_others(results: Results, met: Met) -> Results:
     ranks = {}
     for identity, (_, where) in results_by.items():
         everywhere = sum(map(len, where.values())) == met.answered
-        ranks[identity] = "" if everywhere else _listed([on_host(*one) for one in where.items()])
+        ranks[identity] = "" if everywhere else _listed([on_host(*entry) for entry in where.items()])
     own = {_identity(group._asdict()): group for group in results.section["groups"]}
     groups = [group._replace(ranks=ranks.get(key) or None) for key, group in own.items()]
     groups += [result_of(item, ranks[key]) for key, (item, _) in results_by.items() if key not in own]
@@ -152,8 +152,8 @@ def with_the_others(results: Results, met: Met) -> Results:
         if fact.key == "probe" and isinstance(fact.value, Records):
             here = {_identity(item) for item in fact.value}
             every = [*fact.value, *(item for key, (item, _) in results_by.items() if key not in here)]
-            named = tuple({**item, "ranks": ranks.get(_identity(item)) or ABSENT} for item in every)
-            facts[place] = fact._replace(value=Records(named, fact.value.incomplete))
+            rows = tuple({**item, "ranks": ranks.get(_identity(item)) or ABSENT} for item in every)
+            facts[place] = fact._replace(value=Records(rows, fact.value.incomplete))
     unmeasured = [*results.unmeasured, *met.problems]
     return results._replace(facts=facts, section={**results.section, "groups": groups}, unmeasured=unmeasured)
 

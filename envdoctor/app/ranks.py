@@ -15,11 +15,11 @@ from envdoctor.observe.documents.facts_file import to_compare
 from envdoctor.system.message import Message
 from envdoctor.system.target import ChildAnswer, Place, Task, run_in_target, scratch_folder
 
-#: What an import of torch may take beside the wait for others.
+#: Seconds of an import of torch, beside the wait for others.
 START_SECONDS = 120.0
 #: Bytes of one document when it is unpacked.
 _LONGEST = 4 << 20
-#: They name a device of one process on purpose.
+#: Facts that rightly differ between ranks: they name the device of one process.
 _OF_ONE_RANK = ("env.CUDA_VISIBLE_DEVICES", "env.NVIDIA_VISIBLE_DEVICES")
 #: The variables of each launcher: rank, number of ranks, how many of them run here, and the number among these.
 #: Open MPI and PMI come before Slurm, whose variables their processes inherit.
@@ -48,8 +48,7 @@ class Launched(NamedTuple):
 
 
 class Others(NamedTuple):
-    """Facts files by the names of their machines, how many ranks each speaks for, and sentences about what did not
-    come."""
+    """Facts files by the names of their machines, how many ranks each stands for, and sentences about missing ranks."""
 
     documents: Mapping[str, Mapping[str, Any]]
     ranks: Mapping[str, int]
@@ -57,15 +56,15 @@ class Others(NamedTuple):
 
 
 class Came(NamedTuple):
-    """What the child handed over: hosts with the numbers of their ranks and what they sent (None: cannot be read), and
-    who did not come."""
+    """The records of the child: hosts with the numbers of their ranks and their document (None: cannot be read), and
+    the missing ranks."""
 
     sent: Sequence[tuple[str, list[int], Mapping[str, Any] | None]]
     missing: Sequence[Any]
 
 
 def launched(environ: Mapping[str, str]) -> Launched:
-    """Return what the launcher says. Raises :class:`UsageProblem` if no launcher is known."""
+    """Return this process in its job, by its launcher. Raises :class:`UsageProblem` if no launcher is known."""
     launcher = next((names for names in _LAUNCHERS if names[0] in environ and names[1] in environ), None)
     if launcher is None:
         names = ", ".join(rank_name for rank_name, *_ in _LAUNCHERS)
@@ -112,21 +111,21 @@ def all_ranks(sources: Sources, matrix: Matrix, seconds: float) -> Callable[[Gat
 def _gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float) -> Others:
     """Return the facts that rank 0 gets, its own included; ranks of one machine with the same facts are one entry."""
     came = read(_exchange(here, gathered, sources, matrix, seconds))
-    named, ranks = {}, {}
+    documents, ranks = {}, {}
     unread: list[int] = []
     for host, numbers, document in came.sent:
         if document is None:
             unread += numbers
         else:
             name = on_host(host, numbers)
-            named[name], ranks[name] = document, len(numbers)
+            documents[name], ranks[name] = document, len(numbers)
     problems = []
     if came.missing:
         text = "of {} ranks these sent no facts in {} s: {}"
         problems.append(Message(text, here.world, f"{seconds:g}", ranges(came.missing)))
     if unread:
         problems.append(Message("the facts of the ranks {} are too many or too long to be compared", ranges(unread)))
-    return Others(named, ranks, problems)
+    return Others(documents, ranks, problems)
 
 
 def _exchange(
@@ -146,14 +145,14 @@ def _exchange(
 
 
 def packed(document: Mapping[str, Any]) -> dict[str, str]:
-    """Return a document as it is sent, and the digest by which ranks tell that they have the same."""
+    """Return a document in the form in which it is sent, and its digest, which equal documents share."""
     data = json.dumps(document, sort_keys=True).encode()
     text = base64.b64encode(zlib.compress(data, 9)).decode()
     return {"digest": hashlib.sha256(data).hexdigest(), "document": text}
 
 
 def read(records: Iterable[Mapping[str, Any]]) -> Came:
-    """Return what the records of the child say."""
+    """Return the records of the child, joined by host and document."""
     members: dict[tuple[str, str], list[int]] = {}
     pieces: dict[str, list[str]] = {}
     missing: list[Any] = []
@@ -181,8 +180,8 @@ def _unpacked(text: str) -> Mapping[str, Any] | None:
 def records_of(answer: ChildAnswer, here: Launched) -> Sequence[Mapping[str, Any]]:
     """Return the records that the child handed over. Raises :class:`JobError` if it did not reach the others."""
     if answer.ending != "ok":
-        why = answer.detail or answer.ending
-        raise JobError("rank {} of {} did not reach {}:{}: {}", here.rank, here.world, here.address, here.port, why)
+        reason = answer.detail or answer.ending
+        raise JobError("rank {} of {} did not reach {}:{}: {}", here.rank, here.world, here.address, here.port, reason)
     return answer.records
 
 

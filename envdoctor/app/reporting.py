@@ -1,4 +1,4 @@
-"""What every judging command has: the matrix, the gate, and a report at its end; for several machines in one run each
+"""The frame of every judging command: the matrix, the gate, and the report; with several machines in one run, each
 target is judged by itself, and the answers become one report."""
 
 import time
@@ -19,7 +19,7 @@ from envdoctor.system.message import Message, did_you_mean
 
 class Judging:
     """One run of a command: it begins with the matrix (None: the shipped one) and the gate, and ends in a report.
-    Raises :class:`~envdoctor.app.errors.UsageProblem` for the severity of a rule that never was."""
+    Raises :class:`~envdoctor.app.errors.UsageProblem` for the severity of a rule that never existed."""
 
     def __init__(self, policy: Policy | None, matrix: Matrix | None, exit_zero: bool) -> None:
         self._started = time.perf_counter()
@@ -51,7 +51,7 @@ class Judging:
         **sections: Any,
     ) -> Report:
         """Return the report with its exit code: 3 if the job could not be done, 1 for findings at the gate, else 0.
-        ``exit_zero`` turns 1 into 0 only. ``sections`` are the parts that the command has besides."""
+        ``exit_zero`` turns 1 into 0 only. ``sections`` are the command's other parts of the report."""
         return Report(
             command=command,
             target=target,
@@ -73,22 +73,22 @@ class Judging:
 
 def _under_present_names(policy: Policy, matrix: Matrix) -> tuple[Policy, list[Notice]]:
     """Return the policy with every rule under its present id, and notices of former ids. Raises :class:`UsageProblem`
-    for the severity of a rule that never was."""
+    for the severity of a rule that never existed."""
     notices: list[Notice] = []
-    known = matrix.origins() if policy.severities or policy.ignores else {}
+    ids = matrix.origins() if policy.severities or policy.ignores else {}
 
     def present(rule_id: str, where: str) -> str:
-        now = rule_id if rule_id in known else _now(rule_id, matrix)
+        now = rule_id if rule_id in ids else _now(rule_id, matrix)
         if now != rule_id:
             notices.append(Notice("note", Message("{} {} names {} by its former id", where, rule_id, now)))
         return now
 
     for rule_id in policy.severities:
-        if rule_id not in known and matrix.retired(rule_id) is None:
-            hint = did_you_mean(rule_id, known, Message("`envdoctor matrix list` names them"))
+        if rule_id not in ids and matrix.retired(rule_id) is None:
+            hint = did_you_mean(rule_id, ids, Message("`envdoctor matrix list` names them"))
             raise UsageProblem("rules: {}: there is no such rule; {}", rule_id, hint)
     renamed = policy._replace(
-        baseline=policy.baseline and tuple(one._replace(id=_now(one.id, matrix)) for one in policy.baseline),
+        baseline=policy.baseline and tuple(entry._replace(id=_now(entry.id, matrix)) for entry in policy.baseline),
         severities={present(rule_id, "rules:"): level for rule_id, level in policy.severities.items()},
         ignores=tuple(
             entry._replace(id=present(entry.id, Message("{}: the ignore of", entry.origin))) for entry in policy.ignores
@@ -102,27 +102,27 @@ def _now(rule_id: str, matrix: Matrix) -> str:
 
 
 def _ignore_notices(judgement: Judgement, policy: Policy, matrix: Matrix) -> Iterator[Notice]:
-    """Yield notices of ignores that ended, name no rule or match nothing, and of what is gone from the baseline."""
+    """Yield notices of ignores that ended, name no rule or match nothing, and of baseline findings that are gone."""
     for entry in judgement.expired:
         fixed = matrix.fixed_in(entry.id) if entry.until_fixed else {}
         release = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
         text = "{}: the ignore of {} ended on {}: the finding is back"
         ended = "{}: the ignore of {} ended with {}, which has the fix"
         yield Notice("warning", Message(ended if release else text, entry.origin, entry.id, release or entry.until))
-    known = matrix.origins() if policy.ignores else {}
-    for entry in (one for one in policy.ignores if one.id not in known):
+    ids = matrix.origins() if policy.ignores else {}
+    for entry in (ignore for ignore in policy.ignores if ignore.id not in ids):
         yield Notice("warning", Message("{}: the ignore of {} names no rule of this matrix", entry.origin, entry.id))
     for entry in judgement.dead:
         yield Notice("note", Message("{}: the ignore of {} matched nothing: it can be removed", entry.origin, entry.id))
-    gone = stale(policy.baseline or (), judgement.findings, judgement.passed)
-    if gone:
+    entries = stale(policy.baseline or (), judgement.findings, judgement.passed)
+    if entries:
         text = Message(
-            "findings of the baseline that are gone: {}; --write-baseline beside --baseline drops them", len(gone)
+            "findings of the baseline that are gone: {}; --write-baseline beside --baseline drops them", len(entries)
         )
         yield Notice("note", text)
 
 
-#: What was typed for one machine, by the name behind ``--target-``.
+#: The options of one machine, by the name behind ``--target-``.
 Typed = Mapping[str, str]
 
 _MOST = 24
@@ -130,19 +130,19 @@ _MOST = 24
 _WORSE = (0, 1, 3, 2)
 
 
-def targets_of(typed: Mapping[str, Sequence[str]]) -> list[Typed]:
-    """Return every combination of the values of each option that was given. Raises :class:`UsageProblem` for more than
-    anybody would read."""
-    given = {name: list(dict.fromkeys(values)) for name, values in typed.items() if values}
-    targets: list[Typed] = [dict(zip(given, values, strict=True)) for values in product(*given.values())]
+def targets_of(options: Mapping[str, Sequence[str]]) -> list[Typed]:
+    """Return every combination of the values of the given options. Raises :class:`UsageProblem` if they are too many to
+    read."""
+    chosen = {name: list(dict.fromkeys(values)) for name, values in options.items() if values}
+    targets: list[Typed] = [dict(zip(chosen, values, strict=True)) for values in product(*chosen.values())]
     if len(targets) > _MOST:
         raise UsageProblem("{} targets: at most {} are judged in one run", len(targets), _MOST)
     return targets
 
 
 def check_targets(targets: Sequence[Typed], judged: Callable[[Typed], Report]) -> Report:
-    """Return one report for all targets: what holds for some has their names; the exit code is the worst. ``judged``
-    gives the report of one target. What a program reads as facts are those that all targets share."""
+    """Return one report for all targets: a finding of some targets has their names; the exit code is the worst.
+    ``judged`` returns the report of one target. The facts are those that all targets share."""
     reports = [judged(target) for target in targets]
     if len(reports) == 1:
         return reports[0]
@@ -182,7 +182,7 @@ def check_targets(targets: Sequence[Typed], judged: Callable[[Typed], Report]) -
 
 
 def _findings(reports: Sequence[Report], targets: Sequence[Typed], names: Sequence[str]) -> tuple[Finding, ...]:
-    """Return the findings, one for all that say and advise the same; ``targets`` are empty if it holds for all."""
+    """Return the findings; equal message and advice make one finding. ``targets`` are empty if it holds for all."""
     alike: dict[str, list[tuple[int, Finding]]] = {}
     for number, report in enumerate(reports):
         for finding in report.findings:

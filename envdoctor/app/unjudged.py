@@ -1,4 +1,4 @@
-"""What a run could not judge although it looks complete: a clean report about nothing would be believed."""
+"""The gaps of a run that looks complete: a clean report about nothing would be believed."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ _MOST_UNREAD = 5
 
 
 class Unjudged(NamedTuple):
-    """A sentence about it; ``asked``: the question of this run was about it, which makes the run incomplete."""
+    """A sentence about a gap; ``asked``: the question of this run was about it, which makes the run incomplete."""
 
     text: Message
     asked: bool
@@ -29,10 +29,10 @@ def unjudged(
     typed: bool = True,
     started: bool = False,
 ) -> tuple[Unjudged, ...]:
-    """Return what was not judged of the environment, and of the model and the code that were asked for. Of a facts file
-    that was written by hand nothing is missed: its reader knows it. ``cut_short`` says why the environment was not
-    looked at to the end: an error may stand in what was left; ``typed`` that the user named the model, which a recipe
-    names otherwise; ``started`` that nobody named the code, which a recipe starts that is judged itself."""
+    """Return the parts of the environment, of the model and of the code in question that were not judged. A facts file
+    that was written by hand has no gaps: its reader knows it. ``cut_short`` says why the environment was not read to
+    its end: an error may stand in the rest. ``typed``: the user named the model, not a recipe. ``started``: a recipe,
+    which is judged itself, starts the code, and the user did not name it."""
     gaps = [Unjudged(cut_short, asked=True)] if cut_short else []
     if target.kind not in (*DOCUMENTS, "none") or "package_damage" in facts:
         dists = facts.records("dist")
@@ -61,7 +61,7 @@ def unjudged(
 
 
 def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
-    """Yield the installed files that could not be read: what they hold may be anything."""
+    """Yield the installed files that could not be read, and may hold anything."""
     if "package_damage" not in facts:
         return
     unread = [item for item in facts.items("package_damage") if item.get("kind") == "unread"]
@@ -72,14 +72,14 @@ def _unread_files(facts: FactSet) -> Iterator[Unjudged]:
     damage = facts.unknown("package_damage")
     if damage is not None and facts.records("dist") is not None:
         texts.append(Message("the installed files: {}", damage.reason))
-    texts += [Message("what {} requires: {}", name, why.reason) for name, why in active if isinstance(why, Unknown)]
+    texts += [Message("what {} requires: {}", name, gap.reason) for name, gap in active if isinstance(gap, Unknown)]
     yield from (Unjudged(text, asked=True) for text in texts[:_MOST_UNREAD])
     if len(texts) > _MOST_UNREAD:
         yield Unjudged(Message("{} more packages could not be read", len(texts) - _MOST_UNREAD), asked=True)
 
 
 def unknown_model(facts: FactSet, model: str | None) -> Message | None:
-    """Return a sentence about the model that was asked for, if neither files nor its name tell anything of it."""
+    """Return a sentence about the model in question, if neither its files nor its name tell anything about it."""
     if model is None or any(not facts.unknown(f"model.{name}") for name in ("type", "family")):
         return None
     text = "nothing is known of the model {}: it is not in the table of shapes; give a folder with its config.json"

@@ -8,13 +8,13 @@ from envdoctor.system.files import because_of
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Replace a file (or make it), as UTF-8 with the line ends of ``text``; a link stays a link, and a file that is
-    there keeps its permissions. What is no file (a pipe, /dev/stdout) is written into. Raises :class:`JobError`."""
+    """Replace a file (or make it), as UTF-8 with the line ends of ``text``; a link stays a link, and an existing file
+    keeps its permissions. A pipe or a device (/dev/stdout) is written into. Raises :class:`JobError`."""
     import tempfile  # brings OpenSSL's hashes along: a run that writes no file does without
 
     try:
         if path.exists() and not path.is_file():
-            # Without O_NONBLOCK the open of a pipe that nobody reads would wait; the writing may.
+            # Without O_NONBLOCK the open of a pipe without a reader would wait; the writing may.
             descriptor = os.open(path, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0))
             with os.fdopen(descriptor, "wb") as file:
                 if hasattr(os, "set_blocking"):

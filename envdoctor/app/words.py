@@ -13,7 +13,7 @@ from envdoctor.observe.model.names import NameProblem, parse_name, printable
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message, did_you_mean
 
-#: How much of a file says what it is.
+#: How much of a file is read to recognise it.
 _HEAD = 1 << 16
 _MOST_NAMES = 2000
 #: Keywords of options by globs of a file's name in lower case, the first that fits.
@@ -25,7 +25,7 @@ _NAMES = (
     ("*.sh *.bash *.zsh *.slurm *.sbatch *.cmd *.bat *.ps1", "recipe"),
     ("*.log *.out *.err *.md", "report"),
 )
-#: The same by patterns of the beginning of a file, for what its name leaves open.
+#: The same by patterns of a file's beginning, if its name leaves it open.
 _CONTENTS = (
     (r'"envdoctor\.facts/\d', "facts"),
     (r'"(?:bomFormat|spdxVersion)"', "sbom"),
@@ -48,10 +48,10 @@ _BELOW = ("bin/python", "etc/os-release", "usr/lib")
 
 
 def meant(word: str, cwd: str, takes: Iterable[str]) -> Sequence[str]:
-    """Return the keywords of the options that a word stands for, of those that a command ``takes``. An existing file or
-    folder is what its name and its beginning say, ``KEY=VALUE`` and ``NAME==VERSION`` a fact, ``ORG/NAME`` and ``7B`` a
-    model, ``4090`` and ``2xA100`` GPUs, a command in quotes a recipe. Raises
-    :class:`~envdoctor.app.errors.UsageProblem` for a word that is none of it, or nothing that the command takes."""
+    """Return the keywords of the options that a word stands for, among those that a command ``takes``. An existing file
+    or folder is recognised by its name and its beginning; ``KEY=VALUE`` and ``NAME==VERSION`` are facts, ``ORG/NAME``
+    and ``7B`` models, ``4090`` and ``2xA100`` GPUs, a command in quotes is a recipe. Raises
+    :class:`~envdoctor.app.errors.UsageProblem` for any other word, or one that the command does not take."""
     from envdoctor.observe.recipe.files import is_command
 
     path, files = os.path.join(cwd, word) if word else "", Files()
@@ -84,8 +84,8 @@ def meant(word: str, cwd: str, takes: Iterable[str]) -> Sequence[str]:
 
 
 def taken_otherwise(error: Message, option: str, words: Iterable[str], cwd: str) -> Message:
-    """Return what is wrong with files or folders given to an option, and of one that plainly belongs to another option
-    which one it is; of a folder given as a lock, the lists in it."""
+    """Return the error about files or folders given to an option, with the other option that one of them plainly
+    belongs to; for a folder given as a lock, with the lists in it."""
     for word in words:
         path = os.path.join(cwd, word)
         lists = [name for name in Files().names_or_none(path)[:_MOST_NAMES] if _of_name(name) == "lock"]
@@ -103,7 +103,7 @@ def _any_fits(names: Sequence[str], globs: str) -> bool:
 
 
 def _of_name(name: str) -> str:
-    """Return what a file is by its name, or an empty text."""
+    """Return the keywords of options for a file by its name, or an empty text."""
     return next((kinds for globs, kinds in _NAMES if _any_fits([name], globs)), "lock" if is_lock_name(name) else "")
 
 

@@ -1,7 +1,7 @@
-"""What to do: fixes that were judged before they are offered, plans, answers to error messages.
+"""Remedies: fixes that were judged before they are offered, plans, answers to error messages.
 
 In: findings and the facts that they rest on; a traceback. Out: commands, changes of the user's own files, lists of
-versions, what has the missing name. Imports ``judge`` and what is below it.
+versions, the home of a missing name. Imports ``judge`` and what is below it.
 """
 
 from envdoctor.door import door

@@ -15,11 +15,11 @@ class Home(NamedTuple):
     """The releases of ``package`` that have ``thing`` (``transformers.HybridCache``, ``TrainingArguments(no_cuda=)``).
 
     ``kind`` is package, module, name, keyword, member, passes or asks: for passes the releases are those that pass an
-    argument to a method of the user's own, for asks those that want it given. ``releases`` is a specifier ("" for all
-    that are known, several spans joined by `` or ``), None when none is known to have it. ``first`` and ``last`` are
-    the ends of what was looked through, empty when that is not known. ``doubt`` says why other releases may have it
-    too. ``installed`` is the version of the judged environment ("" when it is not known), ``there`` whether that one
-    has it, None when that cannot be told. ``having`` is what the ledger read of it (None: by a table), for no reader.
+    argument to a method of the user's own, for asks those that require an argument. ``releases`` is a specifier ("" for
+    all known releases, several spans joined by `` or ``), None if no release is known to have it. ``first`` and
+    ``last`` are the first and last release that was read, empty if unknown. ``doubt`` says why other releases may have
+    it too. ``installed`` is the version in the judged environment ("" if unknown), ``there`` whether that version has
+    it, None if unknown. ``having`` are the ledger's releases (None: by a table); it is not shown.
     """
 
     package: str
@@ -35,8 +35,8 @@ class Home(NamedTuple):
 
 
 class Moved(NamedTuple):
-    """What to use in its place: ``new`` (``evaluate.load``) of ``package`` in ``releases`` ("": not told). ``write``
-    says how. ``source`` is the address that shows it, empty for what the released files themselves show."""
+    """The replacement: ``new`` (``evaluate.load``) of ``package`` in ``releases`` ("" if unknown). ``write`` says how
+    to use it. ``source`` is the address that shows it, empty if the released files themselves show it."""
 
     new: str
     package: str
@@ -46,9 +46,9 @@ class Moved(NamedTuple):
 
 
 class Asker(NamedTuple):
-    """The package whose code asked, and where. ``version`` is "" when it is not known. ``asks`` are the releases of it
-    that ask for the thing by this name, as a specifier, None when that is not known. ``fits`` names the releases that
-    do without, or that fit ``beside`` (``transformers 5.23.0``), the nearest first."""
+    """The package whose code asked, and its module. ``version`` is "" if unknown. ``asks`` are its releases that ask
+    for this name, as a specifier, None if unknown. ``fits`` are the releases that do not ask for it, or that fit
+    ``beside`` (``transformers 5.23.0``), the nearest first."""
 
     package: str
     module: str
@@ -59,7 +59,7 @@ class Asker(NamedTuple):
 
 
 class Way(NamedTuple):
-    """Something to do. ``kind`` is install, write, accept (an argument), rename (a file), or reinstall; ``pins`` are
+    """An action. ``kind`` is install, write, accept (an argument), rename (a file), or reinstall; ``pins`` are
     requirements. ``withheld`` says why it is not offered in this environment."""
 
     kind: str
@@ -69,8 +69,8 @@ class Way(NamedTuple):
     withheld: Message | None = None
 
 
-class Named(NamedTuple):
-    """A rule that speaks of the same names; ``applies`` is None when the facts do not tell."""
+class RelatedRule(NamedTuple):
+    """A rule about the same names; ``applies`` is None if the facts do not decide."""
 
     id: str
     title: Text
@@ -78,9 +78,9 @@ class Named(NamedTuple):
 
 
 class Suspect(NamedTuple):
-    """A rule that may explain a log: its symptom stands in ``line`` (from 1), which says ``said``. ``applies`` is None
-    when the facts do not tell; ``missing`` are the keys that would. ``fix`` is the first of its fixes, with other
-    releases of the ``packages`` that it installs where the facts do not tell, ``source`` the address of its first
+    """A rule that may explain a log: its symptom stands in ``line`` (from 1), whose text is ``said``. ``applies`` is
+    None if the facts do not decide; ``missing`` are the keys that would. ``fix`` is the first of its fixes, with other
+    releases of the ``packages`` that it installs if the facts do not decide, ``source`` the address of its first
     evidence ("" for none). ``rule`` is False for a row of the table ``known-errors``."""
 
     id: str
@@ -103,18 +103,18 @@ class Suspect(NamedTuple):
 
 class Answer(NamedTuple):
     """``known`` is False when nothing is known about the error. ``notes`` are codes of further remarks (``circular``,
-    ``shadow``, ``mixed``, ``changed``, ``unbuilt``, ``elsewhere``, ``unfit``, ``lazy``) with what they are about."""
+    ``shadow``, ``mixed``, ``changed``, ``unbuilt``, ``elsewhere``, ``unfit``, ``lazy``) with their subjects."""
 
     reading: Reading
     homes: tuple[Home, ...] = ()
     moved: tuple[Moved, ...] = ()
     asker: Asker | None = None
     ways: tuple[Way, ...] = ()
-    rules: tuple[Named, ...] = ()
+    rules: tuple[RelatedRule, ...] = ()
     suspects: tuple[Suspect, ...] = ()
     notes: tuple[tuple[str, str], ...] = ()
 
     @property
     def known(self) -> bool:
-        """Return whether there is anything to say beyond the message."""
+        """Return whether the answer has anything beyond the message."""
         return bool(self.suspects or self.homes or self.moved or self.ways or self.rules or self.notes)

@@ -1,4 +1,4 @@
-"""From the error that was read to the answer: each kind of failure asks the ledger and the table its own question.
+"""Answer the error that was read: each kind of failure asks the ledger and the table its own question.
 
 The rules whose symptom stands in a log are suspects: the facts say which of them may be the cause.
 """
@@ -23,76 +23,76 @@ from envdoctor.matrix.rules import SEVERITIES, Rule, placeholders
 from envdoctor.matrix.symptoms import Log, Seen, seen_in
 from envdoctor.observe.documents.tracebacks import Reading, imported_in, module_of
 from envdoctor.remedy import homes
-from envdoctor.remedy.answer import Answer, Asker, Home, Moved, Named, Suspect, Way
+from envdoctor.remedy.answer import Answer, Asker, Home, Moved, RelatedRule, Suspect, Way
 from envdoctor.remedy.question import Question, Situation
 from envdoctor.versions.releases import Releases
 from envdoctor.versions.requirement import NotARequirement, normalise, read_requirement, valid_name
 
-#: A name that is shorter may be anybody's.
+#: A shorter name may be a common word.
 _LONG_ENOUGH = 12
 #: The compiled part of a package: ``vllm._C``, ``vllm._moe_C``, ``torchao._C_mxfp8``.
 _COMPILED = re.compile(r"\._(?:\w{1,40}_)?C(?:_\w{1,40})?\Z")
 _FILE = re.compile(r"(?:.*[/\\])?(\w{1,100})(?:[/\\]__init__)?\.py\Z")
 #: Failures of a call, which Python tells where it is made.
 _CALLS = ("keyword", "arguments", "missing")
-#: A word that is shorter says too little, and so does one that people use of other things ("tokenizer").
+#: A shorter word says too little, and so does an everyday word ("tokenizer").
 _SHORTEST = 5
 _TELLING = re.compile(r"[_.A-Z\d]")
-#: Rules and homes that are told; releases of the asker that are tried, and those of them that are named.
+#: Rules and homes that are shown; releases of the asker that are tried, and how many of them are named.
 _MOST_RULES, _MOST_HOMES, _ASKERS, _NAMED = 3, 2, 12, 3
 
 
 def answer_to(reading: Reading, situation: Situation) -> Answer:
-    """Return what is known about an error."""
+    """Return the answer to an error."""
     failure = reading.failure
     if failure is None:
         return Answer(reading)
     question = Question(reading, failure, situation)
-    found = _KINDS[failure.kind](question)
-    if not found.known and failure.kind in _CALLS and question.asking and reading.frames:  # the last frame calls
+    answer = _KINDS[failure.kind](question)
+    if not answer.known and failure.kind in _CALLS and question.asking and reading.frames:  # the last frame calls
         asker = f"{question.asking} {question.version(question.asking)}".rstrip()
-        found = found._replace(notes=(("unfit", asker),))
+        answer = answer._replace(notes=(("unfit", asker),))
     words = [] if failure.kind == "missing" else [failure.name or (failure.module if "." in failure.module else "")]
-    packages = [home.package for home in found.homes] + [question.asking]
-    asks = found.known and failure.kind != "lazy"  # what failed there is another thing
+    packages = [home.package for home in answer.homes] + [question.asking]
+    asks = answer.known and failure.kind != "lazy"  # what failed there is another thing
     rules = _rules_about(situation, filter(None, words), filter(None, packages)) if asks else ()
-    return found._replace(rules=rules)
+    return answer._replace(rules=rules)
 
 
-def _rules_about(situation: Situation, words: Iterable[str], packages: Iterable[str]) -> tuple[Named, ...]:
-    """Return the rules that rest on one of the packages, say one of the words, and are not ruled out by the facts."""
+def _rules_about(situation: Situation, words: Iterable[str], packages: Iterable[str]) -> tuple[RelatedRule, ...]:
+    """Return the rules that rest on one of the packages, have one of the words, and are not ruled out by the facts."""
     words = [word for word in words if len(word) >= _SHORTEST and _TELLING.search(word, 1)]
     packages = {f"pkg.{package}" for package in packages}
     if not words:
         return ()
     pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, words))})(?!\w)")
-    found: list[Named] = []
+    rules: list[RelatedRule] = []
     for rule in situation.matrix.rules:
         if rule.scope != "environment" or not packages.intersection(rule.keys()):
             continue
         texts = situation.matrix.texts(rule)
         if any(map(pattern.search, _texts(texts))):
             outcome = evaluate(rule, situation.facts, situation.matrix.registry)
-            found += [Named(rule.id, title_of(texts), outcome.holds)] if outcome.holds is not False else []
-    found.sort(key=lambda one: one.applies is not True)
-    return tuple(found[:_MOST_RULES])
+            rules += [RelatedRule(rule.id, title_of(texts), outcome.holds)] if outcome.holds is not False else []
+    rules.sort(key=lambda rule: rule.applies is not True)
+    return tuple(rules[:_MOST_RULES])
 
 
 def _texts(texts: Mapping[str, Any]) -> Iterator[str]:
-    for said in (*map(texts.get, ("message", "why", "details", "title")), *(fix["summary"] for fix in texts["fix"])):
-        yield said if isinstance(said, str) else (said or {}).get("en", "")
+    for text in (*map(texts.get, ("message", "why", "details", "title")), *(fix["summary"] for fix in texts["fix"])):
+        yield text if isinstance(text, str) else (text or {}).get("en", "")
     yield from (entry["shows"] for entry in texts["evidence"])
 
 
 # --- what answers have in common: who asks, and what to do ------------------------------------------------------------
 
 
-def _with_ways(question: Question, found: Sequence[Home], moved: Sequence[Moved], asker: Asker | None) -> Answer:
-    """Return the answer with what to do: another release of who asks, of who is asked, or of who has it now."""
+def _with_ways(question: Question, places: Sequence[Home], moved: Sequence[Moved], asker: Asker | None) -> Answer:
+    """Return the answer with ways out: another release of the asking package, of the asked one, or of the new home."""
     failure = question.failure
     notes: list[tuple[str, str]] = [("circular", failure.module)] if failure.circular else []
     ways: list[Way | None] = []
-    for home in found:
+    for home in places:
         if home.there is True:
             notes.append(("elsewhere", f"{home.package} {home.installed}"))
             continue
@@ -106,79 +106,79 @@ def _with_ways(question: Question, found: Sequence[Home], moved: Sequence[Moved]
             ways.append(question.install(asker.package, asker.fits, f"=={asker.fits[0]}"))
         if home.releases is not None:
             ways.append(question.install(home.package, homes.usable(question, home), home.releases))
-    packages = {home.package for home in found}
+    packages = {home.package for home in places}
     for new in moved:
         if new.package and new.package not in packages and not question.version(new.package):
             ways.append(question.install(new.package, (), new.releases))
     offered = tuple(dict.fromkeys(filter(None, ways)))
-    return Answer(question.reading, tuple(found), tuple(moved), asker, offered, notes=tuple(notes))
+    return Answer(question.reading, tuple(places), tuple(moved), asker, offered, notes=tuple(notes))
 
 
 def _package_answer(question: Question, home: Home) -> Answer:
-    """Return the answer about a package: it is there, and was looked for elsewhere, or a release is to be installed."""
+    """Return the answer about a package: it is there, and the error is of another environment, or install a release."""
     package, specifier = home.package, home.releases or ""
     answer = Answer(question.reading, (home,), asker=_caller(question, package))
     if home.there:
         return answer._replace(notes=(("elsewhere", f"{package} {home.installed}"),))
     newest_first = reversed(getattr(question.ledger.package(package), "releases", ()))
-    allowed = [one.version for one in newest_first if not one.yanked and allows(specifier, one.version)]
+    allowed = [release.version for release in newest_first if not release.yanked and allows(specifier, release.version)]
     way = question.install(package, allowed, specifier)
     return answer._replace(ways=(way,) if way else ())
 
 
 def _caller(question: Question, of: str = "") -> Asker | None:
-    """Return the package that asks, unless it is the one that is asked for something ``of`` its own."""
+    """Return the package that asks; None if it asks for a part ``of`` its own."""
     asking = question.asking
     return None if asking in ("", of) else Asker(asking, question.asking_in, question.version(asking))
 
 
-def _distinct(found: Iterable[Home]) -> list[Home]:
-    """Return one of each package and thing, the ones that are installed first."""
-    unique = {(home.package, home.thing): home for home in found}
+def _distinct(places: Iterable[Home]) -> list[Home]:
+    """Return one home of each package and thing, the installed packages first."""
+    unique = {(home.package, home.thing): home for home in places}
     return sorted(unique.values(), key=lambda home: not home.installed)[:_MOST_HOMES]
 
 
-def _asker_of(question: Question, home: Home, asked: str) -> Asker:
-    """Return what is known of the asker about ``asked`` (``transformers:HybridCache``) of the package of ``home``."""
+def _asker_of(question: Question, home: Home, symbol: str) -> Asker:
+    """Return the asker, with its releases that take ``symbol`` (``transformers:HybridCache``) of the home's package."""
     package = question.asking
     asker = Asker(package, question.asking_in, question.version(package))
     released = question.by_names(package)
     if released is None:
         return asker
-    # The releases that take it, by any of their public names, where the condition they put is not known to fail.
-    lines = list(released.beginning("takes", f"{asked} "))
-    having = (released.having("takes", one, item=item) for one, item in lines if _counts(question, item))
+    # The releases that take it, by any of their public names, unless their condition is known to fail.
+    lines = list(released.beginning("takes", f"{symbol} "))
+    having = (released.having("takes", version, item=item) for version, item in lines if _applies_here(question, item))
     taking = reduce(or_, having, Releases(released.read, 0))
     if not taking.yes:
         return asker
     if taking.has(asker.version) is False:  # it asks in a function, or the files are not those of that release
         imports = question.reading.frames[-1:] and question.reading.frames[-1].function == "<module>"
         return asker._replace(asks=taking.specifier, fits=(asker.version,)) if imports else asker
-    without = (one for one in question.usable(package, ~taking) if one != asker.version)
+    others = (version for version in question.usable(package, ~taking) if version != asker.version)
     if home.installed and home.there is False:
         subjects = {subject for subject, _ in lines} | set(released.modules)
-        without = (one for one in islice(without, _ASKERS) if _fits(question, released, one, home, subjects))
+        others = (version for version in islice(others, _ASKERS) if _fits(question, released, version, home, subjects))
     beside = f"{home.package} {home.installed}" if home.installed else ""
-    return asker._replace(asks=taking.specifier, fits=tuple(islice(without, _NAMED)), beside=beside)
+    return asker._replace(asks=taking.specifier, fits=tuple(islice(others, _NAMED)), beside=beside)
 
 
-def _counts(situation: Situation, item: str) -> bool:
-    """Return whether a line of [takes] counts here: ``transformers:X @peft.y if transformers>=4.45``."""
+def _applies_here(situation: Situation, item: str) -> bool:
+    """Return whether the condition of a line of [takes] may hold: ``transformers:X @peft.y if transformers>=4.45``."""
     _, _, condition = item.partition(" if ")
     return not condition or situation.meets(condition) is not False
 
 
 def _fits(situation: Situation, released: Released, version: str, home: Home, subjects: Iterable[str]) -> bool:
-    """Return whether the installed release has all that a release of the asker takes at its import, and is allowed."""
+    """Return whether the installed release is allowed and has all that a release of the asker takes at import."""
     other, installed = situation.ledger.package(home.package), home.installed
-    wanted = [one.specifiers for one in released.requires(version) if one.name == home.package and not one.marker]
-    if other is None or not all(allows(specifiers, installed) for specifiers in wanted):
+    ranges = [need.specifiers for need in released.requires(version) if need.name == home.package and not need.marker]
+    if other is None or not all(allows(specifiers, installed) for specifiers in ranges):
         return False
     for subject in subjects:
         items = released.items("takes", subject, version)
         for item in () if isinstance(items, Unknown) else items:
             take = read_taken(subject, item)
-            is_taken = provider_of(situation.ledger, take) is other and _counts(situation, item)
+            is_taken = provider_of(situation.ledger, take) is other and _applies_here(situation, item)
             if is_taken and lacks(other, take, installed):
                 return False
     return True
@@ -191,12 +191,12 @@ def _place(question: Question) -> Answer:
     failure, owner = question.failure, question.ledger.owner
     shadow = _shadow_of(question)
     if shadow is not None:
-        kind, what = shadow
+        kind, subject = shadow
         package = owner(failure.module)
         hidden = homes.home_of(question, package, failure.module, failure.name) if package else None
-        told = (hidden,) if hidden is not None and hidden.releases is not None else ()
-        way = question.again(owner(what) or what) if kind == "no-files" else Way("rename", what=what)
-        return Answer(question.reading, told, ways=(way,), notes=(shadow,))
+        known_homes = (hidden,) if hidden is not None and hidden.releases is not None else ()
+        way = question.again(owner(subject) or subject) if kind == "no-files" else Way("rename", what=subject)
+        return Answer(question.reading, known_homes, ways=(way,), notes=(shadow,))
     module, name = failure.module, failure.name
     if failure.kind == "name" and not module:
         module = _only_module_with(question, name)
@@ -232,20 +232,20 @@ def _is_own(question: Question, home: Home) -> bool:
 
 
 def _only_module_with(question: Question, name: str) -> str:
-    """Return the one module that offers a name at the top of its package, for messages that do not say where it was
-    looked for; of a name that is no everyday word the only one anywhere, or by the table."""
-    found = []
+    """Return the one module that offers a name at the top of its package, for messages that do not name the module. For
+    a name that is not an everyday word, the only module anywhere, or by the table, counts too."""
+    modules = []
     for released in question.all_by_names():
-        found += [module for module in released.modules if released.having("offers", module, item=name).yes]
-    if not found and len(name) >= _LONG_ENOUGH and "_" in name.strip("_"):
-        found = list(modules_with(question.matrix, name))
+        modules += [module for module in released.modules if released.having("offers", module, item=name).yes]
+    if not modules and len(name) >= _LONG_ENOUGH and "_" in name.strip("_"):
+        modules = list(modules_with(question.matrix, name))
         for released in question.all_by_names():
-            found += sorted(released.subjects_with("offers", name), key=lambda module: module.count("."))[:1]
-    return found[0] if len({question.ledger.owner(module) for module in found}) == 1 else ""
+            modules += sorted(released.subjects_with("offers", name), key=lambda module: module.count("."))[:1]
+    return modules[0] if len({question.ledger.owner(module) for module in modules}) == 1 else ""
 
 
 def _required(question: Question, name: str) -> Answer:
-    """Answer about a module that no package of the ledger has: what the asking package requires under that name."""
+    """Answer about a module that no package of the ledger has: a requirement of the asking package by that name."""
     asks = question.asking and valid_name(name) is not None and "." not in question.failure.module
     specifier = question.required_by(question.asking, name) if asks else None
     if specifier is None:
@@ -265,8 +265,8 @@ def _whole_package(question: Question, package: str) -> Answer:
 
 
 def _shadow_of(question: Question) -> tuple[str, str] | None:
-    """Return what the text shows: ``shadow`` and the file that should be renamed, ``not-a-package`` and the module that
-    another file of its name hides, ``no-files`` and the folder's package of which no file was found."""
+    """Return the shadow in the text: ``shadow`` and the file that should be renamed, ``not-a-package`` and the module
+    that another file of its name hides, ``no-files`` and the package whose folder has no file."""
     failure, frames = question.failure, question.reading.frames
     top, _, below = failure.module.partition(".")
     owner = question.ledger.owner(top)
@@ -277,16 +277,16 @@ def _shadow_of(question: Question) -> tuple[str, str] | None:
         if failure.shadowed or failure.circular or (single and owner):
             return "shadow", failure.place
     for before, frame in pairwise(frames):
-        asked = imported_in(before.code).partition(".")[0]
+        module = imported_in(before.code).partition(".")[0]
         in_library = module_of(before.path) or re.search(r"[/\\]python3?(?:\.\d+)?[/\\]", before.path)
-        if in_library and asked and asked == _stem(frame.path) and not module_of(frame.path):
+        if in_library and module and module == _stem(frame.path) and not module_of(frame.path):
             return "shadow", frame.path
     return ("not-a-package", top) if failure.not_a_package and failure.module.count(".") == 1 and owner else None
 
 
 def _stem(path: str) -> str:
-    found = _FILE.match(path)
-    return found[1] if found else ""
+    match = _FILE.match(path)
+    return match[1] if match else ""
 
 
 # --- keywords, arguments and members ----------------------------------------------------------------------------------
@@ -296,70 +296,70 @@ def _keyword(question: Question) -> Answer:
     callee, name = question.failure.callee, question.failure.name
     called = homes.called_of(question, callee)
     moves = homes.moves_of(question, "keyword", called)
-    found = [
+    places = [
         home
-        for one in called
-        for home in homes.keyword_homes(question, one, name, moves)
-        if home.releases is not None or not homes.anybodys(question, one)
+        for entry in called
+        for home in homes.keyword_homes(question, entry, name, moves)
+        if home.releases is not None or not homes.anybodys(question, entry)
     ]
-    taking = [home for home in found if home.releases is not None]
+    taking = [home for home in places if home.releases is not None]
     if not taking and not callee.endswith(("__init__", "__new__")):
         owners = homes.called_of(question, callee.rpartition(".")[0])
-        among = {place for one in owners for _, place in one.places} if called else None
-        # A method that was put in the place of another is known by the name under which the line above calls it.
+        among = {place for owner in owners for _, place in owner.places} if called else None
+        # A method that was put in the place of another has the name by which the line above calls it.
         names = [callee, *question.calling[:1]] if question.asking and not called else [callee]
-        for passing in (_accepting(question, one, f"{name}=", among) for one in names):
+        for passing in (_accepting(question, method, f"{name}=", among) for method in names):
             if passing.homes:
                 return passing
     if not taking and not moves:
         taking = homes.changed_keyword(question, (callee, *question.calling) if callee else (), name)
         taking = taking or ([] if callee else homes.keyword_of_any(question, name))
     if not taking and moves:
-        thing = f"{callee.removesuffix('.__init__')}({name}=)"
-        taking = [homes.home_by_table(question, moves[0], "keyword", thing)]
+        symbol = f"{callee.removesuffix('.__init__')}({name}=)"
+        taking = [homes.home_by_table(question, moves[0], "keyword", symbol)]
     moved = homes.moved_by(moves, "keyword")
     if not taking and not moved:
         moved = list(homes.taken_beside(question, called, name))[:1]
-    return _with_ways(question, _distinct(taking or found), moved, _caller(question))
+    return _with_ways(question, _distinct(taking or places), moved, _caller(question))
 
 
 def _accepting(question: Question, method: str, passes: str, among: Collection[str] | None = None) -> Answer:
-    """Answer about a method of the user's own that is called in another way than it can take."""
-    told = tuple(_distinct(homes.passing_homes(question, method, passes, among)))
-    return Answer(question.reading, told, ways=(Way("accept", what=question.failure.name),) if told else ())
+    """Answer about a method of the user's own that is called with other arguments than it takes."""
+    places = tuple(_distinct(homes.passing_homes(question, method, passes, among)))
+    return Answer(question.reading, places, ways=(Way("accept", what=question.failure.name),) if places else ())
 
 
 def _missing(question: Question) -> Answer:
     """Answer about an argument that was not given: the code was written for the releases that do not ask for it."""
     callee, name = question.failure.callee.removesuffix(".__init__"), question.failure.name
-    called = [one for one in homes.called_of(question, callee) if one.name == callee]
+    called = [entry for entry in homes.called_of(question, callee) if entry.name == callee]
     moves = homes.moves_of(question, "keyword", called)
-    found = [home for one in called for home in homes.keyword_homes(question, one, name, moves)]
-    released = question.by_names(moves[0].package) if moves and not found else None
+    places = [home for entry in called for home in homes.keyword_homes(question, entry, name, moves)]
+    released = question.by_names(moves[0].package) if moves and not places else None
     if released is not None:
-        told = "asks", f"{callee}({name}=)"
-        found = [homes.read_home(question, released.name, Releases(released.read, 0), told, moves)]
-    asked: list[Home] = []
+        label = "asks", f"{callee}({name}=)"
+        places = [homes.read_home(question, released.name, Releases(released.read, 0), label, moves)]
+    askers: list[Home] = []
     ways: list[Way | None] = []
-    for home in _distinct(found or homes.changed_keyword(question, (callee,), name, required=True)):
+    for home in _distinct(places or homes.changed_keyword(question, (callee,), name, required=True)):
         without = ~home.having if home.having is not None else None
         if without is not None and without.yes and home.releases is not None:
-            asked.append(home._replace(kind="asks"))
+            askers.append(home._replace(kind="asks"))
             usable = question.usable(home.package, without)
             ways.append(question.install(home.package, usable, without.specifier or ""))
-    return Answer(question.reading, tuple(asked), asker=_caller(question), ways=tuple(filter(None, ways)))
+    return Answer(question.reading, tuple(askers), asker=_caller(question), ways=tuple(filter(None, ways)))
 
 
 def _member(question: Question) -> Answer:
     callee, name = question.failure.callee, question.failure.name
     called = homes.called_of(question, callee)
-    found = list(homes.member_homes(question, callee, name, called))
+    places = list(homes.member_homes(question, callee, name, called))
     moves = homes.moves_of(question, "member", called)
-    if not found and moves:
-        found = [homes.home_by_table(question, moves[0], "member", f"{callee}.{name}")]
-    if not any(home.releases is not None for home in found):
-        found = homes.changed_member(question, callee, name, {one.package for one in called}) or found
-    return _with_ways(question, _distinct(found), homes.moved_by(moves), _caller(question))
+    if not places and moves:
+        places = [homes.home_by_table(question, moves[0], "member", f"{callee}.{name}")]
+    if not any(home.releases is not None for home in places):
+        places = homes.changed_member(question, callee, name, {entry.package for entry in called}) or places
+    return _with_ways(question, _distinct(places), homes.moved_by(moves), _caller(question))
 
 
 # --- requirements that are not met, and what a lazy package hides -----------------------------------------------------
@@ -368,18 +368,18 @@ def _member(question: Question) -> Answer:
 def _demand(question: Question) -> Answer:
     failure = question.failure
     try:
-        wanted = read_requirement(failure.requirement)
+        need = read_requirement(failure.requirement)
     except NotARequirement:
         return question.nothing
-    if question.ledger.package(wanted.name) is None:
+    if question.ledger.package(need.name) is None:
         return question.nothing
-    installed, there = question.version(wanted.name) or failure.found, question.meets(failure.requirement)
-    home = Home(wanted.name, "package", wanted.name, wanted.specifiers, installed=installed, there=there)
+    installed, there = question.version(need.name) or failure.found, question.meets(failure.requirement)
+    home = Home(need.name, "package", need.name, need.specifiers, installed=installed, there=there)
     return _package_answer(question, home)
 
 
 def _lazy(question: Question) -> Answer:
-    """Answer to a lazy package: what failed stands in an error that the text does not hold."""
+    """Answer about a lazy package: the real failure stands in an error that the text does not have."""
     module, name = question.failure.module or "transformers", question.failure.name
     package = question.ledger.owner(module)
     home = homes.home_of(question, package, module, name) if package is not None else None
@@ -406,82 +406,83 @@ _MOST_SUSPECTS = 5
 
 
 def suspects_in(situation: Situation, lines: Sequence[str], first: int) -> tuple[Suspect, ...]:
-    """Return the rules of which a symptom stands in the lines and that the facts do not rule out, and known errors;
-    where there are none, the rules that the facts do rule out.
+    """Return the rules with a symptom in the lines that the facts do not rule out, and known errors; if there are none,
+    the rules that the facts do rule out.
 
-    Those that the facts confirm come first, then those whose symptom says most. Of several with one symptom (a loss of
-    NaN) it says nothing for those about models of which the log does not speak: they are left away. ``first`` is the
-    number of the first line.
+    Rules that the facts confirm come first, then those with the longest symptom. If several rules share a symptom (a
+    loss of NaN), those about models that the log does not mention are left out. ``first`` is the number of the first
+    line.
     """
     log, matrix = Log.of(lines), situation.matrix
-    rows = matrix.rows("known-errors", "error")  # whose kind of cause is known, and which no facts decide
-    known_errors = [(known, row) for row in rows if (known := seen_in(log, row["symptom"])) is not None]
-    facts, shown = _told_by(log, situation, known_errors)
-    found: list[tuple[tuple[object, ...], Seen | None, Suspect]] = []
+    rows = matrix.rows("known-errors", "error")  # their kind of cause is known, and no facts decide them
+    known_errors = [(mark, row) for row in rows if (mark := seen_in(log, row["symptom"])) is not None]
+    facts, shown = _log_facts_and_rules(log, situation, known_errors)
+    entries: list[tuple[tuple[object, ...], Seen | None, Suspect]] = []
     ruled_out: list[tuple[tuple[object, ...], Suspect]] = []
     sharing: Counter[Seen | None] = Counter()
-    stood_for: dict[str, tuple[object, ...]] = {}
-    # A rule of which nothing is known here but words says no more than a known error with its symptom.
+    bounds: dict[str, tuple[object, ...]] = {}
+    # A rule that only words of the log support says no more than a known error with its symptom.
     guesses: dict[str, Seen] = {}
     kinds: set[Seen] = set()
-    for rule, texts, seen in shown:
+    for rule, texts, sign in shown:
         outcome = evaluate(rule, facts, matrix.registry)
         missing = tuple(sorted(key for key in set(rule.keys()) if facts.unknown(key)))
         of_model = {key for key in missing if key.startswith("model.")}
-        is_open = outcome.holds is None and all(any(one[0] in of_model for one in clause) for clause in rule.affects)
+        is_open = outcome.holds is None and all(any(term[0] in of_model for term in clause) for clause in rule.affects)
         fixes = _alike(texts["fix"]) if outcome.holds is None else texts["fix"][:1]
         suspect = Suspect(
             id=rule.id,
             title=title_of(texts, {} if outcome.holds is False else _values(texts, facts)),
             applies=outcome.holds,
-            line=first + seen.place,
-            said=lines[seen.place].strip(),
+            line=first + sign.place,
+            said=lines[sign.place].strip(),
             why=without_values(text_of(texts["why"])),
             fix=_together([without_values(text_of(fix["summary"])) for fix in fixes]),
             packages=_constrained(fixes[0]) if fixes else frozenset(),
-            source=next((one["url"] for one in texts["evidence"] if one["url"].startswith("https://")), ""),
+            source=next((entry["url"] for entry in texts["evidence"] if entry["url"].startswith("https://")), ""),
             missing=missing,
         )
         severity = -SEVERITIES.index(rule.severity)
-        order = (outcome.holds is not True, suspect.remark, -seen.letters, severity, len(missing), -seen.place, rule.id)
+        order = (outcome.holds is not True, suspect.remark, -sign.letters, severity, len(missing), -sign.place, rule.id)
         if outcome.holds is False:
             ruled_out.append((order, suspect))
             continue
-        stood_for.update(dict.fromkeys(rule.supersedes, order[:3]))
-        asked = {condition[0] for clause in rule.affects for condition in clause}.difference(missing)
-        weak = all(fact.source in ("default", "told") or fact.is_guess for fact in map(facts.get, asked))
-        guesses |= {rule.id: seen} if weak and outcome.holds is None else {}
-        sharing[seen] += 1
-        found.append((order, seen if is_open else None, suspect))
-    known_errors.sort(key=lambda one: one[0].letters)
-    most = {key: known.letters for known, row in known_errors for key in _kinds(known, row)}
-    for known, row in known_errors:
-        if all(known.letters == most[key] for key in _kinds(known, row)):
-            sharing[known] += 1
-            kinds.update(filter(None, (seen_in(log, [one]) for one in row["symptom"])))
-            title, why, fix = (text_of(row[part]) for part in ("title", "why", "fix"))
-            line, said = first + known.place, lines[known.place].strip()
-            suspect = Suspect(row["id"], title, None, line, said, why, fix, row["source"], rule=False)
-            found.append(((True, suspect.remark, -known.letters, 1, 0, -known.place, row["id"]), None, suspect))
-    found = [one for one in found if stood_for.get(one[-1].id, one[0]) >= one[0][:3]]
-    found = [one for one in found if guesses.get(one[-1].id) not in kinds]
-    told = [(order, suspect) for order, of_a_model, suspect in found if sharing[of_a_model] < 2] or ruled_out
-    return tuple(suspect for _, suspect in sorted(told, key=lambda one: one[0])[:_MOST_SUSPECTS])
+        bounds.update(dict.fromkeys(rule.supersedes, order[:3]))
+        keys = {condition[0] for clause in rule.affects for condition in clause}.difference(missing)
+        weak = all(fact.source in ("default", "told") or fact.is_guess for fact in map(facts.get, keys))
+        guesses |= {rule.id: sign} if weak and outcome.holds is None else {}
+        sharing[sign] += 1
+        entries.append((order, sign if is_open else None, suspect))
+    known_errors.sort(key=lambda pair: pair[0].letters)
+    most = {key: mark.letters for mark, row in known_errors for key in _kinds(mark, row)}
+    for mark, row in known_errors:
+        if all(mark.letters == most[key] for key in _kinds(mark, row)):
+            sharing[mark] += 1
+            kinds.update(filter(None, (seen_in(log, [form]) for form in row["symptom"])))
+            title, reason, fix = (text_of(row[part]) for part in ("title", "why", "fix"))
+            line, text = first + mark.place, lines[mark.place].strip()
+            suspect = Suspect(row["id"], title, None, line, text, reason, fix, row["source"], rule=False)
+            entries.append(((True, suspect.remark, -mark.letters, 1, 0, -mark.place, row["id"]), None, suspect))
+    entries = [entry for entry in entries if bounds.get(entry[-1].id, entry[0]) >= entry[0][:3]]
+    entries = [entry for entry in entries if guesses.get(entry[-1].id) not in kinds]
+    ranking = [(order, suspect) for order, of_a_model, suspect in entries if sharing[of_a_model] < 2] or ruled_out
+    return tuple(suspect for _, suspect in sorted(ranking, key=lambda pair: pair[0])[:_MOST_SUSPECTS])
 
 
-def _kinds(known: Seen, row: Mapping[str, Any]) -> Sequence[object]:
-    """Return of what a known error must say most: of its line (a title may name memory too), and of its effect."""
+def _kinds(mark: Seen, row: Mapping[str, Any]) -> Sequence[object]:
+    """Return the keys under which a known error must have the longest symptom: its line (a title may name memory too),
+    and its effect."""
     effect = row.get("effect")
-    return [(known.place, known.title and effect), *filter(None, [effect])]
+    return [(mark.place, mark.title and effect), *filter(None, [effect])]
 
 
 def _constrained(fix: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of the packages that a fix installs."""
-    return frozenset(re.split(r"[^\w.-]", one, maxsplit=1)[0] for one in fix["constraints"])
+    return frozenset(re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in fix["constraints"])
 
 
 def _alike(fixes: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """Return the first fix, with those that install other releases of the same packages."""
+    """Return the first fix, with the fixes that install other releases of the same packages."""
     names = _constrained(fixes[0]) if fixes else frozenset()
     return [fix for fix in fixes if names and _constrained(fix) == names] or fixes[:1]
 
@@ -494,37 +495,37 @@ def _together(texts: Sequence[Text]) -> Text | None:
     return Text("; ".join(text.en for text in texts), "；".join(chinese) if len(chinese) == len(texts) else None)
 
 
-def _told_by(
+def _log_facts_and_rules(
     log: Log, situation: Situation, known_errors: Iterable[tuple[Seen, Mapping[str, Any]]]
 ) -> tuple[FactSet, list[tuple[Rule, Mapping[str, Any], Seen]]]:
-    """Return the facts with those that the log tells, and the rules of which a symptom stands in it, or a known error
-    that a rule which holds may cause. A word counts as a fact where all that the rule says follows from it."""
+    """Return the facts with those of the log, and the rules that have a symptom in it or hold and may cause a known
+    error in it. A word of the log counts as a fact if it gives all that the rule's message says."""
     facts, matrix = situation.facts, situation.matrix
     shown = []
     for rule in matrix.rules:
         texts = matrix.texts(rule)
         symptoms = texts.get("symptom", ())
-        seen = seen_in(log, symptoms)
-        if seen is not None and seen.told:
-            given = with_facts(facts, (Fact(key, word, "log", "given") for key, word in seen.told), matrix)
-            if all(value for key, value in _values(texts, given).items() if not key.startswith("pkg.")):
-                facts = given
+        mark = seen_in(log, symptoms)
+        if mark is not None and mark.told:
+            changed = with_facts(facts, (Fact(key, word, "log", "given") for key, word in mark.told), matrix)
+            if all(value for key, value in _values(texts, changed).items() if not key.startswith("pkg.")):
+                facts = changed
             else:
-                seen = seen_in(log, (one for one in symptoms if "{" not in "".join(one["lines"])))
-        caused = (one for one, row in known_errors if _causes(rule, row))
-        if seen is None and (known := next(caused, None)) and evaluate(rule, facts, matrix.registry).holds:
-            seen = known
-        if seen is not None:
-            shown.append((rule, texts, seen))
+                mark = seen_in(log, (form for form in symptoms if "{" not in "".join(form["lines"])))
+        caused = (mark for mark, row in known_errors if _causes(rule, row))
+        if mark is None and (cause := next(caused, None)) and evaluate(rule, facts, matrix.registry).holds:
+            mark = cause
+        if mark is not None:
+            shown.append((rule, texts, mark))
     return facts, shown
 
 
 def _causes(rule: Rule, row: Mapping[str, Any]) -> bool:
-    """Return whether what a rule is about may end in a known error."""
+    """Return whether the subject of a rule may end in a known error."""
     return rule.effect == row.get("effect") or rule.id in row.get("rules", ())
 
 
 def _values(texts: Mapping[str, Any], facts: FactSet) -> dict[str, str]:
-    """Return the facts that a rule's message says, "" for what is not known."""
-    known = placeholders(text_of(texts["message"]).en)
-    return {key: spell(facts.value(key)) if facts.known(key) else "" for key in known}
+    """Return the facts in a rule's message, "" for unknown ones."""
+    keys = placeholders(text_of(texts["message"]).en)
+    return {key: spell(facts.value(key)) if facts.known(key) else "" for key in keys}

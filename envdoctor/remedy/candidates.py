@@ -1,4 +1,4 @@
-"""The changes that a fix of a rule may come to here: releases and builds, those nearest to the installed ones first."""
+"""The changes by which a fix of a rule can be made: releases and builds, the nearest to the installed ones first."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ from envdoctor.versions.requirement import normalise
 
 
 class Build(NamedTuple):
-    """A build of torch. ``cuda`` is absent for a CPU build and None when it is not known; ``tag`` is the local tag to
-    ask for (``cu118``, ``cpu``), None when the package index offers this build by itself. ``forbidden`` says why there
-    is none for this environment."""
+    """A build of torch. ``cuda`` is absent for a CPU build and None if unknown; ``tag`` is the local tag to ask for
+    (``cu118``, ``cpu``), None if the package index offers this build by itself. ``forbidden`` says why there is none
+    for this environment."""
 
     cuda: str | Absent | None = None
     tag: str | None = None
@@ -34,8 +34,8 @@ def torch_row(version: str, matrix: Matrix) -> Mapping[str, Any] | None:
 
 
 def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> Message | None:
-    """Return why this release cannot be installed for the judged Python, system and day, None when nothing says so. For
-    which torch it was compiled is not asked: installers bring along what it requires, but not another torch-npu."""
+    """Return why this release cannot be installed for the judged Python, system and day; else None. The torch that it
+    was compiled for does not count: installers bring along its requirements, but not another torch-npu."""
     python = facts.text("python.version")
     base = base_release(python) if python is not None else None
     release, day = release_named(matrix, name, version), facts.text("environment.day")
@@ -44,8 +44,8 @@ def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> Message
     row = (torch_row(version, matrix) if name == "torch" else None) or {}
     column = "python_aarch64" if facts.value("os.arch") == "aarch64" else "python"
     pythons = row.get(column) or row.get("python")
-    asked = [release.requires_python if release is not None else "", pythons]
-    for specifier in filter(None, asked):
+    specifiers = [release.requires_python if release is not None else "", pythons]
+    for specifier in filter(None, specifiers):
         if base is not None and not satisfies(base, specifier):
             return Message("{} {} has no build for Python {} ({})", name, version, python, specifier)
     for row in matrix.rows("torch-companions", "plugin") if name == "torch" else ():
@@ -53,8 +53,8 @@ def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> Message
         own = base_release(plugin) if plugin is not None else None
         if own is not None and not same_release(version, own):
             return Message("{} {} is made for torch {}", row["name"], plugin, own)
-    wanted = wanted_here(facts.value)
-    gap = no_wheel(matrix, name, version, wanted._replace(torch=None)) if wanted is not None else None
+    platform = wanted_here(facts.value)
+    gap = no_wheel(matrix, name, version, platform._replace(torch=None)) if platform is not None else None
     return Message("{} {} has no wheel for {}", name, version, gap.lacks) if isinstance(gap, Gap) else None
 
 
@@ -63,7 +63,7 @@ def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
     else for the newest that the driver and every GPU can use."""
     current = facts.value("torch.cuda")
     if facts.get("torch.cuda").source == "assumed":
-        return Build()  # PyPI's, as that of the new release will be
+        return Build()  # PyPI's: the new release's will be too
     row = torch_row(version, matrix)
     if current is ABSENT:
         # CPU builds exist for every release; ROCm builds are not in the table.
@@ -100,7 +100,7 @@ def torch_build_for(version: str, cuda: str, facts: FactSet, matrix: Matrix) -> 
 
 def builds_of(version: str, facts: FactSet, matrix: Matrix) -> Iterator[Build]:
     """Yield the builds of a release for a new environment: PyPI's, which every mirror has, then those of the wheel
-    index, the newest CUDA first. A machine that is known to have no GPU takes the one for the CPU."""
+    index, the newest CUDA first. For a machine that is known to have no GPU, yield the CPU build alone."""
     row, gpus = torch_row(version, matrix) or {}, facts.records("gpu")
     usual = _default(row, facts)
     bare = facts.absent("gpu") or (gpus is not None and not gpus.items and gpus.incomplete is None)
@@ -152,40 +152,40 @@ _TRIES = 6
 
 
 def is_about_a_record(fix: Mapping[str, Any]) -> bool:
-    """Return whether what a fix changes is read from the record that its rule applied to."""
+    """Return whether a fix names columns of the record that its rule applied to."""
     return any(re.search(_COLUMN, text) for text in (*fix["constraints"], *fix["uninstall"]))
 
 
 class Candidates(NamedTuple):
-    """What is changed: the facts of an environment, with the tables that say what was released and built."""
+    """The facts of an environment, with the tables of releases and builds, from which changes are made."""
 
     facts: FactSet
     matrix: Matrix
 
     def of_fix(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | Message]:
-        """Yield the changes in order of preference; a text says why one is none. Nothing for a fix that cannot be
-        judged: advice, a command, a setting in words ("0.8 or lower")."""
+        """Yield the changes in order of preference, or a message why a change is impossible. Yield nothing for a fix
+        that cannot be judged: advice, a command, a setting in words ("0.8 or lower")."""
         if fix["kind"] == "uninstall":
             filled = [self._filled(name, problem) for name in fix["uninstall"]]
-            gone = tuple(normalise(name) for name in filled if name)
-            facts = tuple(_given(f"pkg.{name}", ABSENT) for name in gone)
-            yield Remedy(removed=gone, facts=facts) if all(filled) else Message("what it is about is not known")
+            names = tuple(normalise(name) for name in filled if name)
+            facts = tuple(_fix_fact(f"pkg.{name}", ABSENT) for name in names)
+            yield Remedy(removed=names, facts=facts) if all(filled) else Message("what it is about is not known")
         elif fix["kind"] == "constraint":
             yield from self._constraint(fix, problem)
         elif fix["kind"] in ("set", "env"):
             yield from self._setting(fix)
 
     def of_range(self, name: str, versions: Sequence[str]) -> Iterator[Remedy | Message]:
-        """Yield each of these releases of a package, with what belongs to it."""
+        """Yield each of these releases of a package, with its companions."""
         for version in versions:
             yield self._remedy(self._with_companions([(name, f"=={version}")]))
 
     def _setting(self, fix: Mapping[str, Any]) -> Iterator[Remedy]:
         variables, settings = ({key: written(value) for key, value in fix[kind].items()} for kind in ("env", "set"))
         changes = {f"env.{name}": value for name, value in variables.items()} or fix["set"]
-        known = ((key, self.matrix.registry.find(key), raw) for key, raw in changes.items())
+        rows = ((key, self.matrix.registry.find(key), raw) for key, raw in changes.items())
         try:
-            facts = [_given(key, parse_value(spec, raw)) for key, spec, raw in known if spec is not None]
+            facts = [_fix_fact(key, parse_value(spec, raw)) for key, spec, raw in rows if spec is not None]
         except FactTypeError:
             return
         yield Remedy(variables=variables, settings=settings, facts=tuple(facts))
@@ -196,40 +196,40 @@ class Candidates(NamedTuple):
             yield Message("no release that satisfies it is known")
             return
         parsed = [re.match(_REQUIREMENT, text) for text in filled if text]
-        wanted = [(normalise(match[1]), (match[2] or "").replace(" ", "")) for match in parsed if match]
-        if len(wanted) < len(parsed):
+        pins = [(normalise(match[1]), (match[2] or "").replace(" ", "")) for match in parsed if match]
+        if len(pins) < len(parsed):
             yield Message("its constraints cannot be read")
         elif fix.get("cuda"):
             # The releases nearest to the installed one with such a build, in the order of the CUDA versions.
-            for version, cuda in product(self.versions(*wanted[0]), fix["cuda"]):
+            for version, cuda in product(self.versions(*pins[0]), fix["cuda"]):
                 build = torch_build_for(version, cuda, self.facts, self.matrix)
                 yield self._remedy(self._with_companions([("torch", f"=={version}")]), build)
-        elif len(wanted) == 1 and (tagged := re.match(_TAG, wanted[0][1])):
-            yield self._companion(wanted[0][0], tagged[1], tagged[2])
+        elif len(pins) == 1 and (tagged := re.match(_TAG, pins[0][1])):
+            yield self._companion(pins[0][0], tagged[1], tagged[2])
         else:
-            yield from map(self._remedy, self._pins(wanted))
+            yield from map(self._remedy, self._pins(pins))
 
     def _filled(self, text: str, problem: Problem) -> str | None:
-        """Return the text with facts, and with the columns of the problem's record or one of the same package; None if
-        one is unknown."""
+        """Return the text filled with facts, and with the columns of the problem's record or of a record of the same
+        package; None if one is unknown."""
         item = dict(problem.item)
         for placeholder in list(re.finditer(_COLUMN, text)):
             if (fact := self.facts.text(placeholder[0][1:-1])) is not None:
                 text = text.replace(placeholder[0], fact)
                 continue
             for record in self.facts.items(placeholder[1]):
-                known = {column: spell(cell) for column, cell in record.items() if isinstance(cell, str)}
-                agree = [known[column] == item[column] for column in item if column in known]
-                if agree and all(agree) and placeholder[2] in known:
-                    text = text.replace(placeholder[0], known[placeholder[2]])
+                cells = {column: spell(cell) for column, cell in record.items() if isinstance(cell, str)}
+                agree = [cells[column] == item[column] for column in item if column in cells]
+                if agree and all(agree) and placeholder[2] in cells:
+                    text = text.replace(placeholder[0], cells[placeholder[2]])
                     break
             else:
                 return None
         return text
 
     def _companion(self, name: str, release: str, tag: str) -> Remedy | Message:
-        """Return a release of a package of torch's own for the build ``tag``, which is left out where the index gives
-        that by itself, and another release than the installed one is taken anyway."""
+        """Return a release of a package of torch's own for the build ``tag``. The tag is left out if the index offers
+        that build by itself and the release is not the installed one."""
         rows = [row for row in self.matrix.rows("torch-builds") if row.get(name) == release]
         # A release that several releases of torch share was built beside the first of them.
         tags = {"cu" + str(cuda).replace(".", "") for row in rows[:1] for cuda in row.get("cuda", [])}
@@ -240,13 +240,13 @@ class Candidates(NamedTuple):
         same = installed is not None and same_release(installed, release)
         default = build.cuda is not None and build.tag is None and not same
         keep = None if default or self.facts.value("os.platform") == "darwin" else tag
-        return Remedy({name: f"=={release}"}, cuda_tag=keep, facts=(_given(f"pkg.{name}", f"{release}+{tag}"),))
+        return Remedy({name: f"=={release}"}, cuda_tag=keep, facts=(_fix_fact(f"pkg.{name}", f"{release}+{tag}"),))
 
-    def _pins(self, wanted: Sequence[Pin]) -> Iterator[list[Pin]]:
-        """Yield exact versions to try; a range of a package whose releases are not known stays what it is."""
-        ranges = [self.versions(name, specifier) for name, specifier in wanted]
-        if len(wanted) == 1:
-            ((name, specifier),), (fitting,) = wanted, ranges
+    def _pins(self, needs: Sequence[Pin]) -> Iterator[list[Pin]]:
+        """Yield exact versions to try; for a package with unknown releases, yield its range."""
+        ranges = [self.versions(name, specifier) for name, specifier in needs]
+        if len(needs) == 1:
+            ((name, specifier),), (fitting,) = needs, ranges
             # When none of the nearest will do, one from the other end of the range may.
             for version in dict.fromkeys([*fitting[:_TRIES], *fitting[-1:]]):
                 yield self._with_companions([(name, f"=={version}")])
@@ -255,27 +255,27 @@ class Candidates(NamedTuple):
             return
         if all(ranges):
             for versions in product(*(dict.fromkeys((fitting[0], fitting[-1])) for fitting in ranges)):
-                pins = [(name, f"=={version}") for (name, _), version in zip(wanted, versions, strict=True)]
+                pins = [(name, f"=={version}") for (name, _), version in zip(needs, versions, strict=True)]
                 yield self._with_companions(pins)
 
     def versions(self, name: str, specifier: str) -> list[str]:
-        """Return the releases of a package that satisfy a specifier and can be installed here (where none can, all of
-        them), the nearest to the installed one first. Of a package whose releases are not known: the one that an exact
-        specifier names."""
+        """Return the releases of a package that satisfy a specifier and can be installed here (if none can, all that
+        satisfy it), the nearest to the installed one first. For a package with unknown releases: the release that an
+        exact specifier names."""
         if specifier.startswith("==") and "," not in specifier and "*" not in specifier:
             return [specifier[2:]]
         released = self.matrix.part("releases", "releases").get(name, [])
         try:
             fitting = [version for version in released if satisfies(version, specifier)]
             package = self.matrix.ledger.package(name) if not fitting else None
-            if known := [one.version for one in getattr(package, "releases", ()) if not one.yanked]:
-                released, fitting = known, [version for version in known if satisfies(version, specifier)]
+            if listed := [entry.version for entry in getattr(package, "releases", ()) if not entry.yanked]:
+                released, fitting = listed, [version for version in listed if satisfies(version, specifier)]
         except NotASpecifier:
             return []
         if released and not fitting:
             bound = re.search(_LOWEST, specifier)
             return [bound[1]] if bound else []
-        fitting = [one for one in fitting if not no_build(name, one, self.facts, self.matrix)] or fitting
+        fitting = [entry for entry in fitting if not no_build(name, entry, self.facts, self.matrix)] or fitting
         fits = Releases.of(released, [version in fitting for version in released])
         return fits.by_distance(self.facts.text(f"pkg.{name}") or "")
 
@@ -284,9 +284,9 @@ class Candidates(NamedTuple):
         torch = next((specifier[2:] for name, specifier in pins if name == "torch"), None)
         if torch is None:
             return pins
-        row, named = torch_row(torch, self.matrix) or {}, {name for name, _ in pins}
+        row, names = torch_row(torch, self.matrix) or {}, {name for name, _ in pins}
         companions = [entry["name"] for entry in self.matrix.rows("torch-companions", "package")]
-        open_ = [name for name in companions if name not in named and isinstance(row.get(name), str)]
+        open_ = [name for name in companions if name not in names and isinstance(row.get(name), str)]
         return pins + [(name, f"=={row[name]}") for name in open_ if self.facts.text(f"pkg.{name}") is not None]
 
     def _remedy(self, pins: Sequence[Pin], build: Build | None = None) -> Remedy | Message:
@@ -300,12 +300,12 @@ class Candidates(NamedTuple):
                 build = build or torch_build(exact, self.facts, self.matrix)
                 forbidden, tag = build.forbidden, build.tag
                 if build.cuda is not None:
-                    facts += [_given("torch.cuda", build.cuda), _given("torch.hip", ABSENT)]
+                    facts += [_fix_fact("torch.cuda", build.cuda), _fix_fact("torch.hip", ABSENT)]
             if forbidden:
                 return forbidden
-            facts.append(_given(f"pkg.{name}", Range(specifier) if exact is None else exact))
+            facts.append(_fix_fact(f"pkg.{name}", Range(specifier) if exact is None else exact))
         return Remedy(dict(pins), cuda_tag=tag, facts=tuple(facts))
 
 
-def _given(key: str, value: Value) -> Fact:
+def _fix_fact(key: str, value: Value) -> Fact:
     return Fact(key, value, Message("the fix"), "given")

@@ -30,8 +30,8 @@ def check_fixes(rule: Rule, cases: Iterable[RuleCase], matrix: Matrix) -> Iterat
 
 
 def check_first_fix(rule: Rule, cases: Iterable[RuleCase], matrix: Matrix) -> Iterator[str]:
-    """Yield why a first fix that installs something never cures: for no matching test, beside the torchvision and
-    torchaudio that people have, it is offered and leaves no error of any rule."""
+    """Yield why a first fix that installs something never cures. It cures if, for some matching test with the usual
+    torchvision and torchaudio, it is offered and leaves no error of any rule."""
     fixes = matrix.texts(rule)["fix"]
     if rule.status != "active" or not fixes or fixes[0]["kind"] != "constraint":
         return
@@ -53,16 +53,16 @@ def _not_cured(rule: Rule, test: Mapping[str, Any], matrix: Matrix) -> str | Non
     first = with_fixes(own, matrix).findings[0].fixes[0]
     if first.withheld is not None:
         return f"withheld: {first.withheld}"
-    # As when what the commands name is installed, of a range the lowest release.
-    named = _PIN.findall(" ".join(first.commands))
-    pins = [Fact(f"pkg.{name}", version, "the command", "given") for name, version in named]
-    left = errors_of(with_facts(facts, pins, matrix), matrix)[0]
-    return f"leaves {', '.join(problem.rule_id for problem in left)}" if left else None
+    # The facts after the commands: of a range the lowest release is installed.
+    pairs = _PIN.findall(" ".join(first.commands))
+    pins = [Fact(f"pkg.{name}", version, "the command", "given") for name, version in pairs]
+    errors = errors_of(with_facts(facts, pins, matrix), matrix)[0]
+    return f"leaves {', '.join(problem.rule_id for problem in errors)}" if errors else None
 
 
-def _with_companions(given: Mapping[str, Any], matrix: Matrix) -> dict[str, Any]:
-    """Return the facts with the torchvision and torchaudio of torch's release, and what they require."""
-    values = dict(given)
+def _with_companions(facts: Mapping[str, Any], matrix: Matrix) -> dict[str, Any]:
+    """Return the facts with the torchvision and torchaudio of torch's release, and their requirements."""
+    values = dict(facts)
     for item in values.get("torch_companion", []):
         values.setdefault(f"pkg.{item['package']}", item["version"])
     torch = values.get("pkg.torch")

@@ -30,8 +30,8 @@ Pin = tuple[str, str]
 
 class InstallPlace(NamedTuple):
     """The environment that a command changes: its installer (``pip``, ``uv``, ``conda``), interpreter and folder.
-    Without an ``interpreter`` the facts came from elsewhere, and ``python`` stands for that of whoever runs the command
-    there. With ``target`` the folder is a bare one (``pip install --target``)."""
+    Without an ``interpreter`` the facts came from elsewhere, and ``python`` stands for the interpreter there. With
+    ``target`` the folder is a bare one (``pip install --target``)."""
 
     installer: str = "pip"
     interpreter: str | None = None
@@ -40,17 +40,17 @@ class InstallPlace(NamedTuple):
 
     @property
     def python(self) -> str:
-        """Return what to type for the interpreter."""
+        """Return the word for the interpreter in a command."""
         return self.interpreter or "python"
 
     @property
     def is_plain(self) -> bool:
-        """Return whether its paths can be shown as they are: what the terminal would not print is printed otherwise."""
+        """Return whether its paths can be shown as they are: a terminal prints other paths escaped."""
         return f"{self.interpreter}{self.folder}".isprintable()
 
 
 def place_of(facts: FactSet) -> InstallPlace:
-    """Return the place of the judged environment; what a facts file says about files of another machine is not used."""
+    """Return the place of the judged environment, without the paths in a facts file of another machine."""
     own = [facts.get(key).source == "environment" for key in ("python.executable", "environment.path")]
     python = facts.text("python.executable") if own[0] else None
     folder = facts.text("environment.path") if own[1] else None
@@ -92,8 +92,8 @@ def uninstall_commands(
     if not names or not plain or (place.target and place.installer != "uv"):
         return ()
     table = {entry["name"]: entry for entry in packages}
-    if known := _of_conda(table, names, place):
-        return (_joined([*_conda("remove", place), *known]),)
+    if conda_names := _of_conda(table, names, place):
+        return (_joined([*_conda("remove", place), *conda_names]),)
     yes = [] if place.installer == "uv" else ["-y"]
     return (_joined([*_words("uninstall", place), *yes, *names]),)
 
@@ -114,7 +114,7 @@ def _joined(words: Sequence[str]) -> str:
 
 
 def _words(verb: str, place: InstallPlace) -> list[str]:
-    """``/srv/env/bin/python -m pip install``, or the same for uv."""
+    """Return ``/srv/env/bin/python -m pip install`` as words, or the same for uv."""
     bare = place.folder if place.target else None
     if place.installer == "uv":
         where = ["--target", bare] if bare else ["--python", place.python]
@@ -127,13 +127,13 @@ def _conda(verb: str, place: InstallPlace) -> list[str]:
 
 
 def _of_conda(table: Mapping[str, Any], names: Iterable[str], place: InstallPlace) -> list[str]:
-    """Return conda's names of the packages; none for another installer, and if conda-forge lacks one of them."""
+    """Return conda's names of the packages; none for another installer, or if conda-forge lacks one of them."""
     rows = [(table.get(name, {}), name) for name in names]
     lacks = place.installer != "conda" or any(row.get("conda_forge") is False for row, _ in rows)
     return [] if lacks else [row.get("conda", name) for row, name in rows]
 
 
-# --- what a fix changes in an environment, and what it would lead to --------------------------------------------------
+# --- the changes of a fix in an environment, and their outcome --------------------------------------------------------
 
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*\Z"
 
@@ -141,7 +141,7 @@ _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*\Z"
 class Remedy(NamedTuple):
     """``pins`` are installed (``==2.4.1``), ``removed`` are uninstalled, ``variables`` are exported (``absent``:
     unset), ``settings`` go into the recipe. ``cuda_tag`` is the local tag of the builds to take, None for the default
-    ones. ``facts`` are those that the change gives."""
+    ones. ``facts`` are the changed facts."""
 
     pins: Mapping[str, str] = {}
     removed: tuple[str, ...] = ()
@@ -151,7 +151,7 @@ class Remedy(NamedTuple):
     facts: tuple[Fact, ...] = ()
 
     def __add__(self, other: object) -> "Remedy":
-        """Return both, one after the other: the later one decides about a package that both change."""
+        """Return both changes together: the later one decides about a package that both change."""
         if not isinstance(other, Remedy):
             return NotImplemented
         facts = {fact.key: fact for fact in (*self.facts, *other.facts)}
@@ -168,7 +168,7 @@ class Remedy(NamedTuple):
 
     @property
     def parts(self) -> frozenset[tuple[str, str]]:
-        """Return what tells two changes apart: what each does to which package or setting."""
+        """Return the key that tells two changes apart: each package or setting with its change."""
         settings = {**self.variables, **self.settings}
         return frozenset((*self.pins.items(), *((name, "absent") for name in self.removed), *settings.items()))
 
@@ -200,64 +200,63 @@ Predict = Callable[[FactSet], FactSet]
 
 
 class Before(NamedTuple):
-    """Facts as they are, with their errors, those that are folded into others as well (``told``), and the unmet
-    requirements: pairs of a package and who asks for it. ``predict`` gives changed facts with what is predicted of
-    them: the memory of the run."""
+    """Facts as they are, with their errors, the same with errors that are folded into others (``all_errors``), and the
+    unmet requirements: pairs of a package and who asks for it. ``predict`` adds the predicted memory of the run to
+    changed facts."""
 
     facts: FactSet
     matrix: Matrix
     errors: Mapping[Problem, Text]
-    told: Mapping[Problem, Text]
+    all_errors: Mapping[Problem, Text]
     unmet: frozenset[tuple[str, str]]
     predict: Predict | None = None
 
 
 class After(NamedTuple):
-    """What a change would lead to. ``broken`` says which line of a list, or which requirement of an installed package,
-    it would break; None when it breaks none that is known."""
+    """The outcome of a change. ``broken`` says which line of a list, or which requirement of an installed package, it
+    would break; None if it breaks no known one."""
 
     facts: FactSet
     errors: Mapping[Problem, Text]
     broken: Message | None
 
     def new(self, now: Before) -> list[Problem]:
-        """Return the errors that were not there, not even folded into another, which the change ended."""
-        return [problem for problem in self.errors if problem not in now.told]
+        """Return the errors that were not there before, not even folded into another error."""
+        return [problem for problem in self.errors if problem not in now.all_errors]
 
     def objection(self, now: Before) -> Message | None:
-        """Return what speaks against the change: a new error, or an unmet requirement that it would bring."""
+        """Return the objection to the change: a new error, or a requirement that it would break; else None."""
         for new in self.new(now):
             return Message("it would bring {}: {}", new.rule_id, self.errors[new])
         return self.broken
 
 
 def before(facts: FactSet, matrix: Matrix, predict: Predict | None = None) -> Before:
-    """Return what a change is compared with. ``facts`` are derived ones."""
+    """Return the state that a change is compared with. ``facts`` are derived ones."""
     return Before(facts, matrix, *errors_of(facts, matrix), _unmet(facts), predict)
 
 
 def apply(remedy: Remedy, facts: FactSet, matrix: Matrix) -> FactSet:
-    """Return the facts as the change would leave them. What a changed package asks for, and the change leaves alone,
-    the installer moves along: to a release that is not known, of those that are asked for. Lines of a list stay, and
-    what an install of it takes is moved."""
+    """Return the facts after the change. The installer moves other packages that a changed package asks for along: to
+    an unknown release of the requested range. Lines of a list stay; packages that its install would add are moved."""
     after, of_list = with_facts(facts, remedy.facts, matrix), facts.records("refused") is not None
     changed = {name for name in remedy.pins if facts.value(f"pkg.{name}") is not ABSENT}
     new, moved = _unmet(after) - _unmet(facts), []
     for item in after.items("conflict"):
-        package, wanted = str(item["package"]), item.get("wanted")
+        package, need = str(item["package"]), item.get("wanted")
         if of_list and facts.get(f"pkg.{package}").source != "preset":
             continue
         askers = {asker.partition(" ")[0] for name, asker in new if name == package}
-        said = Message("what the installer moves along")
-        releases = Range(wanted.removeprefix(package)) if isinstance(wanted, str) else Unknown(said)
-        if askers and askers <= changed and package not in remedy.pins and (of_list or wanted is not ABSENT):
-            moved.append(Fact(f"pkg.{package}", releases, said, "given"))
+        reason = Message("what the installer moves along")
+        releases = Range(need.removeprefix(package)) if isinstance(need, str) else Unknown(reason)
+        if askers and askers <= changed and package not in remedy.pins and (of_list or need is not ABSENT):
+            moved.append(Fact(f"pkg.{package}", releases, reason, "given"))
     return with_facts(facts, (*remedy.facts, *moved), matrix) if moved else after
 
 
 def try_remedy(remedy: Remedy, now: Before) -> After:
-    """Judge a change as a whole. What packages ask for counts, by their own metadata or the ledger. A package that was
-    not there may ask for nothing else than what is there."""
+    """Judge a change as a whole. Requirements of packages count, by their own metadata or the ledger. A new package may
+    require nothing that the environment does not have."""
     after = apply(remedy, now.facts, now.matrix)
     after = after if now.predict is None else now.predict(after)
     unmet = _unmet(after)
@@ -267,21 +266,21 @@ def try_remedy(remedy: Remedy, now: Before) -> After:
         text = "it would break a requirement: {} asks for {}"
     broken = against(remedy, now.facts) or (Message(text, new[0][1], new[0][0]) if new else None)
     errors = dict(errors_of(after, now.matrix)[0])
-    asked, still = ({package for package, _ in pairs} for pairs in (now.unmet, unmet))
-    for problem, said in now.errors.items():
+    needed, still = ({package for package, _ in pairs} for pairs in (now.unmet, unmet))
+    for problem, message in now.errors.items():
         rule, item = now.matrix.find(problem.rule_id), dict(problem.item)
         is_of_list = rule is not None and rule.each == "refused" and item["kind"] == "conflict"
-        if is_of_list and item["package"] in asked:
-            # What packages require of each other then tells whether the list still contradicts itself.
+        if is_of_list and item["package"] in needed:
+            # The requirements of the packages then show whether the list still contradicts itself.
             errors.pop(problem, None)
-            errors.update({problem: said} if item["package"] in still else {})
+            errors.update({problem: message} if item["package"] in still else {})
         elif problem not in errors and rule is not None and is_lost(rule, now, after):
-            errors[problem] = said
+            errors[problem] = message
     return After(after, errors, broken)
 
 
 def against(remedy: Remedy, facts: FactSet) -> Message | None:
-    """Return which line of a list that asks for a range of releases does not allow a change."""
+    """Return a sentence with the line of a list whose range of releases forbids a change; None without one."""
     for line in facts.each("listed"):
         pin, asks = remedy.pins.get(str(line.value("package")), ""), line.text("asks")
         if pin.startswith("==") and asks is not None and not satisfies(pin.removeprefix("=="), asks):
@@ -291,7 +290,7 @@ def against(remedy: Remedy, facts: FactSet) -> Message | None:
 
 
 def is_lost(rule: Rule, now: Before, after: FactSet) -> bool:
-    """Return whether a change leaves open if the rule applies, which was known before: it counts as if it did."""
+    """Return whether the change makes it unknown if the rule applies, which was known before: the rule then counts."""
     outcome = evaluate(rule, after, now.matrix.registry) if rule.each is None else None
     return outcome is not None and outcome.holds is None and any(not now.facts.unknown(key) for key in outcome.missing)
 

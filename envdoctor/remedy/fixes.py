@@ -1,4 +1,4 @@
-"""Which of a rule's fixes is safe to offer: each is tried on the facts and judged again before it is shown."""
+"""Find the fixes of a rule that are safe to offer: each is tried on the facts and judged again before it is shown."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -17,13 +17,13 @@ from envdoctor.system.message import Message
 
 #: How many changes are judged before a fix is given up; how many records of one rule get fixes of their own.
 _TRIES, _RECORDS = 12, 20
-#: What a build of torch must fit: a fix that changes the build may leave no error that rests on one of these.
+#: Facts that a build of torch must fit: a fix that changes the build may leave no error that rests on one of these.
 _FITS = frozenset(("driver.fits", "driver.version", "gpu.gap", "gpu.kernels", "torch.cuda"))
 
 
 def with_fixes(judgement: Judgement, matrix: Matrix, predict: changes.Predict | None = None) -> Judgement:
-    """Return the judgement with what to do about each finding: judged once for all records of a rule, unless the fixes
-    are about the records. ``predict`` gives the facts after a fix with the memory that is predicted of them."""
+    """Return the judgement with the fixes of each finding, judged once for all records of a rule unless they are about
+    the records. ``predict`` adds the predicted memory to the facts after a fix."""
     if not judgement.findings:
         return judgement
     trial = _Trial(changes.before(judgement.facts, matrix, predict), changes.place_of(judgement.facts))
@@ -44,13 +44,13 @@ def with_fixes(judgement: Judgement, matrix: Matrix, predict: changes.Predict | 
 
 
 def offer_alone(rule: Rule, facts: FactSet, matrix: Matrix) -> tuple[OfferedFix, ...]:
-    """Return the fixes of a rule, judged by this rule and no other on derived facts to which it applies."""
+    """Return the fixes of a rule, judged by this rule alone on derived facts to which it applies."""
     trial = _Trial(changes.Before(facts, matrix.only(lambda _: False), {}, {}, frozenset()), changes.InstallPlace())
     return trial.offer_all(rule, next(iter(problems_of(rule, facts, matrix)), Problem(rule.id)))
 
 
 class _Trial(NamedTuple):
-    """What changes are tried on, and the environment that commands are written for."""
+    """The facts on which changes are tried, and the environment that commands are written for."""
 
     now: changes.Before
     place: changes.InstallPlace
@@ -67,7 +67,7 @@ class _Trial(NamedTuple):
             return _offered(fix)
         objection: Message | None = None
         first: changes.Remedy | None = None
-        tried = 0
+        tries = 0
         for candidate in Candidates(self.now.facts, self.now.matrix).of_fix(fix, problem):
             if isinstance(candidate, Message):
                 objection = objection or candidate
@@ -83,10 +83,10 @@ class _Trial(NamedTuple):
                 keys = own_keys(offered.set, self.now.facts, self.now.matrix)
                 predicted = _predicted(self.now.facts, after.facts) or self._staying(candidate, after, problem)
                 return offered._replace(keys=keys, predicted=predicted)
-            # What keeps a build from helping says more than that another one does not exist.
+            # That a build would not help says more than that another one does not exist.
             objection = reason if fix.get("cuda") else objection or reason
-            tried += 1
-            if tried >= _TRIES:
+            tries += 1
+            if tries >= _TRIES:
                 break
         if objection is None and fix["kind"] not in ("set", "env"):  # "0.8 or lower" is for a person
             objection = Message("no release that satisfies it is known")
@@ -94,16 +94,16 @@ class _Trial(NamedTuple):
 
     def _staying(self, change: changes.Remedy, after: changes.After, problem: Problem) -> Message | None:
         """Return the error about a package that stays although another release of that package is installed."""
-        others = (one for one in after.errors if one != problem and dict(one.item).get("package") in change.pins)
-        staying = next(others, None)
+        rest = (error for error in after.errors if error != problem and dict(error.item).get("package") in change.pins)
+        staying = next(rest, None)
         return None if staying is None else Message("alone it is not enough: {}", after.errors[staying])
 
     def _objection(self, after: changes.After, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> Message | None:
         """Return why a change is not offered; one of torch's build must fit, and one against too little memory too."""
         matrix = self.now.matrix
-        left = problems_of(rule, after.facts, matrix)
-        uncovered = (one for one in after.errors if one.rule_id == rule.id and one not in self.now.errors)
-        if (problem in left if problem.item else left) or any(uncovered):
+        problems = problems_of(rule, after.facts, matrix)
+        uncovered = (error for error in after.errors if error.rule_id == rule.id and error not in self.now.errors)
+        if (problem in problems if problem.item else problems) or any(uncovered):
             return Message("it would not be enough here")
         if changes.is_lost(rule, self.now, after.facts):
             return Message("whether it would be enough cannot be told")
@@ -117,7 +117,7 @@ class _Trial(NamedTuple):
         return after.objection(self.now) or lost_by_model(self.now.facts, after.facts, matrix)
 
 
-#: What is predicted of a run with a fix, by the verdict: the least and the most GiB that its process takes.
+#: The prediction for a run with a fix, by its verdict: the least and the most GiB that its process takes.
 _THEN = {
     "fits": "with it the run takes {} to {} GiB, which fits",
     "tight": "with it the run takes {} to {} GiB, which is tight",
@@ -126,8 +126,8 @@ _THEN = {
 
 
 def _predicted(now: FactSet, after: FactSet) -> Message | None:
-    """Return what is predicted of the run after a change; None where that is what was predicted before."""
-    sizes = [[facts.number(f"memory.{one}_gib") for one in ("needed", "most")] for facts in (now, after)]
+    """Return the prediction for the run after a change; None if it is the same as before."""
+    sizes = [[facts.number(f"memory.{column}_gib") for column in ("needed", "most")] for facts in (now, after)]
     verdict = str(after.value("memory.verdict"))
     return Message(_THEN[verdict], *sizes[1]) if verdict in _THEN and sizes[0] != sizes[1] else None
 

@@ -1,5 +1,5 @@
-"""Which releases of which package have a module, a name, a keyword or a member, and where these went: by what the
-ledger read, by what changed between releases where it did not read all, and by the table moved-names."""
+"""Find the releases of a package that have a module, a name, a keyword or a member, and where these went: by the
+ledger, by changes between releases where the ledger did not read all, and by the table moved-names."""
 
 import re
 from collections import Counter
@@ -21,18 +21,18 @@ _T = TypeVar("_T", bound=tuple[Any, ...])
 #: A package and a place in it, as ``module:Class``.
 Place = tuple[str, str]
 
-#: A name of a class that is not everybody's: of two words at least.
+#: The name of a class that is not a common word: of two words at least.
 _OWN = re.compile(r"(?=[A-Z]\w*\Z)\w*?[a-z\d][A-Z]")
-#: How modules begin that are not read.
+#: Beginnings of modules that are not read.
 _UNREAD = ("test", "benchmark", "conftest", "docs", "examples")
-#: A keyword that more classes take says nothing about which one was meant; nor does a name that so many modules have,
-#: which import it from each other, say where it lives.
+#: If more classes take a keyword, it does not tell which class was meant; if more modules have a name, which they
+#: import from each other, it does not tell where the name lives.
 _CLASSES, _MODULES = 3, 6
 #: Bases of bases that are followed.
 _DEPTH = 8
-#: How many names of a module are looked for elsewhere, and which part of them another module must have.
+#: How many names of a module are looked for elsewhere, and the share of them that another module must have.
 _SAMPLE, _PART = 12, 0.5
-#: Classes whose objects have as attributes what they were given.
+#: Classes whose objects have their arguments as attributes.
 _SETTINGS = re.compile(r"(?:Config|Arguments|Args)\Z")
 #: A class that trains, and the one that its settings are made of.
 _ROLES = re.compile(r"(?:TrainingArguments|Config|Trainer)\Z")
@@ -41,39 +41,39 @@ _WORD = re.compile(r"(?<=[a-z\d])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 def bare(callee: str) -> str:
-    """Return the class that is meant by its ``__init__``, or any other name as it is."""
+    """Return the class of an ``__init__`` or ``__new__``, or any other name as it is."""
     return callee.removesuffix(".__init__").removesuffix(".__new__")
 
 
 def read_home(
-    question: Question, package: str, having: Releases, told: tuple[str, str], moves: Sequence[Move] = ()
+    question: Question, package: str, having: Releases, label: tuple[str, str], moves: Sequence[Move] = ()
 ) -> Home:
-    """Return what the ledger read, ``told`` as kind and thing, with the releases that rows of the table name: they know
-    what decorators take."""
+    """Return the home by the ledger, labelled with kind and thing, and by the rows of the table, which know the
+    arguments that decorators take."""
     installed = question.version(package)
     rows = [move for move in moves if move.package == package and move.releases != "<0"]
     if rows:
-        having |= Releases.of(having.read, [any(move.has(one) for move in rows) for one in having.read])
+        having |= Releases.of(having.read, [any(move.has(version) for move in rows) for version in having.read])
     there = True if any(move.has(installed) for move in rows) else having.has(installed)
     ends = having.read[0], having.read[-1]
-    return Home(package, *told, having.specifier, *ends, having.doubt, installed, there, having)
+    return Home(package, *label, having.specifier, *ends, having.doubt, installed, there, having)
 
 
-def home_by_table(question: Question, move: Move, kind: str, thing: str) -> Home:
-    """Return the same by a row of the table."""
+def home_by_table(question: Question, move: Move, kind: str, symbol: str) -> Home:
+    """Return the home by a row of the table."""
     installed = question.version(move.package)
     there = move.has(installed) if installed else None
     releases = None if move.releases == "<0" else move.releases.replace(" | ", " or ")
-    return Home(move.package, kind, thing, releases, installed=installed, there=there)
+    return Home(move.package, kind, symbol, releases, installed=installed, there=there)
 
 
 def usable(question: Question, home: Home) -> list[str]:
-    """Return the releases that have it and may be installed here, the nearest first."""
+    """Return the releases of a home that may be installed here, the nearest first."""
     if home.having is not None:
         return question.usable(home.package, home.having)
-    known = question.matrix.part("releases", "releases").get(home.package, ())
+    names = question.matrix.part("releases", "releases").get(home.package, ())
     parts = (home.releases or "").split(" or ")
-    return Releases.of(known, [any(allows(part, one) for part in parts) for one in known]).by_distance(home.installed)
+    return Releases.of(names, [any(allows(part, name) for part in parts) for name in names]).by_distance(home.installed)
 
 
 # --- modules and names of modules -------------------------------------------------------------------------------------
@@ -81,29 +81,29 @@ def usable(question: Question, home: Home) -> list[str]:
 
 def offering(released: Released, module: str, name: str = "") -> Releases:
     """Return the releases that have a module, or in which ``from module import name`` finds the name."""
-    answers = [released.offers(module, name, one) if name else released.exists(module, one) for one in released.read]
-    doubt = next((one.reason for one in answers if isinstance(one, Unknown)), "")
-    return Releases.of(released.read, [None if isinstance(one, Unknown) else one for one in answers], doubt)
+    answers = [released.offers(module, name, text) if name else released.exists(module, text) for text in released.read]
+    doubt = next((answer.reason for answer in answers if isinstance(answer, Unknown)), "")
+    return Releases.of(released.read, [None if isinstance(answer, Unknown) else answer for answer in answers], doubt)
 
 
 def home_of(question: Question, package: str, module: str, name: str = "") -> Home | None:
-    """Return the releases of a package that have it, by what changed between them, else by the ledger where it has read
-    names, else by the table of moved names; None when none says anything."""
+    """Return the releases of a package that have a module or a name of it: by the changes between releases, else by the
+    ledger if it has read names, else by the table of moved names; None if all are silent."""
     released, changed = question.by_names(package), _changed_place(question, package, module, name)
-    told = ("name" if name else "module"), Symbol(module, name).dotted
+    label = ("name" if name else "module"), Symbol(module, name).dotted
     moves = [move for move in name_moves(question.matrix, module, name) if move.package == package]
     if released is not None:
         having = offering(released, module, name)
-        read = changed.having.read if changed is not None and changed.having is not None else ()
-        if read and (not having.yes or len(read) > len(having.read)):
+        versions = changed.having.read if changed is not None and changed.having is not None else ()
+        if versions and (not having.yes or len(versions) > len(having.read)):
             return changed
         if having.yes or not moves:
-            return read_home(question, package, having, told)
-    return home_by_table(question, moves[0], *told) if moves else changed
+            return read_home(question, package, having, label)
+    return home_by_table(question, moves[0], *label) if moves else changed
 
 
 def _changed_place(question: Question, package: str, module: str, name: str) -> Home | None:
-    """Return the releases that have a name of a module, or the module; None when nothing about it changed."""
+    """Return the releases that have a name of a module, or the module; None if no change of it is known."""
     released = question.ledger.changes(package)
     if released is None:
         return None
@@ -120,58 +120,58 @@ def _changed_place(question: Question, package: str, module: str, name: str) -> 
 
 
 def _are_all_listed(question: Question, released: Released, module: str, name: str) -> bool:
-    """Return whether what is not listed is in none of the releases that were read: a name of a top-level module that
-    makes no names when asked, or a module beside which others are listed; the ledger itself says so of what it read."""
+    """Return whether an unlisted name or module is in none of the releases that were read: a name of a top-level module
+    without ``__getattr__``, or a module beside listed ones. False if the ledger has read the package's names."""
     if question.by_names(released.name) is not None:
         return False
     package, _, last = module.rpartition(".")
-    asked = name or last
-    if asked.startswith(("_", *_UNREAD)) and not asked.startswith("__"):  # tests are not read
+    tail = name or last
+    if tail.startswith(("_", *_UNREAD)) and not tail.startswith("__"):  # tests are not read
         return False
     if name:
         makes = released.having("offers", module, item="__getattr__").yes
         every = (released.items("offers", module, version) for version in released.read)
         return module in released.modules and not makes and all(every)
-    return bool(package) and any(one.startswith(f"{package}.") for one in released.subjects("offers"))
+    return bool(package) and any(subject.startswith(f"{package}.") for subject in released.subjects("offers"))
 
 
 def moved_by(moves: Iterable[Move], kind: str = "") -> list[Moved]:
-    """Return what the first row of the table that knows it says to use instead; a keyword is written with ``=``."""
-    for move in (one for one in moves if one.new or one.write):
+    """Return the replacement by the first row of the table that has one; a keyword is written with ``=``."""
+    for move in (row for row in moves if row.new or row.write):
         write = text_of(move.write) if move.write else None
         return [Moved(move.called(kind), move.new_package, move.new_releases, write, move.source)]
     return []
 
 
 def _of_release(question: Question, package: str) -> tuple[Released, str] | None:
-    """Return a package, and the release in which a new place is looked for: the installed one if it can be judged."""
+    """Return a package, and the release to search for a new place: the installed one if it was read, else the last."""
     released, installed = question.by_names(package) or question.ledger.changes(package), question.version(package)
     return None if released is None else (released, installed if released.covers(installed) else released.read[-1])
 
 
 def moved_of(question: Question, package: str, module: str, name: str = "") -> list[Moved]:
-    """Return what to use instead: by the table, else by what the ledger's harvest saw, else where the newest or the
-    installed release has the same names."""
-    told = moved_by(name_moves(question.matrix, module, name))
-    asked = _of_release(question, package)
-    if told or asked is None:
-        return told
-    released, version = asked
+    """Return the replacements: by the table, else by the moves that the ledger's harvest saw, else by the place in the
+    installed or newest release that has the same names."""
+    replacements = moved_by(name_moves(question.matrix, module, name))
+    pair = _of_release(question, package)
+    if replacements or pair is None:
+        return replacements
+    released, version = pair
     if (released.offers(module, name, version) if name else released.exists(module, version)) is True:
         return []
     places = released.items("moved", f"{module}:{name}", version) if name else ()
-    found = [] if isinstance(places, Unknown) else list(places)
+    targets = [] if isinstance(places, Unknown) else list(places)
     other_places = _other_modules if name else _other_homes
-    homes = [place.partition(":")[::2] for place in (found or other_places(released, module, version, name))[:2]]
+    homes = [place.partition(":")[::2] for place in (targets or other_places(released, module, version, name))[:2]]
     return [Moved(Symbol(*home).dotted, released.name, offering(released, *home).specifier or "") for home in homes]
 
 
 def is_submodule(question: Question, package: str, module: str, name: str) -> bool:
-    """Return whether what is no attribute of a module is a module below it, which an import of its own makes one."""
-    asked = _of_release(question, package)
-    if asked is None or asked[0].has("offers", module, name, asked[1]) is True:
+    """Return whether a missing attribute of a module is a submodule, which an import of its own would make one."""
+    pair = _of_release(question, package)
+    if pair is None or pair[0].has("offers", module, name, pair[1]) is True:
         return False
-    return asked[0].listed("offers", f"{module}.{name}", asked[1]) is True
+    return pair[0].listed("offers", f"{module}.{name}", pair[1]) is True
 
 
 def _having(released: Released, name: str, module: str, version: str) -> list[str]:
@@ -180,8 +180,8 @@ def _having(released: Released, name: str, module: str, version: str) -> list[st
     return [other for other in others if released.has("offers", other, name, version) is True]
 
 
-def _alike(one: str, other: str) -> int:
-    return len(set(one.split(".")) & set(other.split(".")))
+def _alike(module: str, other: str) -> int:
+    return len(set(module.split(".")) & set(other.split(".")))
 
 
 def _other_modules(released: Released, module: str, version: str, name: str) -> list[str]:
@@ -193,8 +193,8 @@ def _other_modules(released: Released, module: str, version: str, name: str) -> 
 
 
 def _other_homes(released: Released, module: str, version: str, _: str) -> list[str]:
-    """Return the module that has most of what this one had in its last release; for one that was gone before the first
-    release that was read, the only one that is called the same and lies elsewhere."""
+    """Return the module that has most names of this module's last release. For a module that was gone before the first
+    release that was read, return the only module of the same last name."""
     versions = offering(released, module).versions
     had = released.items("offers", module, versions[-1]) if versions else ()
     if isinstance(had, Unknown):
@@ -216,8 +216,8 @@ def _other_homes(released: Released, module: str, version: str, _: str) -> list[
 
 
 def changed_keyword(question: Question, callees: Iterable[str], keyword: str, *, required: bool = False) -> list[Home]:
-    """Return the releases in which the first of these classes and functions that changed so takes a keyword (or must be
-    given it)."""
+    """Return the releases in which the first of these classes and functions with such a change takes (or requires) a
+    keyword."""
     item, kind = (f"{keyword}!", "asks") if required else (keyword, "keyword")
     names = [bare(callee) for callee in callees]
 
@@ -225,47 +225,47 @@ def changed_keyword(question: Question, callees: Iterable[str], keyword: str, *,
         return _changed(question, ("parameters", item), (kind, f"{name}({keyword}=)"), places)
 
     def taking(released: Released) -> list[str]:
-        named = released.subjects_named("parameters", name)
-        return [one for one in named if released.having("parameters", one, item=item).yes]
+        subjects = released.subjects_named("parameters", name)
+        return [subject for subject in subjects if released.having("parameters", subject, item=item).yes]
 
-    for name in (one for one in names if re.match(r"[^\W\d][\w.]*\Z", one)):
-        if found := changed(name, kind, item, taking):
-            return found
-    # That no release takes it is told of a class that only one package has, none of whose others takes it: what a class
-    # takes in every release it would not have refused, and what others take it may have been handed.
+    for name in (callee for callee in names if re.match(r"[^\W\d][\w.]*\Z", callee)):
+        if homes := changed(name, kind, item, taking):
+            return homes
+    # "No release takes it" is said only of a class that one package alone has, and only if none of the package's other
+    # classes takes it: the class may have been handed an argument of theirs.
     if required or not names or not _OWN.match(names[0]):
         return []
-    found = changed(names[0], "keyword", keyword, lambda one: [*one.subjects_named("parameters", names[0])])
-    released = question.ledger.changes(found[0].package) if len(found) == 1 else None
-    return found if released is not None and not any(_classes(released, keyword)) else []
+    homes = changed(names[0], "keyword", keyword, lambda released: [*released.subjects_named("parameters", names[0])])
+    released = question.ledger.changes(homes[0].package) if len(homes) == 1 else None
+    return homes if released is not None and not any(_classes(released, keyword)) else []
 
 
 def _classes(released: Released, keyword: str) -> Iterator[str]:
     """Return the places of the classes of a package that took a keyword in some releases."""
-    return (one for one in released.subjects_with("parameters", keyword) if re.search(r":[A-Z]\w*\Z", one))
+    return (subject for subject in released.subjects_with("parameters", keyword) if re.search(r":[A-Z]\w*\Z", subject))
 
 
 def keyword_of_any(question: Question, keyword: str) -> list[Home]:
-    """Return the same where the message does not say who was called: classes of one package alone that take such a
-    keyword."""
-    found = []
+    """Return the homes of a keyword if the message does not say who was called: the classes that take it, if they are
+    of one package alone."""
+    packages = []
     for released in question.all_changes():
         classes: dict[str, list[str]] = {}
         for subject in _classes(released, keyword):
             classes.setdefault(subject.partition(":")[2], []).append(subject)
         if classes:
-            found.append((released.name, released, classes))
-    meant = _meant(question, found)
-    if len(meant) != 1 or len(meant[0][2]) > _CLASSES:
+            packages.append((released.name, released, classes))
+    likely = _likeliest(question, packages)
+    if len(likely) != 1 or len(likely[0][2]) > _CLASSES:
         return []
-    package, released, classes = meant[0]
+    package, released, classes = likely[0]
     having = ((name, released.having("parameters", *places, item=keyword)) for name, places in classes.items())
-    return [read_home(question, package, one, ("keyword", f"{name}({keyword}=)")) for name, one in having]
+    return [read_home(question, package, releases, ("keyword", f"{name}({keyword}=)")) for name, releases in having]
 
 
 def changed_member(question: Question, owner: str, member: str, defined: Collection[str] = ()) -> list[Home]:
     """Return the releases in which a class has a member: of its own, or of a class beside it, from which it may
-    inherit. ``defined`` are the packages that are known to define the class; if there are none, it may be of any."""
+    inherit. ``defined`` are the packages that are known to define the class; empty: any package may."""
     top, _, owner = owner.rpartition(".")
 
     def places(released: Released) -> list[str]:
@@ -277,8 +277,8 @@ def changed_member(question: Question, owner: str, member: str, defined: Collect
         own = [subject for subject in having if subject.endswith(f":{owner}")]
         if own or not having:
             return own
-        named = (one for section in ("members", "parameters") for one in released.subjects_named(section, owner))
-        beside = {subject.partition(":")[0] for subject in named}
+        subjects = (place for section in ("members", "parameters") for place in released.subjects_named(section, owner))
+        beside = {subject.partition(":")[0] for subject in subjects}
         whole = question.by_names(released.name)
         beside.update(whole.subjects_with("offers", owner) if whole is not None else ())
         return [subject for subject in having if subject.partition(":")[0] in beside]
@@ -287,21 +287,21 @@ def changed_member(question: Question, owner: str, member: str, defined: Collect
 
 
 def _changed(
-    question: Question, listed: tuple[str, str], told: tuple[str, str], places: Callable[[Released], list[str]]
+    question: Question, listed: tuple[str, str], label: tuple[str, str], places: Callable[[Released], list[str]]
 ) -> list[Home]:
-    """Return the releases in which any of the ``places`` in a package has what is ``listed`` (section and item)."""
-    every = [(one.name, one, there) for one in question.all_changes() if (there := places(one))]
+    """Return the releases in which any of the ``places`` in a package has the ``listed`` section and item."""
+    every = [(released.name, released, there) for released in question.all_changes() if (there := places(released))]
     return [
-        read_home(question, package, released.having(listed[0], *there, item=listed[1]), told)
-        for package, released, there in _meant(question, every)
+        read_home(question, package, released.having(listed[0], *there, item=listed[1]), label)
+        for package, released, there in _likeliest(question, every)
     ]
 
 
-def _meant(question: Question, found: Sequence[_T]) -> Sequence[_T]:
-    """Return those of the likely packages if there are any, else of installed ones, else all; each begins with a
-    package."""
-    near = [one for one in found if one[0] in question.likely]
-    return near or [one for one in found if question.version(one[0])] or found
+def _likeliest(question: Question, entries: Sequence[_T]) -> Sequence[_T]:
+    """Return the entries of likely packages if there are any, else those of installed ones, else all; an entry begins
+    with its package."""
+    near = [entry for entry in entries if entry[0] in question.likely]
+    return near or [entry for entry in entries if question.version(entry[0])] or entries
 
 
 class Called(NamedTuple):
@@ -320,29 +320,29 @@ class Called(NamedTuple):
 
 
 def called_of(question: Question, callee: str) -> list[Called]:
-    """Return those that a message may mean by ``TrainingArguments.__init__``: of several the ones that a package offers
-    at its top, and of those not what inherits from another of them; first the package that most others require. A class
+    """Return the callables that a message may mean by ``TrainingArguments.__init__``. Of several, prefer those that a
+    package offers at its top, drop subclasses of others, and put the package that most others require first. A class
     that no package has is taken for a subclass of the one whose name ends its own (``AxolotlGRPOConfig``)."""
     name = bare(callee)
     if not re.match(r"[^\W\d][\w.]*\Z", name):
         return []
-    found = list(_called(question, name))
-    if not found and "." not in name:
+    classes = list(_called(question, name))
+    if not classes and "." not in name:
         endings = (name[at.end() :] for at in _WORD.finditer(name) if _WORD.search(name, at.end() + 1))
-        found = next(filter(None, (_offered(question, list(_called(question, one))) for one in endings)), [])
-    meant = _meant(question, found)
-    meant = _offered(question, meant) or meant
-    meant = [one for one in meant if not any(set(one.bases) & set(other.own) for other in meant)]
+        classes = next(filter(None, (_at_top(question, list(_called(question, ending))) for ending in endings)), [])
+    likely = _likeliest(question, classes)
+    likely = _at_top(question, likely) or likely
+    likely = [entry for entry in likely if not any(set(entry.bases) & set(other.own) for other in likely)]
 
     def users(called: Called) -> int:
-        return sum(question.required_by(one, called.package) is not None for one in question.ledger.packages())
+        return sum(question.required_by(package, called.package) is not None for package in question.ledger.packages())
 
-    return sorted(meant, key=users, reverse=True) if len(meant) > 1 else meant
+    return sorted(likely, key=users, reverse=True) if len(likely) > 1 else likely
 
 
 def anybodys(question: Question, called: Called) -> bool:
-    """Return whether a class's name is one that anybody gives (``Config``, ``Trainer``), and nothing else speaks of its
-    package: that no release has something proves nothing then."""
+    """Return whether a class has a common name (``Config``, ``Trainer``), and nothing else points to its package: then
+    a missing member proves nothing."""
     is_word = re.fullmatch("[A-Z][a-z]*", called.name) is not None
     return is_word and called.package not in question.likely and not question.version(called.package)
 
@@ -351,17 +351,17 @@ def _called(question: Question, name: str) -> Iterator[Called]:
     for released in question.all_by_names():
         subjects = tuple(released.subjects_named("parameters", name))
         if subjects:
-            bases = dict.fromkeys(base for one in subjects for base in _bases(question, released, one))
-            yield Called(released.name, name, tuple((released.name, one) for one in subjects), tuple(bases))
+            bases = dict.fromkeys(base for subject in subjects for base in _bases(question, released, subject))
+            yield Called(released.name, name, tuple((released.name, subject) for subject in subjects), tuple(bases))
 
 
-def _offered(question: Question, found: Iterable[Called]) -> list[Called]:
-    """Return those that can be imported from the top of their packages."""
+def _at_top(question: Question, classes: Iterable[Called]) -> list[Called]:
+    """Return the classes that can be imported from the top of their packages."""
     return [
-        one
-        for one in found
-        if (released := question.ledger.package(one.package)) is not None
-        and any(released.having("offers", top, item=one.name.partition(".")[0]).yes for top in released.modules)
+        entry
+        for entry in classes
+        if (released := question.ledger.package(entry.package)) is not None
+        and any(released.having("offers", top, item=entry.name.partition(".")[0]).yes for top in released.modules)
     ]
 
 
@@ -377,51 +377,51 @@ def _bases(question: Question, released: Released, subject: str, depth: int = 0)
 
 
 def keyword_homes(question: Question, called: Called, keyword: str, moves: Sequence[Move] = ()) -> list[Home]:
-    """Return the releases that take the keyword there: of the package itself, and of those whose classes it inherits
-    from. Of the package itself where none does. ``moves`` are the rows of the table about it."""
-    told, found = ("keyword", f"{called.name}({keyword}=)"), []
+    """Return the releases that take the keyword: of the package itself, and of the packages of its base classes. If
+    none takes it, return the package's own home. ``moves`` are the rows of the table about the keyword."""
+    label, homes = ("keyword", f"{called.name}({keyword}=)"), []
     for package in dict.fromkeys(package for package, _ in called.places):
         released = question.by_names(package)
         if released is not None:
             subjects = [subject for owner, subject in called.places if owner == package]
             having = released.having("parameters", *subjects, item=keyword)
-            found.append(read_home(question, package, having, told, moves))
-    return [one for one in found if one.releases is not None] or found[:1]
+            homes.append(read_home(question, package, having, label, moves))
+    return [home for home in homes if home.releases is not None] or homes[:1]
 
 
 def passing_homes(question: Question, method: str, passes: str, among: Collection[str] | None = None) -> Iterator[Home]:
     """Yield the releases whose own classes call a method of that name with a keyword (``num_items_in_batch=``) or a
     number of positional arguments (``2``): a subclass of the user's has to take it. ``among`` are the places of the
-    classes that a known one inherits from; None when it may be a subclass of any."""
+    classes that a known one inherits from; None if it may be a subclass of any."""
     name = method.rpartition(".")[2]
     for released in question.all_by_names():
         for subject in released.subjects_named("calls", name, whole=False):
             if among is not None and subject.rpartition(".")[0] not in among:
                 continue
             items = {item for _, item, _, _ in released.items_of("calls", subject) if passes in item.split(" ")}
-            told = "passes", f"{subject.partition(':')[2]}({passes if passes.endswith('=') else '…'})"
+            label = "passes", f"{subject.partition(':')[2]}({passes if passes.endswith('=') else '…'})"
             if items:
                 having = reduce(or_, [released.having("calls", subject, item=item) for item in items])
-                yield read_home(question, released.name, having, told)
+                yield read_home(question, released.name, having, label)
 
 
 def member_homes(question: Question, owner: str, member: str, owners: Iterable[Called]) -> Iterator[Home]:
-    """Yield the releases in which a class has a method of that name, of its own or of a class it inherits from; of a
-    class of settings, whose objects have what they were given, those that take it. Attributes that are set when an
-    object is made are in no list: other releases may have it as one."""
+    """Yield the releases in which a class has a method of that name, of its own or of a base class; for a class of
+    settings, whose objects have their arguments, the releases that take it. Attributes that are set when an object is
+    made are in no list: other releases may have it as one."""
     for called in owners:
         released = question.by_names(called.package)
         if released is None:
             continue
         own = [subject for package, subject in called.places if package == called.package]
-        having = released.having("parameters", *(f"{one}.{member}" for one in own))
+        having = released.having("parameters", *(f"{place}.{member}" for place in own))
         settings = _SETTINGS.search(called.name) is not None
         if settings:
             having |= released.having("parameters", *own, item=member)
         having = having._replace(doubt="attributes of objects are not in the ledger")
-        # All that an object of settings is was given to it where that is several things, by classes of one package.
-        taken = {item for _, one in called.own for _, item, _, _ in released.items_of("parameters", one)}
-        is_made = len(taken) > 1 and all(package == called.package for package, _ in called.places)
+        # An object of settings has only its arguments, if it takes several, all by classes of one package.
+        keywords = {item for _, place in called.own for _, item, _, _ in released.items_of("parameters", place)}
+        is_made = len(keywords) > 1 and all(package == called.package for package, _ in called.places)
         if having.yes or (settings and not anybodys(question, called) and is_made):
             yield read_home(question, called.package, having, ("member", f"{owner}.{member}"))
 
@@ -429,23 +429,23 @@ def member_homes(question: Question, owner: str, member: str, owners: Iterable[C
 def taken_beside(question: Question, called: Iterable[Called], keyword: str) -> Iterator[Moved]:
     """Yield the classes of a package that go with one by their names and take the keyword: ``GRPOTrainer`` and
     ``GRPOConfig``, ``Trainer`` and ``TrainingArguments``."""
-    for one in called:
-        for role in ("TrainingArguments", "Config", "Trainer") if _ROLES.search(one.name) else ():
-            others = _offered(question, _called(question, _ROLES.sub(role, one.name)))
-            for other in (other for other in others if other.package == one.package and other.name != one.name):
+    for entry in called:
+        for role in ("TrainingArguments", "Config", "Trainer") if _ROLES.search(entry.name) else ():
+            others = _at_top(question, _called(question, _ROLES.sub(role, entry.name)))
+            for other in (other for other in others if other.package == entry.package and other.name != entry.name):
                 for home in keyword_homes(question, other, keyword):
-                    if home.package == one.package and home.releases is not None:
-                        top = question.ledger.package(one.package)
-                        place = f"{top.modules[0] if top is not None else one.package}.{home.thing}"
-                        yield Moved(place, one.package, home.releases)
+                    if home.package == entry.package and home.releases is not None:
+                        top = question.ledger.package(entry.package)
+                        place = f"{top.modules[0] if top is not None else entry.package}.{home.thing}"
+                        yield Moved(place, entry.package, home.releases)
 
 
 def moves_of(question: Question, kind: str, called: Iterable[Called]) -> list[Move]:
-    """Return the rows of the table about the keyword or the member that failed, for the callee or a class it inherits
-    from; where the message does not say the class, those of any, if they are of one package."""
+    """Return the rows of the table about the keyword or the member that failed, for the callee or a base class; if the
+    message does not say the class, the rows for any class, if they are of one package."""
     callee, old = question.failure.callee, question.failure.name
     if callee not in ("", "__init__", "__new__"):
-        names = [bare(callee), *(subject.partition(":")[2] for one in called for _, subject in one.places)]
+        names = [bare(callee), *(subject.partition(":")[2] for entry in called for _, subject in entry.places)]
         return list(part_moves(question.matrix, kind, dict.fromkeys(names), old))
     rows = list(part_moves(question.matrix, kind, ("*",), old))
     return rows if len({(row.package, row.releases) for row in rows}) == 1 else []

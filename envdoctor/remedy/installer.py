@@ -1,5 +1,5 @@
-"""The environment's own installer (uv, pip), started: what would it change, and change it. Its configuration, indexes
-and proxies are the user's, and so is the network that it takes."""
+"""Start the environment's own installer (uv, pip), to preview its changes or to make them. Its configuration, indexes,
+proxies and network are the user's."""
 
 import json
 import os
@@ -14,12 +14,12 @@ from envdoctor.versions.requirement import normalise
 
 #: Downloads of gigabytes, and builds; the answer about packages is at most this long.
 _LIMITS = Limits(seconds=7200.0, mib=32768, output=64 << 20)
-#: Settings of pip by which it would install elsewhere, and what keeps it from asking.
+#: Settings of pip by which it would install elsewhere, and settings that keep it from asking.
 _ELSEWHERE = ("PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_DRY_RUN", "PIP_REPORT")
 _ASKS_NOTHING = {"PIP_USER": "0", "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
 _LINE = re.compile(r"(?m)^ ([-+~]) ([A-Za-z0-9._-]+)==(\S+)")
 _LONGEST = 600
-#: Of what uv says of its changes only so much is kept: with more, some may be missing.
+#: Characters of uv's list of changes that are kept: of a longer list some may be missing.
 _MOST_SAID = 8000
 #: Asked of the interpreter: the version as text knows it may be another's.
 _PLACES = """
@@ -34,12 +34,12 @@ print(json.dumps([sys.prefix, own or not os.path.exists(marker), [sys.prefix] if
 
 
 class InstallerError(MessageError):
-    """The installer could not do it; the message has its own words."""
+    """The installer failed; the message has its own words."""
 
 
 class PackageFolders(NamedTuple):
-    """Where an interpreter keeps its packages: its ``prefix``, the ``roots`` below which an install changes files, and
-    its folders of packages (``site``), all real paths. Not ``free``: the system forbids changes (PEP 668)."""
+    """The folders of an interpreter: its ``prefix``, the ``roots`` below which an install changes files, and its
+    folders of packages (``site``), all real paths. Not ``free``: the system forbids changes (PEP 668)."""
 
     prefix: str
     free: bool
@@ -48,7 +48,7 @@ class PackageFolders(NamedTuple):
 
 
 class PackageChange(NamedTuple):
-    """What would become of a package: ``old`` is None where it is new, ``new`` where it is taken away."""
+    """The change of a package: ``old`` is None if it is new, ``new`` if it is removed."""
 
     name: str
     old: str | None
@@ -56,14 +56,14 @@ class PackageChange(NamedTuple):
 
 
 def place_of_python(python: str, environ: Mapping[str, str], cwd: str) -> PackageFolders:
-    """Return where it keeps its packages. Raises :class:`InstallerError`."""
+    """Return the folders of an interpreter. Raises :class:`InstallerError`."""
     child = run_child([python, "-I", "-B", "-c", _PLACES], Limits(60, 1024), confined=False, environ=environ, cwd=cwd)
     try:
         prefix, free, roots, *site = json.loads(child.stdout)
     except ValueError:
         raise InstallerError("{} does not start: {}", python, _words(child)) from None
     real = sorted({os.path.realpath(root) for root in roots})
-    outer = (one for one in real if not any(one.startswith(other + os.sep) for other in real))
+    outer = (folder for folder in real if not any(folder.startswith(other + os.sep) for other in real))
     return PackageFolders(
         os.path.realpath(prefix), free, tuple(outer), tuple(dict.fromkeys(map(os.path.realpath, site)))
     )
@@ -72,44 +72,44 @@ def place_of_python(python: str, environ: Mapping[str, str], cwd: str) -> Packag
 def preview(
     command: Sequence[str], versions: Mapping[str, str], environ: Mapping[str, str], cwd: str
 ) -> tuple[PackageChange, ...]:
-    """Return what a command would change, by the installer's dry run; nothing is changed, but pip downloads.
+    """Return the changes that a command would make, by the installer's dry run, in which pip downloads.
     ``versions`` are those of the installed packages, by normalised name. Raises :class:`InstallerError`."""
     is_uv, verb = _is_uv(command), command[2 if _is_uv(command) else 3]
     if not is_uv and verb == "uninstall":
         return tuple(PackageChange(name, versions.get(name), None) for name in command[4:] if not name.startswith("-"))
     more = ["--dry-run", "--color", "never"] if is_uv else ["--dry-run", "--quiet", "--report", "-"]
-    child = _ran([*command, *more], environ, cwd)
+    child = _run([*command, *more], environ, cwd)
     if not is_uv:
         try:
-            found = [
-                (one["metadata"]["name"], one["metadata"]["version"]) for one in json.loads(child.stdout)["install"]
+            packages = [
+                (dist["metadata"]["name"], dist["metadata"]["version"]) for dist in json.loads(child.stdout)["install"]
             ]
         except (ValueError, KeyError, TypeError):
             raise InstallerError("pip gave no report that can be read: {}", _words(child)) from None
         return tuple(
-            PackageChange(name, versions.get(name), new) for name, new in ((normalise(one), v) for one, v in found)
+            PackageChange(name, versions.get(name), new) for name, new in ((normalise(dist), v) for dist, v in packages)
         )
     if len(child.stderr_tail) >= _MOST_SAID:
         raise InstallerError("uv would change more packages than can be followed")
     signs: dict[str, dict[str, str]] = {}
     for sign, name, version in _LINE.findall(child.stderr_tail):
         signs.setdefault(normalise(name), {})[sign] = version
-    same = ((name, said, said.get("~")) for name, said in signs.items())
-    return tuple(PackageChange(name, again or said.get("-"), again or said.get("+")) for name, said, again in same)
+    same = ((name, marks, marks.get("~")) for name, marks in signs.items())
+    return tuple(PackageChange(name, again or marks.get("-"), again or marks.get("+")) for name, marks, again in same)
 
 
 def install(command: Sequence[str], environ: Mapping[str, str], cwd: str) -> None:
-    """Run a command of the plan. Raises :class:`InstallerError` when it fails; part of the change may be made then."""
-    _ran(command, environ, cwd)
+    """Run a command of the plan. Raises :class:`InstallerError` if it fails, perhaps after part of the change."""
+    _run(command, environ, cwd)
 
 
 def merged(changes: Iterable[PackageChange]) -> tuple[PackageChange, ...]:
     """Return the changes of several commands, one a package: the first version, and the last."""
-    found: dict[str, PackageChange] = {}
-    for one in changes:
-        old = found[one.name].old if one.name in found else one.old
-        found[one.name] = PackageChange(one.name, old, one.new)
-    return tuple(found[name] for name in sorted(found))
+    last: dict[str, PackageChange] = {}
+    for change in changes:
+        old = last[change.name].old if change.name in last else change.old
+        last[change.name] = PackageChange(change.name, old, change.new)
+    return tuple(last[name] for name in sorted(last))
 
 
 def _is_uv(command: Sequence[str]) -> bool:
@@ -120,17 +120,17 @@ def _tool(command: Sequence[str]) -> str:
     return command[0] if _is_uv(command) else command[2]
 
 
-def _ran(command: Sequence[str], environ: Mapping[str, str], cwd: str) -> ChildResult:
+def _run(command: Sequence[str], environ: Mapping[str, str], cwd: str) -> ChildResult:
     from shutil import which
 
     program = command[0]
     if _is_uv(command):
-        found = which("uv", path=environ.get("PATH")) or which("uv", path=os.path.dirname(sys.executable))
-        if found is None:
+        uv = which("uv", path=environ.get("PATH")) or which("uv", path=os.path.dirname(sys.executable))
+        if uv is None:
             raise InstallerError("uv installed this environment, and it is not on PATH")
-        program = found
-    kept = {name: value for name, value in environ.items() if name not in _ELSEWHERE}
-    variables = {**kept, **_ASKS_NOTHING, "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
+        program = uv
+    rest = {name: value for name, value in environ.items() if name not in _ELSEWHERE}
+    variables = {**rest, **_ASKS_NOTHING, "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
     child = run_child([program, *command[1:]], _LIMITS, confined=False, environ=variables, cwd=cwd)
     if child.status != "ok":
         raise InstallerError("{} failed: {}", _tool(command), _words(child))
@@ -138,6 +138,6 @@ def _ran(command: Sequence[str], environ: Mapping[str, str], cwd: str) -> ChildR
 
 
 def _words(child: ChildResult) -> Message:
-    """Return the end of what it said, on one line."""
-    said = " ".join((child.stderr_tail or child.stdout.decode("utf-8", "replace")).split())
-    return quoted(said[-_LONGEST:] or child.status)
+    """Return the end of the child's output, on one line."""
+    text = " ".join((child.stderr_tail or child.stdout.decode("utf-8", "replace")).split())
+    return quoted(text[-_LONGEST:] or child.status)

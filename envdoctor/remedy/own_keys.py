@@ -33,8 +33,8 @@ class _Key(NamedTuple):
 
 
 def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dict[str, str]:
-    """Return how the recipe writes each setting for which one of its formats has a key. A key that the recipe uses
-    comes first, then those of its framework."""
+    """Return the line by which the recipe writes each setting, if one of its formats has a key for it. A key that the
+    recipe uses comes first, then those of its framework."""
     records = [View.of(item) for item in facts.items("recipe_key")] if settings else []
     if not records:
         return {}
@@ -44,9 +44,9 @@ def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dic
     places = {str(item.text("format")): (item.words("place") or ("",))[0] for item in (*reversed(records), *calls)}
     forms = {row["name"]: row for row in matrix.rows("recipe-formats", "format")}
     framework = facts.value("recipe.framework")
-    # Of a framework with several formats those that the recipe has.
-    named = [name for name, row in forms.items() if row.get("framework") == framework]
-    own = [name for name in named if name in places] or named
+    # If a framework has several formats, those that the recipe has.
+    names = [name for name, row in forms.items() if row.get("framework") == framework]
+    own = [name for name in names if name in places] or names
     first = next(places[name] for name in (*own, *places) if name in places)
     keys = [
         key._replace(place=places.get(name, first))
@@ -70,8 +70,8 @@ def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dic
     if settings.keys() - written.keys() >= {"recipe.max_length"}:
         parts = []
         for field in ("prompt_length", "answer_length"):
-            given = [key for key in keys if key.name in used and _written_for(key.meaning, field, "1") is not None]
-            parts.append(given[0].name if given else "")
+            matches = [key for key in keys if key.name in used and _written_for(key.meaning, field, "1") is not None]
+            parts.append(matches[0].name if matches else "")
         if all(parts):
             extra = next((int(forms[name].get("length_extra", 0)) for name in own), 0)
             written["recipe.max_length"] = f"{' + '.join(parts)} = {int(settings['recipe.max_length']) - extra}"
@@ -95,15 +95,15 @@ def _keys(
 
 
 def _written_for(meaning: Any, field: str, value: str) -> str | None:
-    """Return what is written behind a key so that the field has the value; None where the key says nothing of it."""
-    for one in meaning if isinstance(meaning, list) else [meaning]:
-        said_of, words = (one["field"], one.get("words", {})) if isinstance(one, dict) else (one, {})
+    """Return the text behind a key that gives the field this value; None if the key says nothing about it."""
+    for entry in meaning if isinstance(meaning, list) else [meaning]:
+        said_of, words = (entry["field"], entry.get("words", {})) if isinstance(entry, dict) else (entry, {})
         if said_of == field:
             if value in ("true", "false") and not words.keys() & {value, "*"}:
                 return value
-            named = next((word for word, said in words.items() if said == value and word and "*" not in word), None)
+            label = next((word for word, sense in words.items() if sense == value and word and "*" not in word), None)
             as_it_is = value != "absent" and not words.keys() & {"true", "false", "*"}
-            return named or (value if as_it_is else None)
+            return label or (value if as_it_is else None)
     return None
 
 

@@ -1,5 +1,5 @@
-"""One set of changes for all errors: the smallest that ends them and breaks nothing, judged as a whole. Requirements of
-the training stack that are not met are met with it."""
+"""One set of changes for all errors: the smallest that ends them and breaks nothing, judged as a whole. It also meets
+the unmet requirements of the training stack."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
@@ -23,20 +23,20 @@ from envdoctor.versions.pep440 import same_start
 _BUDGET = 80
 #: Changes of one fix, and releases of one package, that the search goes on with.
 _OF_A_FIX = 3
-#: What a change of a package costs beside one of another package: torch brings gigabytes, and what is compiled for it.
+#: The cost of changing a package; torch brings gigabytes, and packages that are compiled for it.
 _COSTS: Mapping[str, float] = {"torch": 3.0}
-#: What it costs, in changed packages: an error that stays, a package taken away, a setting that changes the training.
+#: Costs, in changed packages: of an error that stays, a removed package, a setting that changes the training.
 _LEFT, _REMOVED, _SETTING = 8.0, 1.5, 4.0
-#: What an error that stands will cost, by and large: what ends two comes before what ends one.
+#: The expected cost of each standing error: a change that ends two comes before one that ends one.
 _STANDING = 2.0
-#: What another way to the same errors costs more than the first: it helps only where the first leads nowhere.
+#: The extra cost of another way to the same errors: it helps only if the first leads nowhere.
 _AGAIN = 6.0
-#: What the later of two fixes of a rule costs more.
+#: The extra cost of the later of two fixes of a rule.
 _LATER = 0.01
 
 
 class _Node(NamedTuple):
-    """A set of changes with what it leads to; ``given_up`` are the errors that the search leaves as they are."""
+    """A set of changes with its outcome; ``given_up`` are the errors that the search leaves as they are."""
 
     remedy: Remedy
     after: After
@@ -46,60 +46,60 @@ class _Node(NamedTuple):
 def with_plan(
     judgement: Judgement, matrix: Matrix, predict: Predict | None = None, *, for_code: bool = False
 ) -> Judgement:
-    """Return the judgement with the plan for its errors; without one where no error is shown, or none can be ended by
-    what may be installed, uninstalled or set. ``predict`` is that of :func:`~envdoctor.remedy.fixes.with_fixes`. Errors
-    of the user's own code are left to whoever changes it, unless the plan is ``for_code``."""
+    """Return the judgement with the plan for its errors; without one if no error is shown, or none can be ended by
+    packages and settings. ``predict`` is that of :func:`~envdoctor.remedy.fixes.with_fixes`. Errors of the user's own
+    code are left out, unless the plan is ``for_code``."""
     shown = [finding for finding in judgement.findings if finding.ignored is None and finding.superseded_by is None]
     errors = [finding for finding in shown if finding.severity == "error" and finding.status == "active"]
-    wanted = {problem_of(finding): finding for finding in errors}
-    own = set() if for_code else {one for one, finding in wanted.items() if _of_code(finding, matrix)}
-    if own == wanted.keys():
+    findings = {problem_of(finding): finding for finding in errors}
+    own = set() if for_code else {problem for problem, finding in findings.items() if _of_code(finding, matrix)}
+    if own == findings.keys():
         return judgement
     now = before(judgement.facts, matrix, predict)
     accepted = {problem_of(finding) for finding in judgement.findings if finding.ignored is not None}
-    aims = [problem for problem in wanted if problem in now.errors and problem not in own]
-    aims += [problem for problem in now.told if problem not in wanted and problem not in accepted]
+    aims = [problem for problem in findings if problem in now.errors and problem not in own]
+    aims += [problem for problem in now.all_errors if problem not in findings and problem not in accepted]
     search = _Search(now, aims)
     # With a fix for each error that the search had no judgements left for.
-    found = search.completed(search.run(), aims, lambda problem, after: problem in after.errors)
+    node = search.completed(search.run(), aims, lambda problem, after: problem in after.errors)
     # Where there is no torch, nothing tells which releases an installer would take: that is a set of its own.
-    if found.remedy == NOTHING or ("torch" in found.remedy.pins and judgement.facts.absent("pkg.torch")):
+    if node.remedy == NOTHING or ("torch" in node.remedy.pins and judgement.facts.absent("pkg.torch")):
         return judgement
-    asked = _requirements(shown, judgement.facts, matrix)
-    found = search.completed(found, asked, lambda problem, after: _stands(problem, after.facts), but="torch")
-    met = [problem for problem in asked if not _stands(problem, found.after.facts)]
-    cleared = [problem for problem in wanted if problem not in found.after.errors]
-    left = [problem for problem in wanted if problem in found.after.errors]
+    needs = _requirements(shown, judgement.facts, matrix)
+    node = search.completed(node, needs, lambda problem, after: _stands(problem, after.facts), but="torch")
+    met = [problem for problem in needs if not _stands(problem, node.after.facts)]
+    cleared = [problem for problem in findings if problem not in node.after.errors]
+    rest = [problem for problem in findings if problem in node.after.errors]
     kinds = ("constraint", "uninstall", "set", "env")
-    curable = [one for one in left if any(fix.withheld is None and fix.kind in kinds for fix in wanted[one].fixes)]
+    curable = [case for case in rest if any(fix.withheld is None and fix.kind in kinds for fix in findings[case].fixes)]
     note = None
     if curable and cleared:
         note = Message("no set of these fixes clears both {} and {}", curable[0].rule_id, cleared[0].rule_id)
-    remedy = found.remedy
+    remedy = node.remedy
     plan = Plan(
         constraints=tuple(name + specifier for name, specifier in remedy.pins.items()),
         uninstall=remedy.removed,
         set=remedy.settings,
         env=remedy.variables,
         commands=remedy.commands(place_of(judgement.facts), matrix.rows("packages", "package")),
-        clears=tuple(one.fingerprint for one in (*map(wanted.get, cleared), *map(asked.get, met)) if one),
-        leaves=tuple(wanted[problem].fingerprint for problem in left),
+        clears=tuple(finding.fingerprint for finding in (*map(findings.get, cleared), *map(needs.get, met)) if finding),
+        leaves=tuple(findings[problem].fingerprint for problem in rest),
         note=note,
         keys=own_keys(remedy.settings, judgement.facts, matrix),
-        again=tuple(_built_for_the_old(remedy, judgement.facts, found.after.facts, matrix)),
+        again=tuple(_built_for_the_old(remedy, judgement.facts, node.after.facts, matrix)),
     )
     return judgement._replace(plan=plan if cleared else None)
 
 
 def _built_for_the_old(remedy: Remedy, facts: FactSet, after: FactSet, matrix: Matrix) -> Iterator[str]:
-    """Yield the packages with files compiled against torch that stay while its minor release, or the major one of its
-    CUDA, becomes another; not those that are known to be built for the new one, nor where nothing is installed: of a
-    list."""
+    """Yield the packages with files compiled against torch that stay while torch's minor release, or the major release
+    of its CUDA, changes. Leave out packages that are known to be built for the new torch. Yield none for a list, where
+    nothing is installed."""
     ends = [(facts.text(key), after.text(key), parts) for key, parts in (("pkg.torch", 2), ("torch.cuda", 1))]
     is_kept = all(old is None or new is None or same_start(old, new, parts) for old, new, parts in ends)
     if is_kept or facts.records("refused") is not None:
         return
-    fitting = {one.text("package") for one in after.each("extension") if one.value("built_ok") is True}
+    fitting = {build.text("package") for build in after.each("extension") if build.value("built_ok") is True}
     for row in matrix.rows("torch-extensions", "package"):
         name = row["name"]
         if facts.text(f"pkg.{name}") is not None and name not in {*remedy.pins, *remedy.removed, *fitting}:
@@ -107,25 +107,25 @@ def _built_for_the_old(remedy: Remedy, facts: FactSet, after: FactSet, matrix: M
 
 
 def _of_code(finding: Finding, matrix: Matrix) -> bool:
-    """Return whether it is about the user's own code, which is to be changed rather than the environment."""
+    """Return whether a finding is about the user's own code, which is to be changed rather than the environment."""
     rule = matrix.find(finding.id)
     advised = next((fix.kind == "advice" for fix in finding.fixes), True)
     return rule is not None and rule.each == "broken_use" and advised
 
 
 def _requirements(shown: Iterable[Finding], facts: FactSet, matrix: Matrix) -> dict[Problem, Finding]:
-    """Return the warnings about unmet requirements of packages whose imports may fail for them, by the table
-    import-needs: they are met on the way."""
+    """Return the warnings about unmet requirements of packages whose imports may fail because of them, by the table
+    import-needs: the plan meets them too."""
     needing = {row["name"] for row in matrix.rows("import-needs")}
-    found: dict[Problem, Finding] = {}
+    findings: dict[Problem, Finding] = {}
     for finding in shown:
         problem, rule = problem_of(finding), matrix.find(finding.id)
         if finding.severity == "warning" and rule is not None and rule.each == "conflict":
             record = _stands(problem, facts)
             askers = record.get("required_by") if record else None
             if isinstance(askers, tuple) and needing.intersection(asker.partition(" ")[0] for asker in askers):
-                found[problem] = finding
-    return found
+                findings[problem] = finding
+    return findings
 
 
 def _stands(problem: Problem, facts: FactSet) -> Mapping[str, Value] | None:
@@ -152,21 +152,21 @@ class _Search:
         later: set[frozenset[tuple[str, str]]] = set()
         while waiting:
             cost, number, node = heappop(waiting)
-            left = frozenset(node.after.errors) - node.given_up
-            if left in reached and node.remedy.parts not in later:
+            errors = frozenset(node.after.errors) - node.given_up
+            if errors in reached and node.remedy.parts not in later:
                 later.add(node.remedy.parts)
                 heappush(waiting, (cost + _AGAIN, number, node))
                 continue
-            reached.add(left)
+            reached.add(errors)
             if not node.after.new(self._now) and self._worth(node) < self._worth(best):
                 best = node
-            # What the changes brought themselves comes first.
-            standing = [one for one in self._aims if one in node.after.errors]
-            open_ = (one for one in (*node.after.new(self._now), *standing) if one not in node.given_up)
+            # Errors that the changes brought come first.
+            standing = [error for error in self._aims if error in node.after.errors]
+            open_ = (error for error in (*node.after.new(self._now), *standing) if error not in node.given_up)
             problem = next(open_, None)
             if problem is None:
                 return self._without_needless(node)
-            if problem in self._now.told:
+            if problem in self._now.all_errors:
                 given_up = node._replace(given_up=node.given_up | {problem})
                 heappush(waiting, (cost + _LEFT, next(self._order), given_up))
             for rank, remedy in enumerate(self._candidates(problem, node.after.facts)):
@@ -181,16 +181,16 @@ class _Search:
     def completed(
         self, node: _Node, problems: Iterable[Problem], stands: Callable[[Problem, After], object], but: str = ""
     ) -> _Node:
-        """Return the same changes with those that end each of these problems that ``stands``, where that brings no
-        error, breaks no other requirement and leaves the package ``but`` as it is."""
+        """Return the changes and those that end each of these problems that ``stands``, if that brings no error, breaks
+        no other requirement and leaves the package ``but`` as it is."""
         for problem in problems:
             choices = self._candidates(problem, node.after.facts) if stands(problem, node.after) else ()
-            tried = (self._harmless(node.remedy + remedy, node) for remedy in choices if but not in remedy.pins)
-            node = next((one for one in tried if one and not stands(problem, one.after)), node)
+            nodes = (self._harmless(node.remedy + remedy, node) for remedy in choices if but not in remedy.pins)
+            node = next((other for other in nodes if other and not stands(problem, other.after)), node)
         return node
 
     def _harmless(self, remedy: Remedy, node: _Node) -> _Node | None:
-        """Return other changes in place of a node's; None where they break a requirement or bring an error."""
+        """Return other changes in place of a node's; None if they break a requirement or bring an error."""
         after = try_remedy(remedy, self._now)
         is_worse = after.broken is not None or not set(after.errors) <= set(node.after.errors)
         return None if is_worse else _Node(remedy, after, node.given_up)
@@ -205,7 +205,7 @@ class _Search:
         return None if after.broken else _Node(remedy, after)
 
     def _worth(self, node: _Node) -> tuple[int, float]:
-        """Return what is left, then the size of the remedy: less is better."""
+        """Return the number of errors left, then the size of the remedy: less is better."""
         return sum(problem in node.after.errors for problem in self._aims), self._size(node.remedy)
 
     def _size(self, remedy: Remedy) -> float:
@@ -213,7 +213,7 @@ class _Search:
         return packages + _REMOVED * len(remedy.removed) + len(remedy.variables) + _SETTING * len(remedy.settings)
 
     def _without_needless(self, node: _Node) -> _Node:
-        """Return the same without what a later change of the search made needless."""
+        """Return the changes without those that a later change of the search made needless."""
         for name in node.remedy.pins if len(node.remedy.pins) > 1 else ():
             pins = {other: pin for other, pin in node.remedy.pins.items() if other != name}
             if name == "torch" or not pins:
@@ -224,15 +224,15 @@ class _Search:
         return node
 
     def _candidates(self, problem: Problem, facts: FactSet) -> Iterator[Remedy]:
-        """Yield what may end an error: the fixes of its rule, then other releases of the packages that it names."""
+        """Yield changes that may end an error: the fixes of its rule, then other releases of the rule's packages."""
         rule = self._now.matrix.find(problem.rule_id)
         assert rule is not None
         choices = Candidates(facts, self._now.matrix)
         for fix in self._now.matrix.texts(rule)["fix"]:
             changes = [remedy for remedy in choices.of_fix(fix, problem) if isinstance(remedy, Remedy)]
             yield from [*changes[: _OF_A_FIX - 1], *changes[_OF_A_FIX - 1 :][-1:]]
-        named = dict.fromkeys(key[4:] for key in rule.keys() if key.startswith("pkg."))  # noqa: SIM118
-        installed = [name for name in named if rule.each is None and facts.text(f"pkg.{name}") is not None]
+        names = dict.fromkeys(key[4:] for key in rule.keys() if key.startswith("pkg."))  # noqa: SIM118
+        installed = [name for name in names if rule.each is None and facts.text(f"pkg.{name}") is not None]
         for name in sorted(installed, key=lambda name: name == "torch"):
             versions = _releases(rule, name, choices)
             chosen = dict.fromkeys([*versions[: _OF_A_FIX - 1], *versions[-1:]])

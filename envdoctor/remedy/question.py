@@ -1,5 +1,5 @@
-"""What an answer is looked up in, the matrix and the facts of an environment, of which little may be known; and one
-question to them: who asks, and what can be installed, each release judged on the facts before."""
+"""The matrix and the facts of an environment, often few, in which answers are looked up; and one question to them: who
+asks, and what can be installed, each release judged on the facts before."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,19 +20,19 @@ from envdoctor.versions.releases import Releases
 from envdoctor.versions.requirement import NotARequirement, read_requirement
 
 _TRIES = 6
-#: Frames in these only pass on what a lazy package was asked for.
+#: Functions that only pass on a lazy package's request.
 _PASSING = ("__getattr__", "_get_module", "import_module", "_handle_fromlist")
 
 
 class Situation:
-    """``facts`` are derived ones, empty when no environment is judged."""
+    """A matrix and derived ``facts``, which are empty if no environment is judged."""
 
     def __init__(self, matrix: Matrix, facts: FactSet) -> None:
         self.matrix, self.facts = matrix, facts
         self.ledger: Ledger = matrix.ledger
 
     def by_names(self, package: str | None) -> Released | None:
-        """Return a package whose names the ledger has read, of one release at least; None for any other."""
+        """Return a package if the ledger has read its names, of one release at least; else None."""
         released = self.ledger.package(package) if package else None
         return released if released is not None and released.by_names and released.read else None
 
@@ -41,49 +41,49 @@ class Situation:
         return filter(None, map(self.by_names, self.ledger.packages()))
 
     def all_changes(self) -> Iterator[Released]:
-        """Return every package of which it is known what changed."""
+        """Return every package with known changes between releases."""
         return filter(None, map(self.ledger.changes, self.ledger.packages()))
 
     def version(self, package: str, key: str = "pkg.{}") -> str:
-        """Return the installed version of a package, "" when it is not known or there is none."""
+        """Return the installed version of a package, "" if it is unknown or not installed."""
         version = self.facts.text(key.format(package))
         return version if version and is_version(version) else ""
 
     def meets(self, requirement: str) -> bool | None:
-        """Return whether the installed package of a requirement meets it; None when that cannot be told."""
+        """Return whether the installed package of a requirement meets it; None if unknown."""
         try:
-            wanted = read_requirement(requirement)
-            version = self.version(wanted.name)
-            return satisfies(version, wanted.specifiers) if version else None
+            need = read_requirement(requirement)
+            version = self.version(need.name)
+            return satisfies(version, need.specifiers) if version else None
         except (NotARequirement, NotASpecifier):
             return None
 
     def required_by(self, package: str, name: str) -> str | None:
-        """Return what the installed release of a package, or the newest that is known, requires of another one, as a
-        specifier; None when it does not require it."""
+        """Return the specifier by which the installed release of a package, or its newest known one, requires another
+        package; None if it does not require it."""
         released = self.ledger.package(package)
         if released is None:
             return None
         version = self.version(package) or next(
-            (one.version for one in reversed(released.releases) if one.metadata), ""
+            (release.version for release in reversed(released.releases) if release.metadata), ""
         )
-        asked = (wanted for wanted in (released.requires(version) if version else ()) if wanted.name == name)
-        return next((wanted.specifiers.replace(" ", "") for wanted in asked), None)
+        needs = (need for need in (released.requires(version) if version else ()) if need.name == name)
+        return next((need.specifiers.replace(" ", "") for need in needs), None)
 
     def usable(self, package: str, having: Releases) -> list[str]:
         """Return the releases of a set that were not withdrawn and that this Python may install, the nearest to the
-        installed one first, or the newest if that is not known."""
+        installed one first, or the newest first if that is unknown."""
         python = self.version("", "python.version")
         listed = getattr(self.ledger.package(package), "releases", ())
         fits = [
-            not one.yanked and having.has(one.version) is True and (not python or allows(one.requires_python, python))
-            for one in listed
+            not row.yanked and having.has(row.version) is True and (not python or allows(row.requires_python, python))
+            for row in listed
         ]
-        return Releases.of([one.version for one in listed], fits).by_distance(self.version(package))
+        return Releases.of([row.version for row in listed], fits).by_distance(self.version(package))
 
 
 class Question(Situation):
-    """What is asked: the text as read, and who asked: the package ``asking``, in its module ``asking_in`` (empty: code
+    """One question: the text as read, and who asked: the package ``asking``, in its module ``asking_in`` (empty: code
     of the user's own). It makes the ways out."""
 
     def __init__(self, reading: Reading, failure: Failure, situation: Situation) -> None:
@@ -114,15 +114,15 @@ class Question(Situation):
 
     @property
     def calling(self) -> list[str]:
-        """Return what the lines of source on the way to the error call, the innermost first: one of them may have
-        handed on what it was given."""
+        """Return the names that the source lines on the way to the error call, the innermost first: one of them may
+        have passed its arguments on."""
         lines = reversed([frame.code for frame in self.reading.frames])
         called = [name for line in lines for name in re.findall(r"(?<![\w.])\.*([^\W\d][\w.]*)\(", line[:500])]
         return [name.rpartition(".")[2] for name in called if name.rpartition(".")[2] not in ("super", "__init__")]
 
     def install(self, package: str, releases: Sequence[str], specifier: str = "") -> Way | None:
-        """Return the first of the releases that brings no error and breaks no requirement here; None when there is
-        none. Of a package that is not installed, or of no known version: the whole range, of several the newest."""
+        """Return the first of the releases that brings no error and breaks no requirement here; None if there is none.
+        For a package that is not installed, or whose version is unknown: the whole range, of several the newest."""
         if not self.version(package):
             reasons = [no_build(package, release, self.facts, self.matrix) for release in releases]
             withheld = reasons[0] if reasons and all(reasons) else None

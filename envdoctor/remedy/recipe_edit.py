@@ -1,17 +1,17 @@
-"""A setting changed in the user's own recipe: one value of its text, and nothing else in it."""
+"""Change a setting in the user's own recipe: one value of its text, and nothing else in it."""
 
 from collections.abc import Mapping
 
 from envdoctor.facts.values import Origin
 
-#: What stands between a key and its value, by the form of the line that is wanted, and what ends a bare value.
+#: By the form of the new line: what stands between a key and its value, and the characters that end a bare value.
 _FORMS = {'": ': ('"', ":", ",}] \t\n"), ": ": ("", ":", "#\n"), "=": ("", "=", ",)# \t\n"), " ": ("", "= ", " \t\n\\")}
 
 
 def with_settings(texts: Mapping[str, str], origins: Mapping[str, str], lines: Mapping[str, str]) -> dict[str, str]:
     """Return the changed texts by path. ``texts`` are the recipe's files, ``origins`` say where each setting stands,
-    and ``lines`` how it is to be written (``flash_attn: sdpa``). A key that no file has is added where that is one line
-    at the end: in a recipe of one YAML file. What cannot be changed so is left out."""
+    and ``lines`` how it is to be written (``flash_attn: sdpa``). A key that no file has is added only to a recipe of
+    one YAML file, as a line at its end. Other settings are left out."""
     new = dict(texts)
     for setting, line in lines.items():
         origin, key = origins.get(setting, ""), line.partition(": ")[0]
@@ -24,8 +24,8 @@ def with_settings(texts: Mapping[str, str], origins: Mapping[str, str], lines: M
 
 
 def _edited(text: str, origin: Origin, line: str) -> str:
-    """Return the text with the value of ``line`` at its key, which stands where ``origin`` says; the same text where it
-    stands otherwise than one line can tell."""
+    """Return the text with the value of ``line`` at its key, which stands at ``origin``; the same text if the value is
+    not on the key's own line."""
     form = next((form for form in _FORMS if form in line), None)
     lines = text.splitlines(keepends=True)
     if form is None or origin.cell is not None or not 0 < origin.line <= len(lines):

@@ -27,7 +27,7 @@ def results(**cases: dict[str, Any]) -> Results:
     """What these experiments, with one case each, gave on a CPU."""
     stamped = {name: {"probe": name, "device": "cpu", **case} for name, case in cases.items()}
     outcomes = [Outcome(Job(name, "cpu", "quick"), (case,), "ok") for name, case in stamped.items()]
-    return results_of(session_of(outcomes), PROBES, suite="quick", asked=(), using=True)
+    return results_of(session_of(outcomes), PROBES, suite="quick", names=(), using=True)
 
 
 def rank_0(world: int) -> Any:

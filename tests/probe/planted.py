@@ -66,7 +66,7 @@ class Seen(NamedTuple):
 
 def jobs(name: str, suite: str = "quick", **more: Any) -> list[Job]:
     """The jobs of a probe on the CPU."""
-    return PROBES[name].jobs(suite, "cpu", asked=True, **more)
+    return PROBES[name].jobs(suite, "cpu", by_name=True, **more)
 
 
 def batch(*models: str, dtype: str = "bf16", **options: Any) -> Job:
@@ -138,7 +138,7 @@ def planted_session(
 
 def results(*outcomes: Outcome) -> Results:
     """The outcomes as facts and as the report's section, on a device that training uses."""
-    return results_of(session_of(outcomes), PROBES, suite="quick", asked=(), using=True)
+    return results_of(session_of(outcomes), PROBES, suite="quick", names=(), using=True)
 
 
 def seen(outcomes: Sequence[Outcome], packages: Mapping[str, str] | None = None) -> Seen:

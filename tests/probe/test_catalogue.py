@@ -83,7 +83,7 @@ def test_jobs_of_a_suite_are_those_of_the_device(tmp_path: Path) -> None:
     assert [job.dtype for job in probe.jobs("full", "cpu")] == ["fp16"]
     assert [(job.dtype, job.seconds) for job in probe.jobs("full", "cuda")] == [("fp16", 150.0), ("fp32", 37.0)]
     assert [job.dtype for job in probe.jobs("long", "cpu")] == ["fp16"], "the next shorter suite stands in"
-    assert (long.jobs("quick", "cpu"), len(long.jobs("quick", "cpu", asked=True))) == ([], 1)
+    assert (long.jobs("quick", "cpu"), len(long.jobs("quick", "cpu", by_name=True))) == ([], 1)
 
 
 def test_a_probe_is_found_by_its_name_and_by_what_it_settles(tmp_path: Path) -> None:

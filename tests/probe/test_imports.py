@@ -20,7 +20,7 @@ Run = Callable[..., dict[str, Mapping[str, Any]]]
 
 
 def job(*statements: str) -> Job:
-    return find_probes()["imports"].jobs("quick", "cpu", asked=True, entries=statements)[0]
+    return find_probes()["imports"].jobs("quick", "cpu", by_name=True, entries=statements)[0]
 
 
 def runs(outcome: Outcome) -> Any:

@@ -1,4 +1,4 @@
-"""The experiments there are: found by their files in ``payload/probes``, read as text, never imported here."""
+"""All experiments: found by their files in ``payload/probes``, read as text, never imported here."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -14,9 +14,9 @@ __all__ = ["FIRST", "PAYLOAD", "SUITES", "CatalogueError", "Job", "Probe", "choo
 
 #: From the shortest to the longest.
 SUITES = ("quick", "full", "long")
-#: A suite of its own beside these: what tries a card itself.
+#: A suite of its own beside these: the experiments on the card itself.
 CARD = "card"
-#: Runs first whatever was asked for: its record says what every other result was measured on.
+#: Runs first in every session: its record describes the device of every other result.
 FIRST = "context"
 
 _RESERVED = ("dtype", "backend", "devices", "seconds", "options")
@@ -39,14 +39,14 @@ class CatalogueError(MessageError, ValueError):
 class Job:
     """A probe on one device, in one dtype, with one backend.
 
-    ``script`` is the file in the payload, with the name of the function where that is not ``run``. ``seconds`` is its
-    time limit; ``memory_mib`` what it may take beside mapped files, ``gpu_memory_mib`` of the device (None: no limit).
+    ``script`` is the file in the payload, with the name of the function if that is not ``run``. ``seconds`` is its
+    time limit; ``memory_mib`` its memory beside mapped files, ``gpu_memory_mib`` that of the device (None: no limit).
     ``recipe`` holds the facts of the recipe without their prefix (``{"dtype": "bf16"}``), ``entries`` the import
-    statements of a probe that runs these. Inputs are drawn from ``seed`` (None: not told, as in recordings of before;
-    the child then takes 0). Jobs that import the same modules (``needs``) share a process, so that torch is imported
-    once, but for those that stand ``alone``, because they measure the process itself or may bring it down. ``speeds``
-    is what is published of cards (table ``gpu-speeds``).
-    One that is ``begun`` first runs to its first observation, untold: what it calls, it then calls at other times.
+    statements of a probe that runs these. Inputs are drawn from ``seed`` (None: unknown, as in old recordings; the
+    child then takes 0). Jobs that import the same modules (``needs``) share a process, so that torch is imported once.
+    Jobs that measure the process itself or may bring it down run ``alone``. ``speeds`` are the published speeds of
+    cards (table ``gpu-speeds``). A ``begun`` job first runs to its first observation, which is dropped: its later calls
+    then come at other times.
     """
 
     probe: str
@@ -76,8 +76,8 @@ class Job:
 
     def task(self) -> Task:
         """Return the task for the child."""
-        given = ("device", "suite", "dtype", "backend", "model", "options", "recipe", "entries", "speeds")
-        job = {**{name: getattr(self, name) for name in given}, "seed": self.seed or 0}
+        names = ("device", "suite", "dtype", "backend", "model", "options", "recipe", "entries", "speeds")
+        job = {**{name: getattr(self, name) for name in names}, "seed": self.seed or 0}
         if self.begun:
             job["begun"] = True
         script = self.script or f"probes/{_stem(self.probe)}.py"
@@ -88,10 +88,10 @@ class Job:
 class Probe:
     """One experiment, as its file declares it in a literal ``PROBE``, or in one of the dictionary ``PROBES`` by name.
 
-    ``settles`` are the names by which rules ask for it (its own name by itself), ``attention`` the implementation of
-    attention that it runs (sdpa, flash-attn, xformers; "backend" when that names it), ``suites`` its jobs by suite,
-    each as it differs from ``usual``; ``seconds`` the limit of one job by device, ``cuda_memory_mib`` that of its
-    memory where it differs on a GPU. ``entries``: it runs import statements of what is installed.
+    ``settles`` are the names by which rules ask for it (by default its own name), ``attention`` the implementation of
+    attention that it runs (sdpa, flash-attn, xformers; "backend" if that names it), ``suites`` its jobs by suite, each
+    as its differences from ``usual``; ``seconds`` the limit of one job by device, ``cuda_memory_mib`` the memory limit
+    on a GPU if it differs. ``entries``: it runs import statements of installed packages.
     """
 
     name: str
@@ -105,20 +105,20 @@ class Probe:
     entries: bool = False
 
     def jobs(
-        self, suite: str, device: str, *, asked: bool = False, entries: Sequence[str] = (), **given: Any
+        self, suite: str, device: str, *, by_name: bool = False, entries: Sequence[str] = (), **settings: Any
     ) -> list[Job]:
-        """Return the jobs of a suite on a device, with what they are ``given``: ``model``, ``recipe`` and ``seed``.
+        """Return the jobs of a suite on a device, with ``settings``: ``model``, ``recipe`` and ``seed``.
 
-        A probe without a list for a longer suite runs that of the next shorter one; one that was ``asked`` for by name
-        runs its shortest when it is in no suite up to this one. The suite ``card`` has only what names it.
+        A probe without a list for a longer suite runs that of the next shorter one; ``by_name``, it runs its shortest
+        list if it is in no suite up to this one. The suite ``card`` has only the probes that name it.
         """
         upto = (CARD,) if suite == CARD else SUITES[: SUITES.index(suite) + 1]
-        names = [*reversed(upto), *(SUITES[len(upto) * (suite != CARD) :] if asked else ())]
+        names = [*reversed(upto), *(SUITES[len(upto) * (suite != CARD) :] if by_name else ())]
         chosen = next((self.suites[name] for name in names if self.suites.get(name)), ())
         limit = self.seconds["cpu" if device == "cpu" else "cuda"]
         first_import = _IMPORT_SECONDS if "torch" in self.usual.needs else 0.0
         if device == "cuda" and self.cuda_memory_mib:
-            given["memory_mib"] = self.cuda_memory_mib
+            settings["memory_mib"] = self.cuda_memory_mib
         return [
             replace(
                 self.usual,
@@ -129,7 +129,7 @@ class Probe:
                 options={**entry.get("options", {}), **{key: entry[key] for key in entry if key not in _RESERVED}},
                 seconds=float(entry.get("seconds", limit)) + first_import,
                 entries=tuple(entries) if self.entries else (),
-                **given,
+                **settings,
             )
             for entry in chosen
             if device == "auto" or device in entry.get("devices", (device,))
@@ -144,7 +144,7 @@ def find_probes(payload: Path = PAYLOAD) -> dict[str, Probe]:
 
 
 def has_probe(name: str, payload: Path = PAYLOAD) -> bool:
-    """Return whether a file declares this probe: the quick answer, for a report that mentions it."""
+    """Return whether a file declares this probe, without parsing it: for a report that mentions the probe."""
     texts = {path.stem: path.read_text("utf-8") for path in (payload / "probes").glob("*.py")}
     return "\nPROBE = " in texts.get(_stem(name), "") or any(
         "\nPROBES = " in text and f'\n    "{name}": {{' in text for text in texts.values()
@@ -152,15 +152,15 @@ def has_probe(name: str, payload: Path = PAYLOAD) -> bool:
 
 
 def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
-    """Return the probes of these names, or the ones that settle what rules call so. Raises :class:`CatalogueError`."""
-    wanted: list[Probe] = []
+    """Return the probes that have, or settle, these names. Raises :class:`CatalogueError`."""
+    chosen: list[Probe] = []
     for name in names:
-        found = [probe for probe in probes.values() if name == probe.name or name in probe.settles]
-        if not found:
+        matches = [probe for probe in probes.values() if name == probe.name or name in probe.settles]
+        if not matches:
             hint = did_you_mean(name, probes, Message("`envdoctor probe --list` names them"))
             raise CatalogueError("there is no probe {}; {}", repr(name[:60]), hint)
-        wanted += [probe for probe in found if probe not in wanted]
-    return wanted
+        chosen += [probe for probe in matches if probe not in chosen]
+    return chosen
 
 
 def _stem(name: str) -> str:
@@ -190,21 +190,21 @@ def _rows(entry: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     return [{**entry, **dict(zip(listed, chosen, strict=True))} for chosen in product(*listed.values())]
 
 
-def _probe(name: str, path: Path, function: str, declared: Mapping[str, Any]) -> Probe:
-    suites = declared.get("suites", {"quick": [{}]})
+def _probe(name: str, path: Path, function: str, literal: Mapping[str, Any]) -> Probe:
+    suites = literal.get("suites", {"quick": [{}]})
     if set(suites) - {*SUITES, CARD}:
         raise ValueError(f"suites are {', '.join((*SUITES, CARD))}")
     suites = {suite: [row for entry in entries for row in _rows(entry)] for suite, entries in suites.items()}
     if "quick" in suites:
         suites = {"full": suites["quick"], **suites}
-    seconds = {**_SECONDS, **declared.get("seconds", {})}
+    seconds = {**_SECONDS, **literal.get("seconds", {})}
     usual: dict[str, Any] = {"alone": seconds["cpu"] > _QUICK_SECONDS}
-    usual |= {key: declared[key] for key in _OF_JOBS if key in declared}
-    usual["needs"] = tuple(declared.get("needs", ("torch",)))
-    settled: dict[str, Any] = {
-        **{key: declared[key] for key in declared if key not in _OF_JOBS},
-        "settles": tuple(declared.get("settles", (name,))),
+    usual |= {key: literal[key] for key in _OF_JOBS if key in literal}
+    usual["needs"] = tuple(literal.get("needs", ("torch",)))
+    columns: dict[str, Any] = {
+        **{key: literal[key] for key in literal if key not in _OF_JOBS},
+        "settles": tuple(literal.get("settles", (name,))),
         "suites": {suite: suites[suite] for suite in (*SUITES, CARD) if suite in suites},
         "seconds": seconds,
     }
-    return Probe(name, usual=Job(name, "cpu", SUITES[0], script=f"probes/{path.name}:{function}", **usual), **settled)
+    return Probe(name, usual=Job(name, "cpu", SUITES[0], script=f"probes/{path.name}:{function}", **usual), **columns)

@@ -1,4 +1,4 @@
-"""Whose GPU is it: which device the probes may use, by what the driver says before anything touches it."""
+"""Choose the device that the probes may use, from the driver's facts and before anything touches it."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -13,8 +13,8 @@ LEAST_FREE_GIB = 1.0
 
 class Permission(NamedTuple):
     """``visible`` is the value for CUDA_VISIBLE_DEVICES (None: as it is), ``refused`` why nothing may run on a GPU, a
-    sentence for the user, or None; ``notes`` are sentences about what could not be checked or was chosen, ``left_out``
-    about GPUs that were asked for and are not shown."""
+    sentence for the user, or None; ``notes`` are sentences about the choice and about what could not be checked,
+    ``left_out`` about requested GPUs that are not shown."""
 
     visible: str | None
     refused: Message | None = None
@@ -23,8 +23,8 @@ class Permission(NamedTuple):
 
 
 def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, force: bool) -> Permission:
-    """Return the GPU of one of several processes on a machine, by its local rank: the only one that it sees, or the one
-    with this number."""
+    """Return the GPU of one of several processes on a machine: the only GPU that it sees, or the GPU whose number is
+    its local rank."""
     setting = environ.get("CUDA_VISIBLE_DEVICES")
     entries = [entry.strip() for entry in setting.split(",")] if setting else []
     items = gpus.items if isinstance(gpus, Records) else ()
@@ -38,19 +38,19 @@ def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, for
     if place >= len(items) or shown.startswith("MIG-"):
         return Permission(shown if setting != "" else "")
     trouble = _trouble(View.of(items[place]))
-    named = _named(items[place], place)
+    name = _name_of(items[place], place)
     if trouble is not None and not force:
-        return Permission(None, Message("{}{}. {}", named, trouble, _WAYS))
-    notes = _unread([items[place]]) if trouble is None else (Message("{}{} (--force)", named, trouble),)
+        return Permission(None, Message("{}{}. {}", name, trouble, _WAYS))
+    notes = _unread([items[place]]) if trouble is None else (Message("{}{} (--force)", name, trouble),)
     return Permission(_visible(items[place], place, setting), None, notes)
 
 
 def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool) -> Permission:
     """Return which GPUs the children may see. ``gpus`` is the fact ``gpu``: the visible ones, as CUDA numbers them.
 
-    One device is shown, the first that has at least 1 GiB free and on which nobody computes, and it is said that the
-    others are not measured; with ``all_gpus`` all that are so, and what is left out is said. A MIG slice is kept as the
-    user named it: its memory and tenants are its own and not read here.
+    One device is shown, the first with at least 1 GiB free and without other processes, and a note names the others as
+    not measured; with ``all_gpus`` all such devices are shown, and notes name the rest. A MIG slice stays as the user
+    named it: its memory and tenants are its own and not read here.
     """
     setting = environ.get("CUDA_VISIBLE_DEVICES")
     first = setting.split(",")[0].strip() if setting else None
@@ -59,20 +59,20 @@ def ask(gpus: Value, environ: Mapping[str, str], *, all_gpus: bool, force: bool)
         note = Message("{} is a MIG slice: whether somebody else uses it was not checked", first)
         return Permission(setting if all_gpus else first, None, (note,))
     if not items:
-        # Also where only torch can tell that there is one. What the user hid stays hidden.
+        # Perhaps only torch can tell that there is a GPU. GPUs that the user hid stay hidden.
         return Permission(setting if all_gpus else "0" if setting is None else first or "")
-    names = [_named(item, place) for place, item in enumerate(items)]
+    names = [_name_of(item, place) for place, item in enumerate(items)]
     troubles = [_trouble(View.of(item)) for item in items]
     busy = [name + trouble for name, trouble in zip(names, troubles, strict=True) if trouble is not None]
     idle = [place for place, trouble in enumerate(troubles) if trouble is None]
     if not force and not idle:
         return Permission(None, Message("{}. {}", joined(busy[:4]), _WAYS))
     if all_gpus and (force or not busy):
-        forced = tuple(Message("{} (--force)", one) for one in busy)
+        forced = tuple(Message("{} (--force)", gpu) for gpu in busy)
         return Permission(setting, None, (*forced, *_unread(items)))
     if all_gpus:
         shown = ",".join(_visible(items[place], place, setting) for place in idle)
-        left_out = tuple(Message("not measured: {}", one) for one in busy)
+        left_out = tuple(Message("not measured: {}", gpu) for gpu in busy)
         return Permission(shown, None, _unread([items[place] for place in idle]), left_out)
     place = idle[0] if idle else 0
     shown = _visible(items[place], place, setting)
@@ -99,13 +99,13 @@ def _trouble(item: View) -> str | None:
 
 def _unread(items: Sequence[Mapping[str, Value]]) -> tuple[Message, ...]:
     for item in items:
-        for column, what in (
+        for column, subject in (
             ("processes", Message("whether others compute on the GPU")),
             ("free_gib", Message("how much memory is free")),
         ):
             value = item.get(column)
             if isinstance(value, Unknown):
-                return (Message("{} could not be checked: {}", what, value.reason),)
+                return (Message("{} could not be checked: {}", subject, value.reason),)
     return ()
 
 
@@ -117,6 +117,6 @@ def _visible(item: Mapping[str, Value], place: int, setting: str | None) -> str:
     return entries[place] if place < len(entries) else str(place)
 
 
-def _named(item: Mapping[str, Value], place: int) -> str:
+def _name_of(item: Mapping[str, Value], place: int) -> str:
     name = View.of(item).text("name")
     return f"GPU {place}" + ("" if name is None else f" ({name})")

@@ -23,7 +23,7 @@ from envdoctor.system.message import Message, MessageError, quoted
 from envdoctor.system.target import ENDINGS
 
 SCHEMA = "envdoctor.experiments-recording/1"
-#: A full run on every backend is 20 MB; nobody records more.
+#: Bytes of a recording at most; a full run on every backend is 20 MB.
 _LARGEST = 256 << 20
 #: Numbers that JSON lacks are words, as the children write them.
 _CONSTANTS = {"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"}
@@ -34,13 +34,13 @@ class RecordingError(MessageError, ValueError):
 
 
 class Recording(NamedTuple):
-    """A run that was recorded. ``facts`` is a document of the facts format, ``known`` what was not run; ``head`` the
-    rest of the first line."""
+    """A run that was recorded. ``facts`` is a document of the facts format, ``released`` has the experiments that were
+    not run; ``head`` is the rest of the first line."""
 
     head: Mapping[str, Any]
     facts: Mapping[str, Any]
     outcomes: Sequence[Outcome]
-    known: ReleasedResults = ALL_RUN
+    released: ReleasedResults = ALL_RUN
 
 
 def write_head(file: IO[str], facts: Mapping[str, Any], **head: object) -> None:
@@ -49,7 +49,7 @@ def write_head(file: IO[str], facts: Mapping[str, Any], **head: object) -> None:
 
 
 def write_outcome(file: IO[str], outcome: Outcome, folders: Mapping[str, str] | None = None) -> None:
-    """Add what one child gave, at once: a run that is cut short keeps what it has.
+    """Add the outcome of one child, at once: a run that is cut short keeps its outcomes so far.
 
     ``folders`` are replaced by their words in every text.
     """
@@ -62,7 +62,7 @@ def write_outcome(file: IO[str], outcome: Outcome, folders: Mapping[str, str] | 
 
 
 def _without(value: Any, folders: Sequence[tuple[str, str]]) -> Any:
-    """Return the value with words in place of these folders in all its texts."""
+    """Return the value; in all its texts, words replace these folders."""
     match value:
         case Mapping():
             return {_without(key, folders): _without(entry, folders) for key, entry in value.items()}
@@ -98,13 +98,13 @@ def read_recording(path: Path) -> Recording:
     if not isinstance(only, list) or not all(isinstance(name, str) for name in only):
         raise RecordingError("{}:1: only: a list of names is expected", path)
     try:
-        clean, versions, why = head.get("released", ALL_RUN)
+        clean, versions, reason = head.get("released", ALL_RUN)
         counts = {str(name): int(_amount(cases, "released")) for name, cases in dict(clean).items()}
-        known = ReleasedResults(counts, str(versions), quoted(str(why)) if why is not None else None)
+        released = ReleasedResults(counts, str(versions), quoted(str(reason)) if reason is not None else None)
     except (TypeError, ValueError):
         raise RecordingError("{}:1: released: what was not run is expected", path) from None
     outcomes = [_outcome(path, number, line) for number, line in enumerate(lines[1:], 2) if line.strip()]
-    return Recording(head, facts, outcomes, known)
+    return Recording(head, facts, outcomes, released)
 
 
 def _outcome(path: Path, number: int, line: str) -> Outcome:
@@ -135,9 +135,9 @@ def _outcome(path: Path, number: int, line: str) -> Outcome:
 
 
 def _job(data: Any) -> Job:
-    """Return the job of a line. Raises TypeError and ValueError for what no job can hold."""
-    known = {field.name for field in fields(Job)}
-    job = Job(**{key: value for key, value in data.items() if key in known})
+    """Return the job of a line. Raises TypeError and ValueError for values that a job cannot hold."""
+    names = {field.name for field in fields(Job)}
+    job = Job(**{key: value for key, value in data.items() if key in names})
     for kinds, keys in (
         ((str,), ("probe", "suite", "script")),
         ((str, type(None)), ("dtype", "backend", "model")),

@@ -1,7 +1,7 @@
 """A stand-alone script of at most 30 lines for one failing case: torch only, fit for a bug report.
 
-The script draws the same numbers as the probe (a case carries its seed), so that what it prints is what was found. It
-is made of what is known here and of numbers alone: no line of it comes from a child or a recording.
+The script draws the same numbers as the probe (a case carries its seed), so that it prints what the probe found. It is
+made of texts of this module and of numbers alone: no line of it comes from a child or a recording.
 """
 
 import math
@@ -18,21 +18,21 @@ from envdoctor.system.message import NOTHING, Message
 
 #: From the worst to the best.
 ORDER = ("fail", "crash", "oom", "timeout", "killed", "garbage", "error", "partial", "warn", "pass", "skip")
-#: Verdicts that are doubted until the same gave them once more.
+#: Verdicts that are doubted until a second run repeats them.
 DOUBTED = ("fail", "error")
 _UNLIKE = "unlike-answers"
-#: Numbers of the same input that are further apart than this share are two answers: seen between processes of one
-#: healthy machine: none at all on a CPU; atomics of a GPU change the last digits.
+#: Numbers of the same input that differ by more than this share are two answers. Between processes of one healthy
+#: machine, those of a CPU do not differ at all; atomics of a GPU change the last digits.
 _APART = 0.1
 _MEASURED = ("o", "dq", "dk", "dv", "d0", "d1", "d2", "dx", "dw", "relative", "difference", "e1", "eN")
-#: How an ending is called in a record: its verdict and its signature.
+#: The verdict and the signature of an ending in a record.
 _ENDED = {
     **{name: (name, name) for name in ("timeout", "killed", "crash", "garbage")},
     **{name: ("error", name) for name in ("failed", "lost", *UNUSABLE)},
     **{"oom": ("oom", "out-of-memory"), "sticky": ("error", "sticky-error")},
     "output-limit": ("garbage", "output-limit"),
 }
-#: How it is called when a job that was done alone had ended so beside others; "died-once" otherwise.
+#: The signature of a job that was done alone after it had ended so beside others; else "died-once".
 _ONCE = {"crash": "crashed-once", "timeout": "hung-once"}
 _MODULI = (128, 64, 32, 16)
 #: A key length below this fits into one tile of every kernel.
@@ -60,14 +60,14 @@ class JudgedCase(NamedTuple):
 
 class Result(NamedTuple):
     """Cases of one probe on one device, in one dtype and with one backend and model, that came out alike, or a child
-    that died: a record for the rules, and what a report tells.
+    that died: a record for the rules and the report.
 
-    ``wrong`` of the ``cases`` with this probe, device, dtype and backend came out so; 0 where they are right, of which
-    nothing below ``why`` is told. ``ratio`` is the worst error in units of unavoidable rounding, None when none is
+    ``wrong`` of the ``cases`` with this probe, device, dtype and backend came out so; 0 if they are right: then the
+    fields below ``why`` are empty. ``ratio`` is the worst error in units of unavoidable rounding, None if no ratio is
     finite. ``nodes`` are the autograd nodes that ran, the most frequent first; ``masks``, ``stresses``, ``lengths`` and
-    ``cured_by`` what parameters were, ``lse`` the least and largest logsumexp of a row, ``example`` the case to show.
-    ``tile`` is what the lengths share (:func:`_tile`), ``batch`` what of the batch matters (:func:`_batch`), ``ranks``
-    the machines and ranks of a job, where it was so on some of them only.
+    ``cured_by`` values of parameters, ``lse`` the least and largest logsumexp of a row, ``example`` the case to show.
+    ``tile`` is what the lengths share (:func:`_tile`), ``batch`` the property of the batch that matters
+    (:func:`_batch`), ``ranks`` the machines and ranks of a job, if only some of them have the result.
     """
 
     name: str = ""
@@ -97,20 +97,20 @@ class Result(NamedTuple):
 def cases_of(outcomes: Iterable[Outcome]) -> list[JudgedCase]:
     """Return every observation that is a case, judged, in the order in which they came.
 
-    A case that failed, at first or when its job ran again, and that gave other numbers for the same input at another
-    time, is none of what it failed by: it is "unlike-answers", and so is all that failed in the same job.
+    A case that failed in one run and gave another answer to the same input in another is "unlike-answers", and so are
+    all failed cases of its job.
     """
     once = [outcome for outcome in outcomes if not outcome.again]
     repeated: dict[_Same, list[JudgedCase]] = {}
     for outcome in outcomes:
-        for same, case in _named(outcome) if outcome.again else ():
+        for same, case in _keyed_cases(outcome) if outcome.again else ():
             repeated.setdefault(same, []).append(case)
-    cases = _judged([seen for outcome in once for seen in outcome.observations])
+    cases = _judge_cases([observation for outcome in once for observation in outcome.observations])
     if not repeated and not any("again" in case.observation for case in cases):
         return cases
-    names = [same for outcome in once for same, _ in _named(outcome)]
+    names = [same for outcome in once for same, _ in _keyed_cases(outcome)]
     doubted = [
-        _doubted(case, [*_within(case), *repeated.get(same, ())]) for same, case in zip(names, cases, strict=True)
+        _doubted(case, [*_other_answer(case), *repeated.get(same, ())]) for same, case in zip(names, cases, strict=True)
     ]
     shaken = {same[0] for same, case in zip(names, doubted, strict=True) if case.verdict.signature == _UNLIKE}
     return [_shaken(case) if same[0] in shaken else case for same, case in zip(names, doubted, strict=True)]
@@ -119,72 +119,72 @@ def cases_of(outcomes: Iterable[Outcome]) -> list[JudgedCase]:
 _Same = tuple[str, str, str, int]
 
 
-def _judged(observations: Sequence[Mapping[str, Any]]) -> list[JudgedCase]:
+def _judge_cases(observations: Sequence[Mapping[str, Any]]) -> list[JudgedCase]:
     verdicts = judge_all(observations)
     return [
-        JudgedCase(seen, verdict) for seen, verdict in zip(observations, verdicts, strict=True) if verdict is not None
+        JudgedCase(entry, verdict) for entry, verdict in zip(observations, verdicts, strict=True) if verdict is not None
     ]
 
 
-def _named(outcome: Outcome) -> list[tuple[_Same, JudgedCase]]:
-    """Return the cases of a job, each with what names it in every run of that job."""
+def _keyed_cases(outcome: Outcome) -> list[tuple[_Same, JudgedCase]]:
+    """Return the cases of a job, each with the key that it has in every run of that job."""
     count: Counter[tuple[str, str, str]] = Counter()
-    named = []
-    for case in _judged(outcome.observations):
+    pairs = []
+    for case in _judge_cases(outcome.observations):
         name = (outcome.job.label, case.title, str(case.observation.get("dtype")))
         count[name] += 1
-        named.append(((*name, count[name]), case))
-    return named
+        pairs.append(((*name, count[name]), case))
+    return pairs
 
 
-def _within(case: JudgedCase) -> list[JudgedCase]:
-    """Return the case with the other answer that its operation gave when it was called once more, if it gave one."""
+def _other_answer(case: JudgedCase) -> list[JudgedCase]:
+    """Return the case with the answer of its operation's second call, if that answer was another."""
     match case.observation.get("again"):
         case {**again}:
-            return _judged([{**case.observation, **{str(key): value for key, value in again.items()}}])
+            return _judge_cases([{**case.observation, **{str(key): value for key, value in again.items()}}])
     return []
 
 
 def _doubted(case: JudgedCase, others: Sequence[JudgedCase]) -> JudgedCase:
-    """Return the case, with a verdict of its own if the same input gave a right and a wrong answer."""
-    wrong = next((one for one in (case, *others) if one.verdict.verdict in DOUBTED), None)
-    other = next((one for one in others if _unlike(case, one)), None)
+    """Return the case; its verdict is "unlike-answers" if the same input gave a right and a wrong answer."""
+    wrong = next((answer for answer in (case, *others) if answer.verdict.verdict in DOUBTED), None)
+    other = next((answer for answer in others if _unlike(case, answer)), None)
     if wrong is None or other is None:
         return case
-    said = [one.verdict.why or Message("what is right") for one in (case, other)]
-    why = Message("the same input gave: {}; and again: {}: suspect hardware, a race or clocks", *said)
-    return case._replace(verdict=Verdict("fail", _UNLIKE, wrong.verdict.tensors, None, why))
+    texts = [answer.verdict.why or Message("what is right") for answer in (case, other)]
+    reason = Message("the same input gave: {}; and again: {}: suspect hardware, a race or clocks", *texts)
+    return case._replace(verdict=Verdict("fail", _UNLIKE, wrong.verdict.tensors, None, reason))
 
 
 def _shaken(case: JudgedCase) -> JudgedCase:
     """Return the case; its verdict changes if other cases of its job gave two answers."""
     if case.verdict.verdict not in DOUBTED or case.verdict.signature == _UNLIKE:
         return case
-    why = Message("{}; other cases of this experiment gave two answers to the same input", case.verdict.why)
-    return case._replace(verdict=Verdict("fail", _UNLIKE, case.verdict.tensors, None, why))
+    reason = Message("{}; other cases of this experiment gave two answers to the same input", case.verdict.why)
+    return case._replace(verdict=Verdict("fail", _UNLIKE, case.verdict.tensors, None, reason))
 
 
-def _unlike(one: JudgedCase, other: JudgedCase) -> bool:
+def _unlike(case: JudgedCase, other: JudgedCase) -> bool:
     """Return whether two results of the same input are two answers: another verdict, or numbers that are far apart.
 
-    An exception of Python is no answer: a program raises where something was not made yet, and not the next time.
+    An exception of Python does not count as an answer: a program may raise only until something has been made.
     """
-    first, second = one.verdict, other.verdict
+    first, second = case.verdict, other.verdict
     if "error" in (first.signature, second.signature):
         return False
     if (first.verdict in DOUBTED, first.signature) != (second.verdict in DOUBTED, second.signature):
         return first.verdict in DOUBTED or second.verdict in DOUBTED
-    before, after = _numbers(one), _numbers(other)
+    before, after = _numbers(case), _numbers(other)
     pairs = [(before[name], after[name]) for name in _MEASURED]
-    return any(abs(seen - again) > _APART * max(seen, again) for seen, again in pairs)
+    return any(abs(value - again) > _APART * max(value, again) for value, again in pairs)
 
 
 def _numbers(case: JudgedCase) -> dict[str, float]:
     """Return the measured values by name."""
-    seen = case.observation
-    ratios = seen.get("ratio")
-    given = {**(ratios if isinstance(ratios, dict) else {}), **seen}
-    return {name: _float(given.get(name)) for name in _MEASURED}
+    observation = case.observation
+    ratios = observation.get("ratio")
+    fields = {**(ratios if isinstance(ratios, dict) else {}), **observation}
+    return {name: _float(fields.get(name)) for name in _MEASURED}
 
 
 _Family = tuple[str, str, str | None, str | None]
@@ -200,11 +200,11 @@ def grouped(outcomes: Sequence[Outcome], cases: Iterable[JudgedCase]) -> list[tu
     outcomes = [outcome for outcome in outcomes if not outcome.again]
     families: dict[_Family, list[JudgedCase]] = {_family(outcome): [] for outcome in outcomes}
     for case in cases:
-        said = case.observation
-        family = (str(said.get("probe")), str(said.get("device")), text_of(said, "dtype"), text_of(said, "backend"))
+        entry = case.observation
+        family = (str(entry.get("probe")), str(entry.get("device")), text_of(entry, "dtype"), text_of(entry, "backend"))
         families.setdefault(family, []).append(case)
-    found: list[tuple[Result, JudgedCase | None]] = []
-    ran = {family: sum(case.verdict.verdict != "skip" for case in members) for family, members in families.items()}
+    results: list[tuple[Result, JudgedCase | None]] = []
+    counts = {family: sum(case.verdict.verdict != "skip" for case in members) for family, members in families.items()}
     for family, members in families.items():
         right = [case for case in members if case.verdict.verdict == "pass"]
         kinds: dict[tuple[str, str | None], list[JudgedCase]] = {}
@@ -212,25 +212,25 @@ def grouped(outcomes: Sequence[Outcome], cases: Iterable[JudgedCase]) -> list[tu
             kinds.setdefault((case.verdict.signature, case.param("model")), []).append(case)
         for (_, model), alike in kinds.items():
             same = [case for case in right if case.param("model") == model]
-            found.append(_result(family, model, alike, ran[family], same))
+            results.append(_result(family, model, alike, counts[family], same))
     for outcome in outcomes:
-        dead = Result(*(family := _family(outcome)), wrong=1, cases=ran[family], why=outcome.detail)
+        dead = Result(*(family := _family(outcome)), wrong=1, cases=counts[family], why=outcome.detail)
         if outcome.ending != "ok":
             verdict, signature = _ENDED[outcome.ending]
-            found.append((dead._replace(verdict=verdict, signature=signature), None))
+            results.append((dead._replace(verdict=verdict, signature=signature), None))
         if outcome.earlier:
             text = "at first {}, in a process with other experiments: {}"
             once = dead._replace(verdict="warn", signature=_ONCE.get(outcome.earlier, "died-once"))
-            found.append((once._replace(why=Message(text, outcome.earlier, outcome.earlier_detail)), None))
+            results.append((once._replace(why=Message(text, outcome.earlier, outcome.earlier_detail)), None))
     places = {name: place for place, name in enumerate(dict.fromkeys(outcome.job.probe for outcome in outcomes))}
-    return sorted(found, key=lambda pair: (places.get(pair[0].name, len(places)), _rank(pair[0].verdict)))
+    return sorted(results, key=lambda pair: (places.get(pair[0].name, len(places)), _rank(pair[0].verdict)))
 
 
 def _result(
     family: _Family, model: str | None, alike: Sequence[JudgedCase], ran: int, right: Sequence[JudgedCase]
 ) -> tuple[Result, JudgedCase]:
-    """Return the result of these cases beside the ``right`` ones, with the case that is furthest off; of lost values
-    the first, because a grid begins simply."""
+    """Return the result of these cases beside the ``right`` ones, with the case of the largest error. If values were
+    lost it is the first case, because a grid begins simply."""
     verdict, signature = min((case.verdict.verdict for case in alike), key=_rank), alike[0].verdict.signature
     same = [case for case in alike if case.verdict.verdict == verdict]
     worst = max(same, key=lambda case: 0.0 if "nan" in signature else case.verdict.ratio or 0.0)
@@ -245,7 +245,7 @@ def _result(
     )
     if not worst.verdict.wrong:
         return result, worst
-    told = result._replace(
+    record = result._replace(
         wrong=len(same),
         masks=_values(alike, "mask"),
         stresses=_values(alike, "stress"),
@@ -256,13 +256,13 @@ def _result(
         cured_by=_values(alike, "cured_by"),
         batch=_batch(signature, alike, right),
     )
-    return told, worst
+    return record, worst
 
 
 def _values(cases: Iterable[JudgedCase], name: str) -> tuple[str, ...]:
     """Return the values of a parameter in these cases: numbers in order, words in alphabetical order."""
-    found = {value for case in cases if (value := case.param(name)) is not None}
-    return tuple(sorted(found, key=lambda text: (float(text) if is_length(text) else math.inf, text)))
+    values = {value for case in cases if (value := case.param(name)) is not None}
+    return tuple(sorted(values, key=lambda text: (float(text) if is_length(text) else math.inf, text)))
 
 
 def _lse(cases: Iterable[JudgedCase]) -> tuple[float, float] | None:
@@ -275,8 +275,8 @@ def _lse(cases: Iterable[JudgedCase]) -> tuple[float, float] | None:
 def _tile(cases: Sequence[JudgedCase], right: Iterable[JudgedCase]) -> str | None:
     """Return what these cases' key lengths share and those of comparable right ones do not: ``%128=64``, ``<16``.
 
-    Comparable is what has a mask and a stress of the wrong cases. One length alone shares everything with itself, and a
-    key of length 1 has gradients of zero: neither says anything.
+    Comparable cases have a mask and a stress of the wrong cases. One length alone shares everything with itself, and a
+    key of length 1 has gradients of zero: neither counts.
     """
     wrong = sorted({int(text) for text in _values(cases, "S") if is_length(text)})
     shared = {name: _values(cases, name) or ("",) for name in ("mask", "stress")}
@@ -294,7 +294,7 @@ def _tile(cases: Sequence[JudgedCase], right: Iterable[JudgedCase]) -> str | Non
 
 
 def _batch(signature: str, cases: Sequence[JudgedCase], right: Sequence[JudgedCase]) -> str | None:
-    """Return what of the batch matters: ``padded``, ``size`` or ``any``; None if the batch was not varied."""
+    """Return the property of the batch that matters: ``padded``, ``size`` or ``any``; None if it was not varied."""
     if signature.startswith("mask-"):
         return "padded"
     if not any(case.param("padding") for case in (*cases, *right)):
@@ -309,7 +309,7 @@ def _family(outcome: Outcome) -> _Family:
 
 
 def is_length(text: str) -> bool:
-    """Return whether it is a number of keys: a recording may hold other digits, or thousands of them."""
+    """Return whether a text is a number of keys: a recording may hold other digits, or thousands of them."""
     return text.isascii() and text.isdigit() and len(text) < 10
 
 
@@ -365,7 +365,7 @@ _HIDDEN = {
     **dict.fromkeys(("right", "key"), "keep[1:, ..., S - max(1, S // 3) :] = False"),
     "band": "keep = keep.triu(S - L - 31)",
 }
-#: In each the numbers are those of the probe, and q, k and v are leaves.
+#: Each layout keeps the numbers of the probe, and q, k and v are leaves.
 _LAYOUTS = {
     "bhsd": "q, k, v = (x.contiguous().requires_grad_() for x in (q, k, v))",
     "bshd": "q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for x in (q, k, v))",
@@ -413,18 +413,18 @@ def script_of(
 
 
 def _attention(case: JudgedCase) -> list[str]:
-    seen, params = case.observation, params_of(case.observation)
+    observation, params = case.observation, params_of(case.observation)
     if not all(isinstance(params.get(name), int) for name in (*_SIZES, "seed")):
         return []
     mask, stress, layout, dout = (str(params.get(name)) for name in ("mask", "stress", "layout", "dout"))
-    how, _, what = mask.partition("_")
-    dtype, backend = _DTYPES.get(str(seen.get("dtype"))), str(seen.get("backend") or "default")
-    known = stress in _STRESSES and layout in _LAYOUTS and dout in _UPSTREAM
-    known = known and (mask in ("none", "causal", "alltrue") or (how in _HOW and what in _HIDDEN))
-    known = known and not (how == "min" and dout == "expand")  # what dead rows give is then part of dk and dv
-    if dtype is None or not known or (backend != "default" and backend not in _BACKENDS):
+    form, _, pattern = mask.partition("_")
+    dtype, backend = _DTYPES.get(str(observation.get("dtype"))), str(observation.get("backend") or "default")
+    valid = stress in _STRESSES and layout in _LAYOUTS and dout in _UPSTREAM
+    valid = valid and (mask in ("none", "causal", "alltrue") or (form in _HOW and pattern in _HIDDEN))
+    valid = valid and not (form == "min" and dout == "expand")  # what dead rows give is then part of dk and dv
+    if dtype is None or not valid or (backend != "default" and backend not in _BACKENDS):
         return []
-    device = "cuda" if seen.get("device") == "cuda" else "cpu"
+    device = "cuda" if observation.get("device") == "cuda" else "cpu"
     return [
         "import torch",
         *([] if backend == "default" else ["from torch.nn.attention import SDPBackend, sdpa_kernel"]),
@@ -433,33 +433,33 @@ def _attention(case: JudgedCase) -> list[str]:
         "q, k, v = (torch.randn(B, h, n, D, generator=g) for h, n in ((H, L), (Hk, S), (Hk, S)))",
         *_STRESSES[stress],
         "q, k, v, do = (x.to(device, dtype) for x in (q, k, v, torch.randn(B, H, L, D, generator=g)))",
-        *_mask_lines(mask, how, what),
+        *_mask_lines(mask, form, pattern),
         "live = keep.any(-1, keepdim=True).to(device)",
         *([] if dout == "expand" else ["do = do.masked_fill(~live, 0)"]),
         _LAYOUTS[layout],
         _UPSTREAM[dout],
         *_call(params, mask, backend),
-        *(line + " + mask.double()" * (how == "bias" and line.startswith("s = ")) for line in _COMPARE),
+        *(line + " + mask.double()" * (form == "bias" and line.startswith("s = ")) for line in _COMPARE),
     ]
 
 
-def _mask_lines(mask: str, how: str, what: str) -> list[str]:
+def _mask_lines(mask: str, form: str, pattern: str) -> list[str]:
     if mask == "none":
         return [_KEEP]
     if mask == "causal":
         return [f"{_KEEP}.tril()"]
     if mask == "alltrue":
         return [_KEEP, "mask = keep.to(device)"]
-    keep = _KEEP if what == "key" else f"{_KEEP}.tril(S - L)"
-    lines = [keep, _HIDDEN[what]]
-    if how == "bool":
-        view = "keep[:, :, :1].contiguous().to(device).expand(keep.shape)" if what == "key" else "keep.to(device)"
+    keep = _KEEP if pattern == "key" else f"{_KEEP}.tril(S - L)"
+    lines = [keep, _HIDDEN[pattern]]
+    if form == "bool":
+        view = "keep[:, :, :1].contiguous().to(device).expand(keep.shape)" if pattern == "key" else "keep.to(device)"
         return [*lines, f"mask = {view}"]
-    if how == "bias":
+    if form == "bias":
         drawn = "torch.randn(keep.shape, generator=g.manual_seed(7)).to(device, dtype)"
         return [*lines, f"mask = {drawn}.masked_fill(~keep.to(device), -torch.inf)"]
-    least = "torch.finfo(dtype).min" if how == "min" else "-torch.inf"
-    kind = "torch.float32" if how == "f32" else "dtype"
+    least = "torch.finfo(dtype).min" if form == "min" else "-torch.inf"
+    kind = "torch.float32" if form == "f32" else "dtype"
     return [*lines, f"mask = torch.zeros(keep.shape, dtype={kind}).masked_fill(~keep, {least}).to(device)"]
 
 

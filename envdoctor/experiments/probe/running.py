@@ -1,4 +1,4 @@
-"""Running probes: jobs share a process where they may, and of those that end badly the one to blame is named."""
+"""Run probes: jobs share a process if they may; if the process dies, find the job to blame."""
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -8,21 +8,21 @@ from envdoctor.experiments.probe.catalogue import FIRST, Job
 from envdoctor.system.message import NOTHING, Message
 from envdoctor.system.target import NO_TORCH, ChildAnswer, Place, run_in_target
 
-#: Endings that say that no probe can run with this torch on this device.
+#: Endings after which no probe can run with this torch on this device.
 UNUSABLE = (*NO_TORCH, "no-device")
-#: Ways to end in a shared process that are told even when the job is done alone. Output and memory are limited for all
-#: jobs of a process together: reaching those limits says nothing about the last one.
+#: Endings in a shared process that are kept even if the job ends well alone. Output and memory are limited for all jobs
+#: of a process together: reaching those limits says nothing about the last job.
 _TOLD_ONCE = ("timeout", "killed", "crash", "garbage", "failed", "lost")
 
 
 class Outcome(NamedTuple):
-    """What one job gave.
+    """The outcome of one job.
 
     ``observations`` carry probe, device, dtype and backend of the job. ``ending`` is one of
     :data:`~envdoctor.system.target.ENDINGS`, with a ``detail`` in words; ``begin``, ``seconds``, ``cpu_seconds`` and
-    ``peak_mib`` are those of its answer. ``earlier`` is how a first try ended, in a process shared with other jobs,
-    when this second one, alone, was done; ``earlier_detail`` says more. ``again``: the job had been done, with a case
-    that failed, and this is what the same gave once more.
+    ``peak_mib`` are those of its answer. ``earlier`` is the ending of a first try in a process with other jobs, if this
+    second try, alone, ended well; ``earlier_detail`` says more. ``again``: this is a repetition of a job with a failed
+    case.
     """
 
     job: Job
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 
     @property
     def without_torch(self) -> bool:
-        """Return whether it ended because torch cannot be imported, or while importing it: so would the others."""
+        """Return whether the import of torch failed or did not end: other jobs would end likewise."""
         return self.ending in NO_TORCH or (not self.begin and self.ending in ("timeout", "crash"))
 
     @property
@@ -72,8 +72,8 @@ def run_jobs(
         try:
             waiting = {pool.submit(run.bundle, [jobs[number] for number in bundle]): bundle for bundle in bundles}
             while waiting:
-                done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-                for future in done:
+                futures, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+                for future in futures:
                     for number, outcome in zip(waiting.pop(future), future.result(), strict=True):
                         outcomes[number] = outcome._replace(again=again)
                         keep(outcomes[number])
@@ -86,7 +86,7 @@ def run_jobs(
 
 
 def _bundles(jobs: Sequence[Job]) -> list[list[int]]:
-    """Return the places of the jobs that share a process: the context first, then what may take longest."""
+    """Return the places of the jobs that share a process: the context first, then the longest."""
     shared: dict[object, list[int]] = {}
     for number, job in enumerate(jobs):
         shared.setdefault(number if job.alone else frozenset(job.needs), []).append(number)
@@ -98,7 +98,7 @@ def _bundles(jobs: Sequence[Job]) -> list[list[int]]:
 
 
 class _Run:
-    """Processes that run at the same time; ``now`` is what each thread is at, in words."""
+    """Processes that run at the same time; ``now`` is the present work of each thread, in words."""
 
     def __init__(self, place: Place) -> None:
         self.place = place
@@ -109,8 +109,8 @@ class _Run:
     def bundle(self, jobs: Sequence[Job]) -> list[Outcome]:
         """Run jobs of one device one after another in one child; one outcome a job.
 
-        When the child dies, the jobs that were not done get a child each: so that the one to blame is named, and no
-        other. How the shared one ended is kept with the job that ran then.
+        When the child dies, each job that was not done gets a child of its own, so that only the job to blame fails.
+        The ending of the shared child stays with the job that ran then.
         """
         if self._hopeless is not None and "torch" in jobs[0].needs:
             return [self._like_the_hopeless(job) for job in jobs]
@@ -135,14 +135,14 @@ class _Run:
         return outcomes
 
     def _alone(self, first: Outcome) -> Outcome:
-        """Run the job in a process of its own. If it ends well there, the result says how it ended at first."""
+        """Run the job in a process of its own. If it ends well there, the outcome has its first ending too."""
         (second,) = self.bundle([first.job])
         if second.ending != "ok" or first.ending not in _TOLD_ONCE:
             return second
         return second._replace(earlier=first.ending, earlier_detail=first.detail)
 
     def _like_the_hopeless(self, job: Job) -> Outcome:
-        """Return the outcome of a job that is not tried, because another job says how it would end."""
+        """Return the outcome of a job that is not tried, because it would end like another job."""
         assert self._hopeless is not None
         return Outcome(job, (), self._hopeless.ending, self._hopeless.detail)
 

@@ -1,4 +1,4 @@
-"""One run of the experiments in one environment: the context first, then what was asked for, on the device it found."""
+"""One run of the experiments in one environment: the context first, then the wishes, on the device that it found."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,12 +22,12 @@ _LONGEST_AGAIN = 120.0
 
 
 class Wishes(NamedTuple):
-    """What to run: the chosen ``probes`` (``asked`` for by name or those of the ``suite``), on ``device`` auto, cpu or
+    """What to run: the chosen ``probes`` (``by_name`` or those of the ``suite``), on ``device`` auto, cpu or
     cuda, with the folder of a model, the facts of the recipe without their prefix, the import statements
     (``entries``), and the ``seed`` of all inputs."""
 
     probes: Sequence[Probe]
-    asked: bool = False
+    by_name: bool = False
     suite: str = "quick"
     device: str = "auto"
     model: str | None = None
@@ -37,9 +37,9 @@ class Wishes(NamedTuple):
 
 
 class Session(NamedTuple):
-    """What was run. ``device`` is cpu or cuda, None when torch cannot be used at all; then ``unusable`` is the outcome
-    that says so. ``environment`` is what the context probe recorded, by case. ``seconds`` is how long it all took; of a
-    recording, how long the children took together."""
+    """The outcomes of a run. ``device`` is cpu or cuda, None if torch cannot be used at all; then ``unusable`` is the
+    outcome that says so. ``environment`` has the records of the context probe, by case. ``seconds`` is the time of the
+    whole run; for a recording, the time of its children together."""
 
     outcomes: Sequence[Outcome]
     device: str | None
@@ -60,23 +60,23 @@ def run_session(
 ) -> Session:
     """Run the experiments. The context comes first and alone, because it says whether torch works and which device
     there is; when that can only be the CPU (``cpu_for_sure``), it runs beside the others. ``workers`` processes at a
-    time; None leaves it to cores and memory. What failed runs again, in a new process and once more in the same: a
-    fault of the machine gives two answers, one of a program gives its own."""
+    time; None leaves it to cores and memory. A failed job runs again, in a new process and once more in the same: a
+    faulty machine gives two answers, a faulty program repeats its own."""
     started = time.monotonic()
     run = partial(run_jobs, place=place, tell=tell, keep=keep)
-    first = context.jobs(wishes.suite, "cpu" if cpu_for_sure else wishes.device, asked=True, seed=wishes.seed)
+    first = context.jobs(wishes.suite, "cpu" if cpu_for_sure else wishes.device, by_name=True, seed=wishes.seed)
     if cpu_for_sure:
         jobs = [*first, *_jobs(wishes, "cpu")]
         outcomes = run(jobs, workers=workers or _workers(jobs))
     else:
         outcomes = run(first)
-        found = session_of(outcomes)
-        if found.device is None:
+        session = session_of(outcomes)
+        if session.device is None:
             outcomes += run([job for job in _jobs(wishes, "cpu") if "torch" not in job.needs])
         else:
-            emulated = found.environment.get("device", {}).get("bf16") is False
-            jobs = _jobs(wishes, found.device, emulated=emulated)
-            outcomes += run(jobs, workers=workers or (_workers(jobs) if found.device == "cpu" else 1))
+            emulated = session.environment.get("device", {}).get("bf16") is False
+            jobs = _jobs(wishes, session.device, emulated=emulated)
+            outcomes += run(jobs, workers=workers or (_workers(jobs) if session.device == "cpu" else 1))
     doubted = _doubted(outcomes)
     if doubted:
         last = [replace(job, begun=True) for job in doubted]
@@ -85,8 +85,8 @@ def run_session(
 
 
 def _doubted(outcomes: Sequence[Outcome]) -> list[Job]:
-    """Return the jobs with a failed case that are short enough to repeat, now in one process with others: what comes
-    with every so many calls then comes elsewhere; the last time also where a job makes a multiple of so many."""
+    """Return the jobs with a failed case that are short enough to repeat, now in one process with others: a fault of
+    every n-th call then strikes elsewhere; in the last run also if a job makes a multiple of n calls."""
     return [
         replace(outcome.job, alone=False)
         for outcome in outcomes
@@ -96,17 +96,17 @@ def _doubted(outcomes: Sequence[Outcome]) -> list[Job]:
 
 
 def _jobs(wishes: Wishes, device: str, *, emulated: bool = False) -> list[Job]:
-    """Return the children that the wishes mean on a device, without the context.
+    """Return the jobs of the wishes on a device, without the context.
 
     On a card where bf16 is ``emulated`` (V100, T4) training runs fp16, by other kernels: so do these, unless the recipe
     says bf16.
     """
-    given: dict[str, Any] = {name: getattr(wishes, name) for name in ("model", "recipe", "entries", "seed")}
+    settings: dict[str, Any] = {name: getattr(wishes, name) for name in ("model", "recipe", "entries", "seed")}
     jobs = [
         job
         for probe in wishes.probes
         if probe.name != FIRST
-        for job in probe.jobs(wishes.suite, device, asked=wishes.asked, **given)
+        for job in probe.jobs(wishes.suite, device, by_name=wishes.by_name, **settings)
     ]
     if emulated and wishes.recipe.get("dtype") != "bf16":
         halves = (replace(job, dtype="fp16") if job.dtype == "bf16" else job for job in jobs)
@@ -117,13 +117,13 @@ def _jobs(wishes: Wishes, device: str, *, emulated: bool = False) -> list[Job]:
 def session_of(outcomes: Sequence[Outcome]) -> Session:
     """Return the session of these outcomes, also from a recording."""
     unusable = next((outcome for outcome in outcomes if outcome.ending in UNUSABLE or _died_first(outcome)), None)
-    known = [outcome.device for outcome in outcomes if outcome.device in ("cpu", "cuda")]
+    devices = [outcome.device for outcome in outcomes if outcome.device in ("cpu", "cuda")]
     environment: dict[str, Mapping[str, Any]] = {}
     for outcome in outcomes:
         for observation in outcome.observations:
             if observation.get("kind") == "environment":
                 environment.setdefault(str(observation.get("case")), observation)
-    device = known[0] if known and unusable is None else None
+    device = devices[0] if devices and unusable is None else None
     return Session(outcomes, device, unusable, environment, sum(outcome.seconds for outcome in outcomes))
 
 
@@ -151,8 +151,8 @@ def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown
     match gpus:
         case Unknown() if kinds == set():
             return True
-        case Unknown(reason=why) | Records(incomplete=str() as why):
-            return Unknown(Message("whether there is a GPU is not known: {}", why))
+        case Unknown(reason=reason) | Records(incomplete=str() as reason):
+            return Unknown(Message("whether there is a GPU is not known: {}", reason))
     return True
 
 
@@ -164,11 +164,11 @@ def _workers(jobs: Sequence[Job]) -> int:
 
 
 def _free_mib() -> int | None:
-    """Return the memory that is left, in MiB, by the system and the container's limit; None if unknown."""
-    found: list[int] = []
+    """Return the free memory in MiB, by the system and the container's limit; None if unknown."""
+    sizes: list[int] = []
     with suppress(OSError, ValueError):  # no limit, or no such file
         with open("/proc/meminfo") as file:
-            found += [int(line.split()[1]) >> 10 for line in file if line.startswith("MemAvailable")]
+            sizes += [int(line.split()[1]) >> 10 for line in file if line.startswith("MemAvailable")]
         with open("/sys/fs/cgroup/memory.max") as most, open("/sys/fs/cgroup/memory.current") as current:
-            found.append((int(most.read()) - int(current.read())) >> 20)
-    return min(found, default=None)
+            sizes.append((int(most.read()) - int(current.read())) >> 20)
+    return min(sizes, default=None)

@@ -1,4 +1,4 @@
-"""What one observation of a probe means: pass, warn, fail or why there is no answer. Pure; needs no torch.
+"""Judge one observation of a probe: pass, warn, fail, or why there is no answer. Pure; needs no torch.
 
 An observation is a plain mapping as a probe emitted it; ``judge`` in it names the rule:
 
@@ -45,7 +45,7 @@ _TINY = 1e-12
 _RESERVED = 4096.0
 
 _TENSORS = ("o", "dq", "dk", "dv")
-#: What a statement that gave no exception did.
+#: The ending of a statement without an exception.
 _ENDINGS = {"hangs": Message("it did not end"), "crashes": Message("its process ended")}
 
 
@@ -96,7 +96,7 @@ def judge(observation: Mapping[str, Any]) -> Verdict | None:
 
 
 def judge_all(observations: Sequence[Mapping[str, Any]]) -> list[Verdict | None]:
-    """Return :func:`judge` of each; what fails only with padding is named after the mask, not after the batch.
+    """Return :func:`judge` of each; a case that fails only with padding is named after the mask, not after the batch.
 
     A padded batch takes another path through attention than a batch of equal lengths (an explicit mask instead of
     ``is_causal``). So a wrong padded case (``params.padding`` other than "none") whose twin, equal in all other
@@ -159,7 +159,7 @@ def _by_ratio(observation: Mapping[str, Any], default: tuple[str, ...]) -> Verdi
     if lost:
         tensors, listed = _listed(lost)
         why = Message("values that are not finite where the float64 result is: {}", listed)
-        # What a row that sees no key gives as its own gradient is no more than what it gives as its output.
+        # The gradient of a row that sees no key counts as little as its output.
         own = tuple(name for name in tensors if name != "dq" or not dead or lost[name] > dead_dq)
         return Verdict("fail", _lost_signature(own, dead), tensors, worst, why)
     wrong = _ordered(name for name, value in counted.items() if value > passes)
@@ -232,10 +232,10 @@ def _exact(observation: Mapping[str, Any]) -> Verdict:
 
 
 def _within(observation: Mapping[str, Any], key: str, word: str, text: str) -> Verdict:
-    found, limit = (_number(observation.get(name), name) for name in (key, "limit"))
-    if found <= limit:  # false for NaN
+    measure, limit = (_number(observation.get(name), name) for name in (key, "limit"))
+    if measure <= limit:  # false for NaN
         return Verdict("pass")
-    return _violation(observation, word, Message(text, f"{found:.3g}", f"{limit:g}"))
+    return _violation(observation, word, Message(text, f"{measure:.3g}", f"{limit:g}"))
 
 
 def _violation(observation: Mapping[str, Any], default: str, why: Message) -> Verdict:
@@ -263,13 +263,13 @@ def _growth(observation: Mapping[str, Any]) -> Verdict:
 
 
 def _honesty(observation: Mapping[str, Any]) -> Verdict:
-    found, expected = _count(observation, "row_nan", True), _count(observation, "expected", True)
+    nans, expected = _count(observation, "row_nan", True), _count(observation, "expected", True)
     elsewhere = _count(observation, "elsewhere", True)
     if expected < 1:
         raise _UnreadableObservation(Message("nothing was poisoned"))
-    if found < expected:
+    if nans < expected:
         text = "a NaN in the input comes out as {} NaN of {}: the rest are numbers that look right"
-        why = Message(text, found, expected)
+        why = Message(text, nans, expected)
         return Verdict("warn" if observation.get("soft") is True else "fail", "nan-hidden", ("o",), None, why)
     if elsewhere:
         why = Message("a NaN in one row comes out in {} values of other rows", elsewhere)
@@ -286,20 +286,20 @@ def _import(observation: Mapping[str, Any]) -> Verdict:
 def failure_of(observation: Mapping[str, Any]) -> Message:
     """Return why the statement failed, as a clause: the first cause of its exception."""
     cause = cause_of(observation)
-    said = joined([text for text in (text_in(cause, "type"), text_in(cause, "message")) if text], ": ")
-    return said or _ENDINGS.get(str(observation.get("outcome")), Message("it gave no answer"))
+    clause = joined([text for text in (text_in(cause, "type"), text_in(cause, "message")) if text], ": ")
+    return clause or _ENDINGS.get(str(observation.get("outcome")), Message("it gave no answer"))
 
 
-def cause_of(seen: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the last of the exceptions that led to one another; empty if the child told none."""
-    errors = seen.get("errors")
+def cause_of(observation: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the last of the exceptions that led to one another; empty if the child sent none."""
+    errors = observation.get("errors")
     last = errors[-1] if isinstance(errors, list) and errors else None
     return last if isinstance(last, Mapping) else {}
 
 
-def text_in(found: Mapping[str, Any], key: str) -> str:
+def text_in(record: Mapping[str, Any], key: str) -> str:
     """Return a field as text of at most 400 characters; empty if it is not text."""
-    text = found.get(key)
+    text = record.get(key)
     return text[:400] if isinstance(text, str) else ""
 
 
@@ -339,14 +339,14 @@ def _padding(observation: Mapping[str, Any]) -> str | None:
 
 
 def _twin(observation: Mapping[str, Any]) -> str:
-    """Return what a padded case and its twin of equal lengths share."""
+    """Return the key that a padded case and its twin of equal lengths share."""
     varied = ("padding", "position_ids", "lengths", "empty", "B", "S")
     place = [observation.get(name) for name in ("probe", "device", "dtype", "backend")]
     shared = [(str(name), str(value)) for name, value in params_of(observation).items() if name not in varied]
     return repr((place, sorted(shared)))
 
 
-# --- fields as they came from a child, where anything may be missing or odd ------------------------------------------
+# --- fields from a child, where anything may be missing or odd --------------------------------------------------------
 
 
 def _number(value: object, name: str) -> float:
@@ -368,10 +368,10 @@ def _numbers(observation: Mapping[str, Any], key: str) -> list[float]:
     values = observation.get(key)
     if not isinstance(values, Sequence) or isinstance(values, str):
         raise _UnreadableObservation(Message("{} is not a list of numbers", key))
-    found = [_number(value, key) for value in values]
-    if not all(map(math.isfinite, found)):
+    numbers = [_number(value, key) for value in values]
+    if not all(map(math.isfinite, numbers)):
         raise _UnreadableObservation(Message("{} is not finite", key))
-    return found
+    return numbers
 
 
 def _mapping(observation: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -386,10 +386,10 @@ def _mapping(observation: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 def _counts(observation: Mapping[str, Any], key: str) -> dict[str, int]:
     """Return the names whose count is not zero."""
-    found = {
+    counts = {
         str(name): _whole(value, Message("{} of {}", key, name)) for name, value in _mapping(observation, key).items()
     }
-    return {name: number_of for name, number_of in found.items() if number_of}
+    return {name: number_of for name, number_of in counts.items() if number_of}
 
 
 def _count(observation: Mapping[str, Any], key: str, required: bool = False) -> int:

@@ -1,4 +1,4 @@
-"""The watch: what the Trainer or a plain loop's optimizer tells, and the model's own calls, for those who look."""
+"""The watch: passes events of the Trainer or a plain loop's optimizer, and the model's own calls, to their judges."""
 
 import inspect
 import math
@@ -51,8 +51,8 @@ class Evaluation:
             self._count += 1
 
     def look(self, run: WatchedRun, *, end: bool) -> None:
-        """Tell the first batch whose loss is not finite, by its number from 0. At the ``end`` all that wait are read,
-        and the next batch is the first of another evaluation."""
+        """Record the first batch whose loss is not finite, by its number from 0. At the ``end`` read all waiting
+        losses; the next batch is then the first of another evaluation."""
         waiting = list(self._waiting)
         due = end or (waiting and waiting[-1][2].device.type == "cpu") or len(waiting) >= _WAITING
         if not due and sum(bytes_of(batch) for _, batch, _ in waiting) < _BYTES:
@@ -61,7 +61,7 @@ class Evaluation:
         self._count = 0 if end else self._count
         losses = torch.stack([loss.float() for _, _, loss in waiting]).tolist() if waiting else []
         bad = [entry for entry, loss in zip(waiting, losses, strict=True) if not math.isfinite(loss)]
-        if not bad or "nan-eval-loss" in self._teller.seen:
+        if not bad or "nan-eval-loss" in self._teller.kinds:
             return
         number, batch, _ = bad[0]
         facts = {"watch.batch": number, **describe(batch)}
@@ -71,11 +71,11 @@ class Evaluation:
         self._teller.record(run, "nan-eval-loss", run.state.global_step, facts)
 
 
-#: transformers 4.38 to 4.45 tell nothing between clipping and the optimizer's step: there the optimizer is asked.
+#: transformers 4.38 to 4.45 have no event between clipping and the optimizer's step: a hook of the optimizer stands in.
 _TOLD_BEFORE_STEP = hasattr(TrainerCallback, "on_pre_optimizer_step")
 #: Where torch.compile and DistributedDataParallel keep the model that they call.
 _WRAPPERS = {"OptimizedModule": "_orig_mod", "DistributedDataParallel": "module"}
-#: Micro-batches of a plain loop without a step, after which a bad loss is told all the same: a loss scaler that skips
+#: Micro-batches of a plain loop without a step, after which a bad loss is judged all the same: a loss scaler that skips
 #: every step never lets the optimizer begin one.
 _UNSTEPPED = 64
 
@@ -128,7 +128,7 @@ class Watch(TrainerCallback):
         self._begin()
 
     def _begin(self) -> None:
-        """Forget the run before: nothing is known yet of the run that begins."""
+        """Forget the run before."""
         self._teller = Teller(self.folder)
         self._steps = Steps(self._teller, stop=self.stop, rerun=self.rerun)
         self._evaluation = Evaluation(self._teller, rerun=self.rerun)
@@ -136,7 +136,7 @@ class Watch(TrainerCallback):
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """Return what was seen since training last began."""
+        """Return the events since training last began."""
         return self._teller.events
 
     # --- a plain loop ------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Watch(TrainerCallback):
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Let go of both. Raises :class:`RunStopped` when the last step was bad."""
+        """Remove the hooks from both. Raises :class:`RunStopped` when the last step was bad."""
         loop, self._loop = self._loop, None
         self._listen(None)
         if loop is not None and kind is None:
@@ -174,7 +174,7 @@ class Watch(TrainerCallback):
             return None
         if loop.optimizer is None:
             ours = {id(parameter) for parameter in loop.model.parameters()}
-            if any(id(one) in ours for group in optimizer.param_groups for one in group["params"]):
+            if any(id(weight) in ours for group in optimizer.param_groups for weight in group["params"]):
                 self._loop = loop = loop._replace(optimizer=optimizer)
         return loop if getattr(loop.optimizer, "optimizer", loop.optimizer) is optimizer else None
 
@@ -183,8 +183,8 @@ class Watch(TrainerCallback):
         loop = self._loop_of(optimizer)
         if loop is None:
             return None
-        given = {**dict(zip(["closure"], arguments[1:], strict=False)), **options}
-        make = given.get("closure")
+        inputs = {**dict(zip(["closure"], arguments[1:], strict=False)), **options}
+        make = inputs.get("closure")
         if make is None:
             self._look(loop)
             return None
@@ -196,7 +196,7 @@ class Watch(TrainerCallback):
             self._look(loop)
             return loss
 
-        return arguments[:1], {**given, "closure": closure}
+        return arguments[:1], {**inputs, "closure": closure}
 
     def _look(self, loop: WatchedRun) -> None:
         """Judge the step of a plain loop. Raises :class:`RunStopped`."""
@@ -217,7 +217,7 @@ class Watch(TrainerCallback):
         self._listen(model)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, model: Any, optimizer: Any, **kwargs: Any) -> None:
-        """Listen to the model's own calls: that is where batch and loss are."""
+        """Listen to the model's own calls, which have batch and loss."""
         self._begin()
         self._listen(model)
         if not _TOLD_BEFORE_STEP:
@@ -252,7 +252,7 @@ class Watch(TrainerCallback):
         self._keep_from_saving(control)
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Any, optimizer: Any, **kwargs: Any) -> None:
-        """Record what the log hides: see :func:`envdoctor.experiments.watch.signatures.event_of_log`."""
+        """Record faults that the log hides: see :func:`envdoctor.experiments.watch.signatures.event_of_log`."""
         self._steps.read_late()  # the step that is logged, with its cause
         entry = logs if isinstance(logs, Mapping) else {}
         for key in ("loss", "grad_norm", "eval_loss"):
@@ -265,7 +265,7 @@ class Watch(TrainerCallback):
         run = WatchedRun(args, state, control, optimizer=optimizer)
         if event in ("infinite-norm", "nan-gradient") and scales(run):
             return
-        if event == "zero-loss-zero-norm" and "labels-masked" in self._teller.seen:
+        if event == "zero-loss-zero-norm" and "labels-masked" in self._teller.kinds:
             return
         more = self._steps.explain_norm(state.global_step) if event == "infinite-norm" else {}
         self._teller.record(run, event, state.global_step, more)
@@ -307,7 +307,7 @@ class Watch(TrainerCallback):
             ]
 
     def _trains(self, module: Any) -> bool:
-        """Return whether it is called for a step: without gradients it is a reference model's pass or a generation."""
+        """Return whether the call is for a step: without gradients it is a reference model's pass or a generation."""
         ours = module is self._model and not self._teller.busy and not self._steps.tripped
         return ours and module.training and torch.is_grad_enabled()
 
@@ -319,11 +319,11 @@ class Watch(TrainerCallback):
             self._steps.kept.before(module, self._batch(arguments, options))
 
     def _after(self, module: Any, arguments: Any, options: dict[str, Any], output: Any) -> None:
-        kept, loop = self._steps.kept, self._loop
+        losses, loop = self._steps.kept, self._loop
         if self._trains(module):
-            kept.after(output)
-            due = bool(kept.losses) and not kept.count % _UNSTEPPED and processes() == 1
-            if loop is not None and due and not kept.mean().isfinite():
+            losses.after(output)
+            due = bool(losses.losses) and not losses.count % _UNSTEPPED and processes() == 1
+            if loop is not None and due and not losses.mean().isfinite():
                 self._look(loop)
         elif module is self._model and not self._teller.busy and not module.training:
             self._evaluation.after(self._batch(arguments, options), output)
@@ -334,16 +334,16 @@ class Watch(TrainerCallback):
 
     def _stop_here(self) -> None:
         if self._steps.tripped:
-            raise RunStopped(f"envdoctor.watch stopped the run: {self._teller.said}")
+            raise RunStopped(f"envdoctor.watch stopped the run: {self._teller.summary}")
 
     def _keep_from_saving(self, control: Any) -> None:
         if self._steps.tripped:
             control.should_save = False
             control.should_training_stop = True
 
-    def _note_growth(self, run: WatchedRun, seen: tuple[str, dict[str, Any]] | None) -> None:
-        if seen is not None:
-            event, facts = seen
+    def _note_growth(self, run: WatchedRun, growth: tuple[str, dict[str, Any]] | None) -> None:
+        if growth is not None:
+            event, facts = growth
             self._teller.record(run, event, run.state.global_step, facts)
 
 
@@ -352,5 +352,5 @@ def _on_cuda() -> bool:
 
 
 def _not_compiled(hook: Any) -> Any:
-    """Return the hook, kept out of what torch.compile traces: it has to see real batches and keep them."""
+    """Return the hook, hidden from torch.compile's tracing: it has to see real batches and keep them."""
     return getattr(torch, "compiler", torch._dynamo).disable(hook)

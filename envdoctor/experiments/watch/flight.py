@@ -1,4 +1,4 @@
-"""The flight record: what was seen, on what, judged by the matrix; a JSON file and a few lines for the log."""
+"""The flight record: the event, its versions and settings, judged by the matrix; a JSON file and lines for the log."""
 
 import json
 import logging
@@ -30,13 +30,13 @@ _PLAIN = (bool, int, float, str)
 def judged(facts: Mapping[str, Any]) -> tuple[Finding, ...]:
     """Return the findings of the shipped rules about watched runs, worst first. ``facts`` are values by ``watch.*``."""
     rules = _rules()
-    known = FactSet()
+    factset = FactSet()
     for key, raw in facts.items():
         spec = rules.registry.find(key)
         if spec is not None:
-            known.add(Fact(key, parse_value(spec, raw), "the watched run", "watch"))
-    found = judge(known, rules, Policy()).findings
-    return tuple(finding for finding in found if finding.superseded_by is None)
+            factset.add(Fact(key, parse_value(spec, raw), "the watched run", "watch"))
+    findings = judge(factset, rules, Policy()).findings
+    return tuple(finding for finding in findings if finding.superseded_by is None)
 
 
 @lru_cache(maxsize=1)
@@ -77,8 +77,8 @@ def tell(facts: Mapping[str, Any], details: Mapping[str, Any], args: Any, folder
     except OSError as error:
         where = f"{path} cannot be written: {error.strerror}"
     logger.warning("envdoctor.experiments.watch: %s", where)
-    said = clean(findings[0].message.en) if findings else f"{facts['watch.event']} in step {facts['watch.step']}"
-    return f"{said} ({where})"
+    summary = clean(findings[0].message.en) if findings else f"{facts['watch.event']} in step {facts['watch.step']}"
+    return f"{summary} ({where})"
 
 
 def _versions() -> dict[str, str]:

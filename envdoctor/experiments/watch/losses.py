@@ -1,4 +1,4 @@
-"""The loss in a model's output, what a batch looks like, and what is kept of an optimizer step's micro-batches."""
+"""The loss in a model's output, the description of a batch, and the micro-batches of an optimizer step."""
 
 import math
 from collections import deque
@@ -9,7 +9,7 @@ import torch
 
 #: transformers' label value for "does not count".
 _IGNORED = -100
-#: Batches of one optimizer step are kept for a second run up to this many bytes and so many; the last one always.
+#: How many bytes and batches of one optimizer step are kept for a second run; the last batch is always kept.
 _KEPT_BYTES = 64 << 20
 _KEPT_BATCHES = 64
 #: Losses of single micro-batches; more are folded into one.
@@ -18,28 +18,28 @@ _KEPT_LOSSES = 256
 _WORSE = 1.5
 
 
-def _given_of(output: Any) -> Any:
+def _loss_tensor(output: Any) -> Any:
     """Return the tensor in a model's output that holds its loss: ``.loss``, ``["loss"]``, the first of a tuple if it is
-    one number, or what trl 1.16 makes its own of: ``log_probs`` of the labels (``trl/trainer/sft_trainer.py``)."""
-    loss = _named(output, "loss")
+    one number, or ``log_probs`` of the labels, from which trl 1.16 computes a loss (``trl/trainer/sft_trainer.py``)."""
+    loss = _field_of(output, "loss")
     if loss is None and isinstance(output, tuple) and output and hasattr(output[0], "numel") and output[0].numel() == 1:
         loss = output[0]
-    loss = _named(output, "log_probs") if loss is None else loss
+    loss = _field_of(output, "log_probs") if loss is None else loss
     return loss if hasattr(loss, "detach") else None
 
 
 def loss_of(output: Any) -> Any:
-    """Return the loss in a model's output as one number; None without one. Without a label ``log_probs`` come to 0."""
-    given = _given_of(output)
-    if given is not None and given is _named(output, "log_probs"):
-        kept = _named(output, "label_mask")
-        return -given.sum() / (given.numel() if kept is None else kept.sum().clamp(min=1))
-    return given.mean() if given is not None and given.dim() else given
+    """Return the loss in a model's output as one number; None without one. Without a label, ``log_probs`` give 0."""
+    tensor = _loss_tensor(output)
+    if tensor is not None and tensor is _field_of(output, "log_probs"):
+        mask = _field_of(output, "label_mask")
+        return -tensor.sum() / (tensor.numel() if mask is None else mask.sum().clamp(min=1))
+    return tensor.mean() if tensor is not None and tensor.dim() else tensor
 
 
 def _worst_of(model: Any, batch: Mapping[str, Any]) -> float:
-    """Return the loss above which a step has lost what it knew; infinite if it is not a mean over labels that are
-    tokens: CTC's is a sum, which grows with the length of a clip."""
+    """Return the loss above which a model is far worse than guessing; infinite if the loss is not a mean over tokens:
+    CTC's is a sum, which grows with the length of a clip."""
     labels: Any = batch.get("labels")
     config: Any = getattr(model, "config", None)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
@@ -60,7 +60,7 @@ def bytes_of(batch: Mapping[str, Any]) -> int:
 
 
 def shape_of(batch: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return the number of samples and the padded length; None if nothing tells them."""
+    """Return the number of samples and the padded length; None if they are unknown."""
     for name in ("input_ids", "labels", "attention_mask", "inputs_embeds"):
         value: Any = batch.get(name)
         if hasattr(value, "shape") and len(value.shape) >= 2:
@@ -91,9 +91,9 @@ def describe(batch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class StepLosses:
-    """``batches`` and ``losses`` of one optimizer step by the number of their micro-batch, of which there were
-    ``count``; ``shape`` is the first's (samples, tokens). ``worst``: see :func:`_worst_of`. ``arrived`` are the
-    gradients with which backward passes have come to losses of the model's own."""
+    """``batches`` and ``losses`` of one optimizer step by the number of their micro-batch; ``count`` is how many there
+    were, ``shape`` the first's (samples, tokens). ``worst``: see :func:`_worst_of`. ``arrived`` are the gradients that
+    backward passes brought to losses of the model's own."""
 
     def __init__(self) -> None:
         self.batches: dict[int, Mapping[str, Any]] = {}
@@ -106,7 +106,7 @@ class StepLosses:
         self._shares = False
 
     def before(self, model: Any, batch: Mapping[str, Any]) -> None:
-        """Keep the batch of a micro-batch that begins."""
+        """Keep the batch of a new micro-batch."""
         size = bytes_of(batch)
         if len(self.batches) >= _KEPT_BATCHES or self._held + size > _KEPT_BYTES:
             self.batches, self._held = {}, 0
@@ -123,11 +123,11 @@ class StepLosses:
         loss = loss_of(output)
         if loss is None:
             return
-        given = _given_of(output)
-        if given.requires_grad:
-            given.register_hook(lambda gradient: self.arrived.append(gradient.detach()))
+        tensor = _loss_tensor(output)
+        if tensor.requires_grad:
+            tensor.register_hook(lambda gradient: self.arrived.append(gradient.detach()))
         if len(self.losses) >= _KEPT_LOSSES:
-            total = torch.stack([one.to(loss.device) for _, one in self.losses]).sum()
+            total = torch.stack([part.to(loss.device) for _, part in self.losses]).sum()
             self.losses = [(self.losses[0][0], total)]
         self.losses.append((max(self.count - 1, 0), loss.detach()))
 
@@ -136,7 +136,7 @@ class StepLosses:
         if not self.losses:
             return None
         device = self.losses[0][1].device
-        losses = [one.to(device) for _, one in self.losses]
+        losses = [loss.to(device) for _, loss in self.losses]
         together = torch.stack(losses).sum() if len(losses) > 1 else losses[0]
         return together if self._shares or self.count < 2 else together / self.count
 
@@ -146,9 +146,9 @@ class StepLosses:
 
     def is_own(self) -> bool:
         """Return whether the step trained on the model's own losses, with finite gradients. Reads the device."""
-        return bool(self.arrived) and all(bool(torch.isfinite(one).all()) for one in self.arrived)
+        return bool(self.arrived) and all(bool(torch.isfinite(gradient).all()) for gradient in self.arrived)
 
 
-def _named(output: Any, name: str) -> Any:
-    found = getattr(output, name, None)
-    return output.get(name) if found is None and isinstance(output, Mapping) else found
+def _field_of(output: Any, name: str) -> Any:
+    field = getattr(output, name, None)
+    return output.get(name) if field is None and isinstance(output, Mapping) else field

@@ -1,4 +1,4 @@
-"""Running one batch again, with hooks, to name the module and the operation of the first number that is not finite."""
+"""Run one batch again, with hooks, to name the module and the operation of the first number that is not finite."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ from envdoctor.experiments.watch.losses import StepLosses, loss_of, tensors_of
 
 # Whether loss and gradients of a step are finite: some numbers on the device, read by all processes alike.
 
-#: Without clipping nobody computes a norm: each step looks at every so many parameters in turn.
+#: Without clipping there is no norm: each step looks at one in so many parameters, in turn.
 _SHARE = 16
 #: Weights that a record names.
 _NAMED = 8
@@ -30,13 +30,13 @@ def processes() -> int:
 
 
 def local(tensor: Any) -> Any:
-    """Return this process's part of a tensor that is spread over several, without its history."""
+    """Return this process's part of a tensor that is spread over processes, without its history."""
     plain = tensor.detach()
     return plain.to_local() if hasattr(plain, "to_local") else plain
 
 
 class Gradients:
-    """Looks at few gradients every step, and at all of them when those few look odd.
+    """A look at few gradients every step, and at all of them if those few look odd.
 
     A norm that is NaN makes every clipped gradient NaN, an infinite one makes every finite gradient 0 and only the
     infinite ones NaN: so one small gradient tells, unless it is 0 for reasons of its own.
@@ -45,82 +45,82 @@ class Gradients:
     def __init__(self) -> None:
         self._sentinel: Any = None
 
-    def look(self, model: Any, args: Any, step: int, kept: StepLosses) -> tuple[Any, Any] | None:
+    def look(self, model: Any, args: Any, step: int, losses: StepLosses) -> tuple[Any, Any] | None:
         """Return (numbers of all processes, numbers of this one): the largest loss, the largest magnitude of each
         gradient that was looked at, and last the smallest loss. An unknown loss is 0. In the numbers of all processes
         what is not finite is infinite. None if there was nothing to look at.
 
         Every process calls this in every step, or the others wait for ever.
         """
-        looked, mean = self._few(model, args, step), kept.mean()
-        if mean is None and not looked and processes() == 1:
+        gradients, mean = self._few(model, args, step), losses.mean()
+        if mean is None and not gradients and processes() == 1:
             return None
-        device = _device(model, [*([] if mean is None else [mean]), *looked])
+        device = _device(model, [*([] if mean is None else [mean]), *gradients])
         loss = torch.zeros((), device=device) if mean is None else mean.to(device)
-        own = torch.stack([loss, *(one.abs().max().to(device) for one in looked), loss])
+        own = torch.stack([loss, *(gradient.abs().max().to(device) for gradient in gradients), loss])
         if processes() == 1:
             return own, own
-        largest = own[1:-1].max() if looked else torch.zeros_like(loss)
+        largest = own[1:-1].max() if gradients else torch.zeros_like(loss)
         shared = torch.stack([loss, largest, -loss]).float().nan_to_num(INF, INF, INF)
         torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX)
         return shared * torch.tensor([1, 1, -1], device=device), own
 
     def any_bad(self, model: Any, *, applied: bool) -> tuple[bool, bool, bool]:
-        """Return whether a gradient, or once it is ``applied`` a weight, is not finite: (on some process, on this one);
-        and whether all gradients of all processes, which all have some, are 0. Reads the device, and takes a sentinel
-        that is not zero, because the one that raised the doubt may always be 0."""
-        by_size = sorted(_having(model).values(), key=lambda one: int(one.numel()))
-        better = next((one for one in by_size if bool((local(one.grad) != 0).any())), None)
+        """Return (on some process, on this one) whether a gradient, or once the step is ``applied`` a weight, is not
+        finite; and whether every process has gradients and all of them are 0. Reads the device, and takes a sentinel
+        that is not zero, because the gradient that raised the doubt may always be 0."""
+        by_size = sorted(_with_gradients(model).values(), key=lambda weight: int(weight.numel()))
+        better = next((weight for weight in by_size if bool((local(weight.grad) != 0).any())), None)
         self._sentinel = better if better is not None else self._sentinel
-        own = not all(map(_finite, model.parameters() if applied else (one.grad for one in by_size)))
+        own = not all(map(_finite, model.parameters() if applied else (weight.grad for weight in by_size)))
         return on_any(model, own), own, not on_any(model, better is not None or applied or not by_size)
 
     @staticmethod
     def bad(model: Any) -> list[str]:
-        """Return the first weights whose gradients are not finite; none if all are not, as after a norm that is NaN."""
-        having = _having(model)
-        bad = [name for name, one in having.items() if not _finite(one.grad)]
-        return bad[:_NAMED] if len(bad) < len(having) else []
+        """Return the first weights whose gradients are not finite; none if no gradient is finite (a norm was NaN)."""
+        weights = _with_gradients(model)
+        bad = [name for name, weight in weights.items() if not _finite(weight.grad)]
+        return bad[:_NAMED] if len(bad) < len(weights) else []
 
     def _few(self, model: Any, args: Any, step: int) -> list[Any]:
         """Return one small gradient if the run clips, else a share of all gradients, in turn."""
         clips = bool(args.max_grad_norm and args.max_grad_norm > 0)
         if clips and self._sentinel is not None and self._sentinel.grad is not None:
             return [local(self._sentinel.grad)]
-        having = list(_having(model).values())
-        if clips and having:
-            self._sentinel = min(having, key=lambda one: int(one.numel()))
-            having = [self._sentinel]
-        elif having:
-            having = having[step % _SHARE :: _SHARE] or having[-1:]
-        return [one for one in (local(parameter.grad) for parameter in having) if one.numel()]
+        weights = list(_with_gradients(model).values())
+        if clips and weights:
+            self._sentinel = min(weights, key=lambda tensor: int(tensor.numel()))
+            weights = [self._sentinel]
+        elif weights:
+            weights = weights[step % _SHARE :: _SHARE] or weights[-1:]
+        return [tensor for tensor in (local(parameter.grad) for parameter in weights) if tensor.numel()]
 
 
 def is_sharded(model: Any) -> bool:
-    """Return whether a single call of the model makes processes talk: FSDP's tensors or DeepSpeed's ZeRO."""
+    """Return whether a call of the model needs other processes: FSDP's tensors or DeepSpeed's ZeRO."""
     return any(hasattr(parameter, "to_local") or hasattr(parameter, "ds_id") for parameter in model.parameters())
 
 
 def oversized_weight(model: Any) -> str | None:
-    """Return the largest weight's name if its square is infinite in float32: whatever it reaches is lost."""
-    largest = {name: float(local(one).abs().max()) for name, one in model.named_parameters() if local(one).numel()}
+    """Return the largest weight's name if its square is infinite in float32."""
+    largest = {name: float(local(data).abs().max()) for name, data in model.named_parameters() if local(data).numel()}
     name = max(largest, key=largest.__getitem__, default=None)
     return name if name is not None and INF > largest[name] > _ROOT else None
 
 
-def on_any(model: Any, found: bool) -> bool:
-    """Return whether it was found on some process. Every process calls this, or the others wait for ever."""
+def on_any(model: Any, flag: bool) -> bool:
+    """Return whether the flag is set on some process. Every process calls this, or the others wait for ever."""
     if processes() == 1:
-        return found
-    shared = torch.tensor(int(found), device=_device(model, []))
+        return flag
+    shared = torch.tensor(int(flag), device=_device(model, []))
     torch.distributed.all_reduce(shared, op=torch.distributed.ReduceOp.MAX)
     return bool(shared)
 
 
-def _having(model: Any) -> dict[str, Any]:
+def _with_gradients(model: Any) -> dict[str, Any]:
     """Return the parameters with gradients by name; sparse gradients are left out."""
-    named = ((name, one) for name, one in model.named_parameters() if one.grad is not None and one.numel())
-    return {name: one for name, one in named if not one.grad.is_sparse}
+    pairs = ((name, weight) for name, weight in model.named_parameters() if weight.grad is not None and weight.numel())
+    return {name: weight for name, weight in pairs if not weight.grad.is_sparse}
 
 
 def _device(model: Any, tensors: list[Any]) -> Any:
@@ -142,10 +142,10 @@ def examine(model: Any, batch: Mapping[str, Any], *, again: bool = True, backwar
     """Return the facts ``watch.where``, ``module``, ``module_class``, ``operation``, ``parameter`` and ``cured_by``.
 
     ``model`` is called with the batch some times, forward and backward; its gradients are overwritten and left
-    empty, its weights, mode and random state are not touched. An output without a loss is searched with a loss of its
-    logits. ``backward`` False stays with the forward pass and leaves gradients alone, as an evaluation does. ``again``
-    False calls nothing: batch and weights alone are looked at, and ``where`` is absent when they are finite. What goes
-    wrong in here is said in ``where`` as ``failed``: a diagnosis must not end a run.
+    empty, its weights, mode and random state are not touched. For an output without a loss, a loss of its logits stands
+    in. ``backward`` False stays with the forward pass and leaves gradients alone, as an evaluation does. ``again``
+    False calls nothing: only batch and weights are looked at, and ``where`` is absent if they are finite. After a
+    failure in here ``where`` is ``failed``: a diagnosis must not end a run.
     """
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
     try:
@@ -168,8 +168,8 @@ def examine(model: Any, batch: Mapping[str, Any], *, again: bool = True, backwar
 
 def _present(model: Any, batch: Mapping[str, Any]) -> dict[str, Any]:
     """Return the data or weights that are not finite before anything is computed."""
-    given = {name: value for name, value in tensors_of(batch).items() if value.is_floating_point()}
-    for name, value in given.items():
+    tensors = {name: value for name, value in tensors_of(batch).items() if value.is_floating_point()}
+    for name, value in tensors.items():
         # A mask that is added to logits hides a key by -inf.
         if not _finite(value.clamp(min=-1.0) if "mask" in name else value):
             return {"watch.where": "data", "watch.module": name}
@@ -190,7 +190,7 @@ def _objective(output: Any) -> tuple[Any, bool]:
         return loss, True
     logits = getattr(output, "logits", None)
     if logits is None:
-        logits = next((one for one in _tensors(output) if one.requires_grad), None)
+        logits = next((tensor for tensor in _tensors(output) if tensor.requires_grad), None)
     return (None if logits is None else logits.float().pow(2).mean()), False
 
 
@@ -209,10 +209,10 @@ def _trace(model: Any, batch: Mapping[str, Any], backward: bool) -> dict[str, An
         return {"watch.where": "forward", **_module(bad_forward, model)}
     if loss is None:
         return {"watch.where": "unknown", "problem": "the model's output holds neither a loss nor logits"}
-    gradients = {name: one.grad for name, one in _having(model).items()}
-    bad = next((name for name, one in gradients.items() if not _finite(one)), None)
+    gradients = {name: weight.grad for name, weight in _with_gradients(model).items()}
+    bad = next((name for name, gradient in gradients.items() if not _finite(gradient)), None)
     if not backward or bad is None:
-        norms = {name: torch.linalg.vector_norm(local(one)).cpu() for name, one in gradients.items()}
+        norms = {name: torch.linalg.vector_norm(local(gradient)).cpu() for name, gradient in gradients.items()}
         if backward and norms and not _finite(torch.linalg.vector_norm(torch.stack(list(norms.values())))):
             return {"watch.where": "backward", "watch.parameter": max(norms, key=lambda name: float(norms[name]))}
         if own:
@@ -220,17 +220,17 @@ def _trace(model: Any, batch: Mapping[str, Any], backward: bool) -> dict[str, An
         problem = "the loss is computed outside the model, whose logits and their gradients are finite"
         return {"watch.where": "outside", "problem": problem}
     if not bad_backward:  # a hook of the user's on a weight, or a path around all modules
-        named: dict[str, Any] = {"problem": f"no module was seen making it; the gradient of {bad} is not finite"}
+        place: dict[str, Any] = {"problem": f"no module was seen making it; the gradient of {bad} is not finite"}
     else:
-        named = _module(bad_backward, model)
-    return {"watch.where": "backward", **named, **_operation(model, batch)}
+        place = _module(bad_backward, model)
+    return {"watch.where": "backward", **place, **_operation(model, batch)}
 
 
 @contextmanager
 def _noted(model: Any, backward: bool) -> Iterator[tuple[list[tuple[str, Any]], list[tuple[str, Any]]]]:
-    """Note modules that turn finite values into others: in the order of the forward pass the ones whose output is not
-    finite, and in the order of the backward pass the ones that get a finite gradient and give one that is not, of an
-    input or a parameter."""
+    """Yield two lists of modules that turn finite values into others: in the order of the forward pass the modules
+    whose output is not finite, and in the order of the backward pass those that get a finite gradient and give a
+    gradient of an input or a parameter that is not."""
     bad_forward: list[tuple[str, Any]] = []
     bad_backward: list[tuple[str, Any]] = []
     good_in: set[str] = set()
@@ -244,8 +244,8 @@ def _noted(model: Any, backward: bool) -> Iterator[tuple[list[tuple[str, Any]], 
             bad_backward.append((name, module))
 
     def runs(name: str, module: Any, arguments: Any, options: Any) -> Any:
-        """Give the module its inputs as views of its own. Modules that share an input (q, k and v) then have each its
-        gradient, not the sum of all."""
+        """Give the module its inputs as views of its own. Then each of the modules that share an input (q, k and v) has
+        its own gradient, not the sum of all."""
 
         def own(value: Any) -> Any:
             if isinstance(value, torch.Tensor) and value.is_floating_point() and value.requires_grad:
@@ -255,7 +255,7 @@ def _noted(model: Any, backward: bool) -> Iterator[tuple[list[tuple[str, Any]], 
             return value
 
         # A mask among them hides by -inf.
-        good = all(_finite(one.clamp(min=-1.0)) for one in _tensors([arguments, options]))
+        good = all(_finite(tensor.clamp(min=-1.0)) for tensor in _tensors([arguments, options]))
         (good_in.add if good else good_in.discard)(name)
         return tuple(map(own, arguments)), {key: own(value) for key, value in options.items()}
 
@@ -271,7 +271,7 @@ def _noted(model: Any, backward: bool) -> Iterator[tuple[list[tuple[str, Any]], 
     for name, module in model.named_modules():
         handles.append(module.register_forward_pre_hook(partial(runs, name), with_kwargs=True))
         handles.append(module.register_forward_hook(partial(ran, name)))
-    uses = Counter(id(one) for module in model.modules() for one in module._parameters.values())
+    uses = Counter(id(weight) for module in model.modules() for weight in module._parameters.values())
     for name, parameter in model.named_parameters():
         # The gradient of a weight that modules share is a sum: it does not tell whose part is bad.
         if parameter.requires_grad and backward and uses[id(parameter)] == 1:
@@ -310,9 +310,9 @@ def _tensors(value: Any) -> Iterator[Any]:
             yield from _tensors(item)
 
 
-def _module(found: list[tuple[str, Any]], model: Any) -> dict[str, Any]:
-    """Return the first module that was noted: hooks of a part run before those of what contains it."""
-    name, module = found[0] if found else ("", model)
+def _module(modules: list[tuple[str, Any]], model: Any) -> dict[str, Any]:
+    """Return the first of the modules: the hooks of a part run before those of the module around it."""
+    name, module = modules[0] if modules else ("", model)
     return {"watch.module": name or "the model itself", "watch.module_class": type(module).__name__}
 
 
@@ -327,21 +327,21 @@ def _runs_clean(model: Any, batch: Mapping[str, Any], cure: Any, backward: bool)
                 return False
             if backward:
                 loss.backward()
-            tried = in_force()
-        return tried and (not backward or all(one.grad is None or _finite(one.grad) for one in model.parameters()))
+            effect = in_force()
+        return effect and (not backward or all(part.grad is None or _finite(part.grad) for part in model.parameters()))
     except Exception:
         return False
 
 
 def _cures(model: Any) -> list[tuple[str, Callable[[], AbstractContextManager[Callable[[], bool]]]]]:
-    """Return the cures that can be tried here before they are advised, by the words of the fact ``watch.cured_by``:
-    attention without cuDNN, eager attention.
+    """Return the cures to try here before they are advised, by the words of the fact ``watch.cured_by``: attention
+    without cuDNN, eager attention.
 
     Releases of transformers choose the attention in two ways: since 4.48 from the configuration at every call, before
     that by the class of the attention module when it is built (``LlamaSdpaAttention`` beside ``LlamaAttention``). Both
-    are changed for one call, and whether that took the fused kernel out of it is counted, not believed.
-    Each opens a context in which the model runs with it; what the context gives says afterwards whether it was in
-    force."""
+    are changed for one call, and its calls of the fused kernel are counted.
+    Each cure opens a context in which the model runs with it; the function that the context yields returns afterwards
+    whether the cure was in force."""
     cures: list[tuple[str, Any]] = []
     if torch.cuda.is_available() and hasattr(torch.backends.cuda, "enable_cudnn_sdp"):
         cures.append(("cudnn-off", _without_cudnn))
@@ -397,5 +397,5 @@ def _plain_class(kind: type) -> type | None:
     """Return the class that computes attention plainly if this one takes a fused kernel; None for other modules."""
     if "Attention" not in kind.__name__ or not _FUSED.search(kind.__name__):
         return None
-    parents = (one for one in kind.__mro__[1:] if "Attention" in one.__name__ and not _FUSED.search(one.__name__))
+    parents = (base for base in kind.__mro__[1:] if "Attention" in base.__name__ and not _FUSED.search(base.__name__))
     return next(parents, None)

@@ -1,21 +1,20 @@
-"""Read what the numbers that the Trainer logs give away, one entry at a time, and memory that grows from visit to visit
-of one batch shape: a leak; growth with a longer batch is only padding. Pure: no torch."""
+"""Recognise faults in the Trainer's log, one entry at a time, and leaks: memory that grows from visit to visit of one
+batch shape; growth with a longer batch is only padding. Pure: no torch."""
 
 import math
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
-#: By event (a word of the fact ``watch.event``): visits of one shape that must each hold more than the last, as the
-#: first ones still fill caches and optimizer state, and the bytes between the first and the last of them below which
-#: nothing is said (allocator blocks are 2 MiB). What the allocator holds and tensors do not rises for a while as shapes
-#: come, and rightly so.
+#: By event (a word of the fact ``watch.event``): how many visits of one shape must each hold more than the one before,
+#: because the first ones still fill caches and optimizer state; and the least growth in bytes from the first to the
+#: last of them (allocator blocks are 2 MiB). Memory that the allocator holds beyond the tensors rightly rises at first.
 _LIMITS = {
     "memory-grows": (4, 16 << 20),
     "reserved-memory-grows": (8, 1 << 30),
     "evaluation-memory-grows": (4, 16 << 20),
 }
-#: Shapes that are kept; older ones are forgotten first.
+#: Shapes that are remembered; older ones are forgotten first.
 SHAPES = 512
 
 
@@ -27,25 +26,25 @@ class Memory:
         self._largest = 0
 
     def step(self, shape: tuple[int, int], allocated: int, reserved: int) -> tuple[str, dict[str, Any]] | None:
-        """Note what tensors hold after a step, and what the allocator holds for them; see :meth:`add`."""
+        """Note the bytes of tensors after a step, and those of the allocator; see :meth:`add`."""
         tokens = shape[0] * shape[1]
         if tokens > self._largest:  # the largest batch so far may rightly take more from the driver
             self._largest = tokens
             self.forget("reserved-memory-grows")
-        seen = self.add("memory-grows", shape, allocated)
+        growth = self.add("memory-grows", shape, allocated)
         idle = self.add("reserved-memory-grows", shape, reserved - allocated)
-        return seen or idle
+        return growth or idle
 
     def add(self, event: str, shape: tuple[int, int], held: int) -> tuple[str, dict[str, Any]] | None:
-        """Note bytes; the event and its facts (``watch.grown_gib`` over ``watch.visits``) when the last visits of the
-        shape grew each time.
+        """Note bytes. Return the event and its facts (``watch.grown_gib`` over ``watch.visits``) if they grew with each
+        of the shape's last visits.
 
         The first visit of a shape is left out: it may fill caches of its own.
         """
         most, least = _LIMITS[event]
         shapes = self._visits[event]
-        seen = shapes.pop(shape, None)
-        shapes[shape] = visits = [] if seen is None else [*seen, held][-most:]
+        history = shapes.pop(shape, None)
+        shapes[shape] = visits = [] if history is None else [*history, held][-most:]
         if len(shapes) > SHAPES:
             del shapes[next(iter(shapes))]
         if len(visits) < most or any(later <= earlier for earlier, later in pairwise(visits)):
@@ -57,15 +56,15 @@ class Memory:
         return event, {**batch, "watch.grown_gib": round(grown / (1 << 30), 3), "watch.visits": len(visits)}
 
     def forget(self, event: str) -> None:
-        """Begin again, as when the Trainer lets go of what an evaluation gathered."""
+        """Begin again, for instance when the Trainer frees an evaluation's outputs."""
         self._visits[event].clear()
 
 
 def event_of_log(entry: Mapping[str, object]) -> str | None:
     """Return the event (a word of the fact ``watch.event``) that one entry of ``Trainer.state.log_history`` shows.
 
-    With ``logging_nan_inf_filter``, the Trainer's default, a loss that is not finite is logged as 0.0: what remains of
-    it is the gradient norm. Evaluation is filtered since transformers 5.23.0 (while one of its losses is finite), not
+    With ``logging_nan_inf_filter``, the Trainer's default, a loss that is not finite is logged as 0.0: only the
+    gradient norm shows it. Evaluation is filtered since transformers 5.23.0 (while one of its losses is finite), not
     in older releases. Seen alike with transformers 4.48.0 and 5.17.0: weights poisoned with NaN log (0.0, nan),
     a batch whose labels are all ignored logs (0.0, 0.0).
     """

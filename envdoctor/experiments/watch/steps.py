@@ -1,5 +1,5 @@
-"""The optimizer steps of a run: few numbers on the device every step, judged when they are read, the rest on the first
-bad one."""
+"""The optimizer steps of a run: every step leaves few numbers on the device, which are judged when they are read; the
+first bad step is examined."""
 
 import logging
 import math
@@ -18,15 +18,15 @@ _EVENTS_KEPT = 64
 
 
 class Teller:
-    """``events`` are dictionaries of ``watch.*`` facts, ``seen`` their kinds, ``last_finite`` the last finite numbers
-    of the Trainer's log, ``said`` what the last of them came to, in words. ``busy``: the model is called to find out
+    """``events`` are dictionaries of ``watch.*`` facts, ``kinds`` their kinds, ``summary`` is the last event in words;
+    ``last_finite`` are the last finite numbers of the Trainer's log. ``busy``: the model is being called to find out
     what went wrong."""
 
     def __init__(self, folder: str | None) -> None:
         self.events: list[dict[str, Any]] = []
-        self.seen: set[str] = set()
+        self.kinds: set[str] = set()
         self.last_finite: dict[str, float] = {}
-        self.said = ""
+        self.summary = ""
         self.busy = False
         self._folder = folder
 
@@ -41,36 +41,36 @@ class Teller:
     def record(
         self, run: "WatchedRun", event: str, step: int, about: Mapping[str, Any], details: Mapping[str, Any] = {}
     ) -> None:
-        """Judge and tell once for each kind of event; nothing in here may end the run. A ``problem`` among the facts
-        ``about`` it, a text about the second run, is a detail."""
+        """Judge and record the first event of each kind; no failure in here may end the run. A ``problem`` among the
+        facts ``about`` it, a text about the second run, is a detail."""
         facts = {"watch.event": event, "watch.step": step, **about}
         problem = facts.pop("problem", None)
-        if event in self.seen or len(self.events) >= _EVENTS_KEPT:
+        if event in self.kinds or len(self.events) >= _EVENTS_KEPT:
             return
-        self.seen.add(event)
+        self.kinds.add(event)
         self.events.append(facts)
-        self.said = f"{event} in step {step}"
+        self.summary = f"{event} in step {step}"
         try:
             from envdoctor.experiments.watch.flight import tell
 
             folder = Path(self._folder or getattr(run.args, "output_dir", None) or ".")
             whose = {"rank": int(torch.distributed.get_rank()), "processes": processes()} if processes() > 1 else {}
-            known = {**whose, **details, "problem": problem, "last_finite": dict(self.last_finite)}
-            self.said = tell(facts, known, run.args, folder, logger)
+            context = {**whose, **details, "problem": problem, "last_finite": dict(self.last_finite)}
+            self.summary = tell(facts, context, run.args, folder, logger)
         except Exception as error:
             kind = type(error).__name__
             logger.warning("envdoctor.experiments.watch: the flight record could not be written: %s", kind)
 
 
-#: Steps in a row whose gradients are not finite beside a finite loss, before a loss scale is no excuse: the scaler
-#: begins at 2**16 and halves it each time.
+#: Steps in a row whose gradients are not finite beside a finite loss, before the loss scale is no longer an excuse: the
+#: scaler begins at 2**16 and halves it each time.
 _OVERFLOWS = 20
-#: Steps in a row without a label that counts, before it is said that the rest does not train either.
+#: Steps in a row without a label that counts, before the whole run is taken for one without labels.
 _UNLABELLED = 20
-#: Steps in a row that are far worse than guessing after one that was not, before that is no spike.
+#: Steps in a row that are far worse than guessing after one that was not, before that is more than a spike.
 _DIVERGED = 10
-#: Steps in a row whose gradients are all 0, or whose loss is the same to the last bit, before that is no chance; a loss
-#: below the least is rounded to few values.
+#: Steps in a row whose gradients are all 0, or whose loss is the same to the last bit, before that is more than chance;
+#: a loss below the least is rounded to few values.
 _DEAD, _LEAST = 5, 1e-3
 #: Every so many steps a sample of half-precision weights is compared with itself.
 _EVERY, _SAMPLE = 100, 1024
@@ -78,7 +78,7 @@ _HALF = (torch.bfloat16, torch.float16)
 
 
 class WatchedRun(NamedTuple):
-    """What the Trainer hands to every callback, or what stands for it in a plain loop."""
+    """The arguments of every callback of the Trainer, or their substitutes in a plain loop."""
 
     args: Any
     state: Any
@@ -88,9 +88,9 @@ class WatchedRun(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What is known of one optimizer step: its number from 1, its micro-batches and their losses, the numbers of this
-    process (see :meth:`Gradients.look`); ``warms``: the learning rate is 0 or rises; ``applied``: the weights have
-    moved already."""
+    """One optimizer step: its number from 1, its micro-batches and their losses, the numbers of this process (see
+    :meth:`Gradients.look`); ``warms``: the learning rate is 0 or rises; ``applied``: the weights have moved
+    already."""
 
     run: WatchedRun
     number: int
@@ -102,7 +102,7 @@ class _Step(NamedTuple):
 
 
 class Steps:
-    """``kept`` is the step that goes on, ``shape`` the batch of the last one. ``tripped``: the run is being stopped."""
+    """``kept`` is the present step, ``shape`` that of the last step's batch. ``tripped``: the run is being stopped."""
 
     def __init__(self, teller: Teller, *, stop: bool, rerun: bool) -> None:
         self.kept = StepLosses()
@@ -121,18 +121,18 @@ class Steps:
         self._noted: tuple[str, Any, Any, Any] | None = None
 
     def look(self, run: WatchedRun, *, applied: bool) -> None:
-        """Judge the step whose numbers are there; ``applied`` when the weights have moved already."""
-        kept, self.kept = self.kept, StepLosses()
+        """Judge the present step, or the step before if numbers are read late; ``applied``: the weights have moved."""
+        losses, self.kept = self.kept, StepLosses()
         if run.model is None or self.tripped:
             return
         number = run.state.global_step + (not applied)
         last, self._rate = self._rate, _rate_of(run.optimizer)
         warms = self._rate == 0 or (self._rate is not None and last is not None and self._rate > last)
-        numbers = self._gradients.look(run.model, run.args, number, kept)
+        numbers = self._gradients.look(run.model, run.args, number, losses)
         moves = True
         if numbers is not None:
             shared, own = numbers
-            step = _Step(run, number, kept, own, self._rate, warms, applied)
+            step = _Step(run, number, losses, own, self._rate, warms, applied)
             if shared.device.type == "cpu" or getattr(run.args, "logging_nan_inf_filter", False):
                 moves = not self._judge(shared.tolist(), step)
             else:
@@ -140,12 +140,12 @@ class Steps:
                 self._late = (_to_host(shared), step._replace(applied=True))
         if not applied and moves:
             self._note_half(run.model, number, warms=warms)
-        self.shape = kept.shape
+        self.shape = losses.shape
 
     def _note_half(self, model: Any, step: int, *, warms: bool) -> None:
         """Keep a sample of the largest half-precision weight, every hundredth step; not during warm-up."""
-        named = [] if step % _EVERY or warms else model.named_parameters()
-        half = [(name, one) for name, one in named if one.grad is not None and one.dtype in _HALF]
+        pairs = [] if step % _EVERY or warms else model.named_parameters()
+        half = [(name, weight) for name, weight in pairs if weight.grad is not None and weight.dtype in _HALF]
         name, parameter = max(half, key=lambda entry: int(entry[1].numel()), default=("", None))
         noted = None if parameter is None else (_sample(parameter).clone(), _sample(parameter.grad) != 0)
         self._noted = None if noted is None else (name, parameter, *noted)
@@ -161,7 +161,7 @@ class Steps:
         return name if int(moving.sum()) >= 100 and not bool(moved.any()) else None
 
     def read_late(self) -> None:
-        """Judge the step before, whose numbers were on their way; before anything is saved they must be known."""
+        """Judge the step before, whose numbers were on their way. Call this before anything is saved."""
         if self._late is None or self.tripped:
             return
         (numbers, event), step = self._late
@@ -178,7 +178,7 @@ class Steps:
         return self._examined(zeroed, [*zeroed.kept.batches.values()], again=not is_sharded(zeroed.run.model))
 
     def _judge(self, numbers: list[float], step: _Step) -> bool:
-        """Return whether the step is bad or skipped; stop or tell unless the loss scaler sees to it."""
+        """Return whether the step is bad or skipped. Stop or record, unless the loss scaler skips the step."""
         *largest, least = numbers
         loss, gradient = not math.isfinite(largest[0]), not all(map(math.isfinite, largest[1:]))
         zero = len(largest) > 1 and not any(largest[1:])
@@ -205,7 +205,7 @@ class Steps:
     def _masked(self, step: _Step) -> bool:
         """Return whether every loss that is not finite, on any process, is of a batch without a label that counts."""
         batches = step.kept.batches
-        unexplained = any(describe(batches.get(one, {})).get("watch.label_tokens") != 0 for one in step.kept.bad())
+        unexplained = any(describe(batches.get(index, {})).get("watch.label_tokens") != 0 for index in step.kept.bad())
         return not on_any(step.run.model, unexplained)
 
     def _note_masked(self, step: _Step) -> None:
@@ -232,22 +232,22 @@ class Steps:
             self._trip(step, "diverged", own=False)
         elif self._zero >= _DEAD:
             self._tell_dead(step, "zero-gradient")
-        elif self._same >= _DEAD and "zero-gradient" not in self._teller.seen:
+        elif self._same >= _DEAD and "zero-gradient" not in self._teller.kinds:
             self._tell_dead(step, "loss-stands-still")
 
     def _tell_dead(self, step: _Step, event: str) -> None:
-        if event not in self._teller.seen:
+        if event not in self._teller.kinds:
             weight = oversized_weight(step.run.model)
-            named = {"watch.parameter": weight} if weight is not None else {}
-            self._teller.record(step.run, event, step.number - _DEAD + 1, named, {"learning_rate": step.rate})
+            about = {"watch.parameter": weight} if weight is not None else {}
+            self._teller.record(step.run, event, step.number - _DEAD + 1, about, {"learning_rate": step.rate})
 
     def _trip(self, step: _Step, event: str, *, own: bool) -> None:
-        """Stop or tell. ``own``: this process saw something that is not finite, and a second run may say where."""
+        """Stop or record. ``own``: this process has values that are not finite, and a second run may say where."""
         run, model = step.run, step.run.model
         if self._stop:
             self.tripped = True
             run.control.should_training_stop = True
-        elif event in self._teller.seen:
+        elif event in self._teller.kinds:
             return
         facts: dict[str, Any] = {}
         details: dict[str, Any] = {"weights_were_changed": step.applied, "learning_rate": step.rate}
@@ -264,26 +264,26 @@ class Steps:
         alone = alone and not is_sharded(model)
         if self._rerun and not alone:
             details["rerun"] = "not with several processes or sharded weights"
-        having = [parameter for parameter in model.parameters() if parameter.grad is not None]
-        aside = [parameter.grad for parameter in having] if not self._stop else []
+        weights = [parameter for parameter in model.parameters() if parameter.grad is not None]
+        gradients = [parameter.grad for parameter in weights] if not self._stop else []
         details["gradients_not_finite"] = bad = self._gradients.bad(model) if own else []
         if len(bad) == 1:
             facts["watch.parameter"] = bad[0]
         if self._rerun and own:
-            if aside and alone:
+            if gradients and alone:
                 model.zero_grad(set_to_none=True)
-            first_bad_first = sorted(batches, key=lambda one: one != number)
-            facts.update(self._examined(step, [batches[one] for one in first_bad_first], again=alone))
-            for parameter, gradient in zip(having, aside, strict=False):
+            first_bad_first = sorted(batches, key=lambda index: index != number)
+            facts.update(self._examined(step, [batches[index] for index in first_bad_first], again=alone))
+            for parameter, gradient in zip(weights, gradients, strict=False):
                 parameter.grad = gradient
         if self._stop and not step.applied:
-            _nothing_to_apply(model, having, keep=scales(step.run) or not alone)
+            _nothing_to_apply(model, weights, keep=scales(step.run) or not alone)
         first_bad = step.number - _DIVERGED + 1 if event == "diverged" else step.number
         self._teller.record(run, event, first_bad, facts, details)
 
     def _examined(self, step: _Step, batches: list[Mapping[str, Any]], *, again: bool) -> dict[str, Any]:
-        """Return what a second run of the batches, one after the other, shows, and what describes the faulty batch;
-        ``again`` False only looks at what is there."""
+        """Return the facts of a second run of the batches, one after the other, and the description of the faulty
+        batch. ``again`` False looks at batches and weights only."""
         about: dict[str, Any] = {}
         facts: dict[str, Any] = {}
         for batch in batches or [{}]:
@@ -310,17 +310,17 @@ def _sample(tensor: Any) -> Any:
 def _rate_of(optimizer: Any) -> float | None:
     """Return the largest learning rate of the step; None if reading it would wait for a device."""
     rates = [group.get("lr") for group in getattr(optimizer, "param_groups", None) or ()]
-    known = [float(rate) for rate in rates if isinstance(rate, (int, float))]
-    return max(known) if known and len(known) == len(rates) else None
+    numbers = [float(rate) for rate in rates if isinstance(rate, (int, float))]
+    return max(numbers) if numbers and len(numbers) == len(rates) else None
 
 
-def _nothing_to_apply(model: Any, having: list[Any], *, keep: bool) -> None:
-    """Leave the optimizer nothing. Without gradients it does nothing at all; a loss scaler and sharded optimizers
-    insist on having some (``keep``): of zeros, which move weights by finite momentum and decay at the most."""
+def _nothing_to_apply(model: Any, weights: list[Any], *, keep: bool) -> None:
+    """Leave the optimizer nothing to apply. Without gradients it does nothing; a loss scaler and sharded optimizers
+    need gradients (``keep``): zeros move weights by finite momentum and decay at most."""
     if not keep:
         model.zero_grad(set_to_none=True)
         return
-    for parameter in having:
+    for parameter in weights:
         if parameter.grad is None:
             parameter.grad = torch.zeros_like(parameter)
         else:
