@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,8 +159,17 @@ class Matrix:
 
 
 def load_matrix(private: Iterable[Path] = ()) -> Matrix:
-    """Load the shipped matrix and the private rules of the given folders. Raises :class:`MatrixError`."""
-    return _usable(read_matrix(private))
+    """Load the shipped matrix and the private rules of the given folders; without folders, once in a process.
+
+    Raises :class:`MatrixError`.
+    """
+    folders = tuple(private)
+    return _usable(read_matrix(folders)) if folders else _shipped(_COMPILED, _CHECKOUT)
+
+
+@lru_cache(maxsize=1)
+def _shipped(_compiled: Path, _checkout: Path) -> Matrix:
+    return _usable(read_matrix())
 
 
 def load_source(home: Path, *, source: str) -> Matrix:
