@@ -26,8 +26,10 @@ _NO_TRAINING = ("export", "infer", "serve")
 class Project:
     """What lies around one file of a recipe. Each script is looked for once, and read once."""
 
-    def __init__(self, path: str, cwd: str, formats: Formats) -> None:
+    def __init__(self, path: str, cwd: str, formats: Formats, starts: Sequence[str] = ()) -> None:
+        """``starts`` are folders in which a command may have started the file."""
         self._path, self._cwd, self._formats = path, cwd, formats
+        self._starts = (*starts, *folders_above(os.path.dirname(path)), cwd)
         self.path_of, self.words_of = cache(self._path_of), cache(self._words_of)
 
     def _path_of(self, name: str, folder: str) -> str | None:
@@ -43,12 +45,15 @@ class Project:
 
     def file_named(self, name: str, folder: str = "") -> str | None:
         """Return the path of a file that a script names, which may have gone into a ``folder`` before."""
-        starts = (*folders_above(os.path.dirname(self._path)), self._cwd)
-        for start in (*(os.path.join(start, folder) for start in starts if folder), *starts):
+        for start in (*self.below(folder), *self._starts):
             path = os.path.normpath(os.path.join(start, os.path.expanduser(name)))
             if os.path.isfile(path):
                 return path
         return None
+
+    def below(self, folder: str) -> tuple[str, ...]:
+        """Return where a folder may be into which a script has gone; nothing for none."""
+        return tuple(os.path.join(start, folder) for start in self._starts if folder)
 
     def run_of(self, parts: Sequence[Part], line: int | None) -> tuple[list[Part], tuple[int, ...]]:
         """Return the parts of one training command, the last one (in a ``line``, where it is given), without those of

@@ -95,6 +95,59 @@ def test_a_folder_that_is_computed_is_one_near_the_script(tmp_path, folder):
     assert (found["model"], found["missing"]) == ("a/b", ())
 
 
+@pytest.mark.parametrize(
+    "folder",
+    [
+        '$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)',
+        '"$(cd "$( dirname "${BASH_SOURCE[0]:-$0}" )" >/dev/null 2>&1 && pwd -P)"',
+        '"$(dirname "$0")"',
+        "`dirname $BASH_SOURCE`",
+        '$(dirname "$(realpath "$0")")',
+        '$(cd "$(dirname "$(readlink -f "$0")")" || exit 1; pwd)',
+        '$(realpath "$(dirname "${BASH_SOURCE}")")',
+    ],
+)
+@pytest.mark.parametrize("go", ["", "cd /tmp\n", 'cd "$DIR"/..\n', "cd other\n"])
+def test_what_lies_below_the_folder_of_the_script_is_read(tmp_path, folder, go):
+    shell = f'DIR={folder}\n{go}deepspeed "$DIR/train.py" --bf16 True --deepspeed="$DIR/conf/z3.json"\n'
+    stages = {1: "z3.json", 2: "run/other/conf/z3.json", 3: "run/conf/z3.json"}
+    files = {path: f'{{"zero_optimization": {{"stage": {stage}}}}}' for stage, path in stages.items()}
+    files |= {f"{at}train.py": MAIN.replace("MODEL)", f"'{at}m')") for at in ("", "run/", "run/other/")}
+    found = read(tmp_path, "run/go.sh", {**PACKAGE, **files, "run/go.sh": shell})
+    assert (found["zero_stage"], found["model"], found["missing"]) == (3, "run/m", ())
+
+
+GIVEN = """data=$1
+if [[ $# -lt 2 ]]; then
+    exit 2
+fi
+DIR=$(dirname "$0")
+deepspeed "$DIR/train.py" --bf16 True --max_steps "$2" --model_name_or_path "${3:-a/b}" --deepspeed $DIR/z.json
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "shell", "steps"),
+    [
+        ("bash run/go.sh data/x.json 7", GIVEN, 7),
+        ("bash run/go.sh data/x.json", GIVEN.replace("$2", "$4"), Unknown),
+        (
+            "bash run/go.sh data/x.json --max_steps 7",
+            'cd "$(dirname "$0")"\ndeepspeed train.py --deepspeed z.json "$@"',
+            7,
+        ),
+        ("bash run/go.sh data/x.json 7", "shift\n" + GIVEN, Unknown),  # what is handed on then is not followed
+    ],
+)
+def test_words_behind_a_script_that_a_command_runs_are_what_it_is_given(tmp_path, typed, shell, steps):
+    stage = '{"zero_optimization": {"stage": 2}}'
+    main = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    main += "args, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\nTrainer(args=args).train()\n"
+    found = read(tmp_path, typed, {"run/go.sh": shell, "run/z.json": stage, "run/train.py": main})
+    told = Unknown if isinstance(found["max_steps"], Unknown) else found["max_steps"]
+    assert (told, found["zero_stage"], found["missing"]) == (steps, 2, ())
+
+
 def test_a_helper_that_a_script_starts_sets_nothing_and_is_not_missed(tmp_path):
     shell = "python convert.py\npython gone.py\npython -m pkg.train --bf16 True\n"
     found = read(tmp_path, "run.sh", {**PACKAGE, "convert.py": "print(1)\n", "run.sh": shell})
