@@ -16,9 +16,10 @@ _ROOT = (".git", "pyproject.toml", "setup.py")
 _MOST_MODULES = 100
 _IMPORTED = re.compile(r"(?m)^(?:from|import)[ \t]+\.*(\w[\w.]*)")
 _COMMENTS = re.compile(r"(?m)(?:^|[ \t])#.*")
-#: Words of scripts that train, and of others that run, merge or judge a model.
-_TRAINS = re.compile(r"\w*(?:Trainer|TrainingArguments)|backward|optimizer|train_batch")
-_RUNS = {"generate", "merge_and_unload", "evaluate"}
+#: Words of scripts that train, and of others that run, merge or judge a model. Those may parse TrainingArguments.
+_TRAINS = re.compile(r"\w*Trainer|backward|optimizer|train_batch")
+_TAKES_OPTIONS = re.compile(r"\w*TrainingArguments")
+_RUNS = {"generate", "merge_and_unload", "evaluate", "SamplingParams"}
 _NO_GRADIENTS = {"no_grad", "inference_mode", "for_inference"}
 _NO_TRAINING = ("export", "infer", "serve")
 
@@ -121,8 +122,9 @@ def _trains(part: Part, formats: Formats, words: Collection[str]) -> bool | None
     needed = "do_train" in words and "do_train:" not in words
     if needed and judges:
         return False
-    trains = named is not None or any(_TRAINS.fullmatch(word) for word in words)
-    return True if trains else None if _RUNS.isdisjoint(words) else False
+    if named is not None or any(map(_TRAINS.fullmatch, words)):
+        return True
+    return False if not _RUNS.isdisjoint(words) else True if any(map(_TAKES_OPTIONS.fullmatch, words)) else None
 
 
 def _script_words(script: str, cwd: str) -> set[str]:

@@ -243,6 +243,8 @@ _ON = ("true", "y", "1")
 #: How a file of DeepSpeed's or accelerate's is called by its stage.
 _STAGE = re.compile(r"(?:zero[-_]?(?:stage[-_]?)?|ds[-_]z)([0-3])(?![0-9a-z])")
 _GPUS = re.compile(r"gpu(?::[\w.-]+)?:(\d+)\Z|(?:[\w.-]+:)?(\d+(?:,\d+)*)\Z")
+#: What engines do that are no trainers.
+_ENGINES = ("infer", "serve")
 _WITH_REFERENCE = ("dpo", "kto", "ppo")
 
 
@@ -287,6 +289,11 @@ def recipe_of(
     """Return what files that were taken apart say together; ``origin`` names them all, ``called`` is the class that
     takes the keys of a format's documents."""
     parts = [(file.name, part, form) for file in files for part, form in file.parts]
+    scripts = {file.trains: file.name for file in files if file.name.endswith((".py", ".ipynb"))}
+    if scripts and True not in scripts:
+        # Of a script that hands its model to an engine, and trains nothing, the options are no Trainer's.
+        engines = {form.name for _, part, form in parts if (form.named(part.program) or {}).get("method") in _ENGINES}
+        parts = [one for one in parts if not engines or one[2].name in engines or one[2].name in NO_RECIPES]
     statements = Statements(formats, called)
     # A command line stands above the files that it names; what must agree with the others comes behind them.
     for name, part, form in sorted(
@@ -296,7 +303,6 @@ def recipe_of(
     missing = tuple(one for file in files for one in file.missing)
 
     there = [form for form in formats if form.name in statements.files]
-    scripts = {file.trains: file.name for file in files if file.name.endswith((".py", ".ipynb"))}
     if scripts and True not in scripts and not any(form.framework for form in there):
         nobody = Unknown(Message("nothing is known to train in {}", scripts.get(None)))
         method = nobody if None in scripts else "infer"

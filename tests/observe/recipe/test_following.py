@@ -180,6 +180,35 @@ def test_of_several_commands_one_that_trains_is_the_run(tmp_path, name, batch, r
     assert [item["key"] for item in found["recipe_key"] if item["state"] in ("unknown", "unusable")] == []
 
 
+INFER = """from dataclasses import dataclass
+import transformers
+from vllm import LLM, SamplingParams
+@dataclass
+class TrainingArguments(transformers.TrainingArguments):
+    model_max_length: int = 32768
+args, = transformers.HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+model = LLM(model="c/d", max_model_len=4096)
+model.generate(["x"], sampling_params=SamplingParams(max_tokens=500))
+"""
+
+
+@pytest.mark.parametrize("name", ["run.sh", "run.sh:2"])
+def test_a_script_that_hands_its_model_to_an_engine_is_no_training_though_it_takes_training_arguments(tmp_path, name):
+    shell = "python gone.py --bf16 True --per_device_train_batch_size 2 --model_name_or_path a/b\n"
+    shell += "python infer.py --model_name_or_path a/b --model_max_length 32768\n"
+    found = read(tmp_path, name, {"run.sh": shell, "infer.py": INFER})
+    if name == "run.sh":  # the one that may train
+        assert (found["model"], found["train_batch_size"], found["dtype"]) == ("a/b", 2, "bf16")
+        return
+    assert (found["framework"], found["method"], found["model"], found["max_model_len"]) == (
+        "vllm",
+        "infer",
+        "c/d",
+        4096,
+    )
+    assert found.keys().isdisjoint({"batch_size", "eval_batch_size", "max_length", "optimizer"})
+
+
 @pytest.mark.parametrize(
     ("options", "code"),
     [("", "model.generate(**inputs)\n"), ("--do_predict", "if args.do_train:\n    Trainer(m).train()\n")],
