@@ -178,7 +178,7 @@ class _Reader:
             several = parts_of_file(path, name, self._formats, words, other)
         else:
             several = command_parts(typed, self._formats, other, self._cwd)
-        run, runs = project.run_of(several, line)
+        run, runs = project.run_of(several, line, typed is not None)
         parts = tuple((project.declared(part, form), form) for part, form in self._formats.of_parts(run))
         # A script that a framework brings, by its name, need not be here.
         brought = {part.program for part, form in parts if form.framework and form.named(part.program) is not None}

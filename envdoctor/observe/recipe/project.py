@@ -56,9 +56,12 @@ class Project:
         """Return where a folder may be into which a script has gone; nothing for none."""
         return tuple(os.path.join(start, folder) for start in self._starts if folder)
 
-    def run_of(self, parts: Sequence[Part], line: int | None) -> tuple[list[Part], tuple[int, ...]]:
+    def run_of(
+        self, parts: Sequence[Part], line: int | None, typed: bool = False
+    ) -> tuple[list[Part], tuple[int, ...]]:
         """Return the parts of one training command, the last one (in a ``line``, where it is given), without those of
-        other commands; and the lines of all that train. Of commands that certainly do not train none is left.
+        other commands; and the lines of all that train. Of commands that certainly do not train none is left, unless
+        one is ``typed`` and its script trains in no case.
 
         Raises :class:`RecipeError` where no command stands in the line."""
         parts = [self._named(part) for part in parts]
@@ -69,18 +72,19 @@ class Project:
         commands.pop()
         here = commands if line is None else [one for one in commands if one[-1].stands_in(line)]
         if line is not None and not here:
-            others = ", ".join(dict.fromkeys(str(one[-1].line) for one in commands[:40]))
+            lines = ", ".join(dict.fromkeys(str(one[-1].line) for one in commands[:40]))
             text = "line {} has no command that starts a program; lines with one: {}"
-            raise RecipeError(text, line, others) if others else RecipeError("it has no commands; leave out :{}", line)
+            raise RecipeError(text, line, lines) if lines else RecipeError("it has no commands; leave out :{}", line)
         if not commands:
             return parts, ()
         known = [(self._trains(command[-1]), command) for command in commands]
         trained = [command for truth, command in known if truth]
         unknown = [command for truth, command in known if truth is None]
         choices = ([one for one in several if one in here] for several in (trained, unknown))
-        run = next(filter(None, choices), here if line is not None else [[]])[-1]
-        lines = (run, *(command for command in trained if command is not run)) if run else ()
-        return [*run, *shared], tuple(command[-1].line for command in lines)
+        others = here if line is not None else [one for one in here if typed and self._only_runs(one[-1])]
+        run = next(filter(None, (*choices, others)), [[]])[-1]
+        runs = (run, *(command for command in trained if command is not run)) if run else ()
+        return [*run, *shared], tuple(command[-1].line for command in runs)
 
     def declared(self, part: Part, form: Format) -> Part:
         """Return a part with the keys as its own that a checkout of its framework beside it declares."""
@@ -102,6 +106,10 @@ class Project:
         modules = form.row.get("imports", ()) if form is not None and form.named(part.program) is not None else ()
         there = self.path_of(part.program, part.folder) if modules else None
         return part._replace(own=there is not None and self.words_of(there).isdisjoint(modules))
+
+    def _only_runs(self, part: Part) -> bool:
+        words = self.words_of(self.path_of(part.program, part.folder)) if part.starts_script else ()
+        return _trains(Part("", ()), self._formats, words) is False
 
     def _trains(self, part: Part) -> bool | None:
         there = self.path_of(part.program, part.folder) if part.starts_script else None

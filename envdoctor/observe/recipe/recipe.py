@@ -303,7 +303,7 @@ def recipe_of(
     missing = tuple(one for file in files for one in file.missing)
 
     there = [form for form in formats if form.name in statements.files]
-    if scripts and True not in scripts and not any(form.framework for form in there):
+    if scripts and True not in scripts and all(form.row.get("loop", not form.framework) for form in there):
         nobody = Unknown(Message("nothing is known to train in {}", scripts.get(None)))
         method = nobody if None in scripts else "infer"
         statements.weak.setdefault("method", statements.fact("method", method, next(iter(scripts.values()))))

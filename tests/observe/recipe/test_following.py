@@ -209,6 +209,29 @@ def test_a_script_that_hands_its_model_to_an_engine_is_no_training_though_it_tak
     assert found.keys().isdisjoint({"batch_size", "eval_batch_size", "max_length", "optimizer"})
 
 
+GEN = "from transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('a/b')\n"
+EVALUATES = f"""from accelerate import Accelerator
+{GEN}model = Accelerator(mixed_precision="bf16").prepare(model)
+with torch.no_grad():
+    model(**batch)
+"""
+
+
+@pytest.mark.parametrize("name", ["a.py", "python a.py", "accelerate launch a.py"])
+@pytest.mark.parametrize(
+    ("code", "method"),
+    [
+        (f"{GEN}model.generate(x)\n", "infer"),
+        (EVALUATES, "infer"),
+        (f"{EVALUATES}loss.backward()\n", "full"),
+        (f"{EVALUATES}accelerator.backward(loss)\n", "full"),
+    ],
+)
+def test_what_a_script_does_is_the_same_by_its_name_and_by_its_command(tmp_path, name, code, method):
+    found = read(tmp_path, name, {"a.py": code})
+    assert (found["method"], found["model"], found["missing"]) == (method, "a/b", ())
+
+
 @pytest.mark.parametrize(
     ("options", "code"),
     [("", "model.generate(**inputs)\n"), ("--do_predict", "if args.do_train:\n    Trainer(m).train()\n")],
