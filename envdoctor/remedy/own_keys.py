@@ -14,7 +14,8 @@ _DEEPEST = 4
 class _Key(NamedTuple):
     """A key of a format, below its ``section``, and what it says; ``place`` is where the recipe has such keys. An
     ``optional`` one is there where it is used: an option that scripts may have of their own; one that ``commands``
-    alone have is of no call in a script. ``override``: a command has it as ``key=value`` (Hydra)."""
+    alone have is of no call in a script. ``override``: a command has it as ``key=value`` (Hydra). ``releases`` have it,
+    and which one is here is not known."""
 
     section: str
     name: str
@@ -23,6 +24,7 @@ class _Key(NamedTuple):
     commands: bool
     override: bool = False
     place: str = ""
+    releases: str = ""
 
     @property
     def dotted(self) -> str:
@@ -56,14 +58,21 @@ def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dic
     for fact, value in settings.items():
         words = ((key, _written_for(key.meaning, fact.partition(".")[2], value)) for key in keys)
         fitting = [(key, word) for key, word in words if word is not None]
-        for key, word in sorted(fitting, key=lambda one: one[0].name.rpartition(".")[2] not in used)[:1]:
+        fitting.sort(key=lambda one: one[0].name.rpartition(".")[2] not in used)
+        others = fitting[0][0].releases if fitting and fitting[0][0].name not in used else ""
+        if others:  # whichever release is here has to have a key for it
+            fitting = [one for one in fitting if one[0].releases]
+            asked = {key.releases for key in keys if _says(key.meaning, fact.partition(".")[2])} - {""}
+            fitting = fitting if asked <= {key.releases for key, _ in fitting} else []
+        for key, word in fitting if others else fitting[:1]:
             record = used.get(key.name.rpartition(".")[2])
             if (
                 record is not None
             ):  # where the recipe has it and as it is written there: in its section, with its dashes
                 name = f"{key.name.rpartition('.')[0]}.{record.text('key')}".lstrip(".")
                 key = key._replace(section="", name=name, place=(record.words("place") or ("",))[0])
-            written[fact] = _line_for(key, word)
+            line = f"{_line_for(key, word)} ({key.releases})" if others else _line_for(key, word)
+            written[fact] = f"{written[fact]}; {line}" if fact in written else line
     if settings.keys() - written.keys() >= {"recipe.max_length"}:
         parts = []
         for field in ("prompt_length", "answer_length"):
@@ -83,7 +92,8 @@ def _keys(name: str, forms: Mapping[str, Any], facts: FactSet, section: str = ""
         package, specifier = row.get("releases", {}).get(key, ("", ""))
         version = facts.text(f"pkg.{package}")
         if version is None or satisfies(version, specifier):
-            yield _Key(section, key, meaning, key in of_scripts, "beside" in row, "overrides" in row)
+            releases = f"{package}{specifier}" if package and version is None else ""
+            yield _Key(section, key, meaning, key in of_scripts, "beside" in row, "overrides" in row, releases=releases)
     for inner, other in row.get("includes", {}).items() if depth < _DEEPEST else ():
         yield from _keys(other, forms, facts, f"{section}.{inner}".strip("."), depth + 1)
 
@@ -99,6 +109,11 @@ def _written_for(meaning: Any, field: str, value: str) -> str | None:
             as_it_is = value != "absent" and not words.keys() & {"true", "false", "*"}
             return named or (value if as_it_is else None)
     return None
+
+
+def _says(meaning: Any, field: str) -> bool:
+    several = meaning if isinstance(meaning, list) else [meaning]
+    return any(field == (one["field"] if isinstance(one, dict) else one) for one in several)
 
 
 def _is_script(place: str) -> bool:
