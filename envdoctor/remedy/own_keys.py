@@ -15,7 +15,7 @@ class _Key(NamedTuple):
     """A key of a format, below its ``section``, and what it says; ``place`` is where the recipe has such keys. An
     ``optional`` one is there where it is used: an option that scripts may have of their own; one that ``commands``
     alone have is of no call in a script. ``override``: a command has it as ``key=value`` (Hydra). ``apart``: its
-    section is another file, which an option names."""
+    section is another file, which an option names. ``releases`` have it, and the installed release is unknown."""
 
     section: str
     name: str
@@ -25,6 +25,7 @@ class _Key(NamedTuple):
     override: bool = False
     apart: bool = False
     place: str = ""
+    releases: str = ""
 
     @property
     def dotted(self) -> str:
@@ -58,7 +59,13 @@ def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dic
     for fact, value in settings.items():
         words = ((key, _written_for(key.meaning, fact.partition(".")[2], value)) for key in keys)
         fitting = [(key, word) for key, word in words if word is not None]
-        for key, word in sorted(fitting, key=lambda one: one[0].name.rpartition(".")[2] not in used)[:1]:
+        fitting.sort(key=lambda one: one[0].name.rpartition(".")[2] not in used)
+        others = fitting[0][0].releases if fitting and fitting[0][0].name not in used else ""
+        if others:  # whichever release is here has to have a key for it
+            fitting = [one for one in fitting if one[0].releases]
+            asked = {key.releases for key in keys if _says(key.meaning, fact.partition(".")[2])} - {""}
+            fitting = fitting if asked <= {key.releases for key, _ in fitting} else []
+        for key, word in fitting if others else fitting[:1]:
             record = used.get(key.name.rpartition(".")[2])
             of_it = forms.get(str(record.text("format")), {}).get("keys", ()) if record is not None else ()
             # Where the recipe has it and as it is written there: in its section, with its dashes. LLaMA-Factory's stage
@@ -66,7 +73,8 @@ def own_keys(settings: Mapping[str, str], facts: FactSet, matrix: Matrix) -> dic
             if record is not None and ("." not in key.name or key.name in of_it):
                 name = f"{key.name.rpartition('.')[0]}.{record.text('key')}".lstrip(".")
                 key = key._replace(section="", name=name, place=(record.words("place") or ("",))[0])
-            written[fact] = _line_for(key, word)
+            line = f"{_line_for(key, word)} ({key.releases})" if others else _line_for(key, word)
+            written[fact] = f"{written[fact]}; {line}" if fact in written else line
     if settings.keys() - written.keys() >= {"recipe.max_length"}:
         parts = []
         for field in ("prompt_length", "answer_length"):
@@ -88,7 +96,9 @@ def _keys(
         package, specifier = row.get("releases", {}).get(key, ("", ""))
         version = facts.text(f"pkg.{package}")
         if version is None or satisfies(version, specifier):
-            yield _Key(section, key, meaning, key in of_scripts, "beside" in row, "overrides" in row, apart)
+            releases = f"{package}{specifier}" if package and version is None else ""
+            kind = key in of_scripts, "beside" in row, "overrides" in row, apart
+            yield _Key(section, key, meaning, *kind, releases=releases)
     for inner, other in row.get("includes", {}).items() if depth < _DEEPEST else ():
         named = apart or row.get("keys", {}).get(inner) == "file"
         yield from _keys(other, forms, facts, f"{section}.{inner}".strip("."), depth + 1, apart=named)
@@ -105,6 +115,11 @@ def _written_for(meaning: Any, field: str, value: str) -> str | None:
             as_it_is = value != "absent" and not words.keys() & {"true", "false", "*"}
             return label or (value if as_it_is else None)
     return None
+
+
+def _says(meaning: Any, field: str) -> bool:
+    several = meaning if isinstance(meaning, list) else [meaning]
+    return any(field == (one["field"] if isinstance(one, dict) else one) for one in several)
 
 
 def _is_script(place: str) -> bool:

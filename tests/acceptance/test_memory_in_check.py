@@ -275,3 +275,23 @@ def test_a_reward_model_is_trained_in_pairs_by_the_trainer_that_makes_them(
     text = " ".join(answer.out.split())
     assert said in text and ("counted like" in text) == (trainer != "Trainer")
     assert "the model has a few outputs of its own" in text
+
+
+@pytest.mark.parametrize(
+    ("release", "offered"),
+    [
+        (None, "--flash_attn (openrlhf<0.8.10); --attn_implementation flash_attention_2 (openrlhf>=0.8.10)"),
+        ("0.8.9", "--flash_attn,"),
+    ],
+)
+def test_an_option_that_depends_on_a_release_is_offered_with_it_where_the_release_is_not_known(
+    run: Callable[..., Any], facts_file: Callable[..., str], tmp_path: Path, release: str | None, offered: str
+) -> None:
+    options = "--pretrain meta-llama/Llama-3.1-8B --dataset x --max_len 8192 --micro_train_batch_size 4 --zero_stage 1"
+    (tmp_path / "run.sh").write_text(f"deepspeed --module openrlhf.cli.train_sft {options} --bf16\n")
+    facts = {"pkg.torch": "2.5.1", "pkg.transformers": "4.46.1", "python.version": "3.11.9"}
+    facts |= {"pkg.openrlhf": release} if release else {}
+    answer = run(
+        "memory", "--no-config", "--facts", facts_file(facts), "--recipe", "run.sh", "--target-gpu", "8xA100-80G"
+    )
+    assert offered in answer.out and (release is None or "openrlhf<" not in answer.out)

@@ -132,7 +132,9 @@ def test_a_run_that_may_have_eager_attention_is_offered_another(without_files: A
     recipe = STORIES / "3" / "train_dpo.sh"
     _, section, out = without_files("--recipe", str(recipe), "--model", f"{GLM}-hf", "--gpu", "A100-80GB", *LONG)
     assert section["verdict"] == "tight" and "some releases take eager attention" in out
-    assert section["changes"][0]["set"] == {"recipe.attn": "sdpa"} and section["changes"][0]["verdict"] == "fits"
+    change = section["changes"][0]
+    assert (change["set"], change["verdict"]) == ({"recipe.attn": "flash_attention_2"}, "fits")
+    assert "--flash_attn (openrlhf<0.8.10); --attn_implementation flash_attention_2 (openrlhf>=0.8.10)" in out
 
 
 @pytest.mark.parametrize(

@@ -121,9 +121,13 @@ def _kin(words: tuple[str, ...], known: Mapping[tuple[str, ...], tuple[str, Any]
     return None
 
 
-def _has(whole: Iterable[str], run: Sequence[str]) -> bool:
+def _has(whole: Sequence[str], run: Sequence[str]) -> bool:
+    """Return whether a name has all words of a run; Qwen2-VL-7B is another release than Qwen2.5-VL-7B."""
     left = iter(whole)
-    return all(word in left for word in run)
+    if not all(word in left for word in run):
+        return False
+    numbers = [word for word in run if word.isdigit()]
+    return numbers in ([], [word for word in whole[: whole.index(run[-1])] if word.isdigit()])
 
 
 _DEPTH_AND_WIDTH = ("model_type", "num_hidden_layers", "hidden_size")

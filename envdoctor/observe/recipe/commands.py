@@ -27,20 +27,21 @@ _CONTAINER = re.compile(r"(?:docker|podman|nerdctl)\Z")
 
 
 def parts_of_script(
-    text: str, kind_of: Callable[[str], str], takes: Takes, other: Other = lambda name, line: None
+    text: str, kind_of: Callable[[str], str], takes: Takes, other: Other = lambda name, line: None, start: str = "/"
 ) -> list[Part]:
     """Return the parts of a script. ``kind_of`` knows the names that start a training program (``program``) or another
-    name (``launcher``); ``other`` gives the text of a script that this one runs.
+    name (``launcher``); ``other`` gives the text of a script that this one runs, ``start`` is its folder.
 
     Raises :class:`~envdoctor.observe.recipe.document.RecipeError`.
     """
     if len(text) > LARGEST:
         raise RecipeError("is larger than {} kB, and no script of a run is", LARGEST >> 10)
-    shell = Shell(text, {}, 1, other)
+    shell = Shell(text, {}, 1, other, start=start)
     commands = list[list[Word]]()
     last = deque[Part](maxlen=_MOST_PARTS)  # they train, as a rule
     try:
-        for words in filter(None, shell.commanded()):
+        for command in filter(None, shell.commanded()):
+            words = [word._replace(text=shell.near(word.text)) for word in command]
             commands.append(words)
             at, lines = shell.folder, shell.lines
             last += (part._replace(folder=at, lines=lines) for part in _parts(words, kind_of, takes))
@@ -63,7 +64,7 @@ def parts_of_script(
     if asked:
         parts.insert(0, Part("#SBATCH", options_of(asked, takes)))
     named = [
-        RecipeEntry(name, scalar(joined(words)[:4096]), (words[0].line,), **_doubts(words))
+        RecipeEntry(name, scalar(shell.near(joined(words), "")[:4096]), (words[0].line,), **_doubts(words))
         for name, words in shell.variables.items()
         if words
     ]

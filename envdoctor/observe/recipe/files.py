@@ -153,14 +153,16 @@ class _Reader:
         *,
         line: int | None = None,
         typed: str | None = None,
+        starts: Sequence[str] = (),
     ) -> list[RecipeFile]:
         """Return a file, and behind it those that it names; ``words`` stand behind its name in the command that starts
-        it, ``line`` is one of the command that counts; ``typed`` is a command instead of a file.
+        it in one of the folders ``starts``, ``line`` is one of the command that counts; ``typed`` is a command instead
+        of a file.
 
         Raises :class:`RecipeError`.
         """
         self.seen.add(path)
-        project = Project(path, self._cwd, self._formats)
+        project = Project(path, self._cwd, self._formats, starts)
         missing: list[tuple[str, Origin, str]] = []
 
         def other(script: str, line: int) -> str | None:
@@ -175,8 +177,8 @@ class _Reader:
         if typed is None:
             several = parts_of_file(path, name, self._formats, words, other)
         else:
-            several = command_parts(typed, self._formats, other)
-        run, runs = project.run_of(several, line)
+            several = command_parts(typed, self._formats, other, self._cwd)
+        run, runs = project.run_of(several, line, typed is not None)
         parts = tuple((project.declared(part, form), form) for part, form in self._formats.of_parts(run))
         # A script that a framework brings, by its name, need not be here.
         brought = {part.program for part, form in parts if form.framework and form.named(part.program) is not None}
@@ -191,7 +193,7 @@ class _Reader:
             if there is None or there in self.seen or len(self.seen) >= _MOST_FILES:
                 continue
             try:
-                files = self._linked(link, there)
+                files = self._linked(link, there, project.below(folder))
             except RecipeError as error:
                 missing += [(_shown(there, self._cwd), where, said_by(error))] if link.name not in brought else []
                 files = []
@@ -205,11 +207,11 @@ class _Reader:
             _describes(file, self._formats)
         return [file, *later]
 
-    def _linked(self, link: _Link, path: str) -> list[RecipeFile]:
+    def _linked(self, link: _Link, path: str, starts: Sequence[str]) -> list[RecipeFile]:
         """Return what :meth:`read` says of a file that another one names. A helper, or training that no format knows,
         is code: it sets nothing of what a format says."""
         try:
-            return self.read(path, _shown(path, self._cwd), link.words)
+            return self.read(path, _shown(path, self._cwd), link.words, starts=starts)
         except NoRun:
             if link.started:
                 return []

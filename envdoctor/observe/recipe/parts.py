@@ -30,12 +30,12 @@ def parts_of_file(
     Raises :class:`RecipeError`.
     """
     content = content_of(path, LARGEST, "recipe", RecipeError, name)
+    start = os.path.dirname(os.path.abspath(path))
     if path.endswith((".py", ".ipynb")):
-        folder = os.path.dirname(os.path.abspath(path))
-        return python_calls(content, formats, path.endswith(".ipynb"), words, folder)
+        return python_calls(content, formats, path.endswith(".ipynb"), words, start)
     text = text_of(content, RecipeError)
     if path.endswith((".yaml", ".yml")) and (commands := container_commands(text)):
-        started = command_parts(commands, formats, other)
+        started = command_parts(commands, formats, other, start)
         if any(part.line for part in started):
             return started
     if os.path.basename(path).lower() in ("makefile", "gnumakefile") or path.endswith(".mk"):
@@ -44,7 +44,7 @@ def parts_of_file(
         return [Part("", read_document(text))]
     # cmd and PowerShell join lines in ways of their own.
     others = path.lower().endswith((".bat", ".cmd", ".ps1"))
-    return [part for part in command_parts(text, formats, other) if not (others and part.program == "#cut")]
+    return [part for part in command_parts(text, formats, other, start) if not (others and part.program == "#cut")]
 
 
 def is_containers(path: str) -> bool:
@@ -58,9 +58,10 @@ def is_containers(path: str) -> bool:
 
 
 def command_parts(
-    text: str, formats: Formats, other: Callable[[str, int], str | None] = lambda name, line: None
+    text: str, formats: Formats, other: Callable[[str, int], str | None] = lambda name, line: None, start: str = "/"
 ) -> list[Part]:
-    """Return the commands of a script or of command lines; ``other`` gives the text of a script that it runs.
+    """Return the commands of a script or of command lines; ``other`` gives the text of a script that it runs,
+    ``start`` is the folder of the script, or the one in which they are typed.
 
     Raises :class:`RecipeError`.
     """
@@ -81,7 +82,7 @@ def command_parts(
         launches = any("launcher" in {**form.row.get("says", {}), **(form.named(name) or {})} for form in named)
         return "program" if any(form.authority >= 2 for form in named) else "launcher" if launches else ""
 
-    return [_unfolded(part) for part in parts_of_script(text, kind_of, takes, other)]
+    return [_unfolded(part) for part in parts_of_script(text, kind_of, takes, other, start)]
 
 
 def python_calls(

@@ -16,9 +16,10 @@ _ROOT = (".git", "pyproject.toml", "setup.py")
 _MOST_MODULES = 100
 _IMPORTED = re.compile(r"(?m)^(?:from|import)[ \t]+\.*(\w[\w.]*)")
 _COMMENTS = re.compile(r"(?m)(?:^|[ \t])#.*")
-#: Words of scripts that train, and of others that run, merge or judge a model.
-_TRAINS = re.compile(r"\w*(?:Trainer|TrainingArguments)|backward|optimizer|train_batch")
-_RUNS = {"generate", "merge_and_unload", "evaluate"}
+#: Words of scripts that train, and of others that run, merge or judge a model. Those may parse TrainingArguments.
+_TRAINS = re.compile(r"\w*Trainer|backward|optimizer|train_batch")
+_TAKES_OPTIONS = re.compile(r"\w*TrainingArguments")
+_RUNS = {"generate", "merge_and_unload", "evaluate", "SamplingParams"}
 _NO_GRADIENTS = {"no_grad", "inference_mode", "for_inference"}
 _NO_TRAINING = ("export", "infer", "serve")
 
@@ -26,8 +27,10 @@ _NO_TRAINING = ("export", "infer", "serve")
 class Project:
     """What lies around one file of a recipe. Each script is looked for once, and read once."""
 
-    def __init__(self, path: str, cwd: str, formats: Formats) -> None:
+    def __init__(self, path: str, cwd: str, formats: Formats, starts: Sequence[str] = ()) -> None:
+        """``starts`` are folders in which a command may have started the file."""
         self._path, self._cwd, self._formats = path, cwd, formats
+        self._starts = (*starts, *folders_above(os.path.dirname(path)), cwd)
         self.path_of, self.words_of = cache(self._path_of), cache(self._words_of)
 
     def _path_of(self, name: str, folder: str) -> str | None:
@@ -43,16 +46,22 @@ class Project:
 
     def file_named(self, name: str, folder: str = "") -> str | None:
         """Return the path of a file that a script names, which may have gone into a ``folder`` before."""
-        starts = (*folders_above(os.path.dirname(self._path)), self._cwd)
-        for start in (*(os.path.join(start, folder) for start in starts if folder), *starts):
+        for start in (*self.below(folder), *self._starts):
             path = os.path.normpath(os.path.join(start, os.path.expanduser(name)))
             if os.path.isfile(path):
                 return path
         return None
 
-    def run_of(self, parts: Sequence[Part], line: int | None) -> tuple[list[Part], tuple[int, ...]]:
+    def below(self, folder: str) -> tuple[str, ...]:
+        """Return where a folder may be into which a script has gone; nothing for none."""
+        return tuple(os.path.join(start, folder) for start in self._starts if folder)
+
+    def run_of(
+        self, parts: Sequence[Part], line: int | None, typed: bool = False
+    ) -> tuple[list[Part], tuple[int, ...]]:
         """Return the parts of one training command, the last one (in a ``line``, where it is given), without those of
-        other commands; and the lines of all that train. Of commands that certainly do not train none is left.
+        other commands; and the lines of all that train. Of commands that certainly do not train none is left, unless
+        one is ``typed`` and its script trains in no case.
 
         Raises :class:`RecipeError` where no command stands in the line."""
         parts = [self._named(part) for part in parts]
@@ -63,18 +72,19 @@ class Project:
         commands.pop()
         here = commands if line is None else [one for one in commands if one[-1].stands_in(line)]
         if line is not None and not here:
-            others = ", ".join(dict.fromkeys(str(one[-1].line) for one in commands[:40]))
+            lines = ", ".join(dict.fromkeys(str(one[-1].line) for one in commands[:40]))
             text = "line {} has no command that starts a program; lines with one: {}"
-            raise RecipeError(text, line, others) if others else RecipeError("it has no commands; leave out :{}", line)
+            raise RecipeError(text, line, lines) if lines else RecipeError("it has no commands; leave out :{}", line)
         if not commands:
             return parts, ()
         known = [(self._trains(command[-1]), command) for command in commands]
         trained = [command for truth, command in known if truth]
         unknown = [command for truth, command in known if truth is None]
         choices = ([one for one in several if one in here] for several in (trained, unknown))
-        run = next(filter(None, choices), here if line is not None else [[]])[-1]
-        lines = (run, *(command for command in trained if command is not run)) if run else ()
-        return [*run, *shared], tuple(command[-1].line for command in lines)
+        others = here if line is not None else [one for one in here if typed and self._only_runs(one[-1])]
+        run = next(filter(None, (*choices, others)), [[]])[-1]
+        runs = (run, *(command for command in trained if command is not run)) if run else ()
+        return [*run, *shared], tuple(command[-1].line for command in runs)
 
     def declared(self, part: Part, form: Format) -> Part:
         """Return a part with the keys as its own that a checkout of its framework beside it declares."""
@@ -97,6 +107,10 @@ class Project:
         there = self.path_of(part.program, part.folder) if modules else None
         return part._replace(own=there is not None and self.words_of(there).isdisjoint(modules))
 
+    def _only_runs(self, part: Part) -> bool:
+        words = self.words_of(self.path_of(part.program, part.folder)) if part.starts_script else ()
+        return _trains(Part("", ()), self._formats, words) is False
+
     def _trains(self, part: Part) -> bool | None:
         there = self.path_of(part.program, part.folder) if part.starts_script else None
         return _trains(part, self._formats, self.words_of(there))
@@ -116,8 +130,9 @@ def _trains(part: Part, formats: Formats, words: Collection[str]) -> bool | None
     needed = "do_train" in words and "do_train:" not in words
     if needed and judges:
         return False
-    trains = named is not None or any(_TRAINS.fullmatch(word) for word in words)
-    return True if trains else None if _RUNS.isdisjoint(words) else False
+    if named is not None or any(map(_TRAINS.fullmatch, words)):
+        return True
+    return False if not _RUNS.isdisjoint(words) else True if any(map(_TAKES_OPTIONS.fullmatch, words)) else None
 
 
 def _script_words(script: str, cwd: str) -> set[str]:

@@ -245,6 +245,8 @@ _ON = ("true", "y", "1")
 _STAGE = re.compile(r"(?:zero[-_]?(?:stage[-_]?)?|ds[-_]z)([0-3])(?![0-9a-z])")
 #: How SLURM asks for GPUs (``gpu:a100:8``), and how DeepSpeed (``localhost:0,1``) and CUDA (``0,1``) name them.
 _GPUS = re.compile(r"gpu(?::[\w.-]+)?:(\d+)\Z|(?:[\w.-]+:)?(\d+(?:,\d+)*)\Z")
+#: What engines do that are no trainers.
+_ENGINES = ("infer", "serve")
 _WITH_REFERENCE = ("dpo", "kto", "ppo")
 
 
@@ -289,6 +291,11 @@ def recipe_of(
     """Return what files that were taken apart say together; ``origin`` names them all, ``called`` is the class that
     takes the keys of a format's documents."""
     parts = [(file.name, part, form) for file in files for part, form in file.parts]
+    scripts = {file.trains: file.name for file in files if file.name.endswith((".py", ".ipynb"))}
+    if scripts and True not in scripts:
+        # Of a script that hands its model to an engine, and trains nothing, the options are no Trainer's.
+        engines = {form.name for _, part, form in parts if (form.named(part.program) or {}).get("method") in _ENGINES}
+        parts = [one for one in parts if not engines or one[2].name in engines or one[2].name in NO_RECIPES]
     statements = Statements(formats, called)
     # A command line stands above the files that it names; what must agree with the others comes behind them.
     for name, part, form in sorted(
@@ -298,8 +305,7 @@ def recipe_of(
     missing = tuple(one for file in files for one in file.missing)
 
     there = [form for form in formats if form.name in statements.files]
-    scripts = {file.trains: file.name for file in files if file.name.endswith((".py", ".ipynb"))}
-    if scripts and True not in scripts and not any(form.framework for form in there):
+    if scripts and True not in scripts and all(form.row.get("loop", not form.framework) for form in there):
         nobody = Unknown(Message("nothing is known to train in {}", scripts.get(None)))
         method = nobody if None in scripts else "infer"
         statements.weak.setdefault("method", statements.fact("method", method, next(iter(scripts.values()))))

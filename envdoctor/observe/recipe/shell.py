@@ -21,6 +21,13 @@ _UNKNOWN = "\ufffd"
 #: Stands for a value that the branch of an undecided test may have set.
 _OPEN = "\ufffc"
 _MOST_INNER = 3
+#: A root that no system has: of what is known to lie in or below the script's folder, or above it.
+_ROOT = "/\ufff8"
+_BELOW = re.compile(_ROOT + r"[^\s:;,'\"=]*")
+#: What a command that is looked into for that folder prints, and how long that is at most.
+_PRINTS, _LONGEST_PRINTS = re.compile(r"(?:pwd|dirname|realpath|readlink)(?!\w)"), 200
+#: A script that takes the words behind its name one after the other.
+_SHIFTS = re.compile(r"\b(?:shift|getopts)\b")
 _LONGEST_PATH = 4096
 _DEEPEST = 30
 #: Commands that a script takes to succeed.
@@ -31,11 +38,13 @@ _NAME = re.compile(r"([A-Za-z_]\w*)(\[[^\]]*\])?(\+?)=")
 #: A default may hold others: ``${N:-${1:-1}}``.
 _DEFAULT = r"(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*"
 _PARAMETER = re.compile(
-    r"\$(?:([A-Za-z_]\w*|[0-9@*#?$!-])|\{([A-Za-z_]\w*|[0-9@*])(?:\[[@*]\])?(?::?[-=](" + _DEFAULT + r"))?\})"
+    r"\$(?:([A-Za-z_]\w*|[0-9@*#?$!-])|\{([A-Za-z_]\w*|[0-9@*#]|BASH_SOURCE\[0\])(?:\[[@*]\])?(?::?[-=]("
+    + _DEFAULT
+    + r"))?\})"
 )
 #: What whoever starts the script says.
-_ASKED = re.compile(r"\"?\$\{?(?:[1-9]|OPTARG)\}?\"?(?=[\s;]|\Z)")
-_ARRAY = re.compile(r"\"\$\{(\w+)\[@\]\}\"")
+_ASKED = re.compile(r"\"?\$\{?([1-9]|OPTARG)\}?\"?(?=[\s;]|\Z)")
+_ARRAY = re.compile(r"\"\$(?:\{(\w+)\[@\]\}|@|\{@\})\"")
 _HERE = re.compile(r"<<(?!<)(-?)\s*(\\?[\"']?)([A-Za-z_]\w*)[\"']?")
 _STOPS = "\n;&|()"
 #: ``> log``, ``2>&1``, ``&>> log``: no word of the command, in ``[[`` and ``[`` apart.
@@ -90,12 +99,23 @@ class Shell:
     its ``lines``."""
 
     def __init__(
-        self, text: str, variables: MutableMapping[str, list[Word]], line: int, other: Other, inner: int = 0
+        self,
+        text: str,
+        variables: MutableMapping[str, list[Word]],
+        line: int,
+        other: Other,
+        *,
+        inner: int = 0,
+        start: str = "/",
     ) -> None:
+        """``start`` is the folder of the script, or the one in which a command is typed."""
         self.variables = variables
         self._other, self._inner = other, inner
         self._text, self._at, self._line = text, 0, line
-        self.folder = ""  # into which commands changed
+        self._place = ""  # into which commands changed, from where the shell is started or below the script's folder
+        self._start = _ROOT + start.rstrip("/")
+        script = [Word(f"{self._start}/0", line)]
+        self._given = dict.fromkeys(("0", "BASH_SOURCE", "BASH_SOURCE[0]"), script)  # and the words behind its name
         self.lines = (line, line)  # of the current command, the first and the last
         self._here: tuple[str, list[Word]] | None = None  # the end of a here-document, and its words
         self._left = LARGEST * 4
@@ -103,6 +123,22 @@ class Shell:
         self._status: bool | None = None  # whether the last command succeeds
         self._branches: list[_Branches] = []
         self._before: list[dict[str, list[Word] | None]] = []  # of each undecided branch, what its variables were
+
+    @property
+    def folder(self) -> str:
+        return self.near(self._place, "") if self._place.startswith(_ROOT) else self._place
+
+    def near(self, text: str, place: str | None = None) -> str:
+        """Return a text with what lies in or below the folder of the script named from where the shell is."""
+        at = os.path.join(self._start, self._place if place is None else place)
+        at = at if at.startswith(_ROOT) else self._start  # a folder of the system
+        return _BELOW.sub(lambda path: os.path.relpath(path[0], at), text) if _ROOT in text else text
+
+    def _inside(self, text: str, variables: MutableMapping[str, list[Word]], line: int, inner: int) -> "Shell":
+        """Return a shell of a text that stands here."""
+        shell = Shell(text, variables, line, self._other, inner=inner)
+        shell._place, shell._given, shell._start, shell._left = self._place, self._given, self._start, self._left
+        return shell
 
     def commanded(self) -> Iterator[list[Word]]:
         words: list[Word] = []
@@ -237,20 +273,33 @@ class Shell:
         if names[:1] in (["cd"], ["pushd"]) and len(done) > 1:
             # "$(dirname "$0")/..": a folder that is not known, as a rule the script's own.
             to = done[-1].known.lstrip("/") if done[-1].computed else names[-1]
-            folder = os.path.normpath(os.path.join("" if done[-1].computed else self.folder, to))
-            self.folder = folder if len(folder) < _LONGEST_PATH else self.folder  # as the system would refuse it
+            folder = os.path.normpath(os.path.join("" if done[-1].computed else self._place, to))
+            self._place = folder if len(folder) < _LONGEST_PATH else self._place  # as the system would refuse it
         at = next((at for at in range(1, len(done) - 1) if names[at] in ("-c", "-lc") and names[at - 1] in _RUN), 0)
-        text = None
+        text = script = None
         if at and self._inner < _MOST_INNER:
             text = done[at + 1].text
         elif len(done) > 1 and names[0] in _RUN and not done[1].computed and self._inner < _MOST_INNER:
-            text = self._other(names[1], done[0].line)
+            script = self.near(names[1], "")
+            text = self._other(script, done[0].line)
         if text is None:
             yield done
             return
-        shell = Shell(text[:LARGEST], self.variables, done[at].line, self._other, self._inner + 1)
-        shell._before = self._before
-        yield from ([*done[: max(0, at - 1)], *command] for command in shell.commanded())
+        shell = self._inside(text[:LARGEST], self.variables, done[at].line, self._inner + 1)
+        shell._before, shell._left = self._before, LARGEST * 4
+        if script is not None:
+            own = [Word(os.path.normpath(os.path.join(self._start, script)), done[1].line)]
+            shell._given = {**self._given, "BASH_SOURCE": own, "BASH_SOURCE[0]": own}
+            if names[0] in ("bash", "sh"):
+                rest = [] if _SHIFTS.search(text) else done[2:]
+                numbered = {str(number): [word] for number, word in enumerate(rest, 1)}
+                several = {"@": rest, "*": rest, "#": [Word(str(len(rest)), done[0].line)]} if rest else {}
+                shell._given = {**dict.fromkeys(("0", "BASH_SOURCE", "BASH_SOURCE[0]"), own), **numbered, **several}
+        before = self._place
+        for command in shell.commanded():
+            self._place = shell._place
+            yield [*done[: max(0, at - 1)], *command]
+        self._place = shell._place if names[0] in ("source", ".") else before
 
     def _paid(self, words: list[Word]) -> list[Word]:
         """Return the words. Raises :class:`RecipeError` when variables that stand for variables grow without end."""
@@ -318,7 +367,8 @@ class Shell:
         spread: list[Word] = []
         while self._at < len(self._text) and self._peek() not in " \t\r<>" + _STOPS:
             char = self._peek()
-            if (asked := _ASKED.match(self._text, self._at)) is not None and (not parts or parts.endswith("=")):
+            asked = _ASKED.match(self._text, self._at) if not parts or parts.endswith("=") else None
+            if asked is not None and asked[1] not in self._given:
                 self._skip(len(asked[0]))
                 return [Word(parts, line, True, True)]
             if char == "\\":
@@ -329,7 +379,8 @@ class Shell:
                 parts += self._text[self._at + 1 : end]
                 self._skip(end + 1 - self._at)
             elif (array := _ARRAY.match(self._text, self._at)) is not None:
-                spread += self.variables.get(array[1], [Word("", line, True)])
+                every = self.variables.get(array[1]) if array[1] else self._given.get("@")
+                spread += [Word("", line, True, not array[1])] if every is None else every
                 self._skip(len(array[0]))
             elif char == '"':
                 text, unknown, asked_for = self._quoted()
@@ -362,8 +413,7 @@ class Shell:
         if char == "$" and (total := self._sum()) is not None:
             return [Word(total, self._line)]
         if self._text.startswith("$(", self._at) or (char == "`" and not quoted):
-            self._substitution()
-            return None
+            return self._substitution()
         if char == "$" and (found := _PARAMETER.match(self._text, self._at)) is not None:
             value = self._value(found)
             self._skip(len(found[0]))
@@ -417,23 +467,45 @@ class Shell:
             self._skip(len(found[0]))
         return total
 
-    def _substitution(self) -> None:
-        """Leave out ``$(…)`` or back quotes: what a command prints is not known."""
+    def _substitution(self) -> list[Word] | None:
+        """Return what the command in ``$(…)`` or back quotes prints: a folder of the script; all else is not known."""
+        start = self._at
         if self._peek() == "`":
             end = self._text.find("`", self._at + 1)
             self._skip((end if end >= 0 else len(self._text)) + 1 - self._at)
-            return
+            return self._printed(self._text[start + 1 : self._at - 1])
         depth = 0
         while self._at < len(self._text):
             depth += {"(": 1, ")": -1}.get(self._peek(), 0)
             ended = self._peek() == ")" and depth == 0
             self._skip(1)
             if ended:
-                return
+                return self._printed(self._text[start + 2 : self._at - 1])
+        return None
+
+    def _printed(self, text: str) -> list[Word] | None:
+        if len(text) > _LONGEST_PRINTS or _PRINTS.search(text) is None:
+            return None
+        shell = self._inside(text, ChainMap({}, self.variables), self._line, _MOST_INNER)
+        path = ""
+        for words in filter(None, shell.commanded()):
+            match [word.text for word in words if word.text[:1] != "-"]:
+                case ["cd", _]:
+                    continue
+                case ["pwd"]:
+                    path = shell._place
+                case ["dirname", of]:
+                    path = os.path.dirname(of)
+                case ["realpath" | "readlink", of]:
+                    path = of
+                case _:
+                    return None
+        self._left = shell._left
+        return [Word(os.path.normpath(path), self._line)] if path.startswith(_ROOT) else None
 
     def _value(self, found: re.Match[str]) -> list[Word] | None:
         name, otherwise = found[1] or found[2], found[3]
-        known = self.variables.get(name)
+        known = self._given.get(name, self.variables.get(name))
         if known is None and otherwise is not None:
             return self._words(otherwise, self._line)
         return [Word("", self._line, True, True)] if known is None else known
@@ -453,7 +525,7 @@ class Shell:
 
     def _words(self, text: str, line: int) -> list[Word]:
         """Return the words of a text in which variables may stand."""
-        shell = Shell(text, ChainMap({}, self.variables), line, lambda name, line: None)
+        shell = self._inside(text, ChainMap({}, self.variables), line, 0)
         words: list[Word] = []
         while shell._at < len(text):
             words += self._paid(shell._next() or [])

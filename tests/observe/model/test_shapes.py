@@ -126,6 +126,8 @@ def test_the_parameters_of_a_row_are_those_of_the_name() -> None:
         ("NousResearch/Hermes-3-Llama-3.1-8B", "meta-llama/Meta-Llama-3.1-8B", None, ("hermes",)),
         ("OpenBMB/MiniCPM-V-2_6-int4", "openbmb/MiniCPM-V-2_6", "", ()),
         ("TheBloke/chinese-llama-2-7b-AWQ", "meta-llama/Llama-2-7b-hf", "awq", ("chinese",)),
+        ("Qwen/Qwen2-VL-7B-Instruct", "Qwen/Qwen2-VL-7B-Instruct", None, ()),
+        ("somebody/our-llama3-8b", "meta-llama/Meta-Llama-3-8B", None, ("our",)),  # and no Llama 3.1
     ],
 )  # fmt: skip
 def test_a_name_is_read(name: str, like: str, quantized: str | None, unknown: tuple[str, ...]) -> None:

@@ -95,6 +95,59 @@ def test_a_folder_that_is_computed_is_one_near_the_script(tmp_path, folder):
     assert (found["model"], found["missing"]) == ("a/b", ())
 
 
+@pytest.mark.parametrize(
+    "folder",
+    [
+        '$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)',
+        '"$(cd "$( dirname "${BASH_SOURCE[0]:-$0}" )" >/dev/null 2>&1 && pwd -P)"',
+        '"$(dirname "$0")"',
+        "`dirname $BASH_SOURCE`",
+        '$(dirname "$(realpath "$0")")',
+        '$(cd "$(dirname "$(readlink -f "$0")")" || exit 1; pwd)',
+        '$(realpath "$(dirname "${BASH_SOURCE}")")',
+    ],
+)
+@pytest.mark.parametrize("go", ["", "cd /tmp\n", 'cd "$DIR"/..\n', "cd other\n"])
+def test_what_lies_below_the_folder_of_the_script_is_read(tmp_path, folder, go):
+    shell = f'DIR={folder}\n{go}deepspeed "$DIR/train.py" --bf16 True --deepspeed="$DIR/conf/z3.json"\n'
+    stages = {1: "z3.json", 2: "run/other/conf/z3.json", 3: "run/conf/z3.json"}
+    files = {path: f'{{"zero_optimization": {{"stage": {stage}}}}}' for stage, path in stages.items()}
+    files |= {f"{at}train.py": MAIN.replace("MODEL)", f"'{at}m')") for at in ("", "run/", "run/other/")}
+    found = read(tmp_path, "run/go.sh", {**PACKAGE, **files, "run/go.sh": shell})
+    assert (found["zero_stage"], found["model"], found["missing"]) == (3, "run/m", ())
+
+
+GIVEN = """data=$1
+if [[ $# -lt 2 ]]; then
+    exit 2
+fi
+DIR=$(dirname "$0")
+deepspeed "$DIR/train.py" --bf16 True --max_steps "$2" --model_name_or_path "${3:-a/b}" --deepspeed $DIR/z.json
+"""
+
+
+@pytest.mark.parametrize(
+    ("typed", "shell", "steps"),
+    [
+        ("bash run/go.sh data/x.json 7", GIVEN, 7),
+        ("bash run/go.sh data/x.json", GIVEN.replace("$2", "$4"), Unknown),
+        (
+            "bash run/go.sh data/x.json --max_steps 7",
+            'cd "$(dirname "$0")"\ndeepspeed train.py --deepspeed z.json "$@"',
+            7,
+        ),
+        ("bash run/go.sh data/x.json 7", "shift\n" + GIVEN, Unknown),  # what is handed on then is not followed
+    ],
+)
+def test_words_behind_a_script_that_a_command_runs_are_what_it_is_given(tmp_path, typed, shell, steps):
+    stage = '{"zero_optimization": {"stage": 2}}'
+    main = "from transformers import HfArgumentParser, Trainer, TrainingArguments\n"
+    main += "args, = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\nTrainer(args=args).train()\n"
+    found = read(tmp_path, typed, {"run/go.sh": shell, "run/z.json": stage, "run/train.py": main})
+    told = Unknown if isinstance(found["max_steps"], Unknown) else found["max_steps"]
+    assert (told, found["zero_stage"], found["missing"]) == (steps, 2, ())
+
+
 def test_a_helper_that_a_script_starts_sets_nothing_and_is_not_missed(tmp_path):
     shell = "python convert.py\npython gone.py\npython -m pkg.train --bf16 True\n"
     found = read(tmp_path, "run.sh", {**PACKAGE, "convert.py": "print(1)\n", "run.sh": shell})
@@ -125,6 +178,58 @@ def test_of_several_commands_one_that_trains_is_the_run(tmp_path, name, batch, r
     assert found["device_map"] is ABSENT and found["missing"] == () and found["framework"] == "transformers"
     assert found["gradient_checkpointing"] is (batch == 4) and (found["max_steps"] == 8) is (batch == 4)
     assert [item["key"] for item in found["recipe_key"] if item["state"] in ("unknown", "unusable")] == []
+
+
+INFER = """from dataclasses import dataclass
+import transformers
+from vllm import LLM, SamplingParams
+@dataclass
+class TrainingArguments(transformers.TrainingArguments):
+    model_max_length: int = 32768
+args, = transformers.HfArgumentParser((TrainingArguments,)).parse_args_into_dataclasses()
+model = LLM(model="c/d", max_model_len=4096)
+model.generate(["x"], sampling_params=SamplingParams(max_tokens=500))
+"""
+
+
+@pytest.mark.parametrize("name", ["run.sh", "run.sh:2"])
+def test_a_script_that_hands_its_model_to_an_engine_is_no_training_though_it_takes_training_arguments(tmp_path, name):
+    shell = "python gone.py --bf16 True --per_device_train_batch_size 2 --model_name_or_path a/b\n"
+    shell += "python infer.py --model_name_or_path a/b --model_max_length 32768\n"
+    found = read(tmp_path, name, {"run.sh": shell, "infer.py": INFER})
+    if name == "run.sh":  # the one that may train
+        assert (found["model"], found["train_batch_size"], found["dtype"]) == ("a/b", 2, "bf16")
+        return
+    assert (found["framework"], found["method"], found["model"], found["max_model_len"]) == (
+        "vllm",
+        "infer",
+        "c/d",
+        4096,
+    )
+    assert found.keys().isdisjoint({"batch_size", "eval_batch_size", "max_length", "optimizer"})
+
+
+GEN = "from transformers import AutoModelForCausalLM\nmodel = AutoModelForCausalLM.from_pretrained('a/b')\n"
+EVALUATES = f"""from accelerate import Accelerator
+{GEN}model = Accelerator(mixed_precision="bf16").prepare(model)
+with torch.no_grad():
+    model(**batch)
+"""
+
+
+@pytest.mark.parametrize("name", ["a.py", "python a.py", "accelerate launch a.py"])
+@pytest.mark.parametrize(
+    ("code", "method"),
+    [
+        (f"{GEN}model.generate(x)\n", "infer"),
+        (EVALUATES, "infer"),
+        (f"{EVALUATES}loss.backward()\n", "full"),
+        (f"{EVALUATES}accelerator.backward(loss)\n", "full"),
+    ],
+)
+def test_what_a_script_does_is_the_same_by_its_name_and_by_its_command(tmp_path, name, code, method):
+    found = read(tmp_path, name, {"a.py": code})
+    assert (found["method"], found["model"], found["missing"]) == (method, "a/b", ())
 
 
 @pytest.mark.parametrize(
