@@ -195,6 +195,7 @@ def test_commands_of_a_dockerfile_are_run_in_order(read):
 
 
 _BUILT = [("flash-attn", "build")]
+_TORCH = "pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel"
 
 
 @pytest.mark.parametrize(
@@ -203,8 +204,12 @@ _BUILT = [("flash-attn", "build")]
         ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install flash-attn"], []),
         ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install torch==2.1.2+cu121 triton==2.0.0"], []),
         ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install torch==2.5.1 vllm==0.6.3"], [("torch", "conflict")]),
-        ("pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", ["pip install flash-attn"], []),
-        ("pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", ["uv pip install flash-attn"], _BUILT),
+        (_TORCH, ["pip install flash-attn"], []),
+        (_TORCH, ["pip install -U torch flash-attn"], []),
+        (_TORCH, ["pip install flash-attn", "pip install torch==2.5.1"], []),
+        (_TORCH, ["pip install torch==2.4.7"], [("torch", "release")]),
+        (_TORCH, ["pip uninstall -y torch", "pip install torch flash-attn"], _BUILT),
+        (_TORCH, ["uv pip install flash-attn"], _BUILT),
         ("pytorch/pytorch:2.7.0-cuda12.8-cudnn9-devel", ["pip install torchaudio==2.7.0+cu128"], []),  # it may be there
         ("python:3.11", ["pip install flash-attn"], _BUILT),
         ("nvidia/cuda:12.4.1-devel-ubuntu22.04", ["pip install torch flash-attn"], _BUILT),
