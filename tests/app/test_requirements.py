@@ -463,3 +463,10 @@ def test_what_a_run_needs_and_a_list_does_not_bring_is_told(
     assert {found[0] for text in texts if (found := re.search(names, text))} == told
     assert all((one.severity == "warning") == ("not-in-the-list" in one.id) for one in report.findings)
     assert "nobody" not in lines or report.exit_code == 0
+
+
+def test_a_pin_that_does_not_exist_is_not_judged_as_if_it_were_there(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("torch==2.5.1\nxformers==0.0.28.post\nvllm==0.6.4.post1\n")
+    target = {"python": "3.10", "platform": "linux-x86_64"}
+    report = check(Sources(lock="requirements.txt", cwd=tmp_path, target=target, gpu=False, environ={}))
+    assert [finding.id for finding in report.shown()] == ["list-pins-a-release-that-does-not-exist"]
