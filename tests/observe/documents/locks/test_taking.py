@@ -194,6 +194,11 @@ def test_commands_of_a_dockerfile_are_run_in_order(read):
     assert _refused(read(newer, "Dockerfile")) == []
 
 
+def test_only_requirements_that_contradict_one_another_are_named(read):
+    (refused,) = read("numpy==1.22.0\ntransformers==4.40.0\nscipy==1.11.4\npandas==1.5.3\n").facts.value("refused")
+    assert refused["asked"] == "requirements.txt:1: numpy==1.22.0; pandas 1.5.3: numpy>=1.23.2"
+
+
 _BUILT = [("flash-attn", "build")]
 _TORCH = "pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel"
 
