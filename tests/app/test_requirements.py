@@ -470,3 +470,18 @@ def test_a_pin_that_does_not_exist_is_not_judged_as_if_it_were_there(tmp_path: P
     target = {"python": "3.10", "platform": "linux-x86_64"}
     report = check(Sources(lock="requirements.txt", cwd=tmp_path, target=target, gpu=False, environ={}))
     assert [finding.id for finding in report.shown()] == ["list-pins-a-release-that-does-not-exist"]
+
+
+def test_no_release_from_long_before_is_planned(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import numpy\nfrom datasets import load_dataset\nload_dataset('a', use_auth_token=True)\n"
+    )
+    (tmp_path / "facts.json").write_text('{"schema": "envdoctor.facts/1", "facts": {}}')
+    here = {"torch": "2.7.1", "huggingface-hub": "2.4.0", "fsspec": "2026.9.0", "datasets": "absent", "numpy": "absent"}
+    given = [f"pkg.{name}={value}" for name, value in here.items()]
+    given += ["python.version=3.11.7", "os.platform=linux", "os.arch=x86_64"]
+    report = check(
+        Sources(facts="facts.json", cwd=tmp_path, code=("train.py",), assignments=given, gpu=False, environ={})
+    )
+    assert "datasets" in str([finding.message for finding in report.findings])
+    assert "datasets" not in str(report.plan and report.plan.constraints)
