@@ -77,6 +77,7 @@ def _refusal(releases: PackageReleases, step: LedgerStep, causes: Sequence[Asked
         needs += (need for need in others if need not in needs)
     needs = [need for need in needs if need.specifiers] or needs or [first]
     needs += [need for need in (*step.limits, *step.asked) if need.name == first.name and need not in needs]
+    needs = _contradicting(releases, needs, step)
     text = "; ".join(f"{need.by}: {need.name}{_shortened(need.specifiers)}" for need in needs[:_NAMED])
     own = [need for need in needs if need.name == first.name]
     listed_ = (release.version for release in getattr(releases.package(first.name), "releases", ()))
@@ -84,6 +85,21 @@ def _refusal(releases: PackageReleases, step: LedgerStep, causes: Sequence[Asked
     reasons = [gap for version in versions if (gap := releases.why_not(first.name, version, step.other(first.name)))]
     kind, lacks = reasons[-1] if versions and len(reasons) == len(versions) else ("conflict", "")
     return TakingRefusal(kind, first.name, first.pin or "", text, lacks)
+
+
+def _contradicting(
+    releases: PackageReleases, needs: list[AskedRequirement], step: LedgerStep
+) -> list[AskedRequirement]:
+    """Return a part of the requirements that no release meets, and no requirement of it can be left out of; all of them
+    where they do not contradict one another. What packages require is left out before the lines of the step."""
+    sets = {need: set(releases.allowed(need.name, need.specifiers)) for need in needs}
+    if len({need.name for need in needs}) > 1 or not all(sets.values()) or set.intersection(*sets.values()):
+        return needs
+    for need in sorted(sets, key=lambda need: need in (*step.limits, *step.asked)):
+        rest = [meant for other, meant in sets.items() if other != need]
+        if not set.intersection(*rest):
+            del sets[need]
+    return [*sets]
 
 
 def _is_of_an_extra(need: AskedRequirement) -> bool:

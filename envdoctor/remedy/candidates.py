@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from itertools import product
 from typing import Any, NamedTuple
 
@@ -149,6 +150,8 @@ _LOWEST = r"(?:>=|==|~=)\s*(\d+(?:\.\d+)*)"
 _TAG = r"==([0-9][0-9a-z.]*)\+([a-z0-9]+(?:\.[0-9]+)*)\Z"
 #: How many releases of a range are tried, nearest to the installed one first.
 _TRIES = 6
+#: The other end of a range is tried up to so long before the nearest release.
+_BEFORE = timedelta(days=365)
 
 
 def is_about_a_record(fix: Mapping[str, Any]) -> bool:
@@ -247,8 +250,8 @@ class Candidates(NamedTuple):
         ranges = [self.versions(name, specifier) for name, specifier in needs]
         if len(needs) == 1:
             ((name, specifier),), (fitting,) = needs, ranges
-            # When none of the nearest will do, one from the other end of the range may.
-            for version in dict.fromkeys([*fitting[:_TRIES], *fitting[-1:]]):
+            # When none of the nearest will do, one from the other end of the range may, but not one from long before.
+            for version in dict.fromkeys([*fitting[:_TRIES], *self._near(name, fitting)[-1:]]):
                 yield self._with_companions([(name, f"=={version}")])
             if name not in self.matrix.part("releases", "releases") and not fitting:
                 yield [(name, specifier)]
@@ -257,6 +260,13 @@ class Candidates(NamedTuple):
             for versions in product(*(dict.fromkeys((fitting[0], fitting[-1])) for fitting in ranges)):
                 pins = [(name, f"=={version}") for (name, _), version in zip(needs, versions, strict=True)]
                 yield self._with_companions(pins)
+
+    def _near(self, name: str, fitting: Sequence[str]) -> list[str]:
+        """Return the releases without those from long before the first of them."""
+        dates = {version: getattr(release_named(self.matrix, name, version), "date", "") for version in fitting}
+        first = dates[fitting[0]] if fitting else ""
+        since = str(date.fromisoformat(first) - _BEFORE) if first else ""
+        return [version for version in fitting if not dates[version] or dates[version] >= since]
 
     def versions(self, name: str, specifier: str) -> list[str]:
         """Return the releases of a package that satisfy a specifier and can be installed here (if none can, all that

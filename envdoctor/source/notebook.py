@@ -41,8 +41,14 @@ class NeedsPython312(SyntaxError):
     """A line has a form that came with Python 3.12, and this interpreter is older."""
 
 
-#: ``type Rows = list[int]``, ``def first[T](…``, ``class Box[T]:``
-_OF_PYTHON_312 = re.compile(r"[ \t]*(?:type[ \t]+\w+[ \t]*[=\[]|(?:async[ \t]+)?(?:def|class)[ \t]+\w+\[)")
+#: ``type Rows = list[int]``, ``def first[T](…``, ``class Box[T]:``; ``f"{path.split("/")[-1]}"``, a field
+#: that holds the quote of its f-string (PEP 701).
+_OF_PYTHON_312 = re.compile(
+    r"""\A[ \t]*(?:type[ \t]+\w+[ \t]*[=\[]|(?:async[ \t]+)?(?:def|class)[ \t]+\w+\[)"""
+    r"""|[fF][rR]?"(?:[^"{\\\n]|\\.|\{\{|\{[^"{}\n]*\})*\{[^"{}\n][^"}\n]*\""""
+    r"""|[fF][rR]?'(?:[^'{\\\n]|\\.|\{\{|\{[^'{}\n]*\})*\{[^'{}\n][^'}\n]*'"""
+)
+_NO_BACKSLASH = "f-string expression part cannot include a backslash"
 
 
 def parse_code(content: bytes, *, notebook: bool = False) -> Code:
@@ -58,7 +64,8 @@ def parse_code(content: bytes, *, notebook: bool = False) -> Code:
     try:
         return Code(ast.parse(content))
     except SyntaxError as error:
-        newer = sys.version_info < (3, 12) and _OF_PYTHON_312.match(error.text or "")
+        is_form = _OF_PYTHON_312.search(error.text or "") or error.msg == _NO_BACKSLASH
+        newer = sys.version_info < (3, 12) and is_form
         raise NeedsPython312(*error.args) if newer else error from None
     except (ValueError, LookupError) as error:
         raise SyntaxError(str(error)) from None

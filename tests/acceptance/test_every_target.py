@@ -15,6 +15,11 @@ PAIRS = [
     ({"torch": "2.7.1", "vllm": "0.8.5"}, NAMED, "error"),
     ({"torch": "2.6.0", "xformers": "0.0.28.post3"}, NAMED, "error"),
     ({"torch": "2.6.0", "torchaudio": "2.4.0"}, "torchaudio-of-another-torch-release", "error"),
+    (
+        {"torch": "2.6.0", "torchaudio": "2.4.0", "transformers": "4.55.0"},
+        "torchaudio-of-another-torch-release-beside-older-transformers",
+        "warning",
+    ),
     ({"torch": "2.6.0+cu124", "flash-attn": "2.7.3+cu12torch2.4cxx11abifalse"}, NAMED, "error"),
     (
         {"torch": "2.5.1+cu124", "flash-attn": "2.6.3+cu118torch2.5cxx11abifalse"},

@@ -113,6 +113,7 @@ def test_what_one_file_provides_is_there_for_all(read: Any):
     ("name", "content", "reason"),
     [
         ("x.py", "print 'x'", "not Python that this interpreter can parse (line 1)"),
+        ("x.py", "name = f\"{row['k']}\" f'{a[k}'", "not Python that"),
         ("x.py", b"a = 1\0", "not Python"),
         ("x.py", b"# coding: no-such\nimport a", "not Python"),
         ("x.py", b"\xff\xfe\x00import a", "not Python"),
@@ -134,7 +135,17 @@ def test_what_cannot_be_read_is_said(read: Any, name: str, content: str | bytes,
 
 
 @pytest.mark.skipif(sys.version_info >= (3, 12), reason="reads it")
-@pytest.mark.parametrize("line", ["type A = int", "async def f[T](x: T): pass", "class A[T]: pass"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "type A = int",
+        "async def f[T](x: T): pass",
+        "class A[T]: pass",
+        'name = f"{model_name.split("/")[-1]}"',
+        "name = rf'{{ {a} {row['k']}'",
+        "name = f'{chr(10).join(a)} {\"\\n\".join(a)}'",
+    ],
+)
 def test_a_form_of_python_3_12_asks_for_that_python(read: Any, line: str):
     ((_, (why, _)),) = unread(read({"x.py": f"import a\n{line}\n", "b.py": "import b"}, ".")).items()
     assert "needs Python 3.12 or newer (line 2): run envdoctor with such a Python" in why

@@ -264,3 +264,11 @@ def test_hostile_text_is_bounded_and_its_characters_do_not_come_through(matrix, 
     said = repr([fact.value for fact in read.facts]) + "".join(read.notes)
     assert not any(sign in said for sign in ("\x1b", "\\x1b", "\x00", "\\x00", "\u202e"))
     assert len(read.notes) < 8
+
+
+def test_a_configuration_between_fences_is_read_as_a_whole(matrix):
+    rows = "model_name_or_path: mistralai/Mistral-7B-v0.1\nbf16: true\n\nmixer:\n  HuggingFaceH4/ultrachat_200k: 1.0\n"
+    rest = "\ngradient_accumulation_steps: 32\nper_device_train_batch_size: 2\nlearning_rate: 2.0e-05\n"
+    facts = report_facts(f"```\n{rows}{rest}```\n", matrix, "report").facts
+    assert facts.text("model.repo") == "mistralai/Mistral-7B-v0.1" and facts.value("recipe.batch_size") == 2
+    assert not isinstance(facts.value("recipe.arguments"), Unknown)

@@ -148,8 +148,8 @@ class _Stage:
         self._notes: list[Message] = []
         self._python: str | None = None
         self._commands: list[Command] = []
-        #: What the image has beside its facts; None: nobody knows.
-        self._before: tuple[str, ...] | None = ()
+        #: What the image has, with the releases that its tag tells; None: nobody knows.
+        self._before: tuple[tuple[str, str], ...] | None = ()
         self._is_pip_new = False
         #: Files of the build by their names in the image.
         self._copied: dict[str, str] = {}
@@ -159,15 +159,17 @@ class _Stage:
         name, tag = _name_and_tag(named)
         for row in self._wish.rows("images"):
             if row["image"] == name and (match := re.fullmatch(tag_pattern(row["tag"]), tag)):
-                for key, told in row["facts"].items():
-                    value = str(told).format(**match.groupdict())
+                told = dict.fromkeys(row.get("others", ()), "")
+                for key, form in row["facts"].items():
+                    value = str(form).format(**match.groupdict())
                     if key.startswith("pkg."):
+                        told[key[4:]] = value
                         self._packages[key[4:]] = Locked(key[4:], value, place)
                     elif key == "python.version":
                         self._python = value if value.count(".") else None
                     else:
                         self._facts[key] = Fact(key, value, place, "environment")
-                self._before = tuple(row["others"]) if "others" in row else None
+                self._before = tuple(told.items()) if "others" in row else None
                 if "installs" in row:
                     made = Requirements(self._path, self._wish)
                     for line in row["installs"]:
@@ -223,8 +225,9 @@ class _Stage:
 
     def _command(self, command: str, words: list[str], places: Mapping[str, str]) -> None:
         if "uninstall" in command:
-            for word in words:
-                self._packages.pop(valid_name(word) or "", None)
+            gone = {valid_name(word) for word in words}
+            self._packages = {name: one for name, one in self._packages.items() if name not in gone}
+            self._before = self._before and tuple(one for one in self._before if one[0] not in gone)
             return
         conda = re.search(r"\b(conda|mamba|micromamba)\b", command) is not None
         found = Conda(self._path, self._wish) if conda else None

@@ -81,9 +81,9 @@ class Command(NamedTuple):
     replaces PyPI (``cu121``), ``tags`` those of all; ``isolated``: what is built from source does not see what is
     installed, but for what was there before where ``legacy`` says so (None: the newest pip decides). ``overrides`` are
     requirements that replace those of all others on the same packages, ``invalid`` are lines (as ``url``) that no
-    installer reads. ``before`` are packages that the image has beside those of the lock, in versions that nobody tells;
-    None: it may have any. ``image``: it was run when the base image was made, on the day of the release that its first
-    line pins. ``folder``: it takes nothing but the files of a folder, which has these releases by the names of their
+    installer reads. ``before`` are the packages of the image, each with its version, or "" if that is unknown; None: it
+    may have any. ``image``: it was run when the base image was made, on the day of the release that its first line
+    pins. ``folder``: it takes nothing but the files of a folder, which has these releases by the names of their
     packages."""
 
     lines: tuple[AskedRequirement, ...]
@@ -98,7 +98,7 @@ class Command(NamedTuple):
     invalid: tuple[AskedRequirement, ...] = ()
     builds: bool = False
     legacy: bool | None = None
-    before: tuple[str, ...] | None = ()
+    before: tuple[tuple[str, str], ...] | None = ()
     image: bool = False
     folder: Mapping[str, str] | None = None
 

@@ -139,6 +139,10 @@ def _facts(
     taken = take(lock, chosen, wish, ledger, until)
     preset = {one.name: one for one in taken.packages}
     chosen.update(preset)
+    for gone in taken.refused:
+        if gone.kind == "release" and gone.package in chosen:
+            unreleased = Unknown(Message("there is no release {} {}", gone.package, gone.version))
+            chosen[gone.package] = chosen[gone.package]._replace(version=unreleased)
     facts, notes = FactSet([records(taken.refused, path)]), [*lock.notes, *taken.notes]
     if lock.python and wish.markers["python_version"] == minor(lock.python):
         key = "python.version" if lock.python.count(".") > 1 else "python.minor"

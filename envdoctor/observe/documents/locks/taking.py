@@ -130,7 +130,7 @@ def _installed(
             bounds.update(image.ranges)
             continue
         step = step._replace(kept=frozenset(kept), unseen=step.unseen or not image.is_whole)
-        there = {**dict.fromkeys(command.before or (), _ANY), **there}
+        there = {**{name: version or _ANY for name, version in command.before or ()}, **there}
         loose = {name: bounds.get(name, "") for name, version in there.items() if version == _ANY}
         step = step._replace(loose=loose)
         there.update(dict.fromkeys(opaque, _ANY))
@@ -174,6 +174,8 @@ def _replaced(
         pin = there.get(name, _ANY)
         if _ANY in (pin, version) or name not in chosen or same_release(pin, version):
             continue
+        if str(chosen[name].version).partition("+")[0] != pin.partition("+")[0]:
+            continue  # what stands in the lock is the later line's
         asking = (one for other, its in new.items() for one in releases.required(Candidate(other, (), its)))
         asked = next((one for one in asking if one.name == name and not allows(one.specifiers, pin)), None)
         if asked is not None:

@@ -176,8 +176,11 @@ def _command_lines(block: _Block, formats: Formats) -> list[Part]:
 
 def _configurations(block: _Block, formats: Formats) -> Iterator[Part]:
     """YAML and JSON: what stands between fences, or lines of settings one below the other."""
-    if block.fenced and 0 < len(block.rows) <= _LONGEST_BLOCK and block.rows[0].lstrip().startswith("{"):
-        yield from _configuration(_in_place(block), formats)
+    whole = (
+        list(_configuration(_in_place(block), formats)) if block.fenced and len(block.rows) <= _LONGEST_BLOCK else []
+    )
+    if whole or (block.fenced and block.rows[0].lstrip().startswith("{")):
+        yield from whole
         return
     run: set[int] = set()
     for number, line in enumerate([*block.rows, "."], block.start):

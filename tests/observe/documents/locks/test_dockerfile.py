@@ -24,6 +24,8 @@ def build(tmp_path):
     ("image", "key", "value"),
     [
         ("pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", "pkg.torch", "2.4.1"),
+        ("pytorch/pytorch:2.1.0-cuda12.1-cudnn8-devel", "pkg.torch", "2.1.0"),
+        ("pytorch/pytorch:2.1.0-cuda12.1-cudnn8-devel", "python.minor", "3.10"),
         ("docker.io/pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", "torch.cuda", "12.1"),
         ("vllm/vllm-openai:v0.8.5", "pkg.vllm", "0.8.5"),
         ("nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04", "cuda.toolkit", "12.4.1"),

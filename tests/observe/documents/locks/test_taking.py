@@ -196,7 +196,13 @@ def test_commands_of_a_dockerfile_are_run_in_order(read):
     assert _refused(read(newer, "Dockerfile")) == []
 
 
+def test_only_requirements_that_contradict_one_another_are_named(read):
+    (refused,) = read("numpy==1.22.0\ntransformers==4.40.0\nscipy==1.11.4\npandas==1.5.3\n").facts.value("refused")
+    assert refused["asked"] == "requirements.txt:1: numpy==1.22.0; pandas 1.5.3: numpy>=1.23.2"
+
+
 _BUILT = [("flash-attn", "build")]
+_TORCH = "pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel"
 
 
 @pytest.mark.parametrize(
@@ -205,8 +211,12 @@ _BUILT = [("flash-attn", "build")]
         ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install flash-attn"], []),
         ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install torch==2.1.2+cu121 triton==2.0.0"], []),
         ("nvcr.io/nvidia/pytorch:24.05-py3", ["pip install torch==2.5.1 vllm==0.6.3"], [("torch", "conflict")]),
-        ("pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", ["pip install flash-attn"], []),
-        ("pytorch/pytorch:2.4.1-cuda12.1-cudnn9-devel", ["uv pip install flash-attn"], _BUILT),
+        (_TORCH, ["pip install flash-attn"], []),
+        (_TORCH, ["pip install -U torch flash-attn"], []),
+        (_TORCH, ["pip install flash-attn", "pip install torch==2.5.1"], []),
+        (_TORCH, ["pip install torch==2.4.7"], [("torch", "release")]),
+        (_TORCH, ["pip uninstall -y torch", "pip install torch flash-attn"], _BUILT),
+        (_TORCH, ["uv pip install flash-attn"], _BUILT),
         ("pytorch/pytorch:2.7.0-cuda12.8-cudnn9-devel", ["pip install torchaudio==2.7.0+cu128"], []),  # it may be there
         ("python:3.11", ["pip install flash-attn"], _BUILT),
         ("nvidia/cuda:12.4.1-devel-ubuntu22.04", ["pip install torch flash-attn"], _BUILT),
