@@ -378,11 +378,17 @@ def _without(section: MemorySection, facts: FactSet) -> Notice:
         if settling == "recipe.gradient_checkpointing":
             text = "it fits only with gradient checkpointing: give --set recipe.gradient_checkpointing=true or =false"
             return Notice("error", Message(text))
+        least, most = (f"{size:.1f}" for size in section["process_gib"])
+        if settling == "recipe.optimizer":
+            text = (
+                "whether it fits is not known, because what the optimizer keeps is not: "
+                "{} to {} GiB; give --set {}=NAME"
+            )
+            return Notice("error", Message(text, least, most, settling))
         text = (
             "whether it fits is not known, because how processes share the run is not: up to {} GiB if each holds the "
             "whole model, as little as {} GiB if not; give --set {}=3, =2 or =0"
         )
-        least, most = (f"{size:.1f}" for size in section["process_gib"])
         return Notice("error", Message(text, most, least, settling))
     if section["gpu"] is not None:
         text = "the length is not known, so whether it fits was not judged: give --set {}={}"
