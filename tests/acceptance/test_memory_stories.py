@@ -433,6 +433,7 @@ def test_checkpointing_that_nobody_told_of_decides_only_where_it_does(without_fi
         ("--our_adapter small", "facebook/opt-30b", "A100-40GB", 1, "does-not-fit"),
         ("--our_adapter small", "facebook/opt-6.7b", "H200", 0, "fits"),
         ("--our_adapter False", "facebook/opt-6.7b", "A100-40GB", 3, None),  # main.py is not here
+        ("--seed 1", "Qwen/Qwen2.5-7B-Instruct", "T4", 3, None),
     ],
 )
 def test_an_option_that_may_say_what_is_trained_ends_in_no_false_error(
