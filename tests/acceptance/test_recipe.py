@@ -125,6 +125,11 @@ def test_a_path_to_a_known_model_that_is_not_here_is_judged_by_its_name(check, t
     assert "(family glm4)" in result.out
 
 
+def test_a_word_in_the_place_of_a_model_is_none(check, tmp_path):
+    (tmp_path / "train.yaml").write_text(TRAIN.replace("THUDM/glm-4-9b-chat-hf", "REQUIRED"))
+    assert "REQUIRED" not in check("--recipe", "train.yaml").out
+
+
 def test_a_misspelt_model_is_said(check, tmp_path):
     (tmp_path / "train.yaml").write_text(TRAIN.replace("THUDM/glm-4-9b-chat-hf", "THUDM/glm-4-9b-chat-hff"))
     said = "no model is known as THUDM/glm-4-9b-chat-hff; did you mean THUDM/glm-4-9b-chat-hf?"
