@@ -325,7 +325,9 @@ def _with_recipe(
     named_in = [fact.value for fact in (recipe.model, recipe.revision) if fact is not None and fact.value]
     model = "@".join(value for value in named_in if isinstance(value, str))
     guessed = recipe.model is not None and recipe.model.source == "assumed"
-    if recipe.model is None or not said or (guessed and _named_by_its_end(said, matrix) is None):
+    # "REQUIRED" stands for a name; none on the Hub is of capitals alone.
+    blank = said.isupper() and "/" not in said
+    if recipe.model is None or not said or blank or (guessed and _named_by_its_end(said, matrix) is None):
         return facts, sources
     origin = recipe.model.origin
     named = sources._replace(model=model)
@@ -519,7 +521,8 @@ def _target_values(name: str, text: str) -> Mapping[str, object]:
 
 def _missing(files: Sequence[tuple[str, Origin, str]]) -> list[Notice]:
     text = "{} names {}, which {}: what it sets is not known"
-    return [Notice("warning", Message(text, place, name, reason)) for name, place, reason in files]
+    once = {name: (place, name, reason) for name, place, reason in reversed(files)}  # of several places the first
+    return [Notice("warning", Message(text, *names)) for names in reversed(once.values())]
 
 
 def _notices(facts: FactSet, recipe: "Recipe") -> list[Notice]:

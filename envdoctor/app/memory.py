@@ -190,7 +190,9 @@ def _predicted(
     """Return the section of the report, and why it has no verdict; ``usual`` is the length if none was given.
 
     Raises :class:`UsageProblem`, :class:`JobError`, :class:`MemoryProblem`."""
-    method, packs = (facts.unknown(key) if key in facts else None for key in ("recipe.method", "recipe.quantization"))
+    keys = ("recipe.method", "recipe.quantization", "recipe.gradient_checkpointing")
+    method, packs, checkpoints = (facts.unknown(key) if key in facts else None for key in keys)
+    open_script = packs if method and checkpoints else None
     if method is not None and not any(map(facts.known, _TRAINED)):
         raise MemoryProblem("{}: give --set recipe.method=infer, lora or full", method.reason)
     packs = None if facts.known("model.quantization") else packs
@@ -204,7 +206,13 @@ def _predicted(
         each = (dict(zip(("recipe.method", "recipe.quantization"), way, strict=True)) for way in ways)
         runs = (facts.copy([*facts, *(Fact(key, one[key], "", "derived") for key in one)]) for one in each)
         larger, smaller = (_predicted(run, sources, matrix, place, usual) for run in runs)
-        return _of_ways(reason, larger, smaller, adapted)
+        section, unjudged = _of_ways(reason, larger, smaller, adapted)
+        if open_script is not None and section["verdict"] == "does-not-fit":
+            section["verdict"] = None
+            text = "whether it fits is not known: {}, and what it says of quantization and gradient checkpointing "
+            text += "decides; give the script, or --set recipe.method=full and recipe.gradient_checkpointing=true"
+            unjudged = Notice("error", Message(text, open_script.reason))
+        return section, unjudged
     section, unjudged = _predicted_so(facts, sources, matrix, place, usual)
     if section["verdict"] == "does-not-fit" and facts.value("recipe.auto_find_batch_size") is True:
         one = (Fact(f"recipe.{batch}", 1, "", "derived") for batch in ("batch_size", "train_batch_size"))
@@ -380,11 +388,17 @@ def _without(section: MemorySection, facts: FactSet) -> Notice:
         if settling == "recipe.gradient_checkpointing":
             text = "it fits only with gradient checkpointing: give --set recipe.gradient_checkpointing=true or =false"
             return Notice("error", Message(text))
+        least, most = (f"{size:.1f}" for size in section["process_gib"])
+        if settling == "recipe.optimizer":
+            text = (
+                "whether it fits is not known, because what the optimizer keeps is not: "
+                "{} to {} GiB; give --set {}=NAME"
+            )
+            return Notice("error", Message(text, least, most, settling))
         text = (
             "whether it fits is not known, because how processes share the run is not: up to {} GiB if each holds the "
             "whole model, as little as {} GiB if not; give --set {}=3, =2 or =0"
         )
-        least, most = (f"{size:.1f}" for size in section["process_gib"])
         return Notice("error", Message(text, most, least, settling))
     if section["gpu"] is not None:
         text = "the length is not known, so whether it fits was not judged: give --set {}={}"

@@ -111,8 +111,7 @@ def predict(
         text = "few answers are as long as they may be: a step with a short one takes as little as {} GiB"
         doubts.append(Message(text, f"{short[1].process[0] / GIB:.1f}"))
     if not plan.divided:
-        form = run.form(trace)
-        least = run.around(form, lambda without: form.at(run.batch, plan.tokens, (*without, *OF_THE_MODEL)))
+        least = run.without(*OF_THE_MODEL)
         undivided, need = need, need.down_to(least)
         text = "how the run is divided among processes is not known: one of many may take as little as {} GiB"
         doubts.append(Message(text, f"{least.process[0] / GIB:.1f}"))
@@ -127,6 +126,9 @@ def predict(
             verdict, settling = None, "recipe.gradient_checkpointing"
     if gpu is not None and verdict == "tight" and not plan.divided and undivided.verdict(gpu.free) == "does-not-fit":
         verdict, settling = None, "recipe.zero_stage"
+    least = run.without(*plan.unsure) if plan.unsure else need
+    if gpu is not None and verdict in _VERDICTS[1:] and least is not need and least.verdict(gpu.free) != verdict:
+        need, verdict, settling = need.down_to(least), None, "recipe.optimizer"
     shown = run.shown(need, known, facts.text("pkg.transformers"), gpu)
     return {
         "level": model.level_of(trace),
@@ -218,6 +220,11 @@ class _Prediction(NamedTuple):
 
     def need(self) -> Need:
         return self.around(self.form(self.trace), self.peak)
+
+    def without(self, *terms: str) -> Need:
+        """Return what the run takes where nothing of these terms is there."""
+        form = self.form(self.trace)
+        return self.around(form, lambda gone: form.at(self.batch, self.plan.tokens, (*gone, *terms)))
 
     def shortest(self) -> Need:
         form = self.form(traced({**self.base, "tokens": _lengths(self.plan.tokens)}, self.tracer))

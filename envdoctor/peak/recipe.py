@@ -161,8 +161,8 @@ class RunPlan(NamedTuple):
     """``job`` is what is traced (:mod:`envdoctor.payload.tracing.trace` says what its keys mean), without the
     configuration and the lengths. ``tokens`` is the longest sample, ``stated`` where somebody gave it. ``assumed`` are
     sentences about what nobody gave, ``savers`` names what the trace does not follow and can only lower the peak, by no
-    more than the terms ``spared`` and to one of ``parts``. ``eager``: the attention may be eager, by the release;
-    ``maybe_off``: gradient checkpointing may be off, by the release.
+    more than the terms ``spared`` and to one of ``parts``; ``unsure`` are those of an unknown optimizer. ``eager``: the
+    attention may be eager, by the release; ``maybe_off``: gradient checkpointing may be off, by the release.
     ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
     ``stage`` changes the traces (:func:`staged`). ``adapted`` is where the reference model of
     an adapter comes from. ``whole``: what is trained, and how it is divided among processes (``divided``), is known.
@@ -174,6 +174,7 @@ class RunPlan(NamedTuple):
     assumed: tuple[str, ...] = ()
     savers: tuple[str, ...] = ()
     spared: tuple[str, ...] = ()
+    unsure: tuple[str, ...] = ()
     eager: bool = False
     stated: bool = True
     parts: int = 1
@@ -291,6 +292,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         assumed=tuple(assumed),
         savers=(*(said for said, _ in savers), *dividing),
         spared=spared,
+        unsure=unsure,
         eager=eager,
         stated=stated,
         parts=parts,
@@ -452,10 +454,11 @@ def _optimizer(
         assumed.append(Message("the optimizer {} is unknown: it is taken to need no more than AdamW does", name))
         # One that updates layer by layer has the gradients of a layer alone.
         return "AdamW", ("optimizer states", "temporary values of the optimizer", "gradients")
-    if known_as != "galore":
+    key = f"{known_as}_rank"
+    usual = next((row[key] for row in (trainer, *known["framework"]) if key in row), None)
+    if usual is None:
         return str(known_as), ()
-    stated = re.search(r"\brank\s*=\s*(\d{1,6})", f"{keys.get('optim_args', '')} rank={keys.get('galore_rank', '')}")
-    usual = next(row["galore_rank"] for row in (trainer, *known["framework"]) if "galore_rank" in row)
+    stated = re.search(r"\brank\s*=\s*(\d{1,6})", f"{keys.get('optim_args', '')} rank={keys.get(key, '')}")
     rank = int(stated[1]) if stated else usual
-    assumed.append(Message("GaLore projects all matrices of the layers to rank {}", rank))
-    return f"galore-{rank}", ()
+    assumed.append(Message("the optimizer {} projects all matrices of the layers to rank {}", name, rank))
+    return f"{known_as}-{rank}", ()

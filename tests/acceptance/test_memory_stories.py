@@ -248,6 +248,22 @@ def test_where_how_processes_share_a_run_decides_the_key_is_asked_for(without_fi
     assert without_files(*known, "--set", "recipe.zero_stage=0")[0] == 1
 
 
+@pytest.mark.parametrize(
+    ("optimizer", "code"),
+    [("galore_layerwise: true\nuse_galore", 0), ("apollo_layerwise: true\nuse_apollo", 0), ("use_badam", 3)],
+)
+def test_an_optimizer_with_few_states_is_no_error_of_memory(
+    without_files: Any, tmp_path: Path, optimizer: str, code: int
+) -> None:
+    (recipe := tmp_path / "full.yaml").write_text(
+        f"model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct\nfinetuning_type: full\n{optimizer}: true\n"
+        "cutoff_len: 2048\nper_device_train_batch_size: 1\npure_bf16: true\n"
+    )
+    found, section, out = without_files("--recipe", str(recipe), "--gpu", "A100-40GB")
+    assert found == code and section["process_gib"][0] < 27
+    assert (section["settled_by"] == "recipe.optimizer") == ("what the optimizer keeps" in out) == (code == 3)
+
+
 @pytest.mark.parametrize("story", ["1/run.sh", "3/train_dpo.sh", "5/settings.jsonc"])
 def test_a_model_that_nobody_knows_is_one_sentence(without_files: Any, story: str) -> None:
     code, _, out = without_files("--gpu", "A100-80GB", "--recipe", str(STORIES / story), "--model", "nobody/nothing")
@@ -420,6 +436,7 @@ def test_checkpointing_that_nobody_told_of_decides_only_where_it_does(without_fi
         ("--our_adapter small", "facebook/opt-30b", "A100-40GB", 1, "does-not-fit"),
         ("--our_adapter small", "facebook/opt-6.7b", "H200", 0, "fits"),
         ("--our_adapter False", "facebook/opt-6.7b", "A100-40GB", 3, None),  # main.py is not here
+        ("--seed 1", "Qwen/Qwen2.5-7B-Instruct", "T4", 3, None),
     ],
 )
 def test_an_option_that_may_say_what_is_trained_ends_in_no_false_error(

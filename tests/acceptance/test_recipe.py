@@ -125,14 +125,22 @@ def test_a_path_to_a_known_model_that_is_not_here_is_judged_by_its_name(check, t
     assert "(family glm4)" in result.out
 
 
+def test_a_word_in_the_place_of_a_model_is_none(check, tmp_path):
+    (tmp_path / "train.yaml").write_text(TRAIN.replace("THUDM/glm-4-9b-chat-hf", "REQUIRED"))
+    assert "REQUIRED" not in check("--recipe", "train.yaml").out
+
+
 def test_a_misspelt_model_is_said(check, tmp_path):
     (tmp_path / "train.yaml").write_text(TRAIN.replace("THUDM/glm-4-9b-chat-hf", "THUDM/glm-4-9b-chat-hff"))
     said = "no model is known as THUDM/glm-4-9b-chat-hff; did you mean THUDM/glm-4-9b-chat-hf?"
     assert said in " ".join(check("--recipe", "train.yaml").out.split())
 
 
+RAY = "ray_num_workers: 1\nresources_per_worker:\n  GPU: 1\n"
+
+
 def test_a_key_that_llamafactory_does_not_have_stops_the_run(check, tmp_path):
-    (tmp_path / "lf.yaml").write_text(TRAIN + "stage: sft\nfinetuning_type: lora\nlora_rnak: 8\ndpo_beta: 0.1\n")
+    (tmp_path / "lf.yaml").write_text(TRAIN + "stage: sft\nfinetuning_type: lora\nlora_rnak: 8\ndpo_beta: 0.1\n" + RAY)
     result = check("--recipe", "lf.yaml")
     assert result.code == 1 and "error[llamafactory-refuses-unknown-keys] x 2\n" in result.out
     assert "LLaMA-Factory has no key lora_rnak, and stops before it loads anything\n  --> lf.yaml:8\n" in result.out

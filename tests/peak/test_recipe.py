@@ -42,6 +42,15 @@ def test_an_unknown_optimizer_needs_no_more_than_adamw(predicted: Any, trace_of:
     assert "the optimizer galore_adafactor is unknown" in " ".join(found["assumed"])
 
 
+@pytest.mark.parametrize(("memory", "judged"), [(3.0, "does-not-fit"), (7.0, None), (16.0, "fits")])
+def test_a_run_is_not_judged_where_what_an_unknown_optimizer_keeps_decides(
+    predicted: Any, trace_of: Any, memory: float, judged: str | None
+) -> None:
+    gpus = Records(({"name": "A", "memory_gib": memory},))
+    found = predicted(trace_of({"weights": 4.0, "optimizer states": 8.0}), gpus, method="full", optimizer="badam")
+    assert (found["verdict"], found["settled_by"]) == (judged, "" if judged else "recipe.optimizer")
+
+
 LORA = {"weights": 16.0, "logits and loss": 4.0, "hidden states": 1.0}
 #: Weights, gradients and two states as large, and its hidden states.
 VALUE_MODEL = 4 * 16.0 + 1.0
@@ -188,6 +197,7 @@ GALORE = {"method": "full", "optimizer": "galore"}
         ({"stage": "grpo"}, {"beta": "0.0"}, {"reference": "none"}),
         ({"stage": "grpo"}, {"beta": "0.04"}, {"reference": "adapter-off"}),
         ({**GALORE, "framework": "llamafactory"}, {}, {"optimizer": "galore-16"}),
+        ({"method": "full", "optimizer": "apollo_adamw", "framework": "transformers"}, {}, {"optimizer": "apollo-128"}),
         ({**GALORE, "framework": "transformers"}, {}, {"optimizer": "galore-128"}),
         ({**GALORE, "framework": "llamafactory"}, {"galore_rank": "64"}, {"optimizer": "galore-64"}),
         (GALORE, {"optim_args": "rank=32, update_proj_gap=100"}, {"optimizer": "galore-32"}),

@@ -19,7 +19,7 @@ _LINE = re.compile(r":(\d{1,6})\Z")
 #: What no name of a file has: an option, or a script, a path or a key behind the program that starts it.
 _COMMAND = re.compile(r"\s--?[A-Za-z]|\A\s*(?:\S{1,200}\s+){1,6}\S*(?:\.py|\.sh|\.ya?ml|=|[\w-]/[\w-])")
 _NO_RUN = (
-    "describes no run of a framework that is known: {}; say what it does (--set recipe.method=lora --set "
+    "describes no run of a framework that is known; say what it does (--set recipe.method=lora --set "
     "recipe.batch_size=2), or give the script that reads it: --code FILE"
 )
 _NO_FILE = "--recipe {}: there is no file of this name, and no framework that is known takes it for a command"
@@ -204,7 +204,7 @@ class _Reader:
         scripts = tuple(dict.fromkeys(_shown(script, self._cwd) for script in own_code))[:_MOST_FILES]
         file = RecipeFile(name, parts, tuple(missing), scripts, runs, project.file_trains())
         if not later:
-            _describes(file, self._formats)
+            _describes(file)
         return [file, *later]
 
     def _linked(self, link: _Link, path: str, starts: Sequence[str]) -> list[RecipeFile]:
@@ -224,15 +224,14 @@ class _Reader:
         return {link.name: link for link in links}.values()
 
 
-def _describes(file: RecipeFile, formats: Formats) -> None:
+def _describes(file: RecipeFile) -> None:
     """Raise :class:`RecipeError` if a file says nothing of a run: what it names is missing, or no framework known."""
     said = any(entry.key[:1] != "#" for part, form in file.parts if form.framework for entry in part.entries)
     lacking = [one for one in file.missing if one[0].endswith(DOCUMENTS) and not said]
     if lacking or (file.missing and not (file.parts or file.started)):
         raise RecipeError("names {}, which {}", *(lacking or file.missing)[0][::2])
     if not file.parts:
-        known = ", ".join(sorted({form.framework for form in formats if form.framework}))
-        nothing = NoRun(_NO_RUN, known)
+        nothing = NoRun(_NO_RUN)
         nothing.started, nothing.missing = file.started, file.missing
         raise nothing
 

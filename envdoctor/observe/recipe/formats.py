@@ -154,7 +154,7 @@ class Formats:
         among = [form for form in self if form.row.get("files") and (not frameworks or form.framework in frameworks)]
         if part.program and not frameworks:  # options alone prove no framework whose files have such keys
             among = [form for form in among if not form.row.get("marked_only")]
-        shares = [(self._share(form, part.entries), form) for form in among]
+        shares = [(self._share(form, part), form) for form in among]
         best = max(shares, key=lambda share: share[0], default=None)
         return best[1] if best is not None and best[0] > 0 else None
 
@@ -186,14 +186,15 @@ class Formats:
             if any(meaning.field == "file" for meaning in meanings) and isinstance(entry.value, str):
                 yield from [(entry.value, entry.place)] if entry.value.endswith(DOCUMENTS) else ()
 
-    def _share(self, form: Format, entries: Sequence[RecipeEntry]) -> float:
-        """Return how much of the settings a format knows; a mark, which no other format has, counts as ten. Nothing,
-        without one, where it knows less than a third of them."""
-        known = self._count(form, entries)
-        keys = [entry.key.replace("-", "_") for entry in entries]
-        marked = {mark for key in keys for mark in form.row.get("marks", ()) if fnmatchcase(key, mark)}
-        enough = marked or (3 * known >= len(entries) and not form.row.get("marked_only"))
-        return known + 10 * len(marked) if enough else 0
+    def _share(self, form: Format, part: Part) -> float:
+        """Return how much of the settings a format knows; a mark, which no other format has, counts as ten. Nothing
+        where it has too few marks, or knows less than half of a document (a third of a command's options) with fewer
+        than two keys that are marks."""
+        known, size = self._count(form, part.entries), len(part.entries)
+        keys = [entry.key.replace("-", "_") for entry in part.entries]
+        marks = [mark for key in keys for mark in form.row.get("marks", ()) if fnmatchcase(key, mark)]
+        enough = len(marks) > (not part.program) or (3 if part.program else 2) * known >= size
+        return known + 10 * len({*marks}) if enough and len({*marks}) >= form.row.get("marked_only", 0) else 0
 
     def _count(self, form: Format, entries: Sequence[RecipeEntry]) -> int:
         return sum(1 for entry in entries if self.find(form, entry.key) is not None)

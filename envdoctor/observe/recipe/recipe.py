@@ -29,7 +29,7 @@ HELPERS = {name: FactSpec(name, kind) for kind, names in (("text", _TEXTS), ("nu
 _COMPARED = 500
 #: Keys that no field takes, and whose values the prediction of memory asks for; nobody keeps a secret in them.
 _SHOWN = (
-    r"(?:.*\.)?(?:beta|(?:lora_)?task_type|reward_model_type|galore_rank|optim_args"
+    r"(?:.*\.)?(?:beta|(?:lora_)?task_type|reward_model_type|(?:galore|apollo)_rank|optim_args"
     r"|(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?)"
 )
 #: Values with which an option of the script's own does nothing.

@@ -130,7 +130,7 @@ def make_optimizer(model: Any, name: str) -> Any:
         optimizer: Any = Adafactor(parameters, lr=1e-4, scale_parameter=False, relative_step=False)
     elif name == "Muon":
         optimizer = _Muon(model)
-    elif name.startswith("galore-"):
+    elif name.startswith(("galore-", "apollo-")):
         optimizer = _GaLore(model, int(name.partition("-")[2]))
     else:
         # A GPU takes the for-each form where none is named, and a CPU does not.
@@ -159,7 +159,8 @@ class _Muon:
 
 class _GaLore:
     """GaLore's AdamW at a step that makes the projections anew, which needs the most: the matrices of the layers are
-    projected to ``rank``, the rest is not (github.com/jiaweizzhao/GaLore, galore_torch/adamw.py at 1317b5f)."""
+    projected to ``rank``, the rest is not (github.com/jiaweizzhao/GaLore, galore_torch/adamw.py at 1317b5f).
+    APOLLO, whose projections are random, needs no more."""
 
     def __init__(self, model: Any, rank: int) -> None:
         rest, matrices = _divided(model)

@@ -271,7 +271,7 @@ def test_options_of_a_script_that_parses_the_classes_of_trl_are_theirs(tmp_path)
 
 
 def test_keys_that_a_checkout_of_the_framework_declares_are_its_own(tmp_path):
-    text = "finetuning_type: full\nsequence_parallel_size: 4\nlora_rnak: 8\n"
+    text = "stage: sft\nfinetuning_type: full\nsequence_parallel_size: 4\nlora_rnak: 8\n"
     files = {"src/train.py": "from llamafactory import args\n", "examples/a.yaml": text}
     files["src/llamafactory/args.py"] = "class Arguments:\n    sequence_parallel_size: int = 1\n"
     files["src/llamafactory/__init__.py"] = "from .args import *\n"

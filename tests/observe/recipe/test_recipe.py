@@ -364,6 +364,10 @@ BOMB = "a0: &a0 {k: v}\n" + "".join(
         ("a.yaml", b"a: \0\n", "is not text but binary"),
         ("a.yaml", "a: " + "x" * (600 << 10), "is larger than 256 kB"),
         ("a.yaml", "hello: world\n", "describes no run of a framework that is known"),
+        # AutoTrain's, and a project's own: a key or two are also a framework's
+        ("a.yaml", "task: llm\nbase_model: a/b\nparams:\n  lr: 1e-5\n", "framework that is known; say what it does"),
+        ("a.yaml", "base_model: a/b\nowner: c\nepochs: 2\n", "describes no run of a framework that is known"),
+        ("a.yaml", "dataset_name: a\nowner: b\nratio: 1\n", "describes no run of a framework that is known"),
         (
             "a.yaml",
             "lr: 1\n",

@@ -236,7 +236,7 @@ def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Me
     ]
     asked = [one for command, step, _ in steps if command.deps and not command.image for one in step.asked]
     strange = [one.name for one in asked if one.name not in {*own, *refused} and not _is_read(ledger, one)]
-    first, second = listed(dict.fromkeys(own), 6), listed(dict.fromkeys(strange), 5)
+    first, second = listed(dict.fromkeys(own), 3), listed(dict.fromkeys(strange), 3)
     unread = Message("what {} requires is not read: it is taken from a repository or a folder", first)
     unknown = Message("whether the other lines fit what these require is not known: {}", second)
     return (*([unread] if own else []), *([unknown] if strange else []))
@@ -420,5 +420,5 @@ def _note(taken: Sequence[Locked], day: str, wish: Wish, names: Sequence[Collect
     python = python if wish.markers["sys_platform"] else Message("{} for Linux", python)
     known = [one for one in taken if isinstance(one.version, str)]
     known.sort(key=lambda one: [one.name not in group for group in names])
-    named = listed([f"{one.name} {one.version}" for one in known], 6)
+    named = listed([f"{one.name} {one.version}" for one in known], 3)
     return [Message("taken as an install with Python {} on {} takes them: {}", python, day, named)] if known else []
