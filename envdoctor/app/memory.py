@@ -568,9 +568,11 @@ def _facts(section: MemorySection) -> list[Fact]:
     """Return the facts that the rules judge."""
     interval, engine, free = section["interval"], section["serving"], section["free_gib"]
     least, most = section["process_gib"]
-    if engine is not None and section["phase"] == "KV cache" and engine["cache_tokens"] < engine["length"]:
-        free = engine["asked_gib"]  # it has what it takes, and not what is free
-        most = free + engine["cache_gib"] * (engine["length"] / max(engine["cache_tokens"], 1) - 1)
+    if engine is not None and section["phase"] == "KV cache":
+        more = engine["cache_gib"] * (engine["length"] / max(engine["cache_tokens"], 1) - 1) + engine["images_gib"]
+        if more > 0:  # it has what it takes, and not what is free
+            free = engine["asked_gib"]
+            most = free + more
     values = {
         "memory.needed_gib": round(interval["mostly"] if interval is not None else least, 1),
         "memory.most_gib": round(most, 1),

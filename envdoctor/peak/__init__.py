@@ -19,6 +19,7 @@ __all__, __getattr__ = door(
         "shipped": "OnCuda Shipped",
         "stored": "counted packed_weights stored_parameters",
         "summary": "DataError DataSection Padding fed_length measure",
+        "tower": "IMAGES Tower tower_of trained_tower with_images",
         "tracing": "TraceSource Trace Tracer first_of rehearsed",
     },
 )

@@ -50,6 +50,10 @@ class Model(NamedTuple):
         if trace.model.get("whole_experts"):
             whole = "4 bits are for linear layers alone: the experts keep {} GiB of the weights, as in transformers 5"
             notes.append(Message(whole, f"{trace.model['whole_experts'] / GIB:.1f}"))
+        if trace.model.get("image_bytes"):
+            text = "images: up to {} patches of them a sample were counted, for which the tower takes up to {} GiB"
+            patches, most = trace.model["patches"], trace.model["image_bytes"] / GIB
+            notes.append(Message(text, f"{patches:,.0f}", f"{most:.1f}"))
         if self.trainer:
             notes.append(Message("{} runs code of its own for the model, not that of transformers", self.trainer))
         if self.nearest:

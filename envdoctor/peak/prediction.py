@@ -26,6 +26,7 @@ from envdoctor.peak.recipe import LESS, RunPlan, plan_of, settings_of, staged
 from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
 from envdoctor.peak.sharing import sharing
 from envdoctor.peak.shipped import OnCuda, has_experts
+from envdoctor.peak.tower import IMAGES, tower_of, trained_tower, with_images
 from envdoctor.peak.tracing import Trace, TraceSource
 from envdoctor.peak.unstated import Shown, unstated_of
 from envdoctor.system.message import Message, as_message
@@ -81,6 +82,7 @@ def predict(
     """Return the section of the report. ``known`` is the table memory-frameworks, ``usual`` the length if none was
     given: then there is no verdict on it. Raises :class:`MemoryProblem` if there is no number."""
     plan, given = plan_of(facts, known, usual), settings_of(facts, model.config.get("hidden_size"), known["zero"])
+    tracer, plan = _with_tower(facts, model, tracer, known, plan)
     tracer = staged(OnCuda(tracer).run, plan.stage)
     gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
     base = {**model.job(plan.job), "config": model.config}
@@ -169,6 +171,18 @@ def predict(
         "assumed": [*said, *doubts],
         "savers": list(plan.savers),
     }
+
+
+def _with_tower(
+    facts: FactSet, model: Model, tracer: TraceSource, known: Mapping[str, Any], plan: RunPlan
+) -> tuple[TraceSource, RunPlan]:
+    """Return the traces with what a tower for images holds, and the plan, by which it may hold nothing: nobody tells
+    how many images a sample has."""
+    tower = tower_of(model.config, known, facts)
+    if tower is None:
+        return tracer, plan
+    images = with_images(tracer, tower, trained_tower(facts, known))
+    return images, plan._replace(spared=(*plan.spared, IMAGES))
 
 
 #: Terms that are likely gone where they may be: Liger and Cut Cross Entropy never make the whole logits, and what is

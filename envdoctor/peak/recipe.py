@@ -199,12 +199,12 @@ def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mappin
         for fact in facts.below("recipe.")
         if not isinstance(fact.value, (Unknown, Records))
     }
-    if hidden and _keys(facts).get("reduce_bucket_size") == "auto":
+    if hidden and keys_of(facts).get("reduce_bucket_size") == "auto":
         given.setdefault("reduce_bucket", hidden * hidden)  # transformers/integrations/deepspeed.py
     return {**given, **{row["name"]: given.get(row["name"]) or row["elements"] for row in zero}}
 
 
-def _keys(facts: FactSet) -> dict[str, str]:
+def keys_of(facts: FactSet) -> dict[str, str]:
     """Return the settings of the recipe's files by their own keys."""
     return {str(item["key"]): str(item["value"]) for item in facts.items("recipe_key")}
 
@@ -220,7 +220,7 @@ def engine_of(given: Mapping[str, Any]) -> str | None:
 def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) -> RunPlan:
     """Return what to trace; ``known`` is the table memory-frameworks, ``usual`` the length if none was given. Raises
     :class:`MemoryProblem` if a number without more facts would be a guess."""
-    given, keys = settings_of(facts), _keys(facts)
+    given, keys = settings_of(facts), keys_of(facts)
     assumed = list[str]()
     method = _method(given, facts.text("model.quantization"), assumed)
     training = method != "infer"

@@ -30,7 +30,8 @@ class MemorySaving(_Saving, total=False):
 
 
 class _MemoryServing(TypedDict):
-    """How a serving engine divides what it takes, in GiB; ``cache_tokens`` fit into the KV cache, ``length`` must."""
+    """How a serving engine divides what it takes, in GiB; ``cache_tokens`` fit into the KV cache, ``length`` must.
+    ``images_gib`` is what images may take of it."""
 
     asked_gib: float
     weights_gib: float
@@ -38,6 +39,7 @@ class _MemoryServing(TypedDict):
     cache_gib: float
     cache_tokens: int
     length: int
+    images_gib: float
 
 
 class MemoryReach(TypedDict):

@@ -17,6 +17,7 @@ from envdoctor.peak.prediction import rounded, traced
 from envdoctor.peak.recipe import engine_of, plan_of, settings_of
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.peak.shipped import attending, of_language
+from envdoctor.peak.tower import Tower, tower_of
 from envdoctor.peak.tracing import TraceSource
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import satisfies
@@ -37,7 +38,7 @@ class _Engine(NamedTuple):
     """Bytes of one engine on a GPU: it takes ``base`` and a share of the ``whole``, for what is ``inside`` and the keys
     and values of tokens, each ``token``; it needs from ``least`` to ``most`` beside that, of what is ``free``. A
     ``strict`` one does not start where one sequence of the full length has no place; ``unsure`` bytes of what is inside
-    may not be there."""
+    may not be there, and ``images`` bytes more may be."""
 
     whole: float
     base: float
@@ -48,6 +49,7 @@ class _Engine(NamedTuple):
     free: float
     strict: bool
     unsure: float
+    images: float
 
     def asked(self, share: float) -> float:
         """Return the bytes that the engine takes at the start."""
@@ -66,7 +68,8 @@ class _Engine(NamedTuple):
         asked = self.asked(share)
         if asked + self.least > self.free or asked + self.unsure < self.needed(length):
             return "does-not-fit"
-        return "fits" if asked + self.most <= self.free and self.cache(share) >= length * self.token else "tight"
+        place = self.cache(share) - self.images
+        return "fits" if asked + self.most <= self.free and place >= length * self.token else "tight"
 
     def changes(self, length: int) -> list[MemorySaving]:
         """Return the largest share that leaves others theirs, and the length that fits then where that one does not."""
@@ -74,7 +77,7 @@ class _Engine(NamedTuple):
         share = math.floor(most / self.whole * 100) / 100 if self.whole > 0 else 0.0
         settings: dict[str, object] = {"recipe.gpu_memory_utilization": share}
         if share > 0 and self.verdict(share, length) != "fits":
-            length = int(self.cache(share) / self.token) // 128 * 128
+            length = int((self.cache(share) - self.images) / self.token) // 128 * 128
             settings["recipe.max_model_len"] = length
         fits = share > 0 and length > 0
         return [{"set": settings, "gib": rounded(self.asked(share)), "verdict": "fits"}] if fits else []
@@ -94,8 +97,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     row, card = _row(facts, known["engine"], gpu)
     ranks = int(given.get("tensor_parallel") or 1)
     usual = card.get("offline", card["tokens"]) if given.get("method") == "infer" else card["tokens"]
-    tokens = int(given.get("max_batched_tokens") or usual)
-    sequences = int(given.get("max_sequences") or card["sequences"])
+    tokens, sequences = int(given.get("max_batched_tokens") or usual), given.get("max_sequences") or card["sequences"]
     plan = plan_of(_as_prompt(facts, tokens), known)
     half = plan.job["load_dtype"] == "float32" and given.get("load_dtype") != "fp32"
     job = {**plan.job, **({"load_dtype": "float16"} if half else {})}  # _find_dtype in vllm/config/model.py
@@ -118,8 +120,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     least = context + step if apart else 0.0
     graphs = 0.0 if given.get("enforce_eager") else row.get("graphs", 0.0)
     most = least + high - low + graphs * GIB
-    captured = min(sequences, card["sequences"])  # no more of them are in CUDA graphs
-    share = _usual_share(row, card, gpu.total, tokens=tokens, sequences=captured, ranks=ranks)
+    share = _usual_share(row, card, gpu.total, tokens=tokens, sequences=sequences, ranks=ranks)
     if row["of"] == "free":  # what it leaves by itself is what it takes a step and CUDA graphs to need
         most = max(most, context + (1 - share) * whole)
     assumed = list(plan.assumed)
@@ -131,14 +132,16 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     share = float(given.get("gpu_memory_utilization") or share)
     narrow = 0.5 if str(given.get("kv_cache_dtype")).startswith(_BYTE) else 1.0
     token, unsure = narrow * (latent or cache / ranks / tokens), 0.0 if apart else context - CONTEXT[0] * GIB
-    engine = _Engine(whole, base, inside, token, least, most, gpu.free, not apart, unsure)
+    tower, release = tower_of(config, known, facts), facts.text(f"pkg.{row['name']}")
+    images, said = _images(tower, release, row, (tokens, max(length, tokens)), step)
+    engine = _Engine(whole, base, inside, token, least, most, gpu.free, not apart, unsure, images)
     verdict, asked, place = engine.verdict(share, length), engine.asked(share), max(0.0, engine.cache(share))
     needed = max(asked, engine.needed(length))
     if engine_of(given) == "beside":
         text = "the recipe trains and serves, and this is the engine; for the training run: --set {}"
         assumed.append(Message(text, "recipe.gpu_memory_utilization=absent"))
     if verdict == "tight":
-        assumed += _beside(engine, share, row, graphs, facts.text(f"pkg.{row['name']}"))
+        assumed += _beside(engine, share, row, graphs, release)
     return {
         "level": model.level_of(trace),
         "model": model.named,
@@ -173,11 +176,29 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
             "cache_gib": rounded(place),
             "cache_tokens": int(place / engine.token),
             "length": length,
+            "images_gib": rounded(images),
         },
-        "assumed": [*model.said_of(trace, job), *assumed],
+        "assumed": [*model.said_of(trace, job), *assumed, *said],
         "savers": [],
         "settled_by": "",
     }
+
+
+def _images(
+    tower: Tower | None, release: str | None, row: Mapping[str, Any], tokens: tuple[int, int], step: float
+) -> tuple[float, list[Message]]:
+    """Return the bytes that images may take where an engine profiles a step with them, and what is said of it.
+    ``tokens`` are those of a step, and of one with images in a release that does not divide such a prompt; ``step`` are
+    the bytes without images. No picture is divided (vllm/v1/core/encoder_cache_manager.py)."""
+    if tower is None:
+        return 0.0, []
+    usual, whole = tokens
+    undivided = "images" in row and (release is None or satisfies(release, row["images"]))
+    at_once = whole if undivided else usual
+    patches = max(tower.patches * at_once, tower.largest)
+    size = tower.moment * patches + step * (at_once / usual - 1)
+    text = "images are not in what a step takes: {} patches of them at once may take up to {} GiB"
+    return size, [Message(text, f"{patches:,.0f}", f"{size / GIB:.1f}")]
 
 
 def _vocabulary(config: Mapping[str, Any]) -> int:
@@ -234,9 +255,8 @@ def _usual_share(row: Mapping[str, Any], card: Mapping[str, Any], total: float, 
     if "reserve" not in row:
         return float(row["share"][min(step["ranks"].bit_length(), len(row["share"])) - 1])
     mib = {**row["reserve"], **card.get("reserve", {})}
-    left = (
-        mib["base"] + mib["token"] * step["tokens"] + mib["sequence"] * step["sequences"] + mib["gpu"] * step["ranks"]
-    )
+    captured = min(step["sequences"], card["sequences"])  # no more of them are in CUDA graphs
+    left = mib["base"] + mib["token"] * step["tokens"] + mib["sequence"] * captured + mib["gpu"] * step["ranks"]
     return round(1 - float(max(left, mib["least"])) * _MIB / total, 3)
 
 

@@ -159,3 +159,25 @@ def test_a_step_has_as_many_tokens_as_the_engine_takes_on_that_card(
 ) -> None:
     found = engine(framework, gib, name, release, method=method, max_batched_tokens=None)
     assert (found["tokens"], found["job"]["tokens"]) == (tokens, [tokens])
+
+
+@pytest.mark.parametrize(
+    ("release", "verdict", "images"),
+    [
+        # The largest picture, whatever the tokens of a step: 65,536 patches of 36 times 1,280 bytes.
+        ("0.25.0", "fits", 2.8125),
+        ("0.8.0", "fits", 2.8125),
+        # A prompt of 32,768 tokens of pictures at once, 16 steps of 2 GiB.
+        ("0.7.0", "tight", 2 * 2.8125 + 15 * 2),
+        (None, "tight", 2 * 2.8125 + 15 * 2),
+    ],
+)
+def test_images_may_take_the_place_of_keys_and_values(
+    engine: Engine, release: str | None, verdict: str, images: float
+) -> None:
+    tower = {"model_type": "qwen2_vl", "vision_config": {"embed_dim": 1280, "depth": 32, "patch_size": 14}}
+    section = engine("vllm", 48.0, release=release, config=tower, gpu_memory_utilization=0.8)
+    assert section["verdict"] == verdict
+    assert section["serving"]["images_gib"] == pytest.approx(images, abs=0.01)
+    assert any("images are not in what a step takes" in said for said in section["assumed"])
+    assert engine("vllm", 48.0, release=release, gpu_memory_utilization=0.8)["verdict"] == "fits"
