@@ -28,11 +28,13 @@ def unjudged(
     *,
     typed: bool = True,
     started: bool = False,
+    own: bool = False,
 ) -> tuple[Unjudged, ...]:
     """Return what was not judged of the environment, and of the model and the code that were asked for. Of a facts file
     that was written by hand nothing is missed: its reader knows it. ``cut_short`` says why the environment was not
     looked at to the end: an error may stand in what was left; ``typed`` that the user named the model, which a recipe
-    names otherwise; ``started`` that nobody named the code, which a recipe starts that is judged itself."""
+    names otherwise; ``started`` that nobody named the code, which a recipe starts that is judged itself; ``own`` that
+    the environment is envdoctor's own, which nobody named: without torch and transformers no such code runs there."""
     gaps = [Unjudged(cut_short, asked=True)] if cut_short else []
     if target.kind not in (*DOCUMENTS, "none") or "package_damage" in facts:
         dists = facts.records("dist")
@@ -42,8 +44,12 @@ def unjudged(
             told = facts.items("refused")
             gaps.append(Unjudged(Message("no version of a package is known from {}", target.path), asked=not told))
         elif facts.absent("pkg.torch"):
+            is_other = own and bool(code) and facts.absent("pkg.transformers")
             text = Message("torch is not installed there: nothing about training was judged")
-            gaps.append(Unjudged(text, asked=model is not None))
+            elsewhere = Message(
+                "neither torch nor transformers is installed there: name what runs this code by --python"
+            )
+            gaps.append(Unjudged(elsewhere if is_other else text, asked=is_other or model is not None))
         gaps += _unread_files(facts)
     if target.kind == "lock" and facts.unknown("python.minor") and facts.records("dist"):
         text = Message("whether an installer accepts the list, for no Python is known: give --target-python 3.11")
