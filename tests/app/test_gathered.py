@@ -6,7 +6,6 @@ from envdoctor.app import Gathered, collect_facts
 from envdoctor.app.unjudged import unjudged
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
 from envdoctor.observe import Target
-from envdoctor.system.message import Message
 
 
 @pytest.mark.parametrize(
@@ -37,5 +36,5 @@ def test_code_is_not_judged_in_the_environment_of_envdoctor_without_a_training_s
     dists = Records(({"name": "huggingface-hub", "version": "2.4.0"},))
     facts = FactSet([Fact(f"pkg.{name}", ABSENT, "", "environment") for name in ("torch", "transformers")])
     facts.update([Fact("dist", dists, "", "environment"), Fact("code.files", code, "", "code")])
-    (gap,) = unjudged(facts, Target("venv", "/env", Message("")), None, None, code, own=own)
+    (gap,) = unjudged(facts, Target("venv", "/env", ""), None, None, code, own=own)
     assert gap.asked == asked and ("name what runs this code by --python" in gap.text) == asked
