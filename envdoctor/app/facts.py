@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -170,7 +171,8 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
     about = (facts, environment.target, sources.model, cut_short(environment), sources.code)
-    gaps = unjudged(*about, typed=typed, started=started and bool(sources.recipe))
+    own = environment.target.path == sys.prefix and not any(getattr(sources, name, None) for name in observed.SOURCES)
+    gaps = unjudged(*about, typed=typed, started=started and bool(sources.recipe), own=own)
     return Gathered(facts, environment.target, tuple(notices), gaps, environment.layout, environment.text)
 
 
