@@ -86,7 +86,7 @@ class Calls(ABC):
         self._born: dict[int, tuple[int, Any]] = {}
         self.words = words
         self._steps = 0
-        self._running: list[str] = []
+        self._running: list[Any] = []
         self._entered: set[ast.AST] = set()
         self._globals: dict[str, Any] = {"__name__": "__main__"}
         self._wanted = re.compile(names)
@@ -256,7 +256,7 @@ class Calls(ABC):
     def _enter(self, function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
         """Follow a function of the script with these arguments; what it returns."""
         self._entered.add(function)
-        if function.name in self._running or len(self._running) >= _DEEPEST_CALL:
+        if function in self._running or len(self._running) >= _DEEPEST_CALL:
             return OPEN
         arguments = function.args
         scope: dict[str, Any] = dict(self._closures.get(function, {}))
@@ -273,7 +273,7 @@ class Calls(ABC):
         if arguments.kwarg is not None:
             rest = {key: Item(value, function.lineno) for key, value in named.items() if key not in names}
             scope[arguments.kwarg.arg] = rest
-        self._running.append(function.name)
+        self._running.append(function)
         try:
             with self._at(function):
                 self._block(function.body, scope)

@@ -290,6 +290,15 @@ def test_a_module_below_src_and_what_its_modules_import_is_the_project_s_own(tmp
     assert (found["missing"], found["dtype"]) == ((), "bf16")
 
 
+def test_a_class_that_makes_one_of_another_module_is_followed(tmp_path):
+    train = "from transformers import Trainer, TrainingArguments\nclass Work:\n    def __init__(self):\n"
+    train += "        self.trainer = Trainer(args=TrainingArguments('o', per_device_train_batch_size=4))\n"
+    app = "from src.core.work import Work\nclass App:\n    def __init__(self):\n        self.work = Work()\n"
+    files = {"src/__init__.py": "from .app import App\n", "src/app.py": app, "src/core/work.py": train}
+    found = read(tmp_path, "python __main__.py", {**files, "__main__.py": "from src import App\nApp()\n"})
+    assert (found["framework"], found["train_batch_size"]) == ("transformers", 4)
+
+
 def test_options_of_a_script_that_is_not_there_are_not_judged(tmp_path):
     found = read(tmp_path, "run.sh", {"run.sh": "deepspeed gone.py --bf16 True --max_steps 1 --image_folder x\n"})
     assert [one["key"] for one in found["recipe_key"] if one["state"] == "unknown"] == []
