@@ -51,7 +51,10 @@ class Model(NamedTuple):
             whole = "4 bits are for linear layers alone: the experts keep {} GiB of the weights, as in transformers 5"
             notes.append(Message(whole, f"{trace.model['whole_experts'] / GIB:.1f}"))
         if trace.model.get("image_bytes"):
-            text = "images: up to {} patches of them a sample were counted, for which the tower takes up to {} GiB"
+            text = (
+                "images: up to {} patches of them a sample were counted, for which the tower takes up to {} GiB "
+                "(image_max_pixels or max_pixels in the recipe bounds them, for one picture a sample)"
+            )
             patches, most = trace.model["patches"], trace.model["image_bytes"] / GIB
             notes.append(Message(text, f"{patches:,.0f}", f"{most:.1f}"))
         if self.trainer:
