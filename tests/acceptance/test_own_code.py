@@ -107,6 +107,39 @@ def test_a_script_that_the_recipe_starts_is_judged_as_code(check: Any, write: An
     assert "use-keyword-renamed" not in elsewhere.out
 
 
+TRAIN, OLD = (f"python {name}.py --model_name_or_path a/b --bf16 True --output_dir o\n" for name in ("train", "old"))
+
+
+@pytest.mark.parametrize(
+    ("script", "name", "judged"),
+    [
+        (OLD + TRAIN, "run.sh", True),
+        (OLD + TRAIN, "run.sh:2", False),
+        ("python2 old.py\n" + TRAIN, "run.sh", False),
+        ("srun /usr/bin/python2.7 old.py\n" + TRAIN, "run.sh", False),
+        (f"{TRAIN}exit 0\n{OLD}", "run.sh", False),
+        (f"{TRAIN}exit $? # done\n{OLD}", "run.sh", False),
+        (f"{TRAIN}exit 0\n{OLD}", "run.sh:3", True),
+        (f"usage() {{\nexit 1\n}}\n{OLD}{TRAIN}", "run.sh", True),
+        (f"function usage {{\n  exit 1\n}}\n{OLD}{TRAIN}", "run.sh", True),
+        (f'if [ -z "$1" ]; then\nexit 1\nfi\n{OLD}{TRAIN}', "run.sh", True),
+        (f"cd / || exit 1\n{OLD}{TRAIN}", "run.sh", True),
+        (f"cat > job.sh <<EOF\nexit 0\nEOF\n{OLD}{TRAIN}", "run.sh", True),
+        (f"bash prepare.sh\n{TRAIN}", "run.sh", False),
+    ],
+)
+def test_a_script_that_the_judged_run_does_not_start_is_not_judged(
+    check: Any, write: Any, script: str, name: str, judged: bool
+):
+    write("train.py", "from transformers import Trainer\nTrainer(None).train()\n")
+    write("old.py", "from transformers import Trainer\nprint 1\n")
+    write("prepare.sh", f"echo ready\nexit 0\n{OLD}")
+    write("run.sh", script)
+    told = check("--recipe", name, packages={"transformers": "5.23.0"})
+    assert ("old.py: it is not Python" in " ".join(told.out.split())) == judged
+    assert told.code == (3 if judged else 0)
+
+
 def test_where_a_started_script_describes_no_run_its_code_is_judged(check: Any, write: Any):
     write("run.sh", "python $(dirname $0)/own.py --lr 1e-4\n")
     write("own.py", "from transformers import AdamW\nAdamW([])\n")

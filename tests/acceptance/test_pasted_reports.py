@@ -232,8 +232,16 @@ SHOWN = """
         ("", "", "does-not-fit", 1, False),
         (f"{NAMED}disable_gradient_checkpointing: true\n", "", None, 0, True),
         (NAMED.replace("ds_config", "zero3_offload"), "", "fits", 0, True),
+        (NAMED.replace("ds_config", "zero3_no_offload"), "", "does-not-fit", 1, True),
     ],
-    ids=["the file is missing", "the file is shown", "no file", "without checkpointing", "its name tells"],
+    ids=[
+        "the file is missing",
+        "the file is shown",
+        "no file",
+        "without checkpointing",
+        "its name tells",
+        "no offload",
+    ],
 )
 def test_a_file_of_deepspeed_that_is_not_shown_leaves_open_what_it_says(run, report, more, behind, verdict, code, said):
     machine = "- GPU type: NVIDIA GeForce RTX 3090\n- GPU number: 4\n- GPU memory: 23.69GB\n"

@@ -23,6 +23,8 @@ _STARTS = re.compile(
     r"(?:i?python|pypy|accelerate|torchrun|deepspeed|composer|colossalai|srun|mpirun|mpiexec|horovodrun|ray|uv|poetry"
     r"|pipenv|conda|mamba|coverage|nsys|ncu|numactl|taskset|stdbuf|timeout|nice|singularity|apptainer|docker)[\d.]*\Z"
 )
+#: What starts a script that is not for the Python of this environment.
+_PYTHON_2 = re.compile(r"python2[\d.]*\Z")
 _CONTAINER = re.compile(r"(?:docker|podman|nerdctl)\Z")
 
 
@@ -43,8 +45,8 @@ def parts_of_script(
         for command in filter(None, shell.commanded()):
             words = [word._replace(text=shell.near(word.text)) for word in command]
             commands.append(words)
-            at, lines = shell.folder, shell.lines
-            last += (part._replace(folder=at, lines=lines) for part in _parts(words, kind_of, takes))
+            at, lines, behind = shell.folder, shell.lines, shell.exited
+            last += (part._replace(folder=at, lines=lines, behind=behind) for part in _parts(words, kind_of, takes))
     except RecursionError:
         raise RecipeError("is nested too deeply to be read") from None
     parts = [*last]
@@ -91,6 +93,8 @@ def _parts(words: Sequence[Word], kind_of: Callable[[str], str], takes: Takes) -
         name = _base(words[behind - 1].known)
         # "$(dirname "$0")/train.py": a folder that is not known, as a rule the script's own.
         name = name.lstrip("/") if words[behind - 1].computed else name
+        if _PYTHON_2.match(name):
+            return
         if kind_of(name) == "launcher":
             starts.append(at + module)
             continue

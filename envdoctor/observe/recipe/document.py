@@ -51,7 +51,7 @@ class Part(NamedTuple):
     command ``line`` is that of the program, ``words`` stand behind it, None for one that is computed; ``module``: it
     is named as a module (``-m``), ``folder`` is where the script has gone (``cd``), and ``lines`` are the first and the
     last of the command. A call is made under a condition only with ``perhaps``; ``own``: the script has the name of one
-    of a framework, and imports nothing of it."""
+    of a framework, and imports nothing of it. Of a command that stands behind an exit of its script, ``behind``."""
 
     program: str
     entries: tuple[RecipeEntry, ...]
@@ -62,6 +62,7 @@ class Part(NamedTuple):
     folder: str = ""
     lines: tuple[int, int] = (0, 0)
     own: bool = False
+    behind: bool = False
 
     @property
     def starts_script(self) -> bool:

@@ -178,6 +178,7 @@ class _Reader:
             several = parts_of_file(path, name, self._formats, words, other)
         else:
             several = command_parts(typed, self._formats, other, self._cwd)
+        several = [part for part in several if line is not None or not part.behind]
         run, runs = project.run_of(several, line, typed is not None)
         parts = tuple((project.declared(part, form), form) for part, form in self._formats.of_parts(run))
         # A script that a framework brings, by its name, need not be here.
@@ -200,7 +201,8 @@ class _Reader:
             parts, files = _told_once(parts, files, link.name, project.words_of(there), self._formats)
             later += files
 
-        own_code = filter(None, (project.path_of(part.program, part.folder) for part in several if part.starts_script))
+        started = (part for part in (several if line is None else run) if part.starts_script)
+        own_code = filter(None, (project.path_of(part.program, part.folder) for part in started))
         scripts = tuple(dict.fromkeys(_shown(script, self._cwd) for script in own_code))[:_MOST_FILES]
         file = RecipeFile(name, parts, tuple(missing), scripts, runs, project.file_trains())
         if not later:

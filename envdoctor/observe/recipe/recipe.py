@@ -42,8 +42,9 @@ class Statements:
     of a program says, for what no key says; ``files`` the first file of each format, ``calls`` its programs and calls;
     ``given`` every known key; ``open`` the fields of which a key says that nobody knows them; ``rests`` the formats of
     which a script hands on keys that cannot be told; ``extra`` what is added to the lengths of prompt and answer;
-    ``unread`` the keys that name a file by a variable; ``apart`` formats that a call takes without comparing them, and
-    ``compared`` those that another one compares; ``elsewhere`` says where the script is whose model others may make."""
+    ``unread`` the keys that name a file by a variable, ``dividing`` the files for DeepSpeed or accelerate; ``apart``
+    formats that a call takes without comparing them, and ``compared`` those that another one compares; ``elsewhere``
+    says where the script is whose model others may make."""
 
     def __init__(self, formats: Formats, called: Mapping[str, str]) -> None:
         self.called = called
@@ -55,6 +56,7 @@ class Statements:
         self.given: set[str] = set()
         self.open: set[str] = set()
         self.unread: list[str] = []
+        self.dividing = set[str]()
         self.apart, self.compared = set[str](), set[str]()
         self.elsewhere = ""
         self.rests: dict[str, Origin] = {}
@@ -154,6 +156,8 @@ class Statements:
             # A file that was read says what it says; "auto" is what the others say.
             if field == "file" and entry.computed:
                 self.unread.append(entry.key)
+            elif field == "file" and _DIVIDES.search(entry.key.replace("-", "_")):
+                self.dividing.add(str(entry.value))
             if field == "file" or (owner.row.get("auto") and entry.value == "auto"):
                 continue
             fact = self.fact_of(meaning, entry, place)
@@ -243,6 +247,9 @@ def _plain(value: object) -> Known:
 _ON = ("true", "y", "1")
 #: How a file of DeepSpeed's or accelerate's is called by its stage.
 _STAGE = re.compile(r"(?:zero[-_]?(?:stage[-_]?)?|ds[-_]z)([0-3])(?![0-9a-z])")
+_NO_OFFLOAD = re.compile(r"(?<![a-z])(?:non?|without|w[-_]?o)[-_]?(?:[a-z]{1,9}[-_])?offload")
+#: Keys that name such a file, and no file of the framework's own.
+_DIVIDES = re.compile(r"deepspeed|ds_config|(?:\A|_)config_file")
 #: How SLURM asks for GPUs (``gpu:a100:8``), and how DeepSpeed (``localhost:0,1``) and CUDA (``0,1``) name them.
 _GPUS = re.compile(r"gpu(?::[\w.-]+)?:(\d+)\Z|(?:[\w.-]+:)?(\d+(?:,\d+)*)\Z")
 #: What engines do that are no trainers.
@@ -309,6 +316,7 @@ def recipe_of(
         nobody = Unknown(Message("nothing is known to train in {}", scripts.get(None)))
         method = nobody if None in scripts else "infer"
         statements.weak.setdefault("method", statements.fact("method", method, next(iter(scripts.values()))))
+    statements.dividing &= {name for name, _, why in missing if why == "is not there"}
     _complete(statements, there, installed, [*(name for name, *_ in missing), *statements.unread])
     variables = {form.name: f"env.{form.row.get('lenient', '')}" for form in there}
     said = statements.said
@@ -360,12 +368,10 @@ def _complete(
             elsewhere = reason
             continue
         called = name.lower().replace("\\", "/").rpartition("/")[2]
-        if stage := _STAGE.search(called):
+        if name in statements.dividing and (stage := _STAGE.search(called)):
             by_name = Message("{} was not read: by its name it is ZeRO-{}", name, stage[1])
-            states, weights = (
-                "offload" in called and "offload_param" not in called,
-                "offload" in called and stage[1] == "3",
-            )
+            offload = "offload" in called and not _NO_OFFLOAD.search(called)
+            states, weights = offload and "offload_param" not in called, offload and stage[1] == "3"
             offloads = {"offload_optimizer": "cpu" if states else None, "offload_param": "cpu" if weights else None}
             for field, value in {"zero_stage": stage[1], **offloads}.items():
                 said.setdefault(field, statements.fact(field, value, by_name))

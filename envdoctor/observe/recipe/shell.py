@@ -96,7 +96,7 @@ class _Branches:
 class Shell:
     """A script as a shell reads it: its commands in their order, without those of branches that are not taken, the
     ``variables`` at the end, and the ``folder`` in which the current command runs, from the one that is started in, and
-    its ``lines``."""
+    its ``lines``; ``exited`` where it stands behind an ``exit``."""
 
     def __init__(
         self,
@@ -117,6 +117,7 @@ class Shell:
         script = [Word(f"{self._start}/0", line)]
         self._given = dict.fromkeys(("0", "BASH_SOURCE", "BASH_SOURCE[0]"), script)  # and the words behind its name
         self.lines = (line, line)  # of the current command, the first and the last
+        self.exited = False
         self._here: tuple[str, list[Word]] | None = None  # the end of a here-document, and its words
         self._left = LARGEST * 4
         self._stop = ""
@@ -152,6 +153,7 @@ class Shell:
                 inside = len(words) > 1 and words[0].text == "[[" and words[-1].text != "]]"
                 test = words[:1] if inside and self._stop in ("&&", "||") else []
                 yield from self._ended(words)
+                self.exited = self.exited or self._exits(words)
                 self._chained(status, is_command)
                 words, self._here = test, None
                 if self._stop == ";;" and self._is("case"):
@@ -261,6 +263,14 @@ class Shell:
             self._before[-1].setdefault(name, self.variables.get(name))
         self.variables[name] = value
 
+    def _exits(self, words: Sequence[Word]) -> bool:
+        """Return whether the command that ended here ends the script: an ``exit`` with which its line begins, in no
+        branch; one of a function or a loop is further in."""
+        row = self._text.rfind("\n", 0, self._at - 1) + 1
+        alone = not self._branches and self._stop in ("\n", ";") and self._text.startswith("exit", row)
+        names = [word.text.lower() for word in words[:2]]
+        return alone and names[:1] == ["exit"] and "/b" not in names  # exit /b: cmd's subroutines
+
     def _left_out(self) -> bool:
         return any(one.state is False for one in self._branches)
 
@@ -298,6 +308,8 @@ class Shell:
         before = self._place
         for command in shell.commanded():
             self._place = shell._place
+            if shell.exited:
+                continue
             yield [*done[: max(0, at - 1)], *command]
         self._place = shell._place if names[0] in ("source", ".") else before
 

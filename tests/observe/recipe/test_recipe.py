@@ -167,6 +167,9 @@ def test_a_file_that_is_named_and_not_there_leaves_open_what_it_may_say(tmp_path
         ("examples/deepspeed/ds_z3_offload_config.json", 3, "cpu", "cpu"),
         ("deepspeed_configs/zero3_bf16_cpuoffload_params.json", 3, ABSENT, "cpu"),
         ("ds_config_zero2.json", 2, ABSENT, ABSENT),
+        ("ds_z3_no_offload.json", 3, ABSENT, ABSENT),
+        ("zero2-without-cpu-offload.json", 2, ABSENT, ABSENT),
+        ("nano_zero3_offload.json", 3, "cpu", "cpu"),
         ("configs/zero3/r1-zero3b.json", None, None, None),
     ],
 )
@@ -176,6 +179,19 @@ def test_a_file_that_is_not_there_says_by_its_name_how_it_divides(tmp_path, name
     assert told == [stage, optimizer, weights] or (stage is None and isinstance(told[0], Unknown))
     assert isinstance(value(recipe, "reduce_bucket"), Unknown)
     assert stage is None or "by its name it is ZeRO" in origin(recipe, "zero_stage")
+
+
+def test_only_a_missing_file_that_is_for_deepspeed_says_so_by_its_name(tmp_path):
+    (tmp_path / "ds_z3_config.json").write_text('{"zero_optimization": {"stage": 2')
+    broken = written(tmp_path, "cutoff_len: 100\nfinetuning_type: full\ndeepspeed: ds_z3_config.json\n")
+    train = "train.py --model_name_or_path a/b --bf16 True --output_dir o\n"
+    script = written(tmp_path, f"bash env_zero3_offload.sh\ntorchrun {train}", "run.sh")
+    own = written(tmp_path, "trl sft --config sft_zero3.yaml --model_name_or_path a/b --bf16 True\n", "own.sh")
+    for recipe in (broken, script, own):
+        for field in ("zero_stage", "offload_optimizer", "offload_param"):
+            assert isinstance(value(recipe, field), Unknown), field
+    named = written(tmp_path, f"accelerate launch --config_file conf/zero3.yaml {train}", "named.sh")
+    assert value(named, "zero_stage") == 3
 
 
 def test_a_file_that_names_itself_is_read_once(tmp_path):
