@@ -536,6 +536,18 @@ def test_packages_in_the_folder_of_another_python_are_not_found(live):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links")
+def test_of_two_folders_of_packages_the_one_of_the_interpreter_counts(live):
+    def change(site: Path) -> None:
+        (site.parents[1] / "python3.9/site-packages").mkdir(parents=True)
+        (site.parents[2] / "pyvenv.cfg").write_text(
+            f"home = {os.path.dirname(os.path.realpath(sys.executable))}\nversion = 3.9.2\n"
+        )
+
+    result = live(change)
+    assert result.code == 0 and not [message for message in told(result) if "lie in lib/python3" in message]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links")
 @pytest.mark.parametrize(("python", "code"), [("python3.9", 1), ("python{0}.{1}", 0), ("python3", 0), ("python", 0)])
 def test_packages_of_another_python_than_the_interpreter_leads_to(live, python, code):
     def change(site: Path) -> None:

@@ -76,7 +76,7 @@ def at_prefix(prefix: str, files: Files, named: str | None = None) -> Installati
         implementation = settings.get("implementation", "").lower()
         kind = implementation if implementation in ("pypy", "graalpy") else "python"
         named = kind + version[1] if version else None
-        library = _library(prefix, named, files) or named
+        library = _library(prefix, named, files, made=True) or named
         return Installation(prefix, "venv", library, settings, _base(settings, library, files))
     library = _library(prefix, named, files)
     if files.is_folder(os.path.join(prefix, "conda-meta")):
@@ -156,21 +156,22 @@ def _libraries(prefix: str, files: Files) -> Iterator[str]:
                 yield name
 
 
-def _library(prefix: str, named: str | None, files: Files) -> str | None:
+def _library(prefix: str, named: str | None, files: Files, *, made: bool = False) -> str | None:
+    """Return the library folder of a prefix. Of several, the one that is ``named`` counts before the one that the
+    interpreter leads to; after it where the name is that of the Python with which the environment was ``made``."""
     found = list(_libraries(prefix, files))
     if not found:
         lib = os.path.join(prefix, WINDOWS)
         windows = files.is_folder(os.path.join(lib, "site-packages")) or files.is_file(os.path.join(lib, "os.py"))
         return WINDOWS if windows else None
-    # A free-threaded build of 3.13 calls itself python3.13 in pyvenv.cfg, and its library folder python3.13t.
-    for choice in (named, f"{named}t"):
-        if choice in found:
-            return choice
     if len(found) > 1:
-        for name in ("python3", "python", "pypy3"):
-            led_to = _library_named_by(os.path.basename(files.resolved(os.path.join(prefix, "bin", name))))
-            if led_to in found:
-                return led_to
+        links = (os.path.join(prefix, "bin", name) for name in ("python3", "python", "pypy3"))
+        led_to = (_library_named_by(os.path.basename(files.resolved(link))) for link in links)
+        # A free-threaded build of 3.13 calls itself python3.13 in pyvenv.cfg, and its library folder python3.13t.
+        choices = (named, f"{named}t")
+        for choice in (*led_to, *choices) if made else (*choices, *led_to):
+            if choice in found:
+                return choice
     return max(found, key=lambda name: (name.startswith("python"), *map(int, re.findall(r"\d+", name))))
 
 

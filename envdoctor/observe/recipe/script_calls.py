@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from envdoctor.observe.recipe.document import scalar
+from envdoctor.observe.recipe.document import REST, scalar
 from envdoctor.observe.recipe.script_options import Beside, DataParser, Parser, command_options, of_parameters
-from envdoctor.source.definitions import chain, elements, functions_in, keyword_of, last_name
+from envdoctor.source.definitions import chain, elements, functions_in, keyword_of, last_name, texts_in
 
 #: Bounds of the work: statements and expressions, calls that are told, calls of the script's functions in each other.
 _MOST_STEPS = 200_000
@@ -182,7 +182,8 @@ class Calls(ABC):
             case "getattr", _, [ScriptObject(), str(key), *rest]:
                 return first[key].value if key in first else rest[0] if rest else OPEN
             case _, "ArgumentParser", _:
-                return Parser()
+                prefixes = keyword_of(node, "fromfile_prefix_chars")
+                return Parser("".join(texts_in([prefixes] if prefixes else [])))
             case _ if last in _PARSERS:
                 return self._parser(node)
             case ("open", _, _) | (_, "abspath" | "expanduser" | "Path", _):
@@ -371,18 +372,20 @@ class Calls(ABC):
     def _dataclasses(self, parser: DataParser, scope: dict[str, Any], file: Any, flag: Any) -> list[Any]:
         """Return an object for each class; a class of a library is told as a call with the options that no other one
         has. A ``file`` that is named gives them, else the command (line 0), the file that it names, and those of words
-        that it names behind a ``flag``."""
+        that it names behind a ``flag``. What a file that cannot be read may say is open."""
         typed = [(name, value) for name, value in parser.given(self.words, OPEN) if f"--{name}" != flag]
-        lists = [str(value) for name, value in parser.given(self.words, "") if f"--{name}" == flag]
-        options = [(name, value, 1) for one in lists for name, value in parser.given(self._beside.words(one), OPEN)]
+        lists = [self._beside.text(str(value)) for name, value in parser.given(self.words, "") if f"--{name}" == flag]
+        options = [(name, value, 1) for one in lists for name, value in parser.given((one or "").split(), OPEN)]
         options += [(name, value, 0) for name, value in typed]
         first = self.words[0] if self.words else None
         if file is OPEN:
             return [OPEN] * len(parser.kinds)
         config = next((value for name, value, _ in options if name == "config"), None)
         file = next((one for one in (file, config, first) if one is not OPEN and one), None)
+        unread = None in lists
         if isinstance(file, str) and file.endswith((".yaml", ".yml", ".json")):
             document = self._document(file, 1)
+            unread = unread or document is OPEN
             options[:0] = [(key, one.value, 1) for key, one in mapping_of(document).items()]
         own: list[tuple[str, ast.ClassDef | None, dict[str, Item]]] = []
         for node in parser.kinds:
@@ -393,8 +396,10 @@ class Calls(ABC):
         fields = {name for _, local, known in own if local is not None for name in known}
         values: list[Any] = []
         for library, local, known in own:
-            found: ScriptObject = self._new(ScriptObject(known))
-            found.kind = local
+            found: ScriptObject = self._new(
+                ScriptObject({name: Item(OPEN, item.line) for name, item in known.items()} if unread else known)
+            )
+            found.kind, found.open = local, unread
             for name, value, line in options:
                 if name in known or (library and name not in fields):
                     found[name] = Item(value, known[name].line if name in known and line else line, True)
@@ -403,6 +408,8 @@ class Calls(ABC):
             settings: list[Any] = []
             for name, item in told:
                 add_setting(settings, name, item.value, item.line)
+            if unread and library:
+                settings.append([REST, None, 1, 1])
             self.tell(library or _PARSERS[0], settings or [["#0", None, 1, 0]], known)
             values.append(found)
         return values

@@ -39,10 +39,12 @@ class _Argument(NamedTuple):
 
 
 class Parser:
-    """An ``argparse.ArgumentParser``, and its groups; ``open`` if it has options whose names are computed."""
+    """An ``argparse.ArgumentParser``, and its groups; ``open`` if it has options whose names are computed. A word that
+    begins with one of ``prefixes`` names a file of options, which is not read: they are unknown."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefixes: str = "") -> None:
         self.open = False
+        self._prefixes = tuple(prefixes)
         self.arguments: list[_Argument] = []
         self.defaults: dict[str, Any] = {}
 
@@ -79,9 +81,11 @@ class Parser:
     def parsed(self, words: Words, unknown: Any) -> Iterator[tuple[str, Any, int, bool]]:
         """Yield name, value and line of every argument, and whether the words give it; ``unknown`` stands for what they
         leave open."""
-        options, alone = options_of(words)
+        behind = next((at for at in range(len(words), 0, -1) if (words[at - 1] or "").startswith(self._prefixes)), 0)
+        options, alone = options_of(words[behind:])
         for one in self.arguments:
             value, typed = self.defaults.get(one.dest, unknown if one.required else one.default), False
+            value = unknown if behind else value
             if one.names[0].startswith("-"):
                 for name, given in options:
                     if f"--{name}" in one.names or f"-{name}" in one.names:
@@ -92,7 +96,7 @@ class Parser:
                             value = one.action != "store_false"
                     elif one.action == "BooleanOptionalAction" and f"--{name.removeprefix('no-')}" in one.names:
                         value, typed = False, True
-            elif alone:
+            elif alone and not behind:
                 value, typed = _read(alone.pop(0), one.kind, unknown), True
             yield one.dest, value, one.line, typed
 
@@ -233,21 +237,23 @@ class Beside:
     def document(self, name: str) -> dict[str, Any] | None:
         """Return the settings of a YAML or JSON document as a tree; None where there is none. What a list ``defaults``
         names for hydra is a dictionary from groups to files."""
+        text = self.text(name)
+        try:
+            found = tree_of(read_document(text)) if text is not None else None
+        except RecipeError:
+            return None
+        return found | _defaults(text) if text and found and "defaults" in found else found
+
+    def text(self, name: str) -> str | None:
+        """Return the text of a file in the script's folder or one above it; None if it is missing or no text."""
         for start in folders_above(self.folder) if self.folder else ():
             content = self._content(os.path.join(start, name))
             if content is not None:
                 try:
-                    text = text_of(content, RecipeError)
-                    found = tree_of(read_document(text))
-                    return found | _defaults(text) if "defaults" in found else found
+                    return text_of(content, RecipeError)
                 except RecipeError:
                     return None
         return None
-
-    def words(self, name: str) -> list[str]:
-        """Return the words of a file of options; none where it is not there."""
-        content = self._content(os.path.join(self.folder, name)) if self.folder else None
-        return text_of(content, RecipeError).split() if content else []
 
     def _content(self, path: str) -> bytes | None:
         if path in self._read or self._left <= 0 or not os.path.isfile(path):

@@ -524,6 +524,64 @@ def test_a_file_of_options_is_read_whatever_names_it(tmp_path, parsing, words):
     assert [item["key"] for item in found["recipe_key"] if item["state"] == "unknown"] == []
 
 
+OPTIONS_FILE = """import argparse, sys
+from dataclasses import dataclass
+from transformers import AutoModelForCausalLM, HfArgumentParser, Trainer, TrainingArguments
+@dataclass
+class Mine:
+    model: str = "a/default"
+mine, training = HfArgumentParser((Mine, TrainingArguments)).PARSING
+model = AutoModelForCausalLM.from_pretrained(mine.model)
+Trainer(model, training).train()
+"""
+BY_FLAG = 'parse_args_into_dataclasses(args_file_flag="--cfg")'
+
+
+@pytest.mark.parametrize(
+    ("command", "parsing", "model", "size"),
+    [
+        ("python af/t.py --cfg af/x.args", BY_FLAG, "a/given", 4),
+        ("cd af && python t.py --cfg x.args", BY_FLAG, "a/given", 4),
+        ("python af/t.py --cfg af/missing.args", BY_FLAG, None, None),
+        ("python af/t.py --cfg af/missing.args --model a/typed", BY_FLAG, "a/typed", None),
+        ("python af/t.py --cfg af/latin.args", BY_FLAG, None, None),
+        ("python af/t.py", 'parse_yaml_file(yaml_file="af/missing.yaml")', None, None),
+        ("python af/t.py af/missing.yaml", "parse_yaml_file(sys.argv[1])", None, None),
+        ("python af/t.py", BY_FLAG, "a/default", 8),
+    ],
+)
+def test_options_of_a_file_that_cannot_be_read_are_no_defaults(tmp_path, command, parsing, model, size):
+    options = "--model a/given --per_device_train_batch_size 4"
+    files = {"run.sh": command, "af/t.py": OPTIONS_FILE.replace("PARSING", parsing), "af/x.args": options}
+    (tmp_path / "af").mkdir()
+    (tmp_path / "af/latin.args").write_bytes(f"{options} --run_name caf\xe9".encode("latin-1"))
+    found = read(tmp_path, "run.sh", files, transformers="4.46.0")
+    assert found["framework"] == "transformers"
+    assert found["model"] == model or (model is None and isinstance(found["model"], Unknown))
+    batch_size = found["train_batch_size"]
+    assert batch_size == size or (size is None and isinstance(batch_size, Unknown))
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "size"),
+    [("@o.args", None, None), ("--size 2 @o.args --model a/typed", "a/typed", None), ("--size 2", "a/default", 2)],
+)
+def test_options_behind_a_prefix_of_files_are_open(tmp_path, words, model, size):
+    script = """import argparse
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+parser = argparse.ArgumentParser(fromfile_prefix_chars="@")
+parser.add_argument("--model", default="a/default")
+parser.add_argument("--size", type=int, default=1)
+a = parser.parse_args()
+model = AutoModelForCausalLM.from_pretrained(a.model)
+Trainer(model, TrainingArguments("o", per_device_train_batch_size=a.size)).train()
+"""
+    found = read(tmp_path, "run.sh", {"run.sh": f"python t.py {words}", "t.py": script}, transformers="4.46.0")
+    assert found["model"] == model or (model is None and isinstance(found["model"], Unknown))
+    batch_size = found["train_batch_size"]
+    assert batch_size == size or (size is None and isinstance(batch_size, Unknown))
+
+
 @pytest.mark.parametrize("work", ["parser.parse_args()", "dict(config)", "config.update(config)", "f(**config)"])
 def test_what_is_copied_or_parsed_in_loops_in_loops_ends_the_reading(work):
     """The text is hostile: 8,000,000 rounds, each of which copies 200 settings."""

@@ -146,10 +146,18 @@ def plain(marker: str, wish: Wish) -> str:
 
     def decided(match: re.Match[str]) -> str:
         operator, one = (match[1], match[2]) if match[1] else (match[4] or "in", match[3])
-        chosen = any(one == name or re.fullmatch(rf"(extra|group)-.*-{re.escape(name)}", one) for name in wish.names)
+        names = map(normalise, wish.names)
+        chosen = any(
+            normalise(one) == name or re.fullmatch(rf"(extra|group)-.*-{re.escape(name)}", one) for name in names
+        )
         return "extra == ''" if chosen is (operator in ("==", "in")) else "extra != ''"
 
     return re.sub(_OF_EXTRAS, decided, marker)
+
+
+def extras_in(marker: str) -> list[str]:
+    """Return the names of extras and groups in a marker."""
+    return [match[2] or match[3] for match in re.finditer(_OF_EXTRAS, marker)]
 
 
 def with_python(wish: Wish, python: str | None) -> Wish:
@@ -221,13 +229,18 @@ def left_out(names: list[str]) -> Message:
     return Message("extras and groups that nobody chose are left out: {}", listed(names, 6))
 
 
-def check_names(wish: Wish, known: Iterable[str]) -> None:
-    """Raise :class:`LockError` for an extra or a group that was chosen and is not among those that a file has."""
-    there = {normalise(name): name for name in known}
-    strange = [name for name in wish.names if normalise(name) not in there and name != WHOLE]
+def check_names(wish: Wish, known: Iterable[str]) -> Wish:
+    """Return the wish with its extras and groups as the file spells them. Raises :class:`LockError` for one that was
+    chosen and is not among those that the file has."""
+    there: dict[str, list[str]] = {WHOLE: [WHOLE]}
+    for name in sorted({*known} - {WHOLE}):
+        there.setdefault(normalise(name), []).append(name)
+    strange = [name for name in wish.names if normalise(name) not in there]
     if strange:
-        others = listed(sorted(there.values()), 12) if there else Message("it has none")
-        raise LockError("has no extra or group {}: {}", repr(strange[0]), others)
+        others = sorted(name for names in there.values() for name in names if name != WHOLE)
+        listing = listed(others, 12) if others else Message("it has none")
+        raise LockError("has no extra or group {}: {}", repr(strange[0]), listing)
+    return wish._replace(names=tuple(spelling for name in wish.names for spelling in there[normalise(name)]))
 
 
 def read_text(path: str, name: str = "") -> str:

@@ -60,7 +60,7 @@ _TAG = r"/(cpu|cu\d{2,4}|rocm\d+(?:\.\d+)*)(?=/|\Z)"
 
 def read(text: str, path: str, wish: Wish) -> Lock:
     """Return the packages of the list and of those that it names. Raises :class:`LockError`."""
-    found = Requirements(path, wish)
+    found = Requirements(path, check_names(wish, ()))
     found.read(text, path)
     lock = found.lock()
     if not lock.packages:
@@ -314,9 +314,8 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
     of_poetry, seen = [*_poetry(_table(poetry, "dependencies"))], _Seen()
     lines = [*words(project.get("dependencies")), *of_poetry]
     named = (*_table(poetry, "extras"), *_table(poetry, "group"), "dev")  # of which poetry's own lock tells
-    check_names(
-        wish, [*groups, *(name.removeprefix(f"{own}[").rstrip("]") for name in extras), *(named if poetry else ())]
-    )
+    tables = (_table(project, "optional-dependencies"), _table(document, "dependency-groups"))
+    wish = check_names(wish, [*(name for table in tables for name in table), *(named if poetry else ())])
     for name in map(normalise, wish.names):
         lines += _of_group({**groups, **extras}, f"{own}[{name}]" if f"{own}[{name}]" in extras else name, seen)
     sources = {normalise(name): [*_sources(given, wish)] for name, given in _table(uv, "sources").items()}

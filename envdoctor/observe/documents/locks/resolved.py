@@ -14,6 +14,7 @@ from envdoctor.observe.documents.locks.lock import (
     Wish,
     check_names,
     counts,
+    extras_in,
     items,
     left_out,
     line_of,
@@ -43,8 +44,10 @@ def read_uv(text: str, path: str, wish: Wish) -> Lock:
         raise LockError("is no uv.lock of version 1, the only one that is known")
     match = re.match(_ONE_PYTHON, str(document.get("requires-python", "")))
     python = match[1] if match else None
+    roots = _roots(packages)
+    there = {extra for root in roots for extra in _extras_of_uv(packages[root])}
+    wish = check_names(wish, there.union(*(_without_packages(packages[root]) for root in roots)))
     walk = _Walk(packages, with_python(wish, python))
-    roots = walk.roots()
     for root in roots:
         for extra in ("", _DEFAULT_OF_UV, *wish.names):
             walk.enter(root, extra, True)
@@ -54,14 +57,19 @@ def read_uv(text: str, path: str, wish: Wish) -> Lock:
         sure = walk.reached.get((number, ""), False)
         if sure is not False and (number not in own or "version" in entry.table):
             found.append(_locked_by_uv(entry, path, wish, sure=sure is True))
-    there = {extra for root in roots for extra in _extras_of_uv(packages[root])}
-    check_names(wish, there)
     left = sorted(there - {_DEFAULT_OF_UV, *wish.names})
     notes = [Message("{}; --lock '{}[{}]' takes one", left_out(left), path, left[0])] if left else []
     manifest = document.get("manifest")
     overrides = items(manifest.get("overrides")) if isinstance(manifest, dict) else []
     replaced = tuple(str(one.get("name")) for one in overrides)
     return Lock(found, None, python, overrides=replaced, notes=tuple(notes))
+
+
+def _roots(packages: list[dict[str, Any]]) -> list[int]:
+    """Return the project; where it is not told which that is, every package of one's own, else all packages."""
+    sources = dict(enumerate(package.get("source") for package in packages))
+    own = {at: source for at, source in sources.items() if isinstance(source, dict) and set(source) & set(_OWN)}
+    return [at for at, source in own.items() if "." in source.values()] or list(own or sources)
 
 
 class _Walk:
@@ -78,12 +86,6 @@ class _Walk:
         self.reached: dict[tuple[int, str], bool | None] = {}
         self._waiting: list[tuple[int, str]] = []
         self._asked: set[tuple[_Asked, bool | None]] = set()
-
-    def roots(self) -> list[int]:
-        """Return the project; where it is not told which that is, every package of one's own, else all packages."""
-        sources = dict(enumerate(package.get("source") for package in self._packages))
-        own = {at: source for at, source in sources.items() if isinstance(source, dict) and set(source) & set(_OWN)}
-        return [at for at, source in own.items() if "." in source.values()] or list(own or sources)
 
     def enter(self, number: int, extra: str, sure: bool | None) -> None:
         """Note that a package is asked for, with an extra of its own or without."""
@@ -123,6 +125,12 @@ def _extras_of_uv(package: dict[str, Any]) -> Iterator[str]:
         yield from names if isinstance(names, dict) else ()
 
 
+def _without_packages(package: dict[str, Any]) -> list[str]:
+    """Return all extras and groups of a project: those that are empty stand in its metadata alone."""
+    metadata = _table(package, "metadata")
+    return [*words(metadata.get("provides-extras")), *_table(metadata, "requires-dev")]
+
+
 def _locked_by_uv(entry: LockEntry, path: str, wish: Wish, *, sure: bool) -> Locked:
     package, place = entry.table, place_in(path, entry.line)
     name, source = name_of(package.get("name"), package), package.get("source")
@@ -145,6 +153,7 @@ def read_list(text: str, path: str, wish: Wish) -> Lock:
     """Return the packages of the default groups and of those that are chosen. Raises :class:`LockError`."""
     standard = "lock-version" in text[: text.find("[[packages]]")] if "[[packages]]" in text else False
     document, entries = read_packages(text, "packages" if standard else "package")
+    wish = check_names(wish, _names(document, [entry.table for entry in entries], wish))
     found: list[Locked] = []
     left: set[str] = set()
     lines = [line for chosen in wish.names for line in words(_extras(document).get(chosen))]
@@ -162,9 +171,27 @@ def read_list(text: str, path: str, wish: Wish) -> Lock:
     return Lock(found, None if found else Message("no group of it was chosen"), notes=notes)
 
 
+def _names(document: dict[str, Any], packages: list[dict[str, Any]], wish: Wish) -> Iterator[str]:
+    """Yield the extras and groups of a list; those that were chosen too where it is poetry's before 2.0, which does not
+    tell its groups."""
+    yield from _extras(document)
+    for listed in ("extras", "dependency-groups", "default-groups"):  # of pylock.toml
+        yield from words(document.get(listed))
+    yield from words(_table(document, "metadata").get("groups"))  # of pdm
+    for package in packages:
+        yield from (*words(package.get("groups")), *words([package.get("category")]))
+        yield from extras_in(str(package.get("marker", package.get("markers", ""))))
+    if "package" in document and not any("groups" in package for package in packages):
+        yield from wish.names
+
+
 def _extras(document: dict[str, Any]) -> dict[str, Any]:
-    extras = document.get("extras")
-    return extras if isinstance(extras, dict) else {}
+    return _table(document, "extras")
+
+
+def _table(table: dict[str, Any], key: str) -> dict[str, Any]:
+    found = table.get(key)
+    return found if isinstance(found, dict) else {}
 
 
 def _locked(entry: LockEntry, path: str, groups: Iterable[str]) -> Locked:

@@ -149,6 +149,87 @@ def test_a_marker_of_poetry_counts_for_its_group(write, groups, markers, chosen,
     assert write("poetry.lock", text, f"poetry.lock{chosen}").version("colorama") == version
 
 
+EMPTY = """
+[package.metadata]
+provides-extras = ["gpu", "cpu", "flash-attn"]
+
+[package.metadata.requires-dev]
+empty = []
+
+[[package]]
+name = "torch"
+"""
+
+
+@pytest.mark.parametrize("chosen", ["cpu", "empty", "CPU"])
+def test_an_extra_or_group_of_uv_that_is_empty_can_be_chosen(write, chosen):
+    text = UV.replace('\n[[package]]\nname = "torch"\n', EMPTY, 1)
+    found = write("uv.lock", text, f"uv.lock[{chosen}]")
+    assert (found.version("torch"), found.version("flash-attn")) == ("2.6.0", ABSENT)
+
+
+OF_POETRY = """[[package]]
+name = "torch"
+version = "2.4.1"
+groups = ["main"]
+
+[[package]]
+name = "ruff"
+version = "0.1"
+groups = ["Code_Style"]
+
+[[package]]
+name = "flash-attn"
+version = "2.7.4"
+optional = true
+groups = ["main"]
+markers = "extra == \\"flash-attn\\""
+
+[extras]
+flash-attn = ["flash-attn"]
+"""
+OF_UV = UV.replace("gpu =", "flash-attn =")
+OF_PDM = """[metadata]
+groups = ["default", "flash-attn"]
+
+[[package]]
+name = "flash-attn"
+version = "2.7.4"
+groups = ["flash-attn"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "chosen", "package", "version"),
+    [
+        ("uv.lock", OF_UV, "flash_attn", "flash-attn", "2.7.4"),
+        ("poetry.lock", OF_POETRY, "Flash_Attn", "flash-attn", "2.7.4"),
+        ("poetry.lock", OF_POETRY, "code-style", "ruff", "0.1"),
+        ("pdm.lock", OF_PDM, "flash.attn", "flash-attn", "2.7.4"),
+    ],
+)
+def test_an_extra_is_taken_however_its_name_is_spelled(write, name, text, chosen, package, version):
+    assert write(name, text, f"{name}[{chosen}]").version(package) == version
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("poetry.lock", OF_POETRY, "has no extra or group 'nope': Code_Style, flash-attn, main"),
+        ("pdm.lock", OF_PDM, "has no extra or group 'nope': default, flash-attn"),
+        ("requirements.txt", "torch==2.4.1\n", "has no extra or group 'nope': it has none"),
+    ],
+)
+def test_an_extra_or_group_that_is_not_there_is_refused(write, name, text, said):
+    with pytest.raises(LockError, match=said):
+        write(name, text, f"{name}[nope]")
+
+
+def test_a_lock_of_poetry_that_tells_no_groups_refuses_none(write):
+    text = '[[package]]\nname = "torch"\nversion = "2.4.1"\noptional = false\n'
+    assert write("poetry.lock", text, "poetry.lock[docs]").version("torch") == "2.4.1"
+
+
 def test_a_marker_of_pylock_decides(write):
     extra = 'lock-version = "1.0"\n[[packages]]\nname = "vllm"\nversion = "0.9"\nmarker = "\'gpu\' in extras"\n'
     assert write("pylock.toml", extra).version("vllm") == ABSENT
