@@ -35,6 +35,7 @@ _VERSION = re.compile(r"pkg\.|python\.(?:version|minor)\Z")
 _REQUEST = re.compile(
     r"(?i)(?P<wish>\A\W{0,9}(?:(?:new )?feature(?: request)?|feat|rfc|enhancement|proposal)\s?[\]:\uff1a\u3011]"
     r"|\bfeature request\b|\u529f\u80fd\u8bf7\u6c42)|\A\W{0,4}(?:avoid|prevent|fix|reduce)(?:e?[sd]|ing)?\b"
+    r"|\A\W{0,4}(?:\u4fee\u590d|\u89e3\u51b3(?!\u4e0d))"
     r"|(?:\A\W*|\b(?:possible|way|how|option|ability|like|want) to )(?:never|no more|detect|handle|predict|estimate)\b"
     r"|(?<!how )\bto (?:avoid|prevent)\b|\u907f\u514d|\u9632\u6b62|\bnan\W{1,3}(?:false|no)\b|\bno(?:t|n-)? ?nan\b"
 )
@@ -94,8 +95,7 @@ def _answer(text: str, reading: Reading, situation: Situation) -> Answer:
 
 
 def _gathered(sources: Sources, matrix: Matrix) -> tuple[Gathered | None, Message | None]:
-    """Return the environment; or None and the reason if the default one, unless it was named, has no torch or is
-    missing."""
+    """Return the environment; or None and the reason if one that was not named has no torch or is missing."""
     is_named = any(getattr(sources, name, None) for name in SOURCES)
     try:
         gathered = collect_facts(sources, matrix)

@@ -1,11 +1,11 @@
 """Symptoms of rules: what people see in a log when the rule is the cause.
 
 A symptom is a list of ``lines``: each is a text that stands in one line of the log, ``*`` for anything between its
-pieces; case, quotes and blanks do not count. All of them must be there. A long line may go on in the next one, because
-terminals and mail break them. Nothing is a regular expression, so a log takes time in proportion to its length whatever
-stands in it. With ``raised_in``, a package, the last file of a traceback above it is one of that package.
-``{model.type}`` stands for one word, which the log tells of that fact. A symptom of a ``title`` stands in the first
-line of the text, where people say what they ask about, and counts nowhere else.
+pieces; case, quotes and blanks do not count; a 0 at its end is no 0.5. All of them must be there. A long line may go on
+in the next one, because terminals and mail break them. Nothing is a regular expression, so a log takes time in
+proportion to its length whatever stands in it. With ``raised_in``, a package, the last file of a traceback above it is
+one of that package. ``{model.type}`` stands for one word, which the log tells of that fact. A symptom of a ``title``
+stands in the first line of the text, where people say what they ask about, and counts nowhere else.
 """
 
 import re
@@ -22,6 +22,8 @@ _LOOKS = 200
 _OPEN = re.compile(r"\*|\{[\w.]+\}")
 #: Characters of a line in which such a word is looked for.
 _LONGEST = 2_000
+#: What makes another number of a 0 at the end of a text: 0.69.
+_NUMBER = re.compile(r"(?<=[^\d.]0)[\d.]{0,9}[1-9]")
 #: A line of more characters may have been broken: its text may go on in the next one.
 _WRAPPED = 50
 
@@ -134,4 +136,4 @@ def _in_order(line: str, pieces: Sequence[str]) -> bool:
         if place < 0:
             return False
         place += len(piece)
-    return place >= 0
+    return place >= 0 and not _NUMBER.match(line, place)

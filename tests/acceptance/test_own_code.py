@@ -231,6 +231,23 @@ def test_code_that_was_not_read_is_said_and_fails_the_run_when_it_was_named(chec
     assert check("--code", "src/bad.py").code == 3
 
 
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        ('python -c "import x" bad.py', 0),
+        ("python3.11 -u -c 'import x' bad.py", 0),
+        ("srun -c 8 python bad.py", 3),
+        ("python -m bad -c bad.py", 3),
+    ],
+)
+def test_behind_code_on_the_command_line_no_file_is_the_script(check: Any, write: Any, command: str, code: int):
+    write("train.py", "from transformers import Trainer\nTrainer(None).train()\n")
+    write("bad.py", "from transformers import Trainer\nprint 1\n")
+    write("run.sh", f"{command}\npython train.py --model_name_or_path a/b --output_dir o\n")
+    told = check("--recipe", "run.sh", packages={"transformers": "5.23.0"})
+    assert told.code == code and ("bad.py: it is not Python" in " ".join(told.out.split())) == (code == 3)
+
+
 @pytest.mark.parametrize("path", ["gone.py", "notes.txt", "none"])
 def test_a_path_without_code_is_a_wrong_use(check: Any, write: Any, path: str):
     write("notes.txt", "")

@@ -96,6 +96,14 @@ def test_of_rules_with_one_symptom_those_about_models_the_log_does_not_name_say_
         ("# How to avoid out of memory with a batch of 2", "memory-ran-out-by-the-title"),
         ("# 多机多卡训练时卡住", "run-hangs-by-the-title"),
         ("# Out of Memory at step 300\nValueError: 130004 is not in list", "chatglm-special-token-not-in-the-sample"),
+        ("# loss一直为0.69，不下降", None),
+        ("# loss降为0.3之后不再下降", None),
+        ("# loss变为0.05，如何继续下降", None),
+        ("# loss一直为0.000，如何解决？", "loss-is-zero-by-the-title"),
+        ("# 训练几步后loss降为0。", "loss-is-zero-by-the-title"),
+        ("# 修复训练卡死的问题，现在正常", None),
+        ("# 解决不了训练卡死", "run-hangs-by-the-title"),
+        ("# The model learning hangs on what you give it as examples", None),
     ],
 )
 def test_a_title_says_what_is_asked_where_no_error_is_shown(matrix, text, told):
@@ -118,6 +126,34 @@ def test_a_title_says_what_is_asked_where_no_error_is_shown(matrix, text, told):
 )
 def test_of_several_known_errors_each_is_told_that_says_more_than_another(matrix, text, told):
     assert [one.id for one in explain_error(text, matrix).answer.suspects] == told
+
+
+CAUGHT = "WARNING: A matching Triton is not available.{}Error caught was: No module named 'triton'\n"
+NO_NVCC = "UserWarning: flash_attn was requested, but nvcc was not found.  Are you sure your environment has nvcc?\n"
+SPACE = "No space left on device"
+MADE = "The above exception was the direct cause of the following exception:\ndatasets.builder.DatasetGenerationError: "
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        (CAUGHT.format("\n") + "{'loss': 1.2, 'epoch': 1.0}\n{'train_runtime': 100.0}", None),
+        (CAUGHT.format(" ") + "{'loss': 1.2, 'epoch': 1.0}\n{'train_runtime': 100.0}", None),
+        (CAUGHT.format(" ") + "Traceback (most recent call last):\nValueError: my own problem is here", None),
+        ("import triton\nModuleNotFoundError: No module named 'triton'", "triton-is-not-there"),
+        (NO_NVCC + "Successfully installed flash-attn-2.5.8", None),
+        (f"× python setup.py egg_info did not run successfully.\n{NO_NVCC}", "no-cuda-toolkit-to-compile-with"),
+        (f"× Failed to build `flash-attn==2.7.4.post1`\n{NO_NVCC}", "no-cuda-toolkit-to-compile-with"),
+        (NO_NVCC.replace("UserWarning", "RuntimeError"), "no-cuda-toolkit-to-compile-with"),
+        (f"pyarrow.lib.ArrowInvalid: Couldn't cast\n{MADE}disk is full, {SPACE}", "disk-is-full"),
+        (f"OSError: [Errno 28] {SPACE}\n{MADE}An error occurred while generating the dataset", "disk-is-full"),
+        (f"{MADE}An error occurred while generating the dataset", "json-data-with-columns-of-several-types"),
+    ],
+)
+def test_a_warning_is_no_error_and_what_was_raised_first_says_more(matrix, log, told):
+    answer = explain_error(log, matrix).answer
+    assert (answer.suspects[0].id if answer.suspects else None) == told
+    assert answer.known == (told is not None)
 
 
 def test_a_package_without_a_wheel_for_the_system_is_not_offered(matrix):

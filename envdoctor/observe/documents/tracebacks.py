@@ -228,7 +228,7 @@ _SAYS = re.compile(r"\s{0,3}:\s*")
 #: What an error's name is made of; Chinese is written next to it without a blank.
 _OF_NAMES = frozenset(f"{ascii_letters}{digits}._")
 #: Lines of a logger that speak of errors which did not happen: [INFO] without vLLM you will get 'ImportError: ...'.
-_REMARK = re.compile(r"\[?(?:INFO|DEBUG)\b")
+_REMARK = re.compile(r"\[?(?:INFO|DEBUG)\b|.{0,200}\bError caught was: ")
 #: No error has so many lines in front of it that belong to it, and no text so many errors that matter.
 _MESSAGE_LINES, _ERRORS = 6, 200
 #: What ends a block of Markdown; its backticks are quotes here.
@@ -265,8 +265,9 @@ def read_error(text: str) -> Reading:
 def _bare(lines: Sequence[str]) -> Reading:
     """Return a text in which no error is named: the last line that reads like the message of one, or its only line."""
     for number in range(len(lines) - 1, max(-1, len(lines) - 1 - _ERRORS * 10), -1):
-        failure = failure_of(lines[number]) or failure_of(" ".join(lines[number : number + 2]))
-        if failure is not None and not _REMARK.match(lines[number]) and (failure.kind != "demand" or failure.found):
+        both = " ".join(lines[number : number + 2])
+        failure = failure_of(lines[number]) or failure_of(both)
+        if failure is not None and not _REMARK.match(both) and (failure.kind != "demand" or failure.found):
             statements = tuple(filter(None, map(imported_in, lines[:number])))
             return Reading("", failure.message.strip(), failure, (), statements)
     said = [line.strip() for line in lines if line.strip()]

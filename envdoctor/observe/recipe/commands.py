@@ -18,6 +18,7 @@ _OVERRIDE = re.compile(r"\+{0,2}([A-Za-z_][\w.]*)=(.*)", re.DOTALL)
 #: How many words follow an option: a flag has none but true or false, of others one or all up to the next option.
 Takes = Callable[[str], str]
 
+_PYTHON = re.compile(r"i?python[\d.]*\Z")
 #: Programs that start the script which is named behind them.
 _STARTS = re.compile(
     r"(?:i?python|pypy|accelerate|torchrun|deepspeed|composer|colossalai|srun|mpirun|mpiexec|horovodrun|ray|uv|poetry"
@@ -87,7 +88,11 @@ def _parts(words: Sequence[Word], kind_of: Callable[[str], str], takes: Takes) -
     handing = max((at for at, word in enumerate(words) if word.text == "--"), default=0)
     launched = (at for at in range(len(words) - 1, 0, -1) if kind_of(_base(words[at].text)) == "launcher")
     handing = min(handing, next(launched, 0)) if handing else 0
+    before = ""
     for at, word in enumerate(words):
+        before = word.text if word.text[:1] != "-" else before
+        if word.text == "-c" and _PYTHON.match(_base(before)):  # what stands behind it are words for that code
+            return
         module = word.text in ("-m", "--module") and at + 1 < len(words)
         behind = at + module + 1
         name = _base(words[behind - 1].known)
