@@ -95,6 +95,8 @@ STEP = "y = x + 1\nreturn y"
         (f"n = x.sum().item()\nif n > 0:\n    print('n', x[:5].tolist())\n{STEP}", STEP, f"{SAME} M.forward"),
         (f"n = x.sum_()\nprint(n)\n{STEP}", STEP, OTHER),
         (f"n = m = x.sum()\nprint(n)\n{STEP}", STEP, OTHER),
+        (STEP, f"n = (other := x)\n{STEP}", OTHER),
+        (STEP, f"n = labels.sum()\n{STEP}", OTHER),
         (STEP, f"if self.training:\n    warnings.warn('slow')\n{STEP}", SAME),
         (STEP, f"if self.count(x):\n    logger.info('counted')\n{STEP}", OTHER),
         (STEP, f"if self.ready:\n    logger.info('doubled')\n    x = x * 2\n{STEP}", OTHER),
