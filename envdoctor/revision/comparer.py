@@ -110,9 +110,9 @@ class Revisions(NamedTuple):
         first, second = (side.files.get(path) for side in (self.old, self.new))
         return first and Message("{} bytes", f"{first.size:,}"), second and Message("{} bytes", f"{second.size:,}")
 
-    def code(self) -> str | Unread | None:
-        """Return the Python files of both snapshots as one text, configurations last, behind a zero byte; None without
-        any, Unread if not all can be read."""
+    def code(self) -> tuple[str, str] | Unread | None:
+        """Return the Python files of both snapshots as two texts, the second of configurations; None without any,
+        Unread if not all can be read."""
         paths = sorted(path for path in self.old.files.keys() | self.new.files.keys() if path.endswith(".py"))
         if len(paths) > _MOST_CODE_FILES:
             return Unread(paths[-1], Message("only {} files of this kind are compared", _MOST_CODE_FILES))
@@ -124,7 +124,7 @@ class Revisions(NamedTuple):
                 if isinstance(content, Unread):
                     return content
                 texts[is_configuration].append(content.decode("utf-8", "replace"))
-        return "\0".join(map("\n".join, texts)) if paths else None
+        return ("\n".join(texts[0]), "\n".join(texts[1])) if paths else None
 
     def read(self, path: str, limit: int) -> tuple[bytes | None, bytes | None] | Unread:
         """Return the file in both snapshots, None if a snapshot lacks it; unread if either cannot be read."""

@@ -106,6 +106,7 @@ CODE = {"c.py": "class C: ...", "m.py": "def f(config): return config.rope_ratio
         ({**CODE, "visual.py": "def f(adapters=4): ..."}, "adapters", "computation-changed"),
         ({**CODE, "configuration_own.py": "def f(adapters=4): ..."}, "adapters", "key-changed"),
         ({**CODE, "visual.py": "def f(use_cache): ..."}, "use_cache", "key-changed"),
+        ({**CODE, "a.py": "# \0", "visual.py": "def f(adapters=4): ..."}, "adapters", "computation-changed"),
         ({f"m{number}.py": "" for number in range(30)}, "rotary_percent", "rope-changed"),  # too many to look at
     ],
 )

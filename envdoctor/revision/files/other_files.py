@@ -35,7 +35,7 @@ def compare(revisions: Revisions) -> Compared:
 
 
 def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
-    code: str | Unread | None = ""  # read once, and only where it matters
+    code: tuple[str, ...] | Unread | None = ()  # read once, and only where it matters
     for path in revisions.changed():
         state = revisions.state(path)
         pair = revisions.read(path, _LIMIT) if state == "unknown" else None
@@ -43,11 +43,11 @@ def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
             yield pair
         elif pair is None or pair[0] != pair[1]:
             about = path.lower().endswith(_DOCUMENTATION)
-            if code == "" and not about:
+            if code == () and not about:
                 code = revisions.code() or None
                 if isinstance(code, Unread):
                     yield code
-            named = type(code) is str and posixpath.basename(path) in code
+            named = type(code) is tuple and any(posixpath.basename(path) in text for text in code)
             kind = "file-read-by-code" if named else f"file-{'changed' if pair else state}"
             yield Change("files", "documentation-changed" if about else kind, path, path, *revisions.sizes(path))
 

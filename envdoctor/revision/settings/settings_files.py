@@ -16,7 +16,7 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from envdoctor.matrix.matrix import Matrix
@@ -150,15 +150,15 @@ def _plain(leaf: str, value: Any) -> Any:
 class _SettingNames(NamedTuple):
     """What the matrix knows of the keys of one file of an area. ``aliases`` maps other spellings of a key to the
     canonical one, ``kinds`` are the groups of keys of the table config-keys, ``defaults`` what a missing key means in
-    every release, by model type (``*``: in every class). ``code`` gives the model's own code where it lies in the
-    repository: one text, None or a problem."""
+    every release, by model type (``*``: in every class). ``code`` gives the words of the model's own code and of
+    its configurations where they lie in the repository."""
 
     area: str
     path: str
     aliases: Mapping[str, str]
     kinds: Sequence[Mapping[str, Any]]
     defaults: Mapping[str, Any]
-    code: Callable[[], str | Unread | None] = lambda: None
+    code: Callable[[], Sequence[frozenset[str]]] = tuple
 
     def kind(self, name: str) -> str | None:
         """Return the kind of a canonical key; patterns with a dot match its whole name, others match its end."""
@@ -237,9 +237,14 @@ def _compare(area: str, revisions: Revisions) -> Iterator[Change | Unread]:
                 yield Unread(path, Message("it has {} keys; at most {} are compared", most, _MOST_KEYS))
                 continue
             if area == "config" and all(map(_brings_its_code, (before.data, after.data))):
-                names = names._replace(code=cache(revisions.code))
+                names = names._replace(code=cache(partial(_words, revisions)))
             yield from compare_settings(names, one, two)
             yield from repeated_keys(names, before, after)
+
+
+def _words(revisions: Revisions) -> Sequence[frozenset[str]]:
+    code = revisions.code()
+    return [frozenset(re.findall(r"\w+", text)) for text in code] if type(code) is tuple else ()
 
 
 def _brings_its_code(config: Mapping[str, Any]) -> bool:
@@ -287,9 +292,9 @@ def _unordered(name: str, value: Any) -> Any:
 
 def _is_read(names: _SettingNames, name: str, *, anywhere: bool = False) -> bool | None:
     """Return whether the model's own code speaks of a key, or only its configuration does (``anywhere``); else None."""
-    code = names.code()
-    word = rf"\b{re.escape(name.rpartition('.')[2])}\b"
-    return re.search(word, code if anywhere else code.partition("\0")[0]) is not None if type(code) is str else None
+    asked = re.findall(r"\w+", name.rpartition(".")[2])
+    found = [words.issuperset(asked) for words in names.code()]
+    return any(found if anywhere else found[:1]) if found else None
 
 
 def _kind(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:

@@ -30,11 +30,13 @@ _READS_FLAG = re.compile(r"self\.gradient_checkpointing\b(?! = )")
 _DEAD = re.compile(r"\bnot self\.training\b|\band False\b|\bFalse and\b|^ *if False\b")
 _ISINSTANCE = re.compile(r"isinstance\(\w+, \(?([\w., ]+)\)")
 _MADE = re.compile(r"self\.(\w+) = (\w+)\(")
-#: A name that a statement asks whether it is None, takes something of, or binds; and words of parts that may not run.
-_ASKED = re.compile(r"\b(\w+) is (?:not )?None\b")
+#: Names that a condition asks whether they are None, and of which something is taken; what may bind a name; words of
+#: statements whose parts may not run, or that are cut off; and statements behind which a function may have ended.
+_ASKED = re.compile(r"(?<![\w.])(\w+) is (?:not )?None\b")
 _TAKEN = re.compile(r"(?<![\w.'])(\w+)(?:\.\w|\[)")
-_BINDS = re.compile(r"(?:for )?([\w, ()*]+) (?:=|in|[-+*/|&@]=) ")
-_PERHAPS = re.compile(r" (?:if|and|or|for) |\blambda\b")
+_BINDS = re.compile(r"^(?:.* (?:[-+*/|&@:]?=|in) |.* as \w+)")
+_PERHAPS = re.compile(r" (?:if|and|or|for) |\blambda\b|…")
+_MAY_END = re.compile(r" *(?:raise|return|assert|[\w.]+\()")
 _MAX_NAMES = 6
 #: Values of a class by which transformers loads weights.
 _LOADING_VALUE = re.compile(r"_tied_weights_keys|_keep_in_fp32_modules\w*|_checkpoint_conversion_mapping")
@@ -294,19 +296,16 @@ def _undefined(pair: FilePair) -> Iterator[Change]:
 
 
 def _none_used(function: Definition) -> set[str]:
-    """Return the names that a function asks whether they are None, goes on, and then takes something of in any case."""
-    perhaps, asked, used, ends = set[str](), set[str](), set[str](), False
+    """Return the names of which a function takes something in any case behind an ``if`` that asks for None."""
+    sure, asked, used = set[str](), set[str](), set[str]()
     for line in function.lines:
-        bound = {*re.findall(r"\w+", binds[1])} if (binds := _BINDS.match(line.strip())) else set[str]()
-        if line.startswith(" "):
-            ends = ends or line.lstrip().startswith(("raise", "return"))
-        else:
-            (perhaps.difference_update if ends else perhaps.update)(asked)
-            asked, ends = {*_ASKED.findall(line)}, line.startswith("assert")
-            parts = [part for part in line.split(", ") if not _PERHAPS.search(part)]
-            used |= perhaps.intersection(name for part in parts for name in _TAKEN.findall(part)) - asked
-        perhaps -= bound
-        asked -= bound
+        if not line.startswith(" "):
+            sure |= set[str]() if _PERHAPS.search(line) else {*_TAKEN.findall(line)}
+            used |= asked & sure
+            asked |= {*_ASKED.findall(line)} - sure if line.startswith("if ") else set[str]()
+        asked.difference_update(*(re.findall(r"\w+", bound) for bound in _BINDS.findall(line)))
+        if _MAY_END.match(line):
+            break
     return used
 
 

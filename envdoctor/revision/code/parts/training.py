@@ -38,7 +38,7 @@ _NAMING_KINDS = frozenset(("name-undefined", "name-mended", "none-used"))
 _FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
 _WORD = re.compile(r"(?<![\w'])([^\W\d]\w*)(?![\w'])(=?)")
 #: What may do something: calls by their names, and words.
-_DOES = re.compile(r"\b(?:\w+(?=\()|yield\b|await\b)| = ")
+_DOES = re.compile(r"\b(?:\w+(?=\()|yield\b|await\b)| :?= ")
 #: ``mask=mask`` gives what ``mask`` gives, and a value the same numbers on another device.
 _SAME_NAME = re.compile(r"\b(\w+)=\1\b(?![.\w(\[])|\.to\((?:device=)?[\w.]*\bdevice\)(?=.)")
 _EXPANDS = re.compile(r"\.expand(?:_as)?\([^()]*(?:\([^()]*\)[^()]*)*\)$")
@@ -238,7 +238,7 @@ def _parameters(old: Definition, new: Definition) -> Mapping[str, str]:
 
 def _compared(old: Definition, new: Definition, renamed: _Renamed) -> list[list[str]]:
     """Return the statements of both functions, without those that only ask for what nothing reads (it was printed) and
-    the other function does not bind; what the new code lacks is spelled with its names."""
+    the other function does not bind, and of no parameter that may be None; what the new code lacks has its names."""
     parameters = _parameters(old, new)
 
     def spelled(word: re.Match[str]) -> str:
@@ -249,7 +249,9 @@ def _compared(old: Definition, new: Definition, renamed: _Renamed) -> list[list[
     found, known = list[list[str]](), [_names(one.lines) for one in (old, new)]
     for one, (bound, read), (there, _) in zip((old, new), known, reversed(known), strict=True):
         lone = bound - read - there if LOOKS_AT_NAMES.isdisjoint(one.mentions) else set[str]()
+        perhaps = {parameter.name for parameter in one.parameters if parameter.default == "None"}
         lines = [(line, line.partition(" = ")[0] in lone and "…" not in line) for line in _statements(one)]
+        lines = [(line, idle and perhaps.isdisjoint(_TOKEN.findall(line))) for line, idle in lines]
         found.append([line for line, idle in lines if not (idle and QUIET.issuperset(_DOES.findall(line)[1:]))])
     kept = {*found[1]}
     return [[line if line in kept else _plain(_WORD.sub(spelled, line)) for line in found[0]], found[1]]
