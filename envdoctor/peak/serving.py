@@ -14,7 +14,7 @@ from envdoctor.facts.values import ABSENT, Fact, Value
 from envdoctor.peak.closed_form import CONTEXT, GIB, ClosedForm, Gpu, at_full_depth, gpu_of, need_of
 from envdoctor.peak.model import Model
 from envdoctor.peak.prediction import rounded, traced
-from envdoctor.peak.recipe import engine_of, plan_of, settings_of
+from envdoctor.peak.recipe import RunPlan, engine_of, plan_of, settings_of
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.peak.shipped import attending, of_language, size_of
 from envdoctor.peak.tower import Tower, tower_of
@@ -96,13 +96,11 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     ranks = int(given.get("tensor_parallel") or 1)
     usual = card.get("offline", card["tokens"]) if given.get("method") == "infer" else card["tokens"]
     tokens, sequences = int(given.get("max_batched_tokens") or usual), given.get("max_sequences") or card["sequences"]
-    plan = plan_of(_as_prompt(facts, tokens), known)
-    half = plan.job["load_dtype"] == "float32" and given.get("load_dtype") != "fp32"
-    job = {**plan.job, **({"load_dtype": "float16"} if half else {})}  # _find_dtype in vllm/config/model.py
+    plan, assumed = _planned(facts, tokens, known, given)
     # Of keys and values that differ in width the traced kernel makes a score for each pair of tokens, which no engine
     # does: a short prompt has hardly any.
     measured = min(tokens, _SHORT) if latent else tokens
-    trace = traced({**job, "config": config, "tokens": [measured]}, tracer)
+    trace = traced({**plan.job, "config": config, "tokens": [measured]}, tracer)
     peak = ClosedForm(trace, 1).at(1, measured)
     weights, cache = float(trace.model["weight_bytes"]), at_full_depth(trace, "cache_bytes")
     step = (peak.size - weights - cache) * tokens / measured / ranks + 4.0 * sequences * _vocabulary(config)
@@ -121,7 +119,6 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     share = _usual_share(row, card, gpu.total, tokens=tokens, sequences=sequences, ranks=ranks)
     if row["of"] == "free":  # what it leaves by itself is what it takes a step and CUDA graphs to need
         most = max(most, context + (1 - share) * whole)
-    assumed = list(plan.assumed)
     if stated is None:
         text = "the longest sequence was not given, and the model's name does not tell it: {} tokens were taken"
         assumed.append(Message(text, f"{length:,}"))
@@ -178,7 +175,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
             "length": length,
             "images_gib": rounded(images),
         },
-        "assumed": [*model.said_of(trace, job), *assumed, *said],
+        "assumed": [*model.said_of(trace, plan.job), *assumed, *said],
         "savers": [],
         "settled_by": "",
     }
@@ -199,6 +196,19 @@ def _images(
     size = tower.moment * patches + step * (at_once / usual - 1)
     text = "images are not in what a step takes: {} patches of them at once may take up to {} GiB"
     return size, [Message(text, f"{patches:,.0f}", f"{size / GIB:.1f}")]
+
+
+def _planned(
+    facts: FactSet, tokens: int, known: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[RunPlan, list[str]]:
+    """Return the plan of a step, and what was assumed: weights in float32 that nobody asked for are loaded in 16 bits
+    (_find_dtype in vllm/config/model.py)."""
+    plan = plan_of(_as_prompt(facts, tokens), known)
+    if plan.job["load_dtype"] != "float32" or given.get("load_dtype") == "fp32":
+        return plan, [*plan.assumed]
+    plan = plan_of(_as_prompt(facts, tokens, load_dtype="fp16"), known)
+    text = "the dtype of the weights was not given: engines take 16 bits where config.json has none or float32"
+    return plan, [*plan.assumed, Message(text)]
 
 
 def _longest(given: Mapping[str, Any], config: Mapping[str, Any]) -> int | None:
@@ -270,10 +280,10 @@ def _usual_share(row: Mapping[str, Any], card: Mapping[str, Any], total: float, 
     return round(1 - float(max(left, mib["least"])) * _MIB / total, 3)
 
 
-def _as_prompt(facts: FactSet, tokens: int) -> FactSet:
+def _as_prompt(facts: FactSet, tokens: int, **more: Value) -> FactSet:
     """Return the same facts for one step of the engine: a prompt of so many tokens, alone, with a fused attention."""
     changed = facts.copy()
-    given: dict[str, Value] = {"method": "infer", "max_length": tokens, "batch_size": 1, "attn": "sdpa"}
+    given: dict[str, Value] = {"method": "infer", "max_length": tokens, "batch_size": 1, "attn": "sdpa", **more}
     given["train_batch_size"] = ABSENT
     changed.update(Fact(f"recipe.{name}", value, "engine", "derived") for name, value in given.items())
     return changed

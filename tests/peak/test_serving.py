@@ -29,6 +29,7 @@ def engine(trace_of: Callable[..., Any]) -> Engine:
         vocabulary: Any = 1,
         config: Mapping[str, Any] | None = None,
         cache: float = 1.0,
+        dtype: str = "bfloat16",
         **recipe: Any,
     ) -> dict[str, Any]:
         trace = trace_of({"weights": 16.0, "KV cache": 1.0, "hidden states": 2.0}, cache_bytes=cache * GIB)
@@ -38,7 +39,7 @@ def engine(trace_of: Callable[..., Any]) -> Engine:
             Fact(f"recipe.{key}", value, "", "recipe") for key, value in values.items() if value is not None
         )
         gpu = Records(({"name": name, "memory_gib": gib},))
-        facts.update([Fact("gpu", gpu, "", "given"), Fact("model.dtype", "bfloat16", "", "given")])
+        facts.update([Fact("gpu", gpu, "", "given"), Fact("model.dtype", dtype, "", "given")])
         facts.update([Fact(f"pkg.{framework}", release, "", "given")] if release else [])
         return {**predict_serving(facts, model, source, KNOWN), "job": source.jobs[0]}
 
@@ -132,6 +133,13 @@ def test_what_is_no_length_has_no_verdict(engine: Engine, length: Any, place: st
 def test_a_model_that_keeps_no_keys_and_values_has_no_answer(engine: Engine) -> None:
     with pytest.raises(MemoryProblem, match="keeps no keys and values"):
         engine("vllm", 48.0, cache=0.0)
+
+
+def test_what_is_said_of_the_dtype_is_what_was_counted(engine: Engine) -> None:
+    for asked, dtype, said in ((None, "float16", True), ("auto", "float16", True), ("fp32", "float32", False)):
+        found = engine("vllm", 48.0, dtype="float32", load_dtype=asked)
+        assert found["job"]["load_dtype"] == dtype
+        assert [text.endswith("none or float32") for text in found["assumed"] if "dtype" in text] == [True] * said
 
 
 @pytest.mark.parametrize("vocabulary", [None, "many", 0, 1 << 40])
