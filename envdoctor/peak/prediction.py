@@ -22,7 +22,7 @@ from envdoctor.peak.closed_form import (
     need_of,
 )
 from envdoctor.peak.model import Model
-from envdoctor.peak.recipe import LESS, RunPlan, plan_of, settings_of, staged
+from envdoctor.peak.recipe import LESS, RunPlan, keys_of, plan_of, settings_of, staged
 from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
 from envdoctor.peak.sharing import sharing
 from envdoctor.peak.shipped import OnCuda, has_experts
@@ -113,8 +113,8 @@ def predict(
         text = "few answers are as long as they may be: a step with a short one takes as little as {} GiB"
         doubts.append(Message(text, f"{short[1].process[0] / GIB:.1f}"))
     if not plan.divided:
-        least = run.without(*OF_THE_MODEL)
-        undivided, need = need, need.down_to(least)
+        least, undivided = run.without(*OF_THE_MODEL), run.undivided("deepspeed" in keys_of(facts), need)
+        need = need.up_to(undivided).down_to(least)
         text = "how the run is divided among processes is not known: one of many may take as little as {} GiB"
         doubts.append(Message(text, f"{least.process[0] / GIB:.1f}"))
     verdict, settling = need.verdict(gpu.free) if gpu is not None and plan.stated else None, ""
@@ -234,6 +234,11 @@ class _Prediction(NamedTuple):
 
     def need(self) -> Need:
         return self.around(self.form(self.trace), self.peak)
+
+    def undivided(self, unread: bool, need: Need) -> Need:
+        """Return what the run takes where nothing of it is divided: by a file of DeepSpeed's that was not read, at most
+        stage 0 with its copy of the weights."""
+        return self._replace(given={**self.given, "zero_stage": 0}).need() if unread else need
 
     def without(self, *terms: str) -> Need:
         """Return what the run takes where nothing of these terms is there."""

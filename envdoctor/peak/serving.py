@@ -14,9 +14,9 @@ from envdoctor.facts.values import ABSENT, Fact, Value
 from envdoctor.peak.closed_form import CONTEXT, GIB, ClosedForm, Gpu, at_full_depth, gpu_of, need_of
 from envdoctor.peak.model import Model
 from envdoctor.peak.prediction import rounded, traced
-from envdoctor.peak.recipe import engine_of, plan_of, settings_of
+from envdoctor.peak.recipe import RunPlan, engine_of, plan_of, settings_of
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
-from envdoctor.peak.shipped import attending, of_language
+from envdoctor.peak.shipped import attending, of_language, size_of
 from envdoctor.peak.tower import Tower, tower_of
 from envdoctor.peak.tracing import TraceSource
 from envdoctor.system.message import Message
@@ -87,10 +87,8 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     """Return the section of the report; ``known`` is the table memory-frameworks. Raises :class:`MemoryProblem` if
     there is no number."""
     given, config = settings_of(facts), model.config
-    own, gpu = of_language(config).get("max_position_embeddings"), gpu_of(facts.each("gpu"), 2)
-    told = given.get("max_model_len") or own
-    stated = isinstance(told, int)
-    length = int(told or 0) if stated else _USUAL
+    stated, gpu = _longest(given, config), gpu_of(facts.each("gpu"), 2)
+    length = stated or _USUAL
     if gpu is None:
         raise MemoryProblem("how much a serving engine takes depends on the GPU: give {}", "--gpu NAME")
     latent = _latent(config, known["latent"])
@@ -98,13 +96,11 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     ranks = int(given.get("tensor_parallel") or 1)
     usual = card.get("offline", card["tokens"]) if given.get("method") == "infer" else card["tokens"]
     tokens, sequences = int(given.get("max_batched_tokens") or usual), given.get("max_sequences") or card["sequences"]
-    plan = plan_of(_as_prompt(facts, tokens), known)
-    half = plan.job["load_dtype"] == "float32" and given.get("load_dtype") != "fp32"
-    job = {**plan.job, **({"load_dtype": "float16"} if half else {})}  # _find_dtype in vllm/config/model.py
+    plan, assumed = _planned(facts, tokens, known, given)
     # Of keys and values that differ in width the traced kernel makes a score for each pair of tokens, which no engine
     # does: a short prompt has hardly any.
     measured = min(tokens, _SHORT) if latent else tokens
-    trace = traced({**job, "config": config, "tokens": [measured]}, tracer)
+    trace = traced({**plan.job, "config": config, "tokens": [measured]}, tracer)
     peak = ClosedForm(trace, 1).at(1, measured)
     weights, cache = float(trace.model["weight_bytes"]), at_full_depth(trace, "cache_bytes")
     step = (peak.size - weights - cache) * tokens / measured / ranks + 4.0 * sequences * _vocabulary(config)
@@ -123,8 +119,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     share = _usual_share(row, card, gpu.total, tokens=tokens, sequences=sequences, ranks=ranks)
     if row["of"] == "free":  # what it leaves by itself is what it takes a step and CUDA graphs to need
         most = max(most, context + (1 - share) * whole)
-    assumed = list(plan.assumed)
-    if not stated:
+    if stated is None:
         text = "the longest sequence was not given, and the model's name does not tell it: {} tokens were taken"
         assumed.append(Message(text, f"{length:,}"))
     if given.get("gpu_memory_utilization") is None:
@@ -132,6 +127,8 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     share = float(given.get("gpu_memory_utilization") or share)
     narrow = 0.5 if str(given.get("kv_cache_dtype")).startswith(_BYTE) else 1.0
     token, unsure = narrow * (latent or cache / ranks / tokens), 0.0 if apart else context - CONTEXT[0] * GIB
+    if token <= 0:
+        raise MemoryProblem("how much an engine takes is not predicted for a model that keeps no keys and values")
     tower, release = tower_of(config, known, facts), facts.text(f"pkg.{row['name']}")
     images, said = _images(tower, release, row, (tokens, max(length, tokens)), step)
     engine = _Engine(whole, base, inside, token, least, most, gpu.free, not apart, unsure, images)
@@ -178,7 +175,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
             "length": length,
             "images_gib": rounded(images),
         },
-        "assumed": [*model.said_of(trace, job), *assumed, *said],
+        "assumed": [*model.said_of(trace, plan.job), *assumed, *said],
         "savers": [],
         "settled_by": "",
     }
@@ -201,6 +198,27 @@ def _images(
     return size, [Message(text, f"{patches:,.0f}", f"{size / GIB:.1f}")]
 
 
+def _planned(
+    facts: FactSet, tokens: int, known: Mapping[str, Any], given: Mapping[str, Any]
+) -> tuple[RunPlan, list[str]]:
+    """Return the plan of a step, and what was assumed: weights in float32 that nobody asked for are loaded in 16 bits
+    (_find_dtype in vllm/config/model.py)."""
+    plan = plan_of(_as_prompt(facts, tokens), known)
+    if plan.job["load_dtype"] != "float32" or given.get("load_dtype") == "fp32":
+        return plan, [*plan.assumed]
+    plan = plan_of(_as_prompt(facts, tokens, load_dtype="fp16"), known)
+    text = "the dtype of the weights was not given: engines take 16 bits where config.json has none or float32"
+    return plan, [*plan.assumed, Message(text)]
+
+
+def _longest(given: Mapping[str, Any], config: Mapping[str, Any]) -> int | None:
+    """Return the tokens of the longest sequence, as the recipe or else the model has it; None if neither tells it."""
+    try:
+        return size_of(given, "max_model_len", of_language(config).get("max_position_embeddings"))
+    except ValueError:
+        return None
+
+
 def _vocabulary(config: Mapping[str, Any]) -> int:
     match of_language(config).get("vocab_size"):
         case int(size) if 0 < size <= _VOCABULARY:
@@ -210,15 +228,17 @@ def _vocabulary(config: Mapping[str, Any]) -> int:
 
 def _latent(config: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> float:
     """Return the bytes of one token that each GPU keeps where what keys and values are made of is kept in their place;
-    0 where they are kept themselves. Raises :class:`MemoryProblem` for a type that no row names."""
+    0 where they are kept themselves. Raises :class:`MemoryProblem` for a type that no row names, or without sizes."""
     language = of_language(config)
-    if language.get("kv_lora_rank") is None:
+    if not language.get("kv_lora_rank"):
         return 0.0
-    sizes = [language.get(name) for name in ("num_hidden_layers", "kv_lora_rank", "qk_rope_head_dim")]
-    match sizes:
-        case [int(depth), int(rank), int(rope)] if any(language.get("model_type") in row["types"] for row in rows):
-            return 2.0 * depth * attending(language) * (rank + rope)
-    raise MemoryProblem("the memory of latent attention is not predicted for engines yet")
+    if not any(language.get("model_type") in row["types"] for row in rows):
+        raise MemoryProblem("the memory of latent attention is not predicted for engines yet")
+    try:
+        depth, *widths = (size_of(language, name) for name in ("num_hidden_layers", "kv_lora_rank", "qk_rope_head_dim"))
+    except ValueError:
+        raise MemoryProblem("config.json lacks sizes that the shipped coefficients need") from None
+    return 2.0 * depth * attending(language) * sum(widths)
 
 
 def _beside(
@@ -260,10 +280,10 @@ def _usual_share(row: Mapping[str, Any], card: Mapping[str, Any], total: float, 
     return round(1 - float(max(left, mib["least"])) * _MIB / total, 3)
 
 
-def _as_prompt(facts: FactSet, tokens: int) -> FactSet:
+def _as_prompt(facts: FactSet, tokens: int, **more: Value) -> FactSet:
     """Return the same facts for one step of the engine: a prompt of so many tokens, alone, with a fused attention."""
     changed = facts.copy()
-    given: dict[str, Value] = {"method": "infer", "max_length": tokens, "batch_size": 1, "attn": "sdpa"}
+    given: dict[str, Value] = {"method": "infer", "max_length": tokens, "batch_size": 1, "attn": "sdpa", **more}
     given["train_batch_size"] = ABSENT
     changed.update(Fact(f"recipe.{name}", value, "engine", "derived") for name, value in given.items())
     return changed

@@ -258,11 +258,11 @@ class _Run:
     def __init__(self, model: Row, job: Row, inner: float) -> None:
         config = job["config"]
         try:
-            hidden, heads = _size(config, "hidden_size"), _size(config, "num_attention_heads")
-            keys, self.depth = _size(config, "num_key_value_heads", heads), _size(config, "num_hidden_layers")
-            width, vocabulary = _size(config, "head_dim", hidden // heads), _size(config, "vocab_size")
+            hidden, heads = size_of(config, "hidden_size"), size_of(config, "num_attention_heads")
+            keys, self.depth = size_of(config, "num_key_value_heads", heads), size_of(config, "num_hidden_layers")
+            width, vocabulary = size_of(config, "head_dim", hidden // heads), size_of(config, "vocab_size")
             active, stored, routed = _inner(config, hidden)
-        except (TypeError, ValueError, OverflowError):
+        except ValueError:
             raise MemoryProblem("config.json lacks sizes that the shipped coefficients need") from None
         letters = {"L": self.depth, "K": keys, "G": heads / keys, "Q": heads / keys + 2, "H": hidden / heads / 2}
         letters |= {"D": width / 4, "I": inner * active, "V": vocabulary}
@@ -285,7 +285,8 @@ class _Run:
             self.parameters, linear = self.parameters + extra, linear + extra
             experts = 3.0 * hidden * self.depth * routed
         match config:
-            case {"parameters": int(told)}:  # the table model-shapes, of models whose layers are unlike
+            # The table model-shapes, of models whose layers are unlike.
+            case {"parameters": int(told)} if 0 < told < _LARGEST << 16:
                 share = told / self.parameters
                 self.parameters, linear, experts, rest = told, linear * share, experts * share, rest * share
         self.layer = linear / self.depth
@@ -453,7 +454,7 @@ def attending(config: Row) -> float:
             return sum(str(kind) in _ATTENDING for kind in kinds) / len(kinds)
         case {"hybrid_override_pattern": str(kinds)} if kinds:
             return kinds.count("*") / len(kinds)
-        case {"attn_layer_period": int(period)} if period > 0:
+        case {"attn_layer_period": int(period)} if 0 < period <= _LARGEST:
             return 1 / period
     return 1.0
 
@@ -462,30 +463,30 @@ def _tower(config: Row) -> float:
     """Return about how many parameters a tower for images has: four matrices of attention and two of an MLP a layer."""
     try:
         # Qwen2-VL's hidden_size is what comes out.
-        hidden = _size(config, "embed_dim", config.get("hidden_size"))
-        depth = _size(config, "depth", config.get("num_hidden_layers"))
-        return float(depth * (4 * hidden * hidden + 2 * hidden * _size(config, "intermediate_size", 4 * hidden)))
-    except (TypeError, ValueError, OverflowError):
+        hidden = size_of(config, "embed_dim", config.get("hidden_size"))
+        depth = size_of(config, "depth", config.get("num_hidden_layers"))
+        return float(depth * (4 * hidden * hidden + 2 * hidden * size_of(config, "intermediate_size", 4 * hidden)))
+    except ValueError:
         return 0.0
 
 
-def _size(config: Row, name: str, usual: int | None = None) -> int:
-    """Return one size of config.json. Raises if it is not a size, or larger than any model's."""
-    size = int(config.get(name) or usual)  # type: ignore[arg-type]
-    if not 0 < size <= _LARGEST:
-        raise ValueError(name)
-    return size
+def size_of(config: Row, name: str, usual: object = None) -> int:
+    """Return one size of config.json. Raises :class:`ValueError` if it is not a size, or larger than any model's."""
+    match config.get(name) or usual:
+        case (int() | float()) as size if 0 < size <= _LARGEST:
+            return int(size)
+    raise ValueError(name)
 
 
 def _inner(config: Row, hidden: int) -> tuple[int, int, int]:
     """Return the width of the MLP that a token passes through, of all experts together (0: there are none), and of
     those of them that not every token passes through."""
-    width = _size(config, "intermediate_size", 4 * hidden)
-    one, shared = _size(config, "moe_intermediate_size", width), "shared_expert_intermediate_size"
-    beside = _size(config, shared) if config.get(shared) else 0
-    routed = next((_size(config, name) * one for name in _EXPERTS if config.get(name)), 0)
+    width = size_of(config, "intermediate_size", 4 * hidden)
+    one, shared = size_of(config, "moe_intermediate_size", width), "shared_expert_intermediate_size"
+    beside = size_of(config, shared) if config.get(shared) else 0
+    routed = next((size_of(config, name) * one for name in _EXPERTS if config.get(name)), 0)
     sent = "num_experts_per_tok"
-    active = _size(config, sent) * one + beside if config.get(sent) else width
+    active = size_of(config, sent) * one + beside if config.get(sent) else width
     return active, routed and routed + beside, routed
 
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.peak.closed_form import OF_THE_MODEL
 from envdoctor.peak.recipe import keys_of
+from envdoctor.peak.shipped import size_of
 from envdoctor.peak.tracing import Job, Trace, TraceSource, changed
 
 #: The bytes that a tower holds, in the terms of a trace.
@@ -45,21 +46,20 @@ def tower_of(config: Row, known: Mapping[str, Any], facts: FactSet) -> Tower | N
     ``facts`` may tell how large pictures are."""
     match config.get("vision_config"):
         case dict() as vision:
-            # Qwen2-VL's hidden_size is what comes out.
-            sizes = [vision.get("embed_dim") or vision.get("hidden_size")]
-            sizes += [vision.get("depth") or vision.get("num_hidden_layers"), vision.get("patch_size") or 14]
+            try:
+                # Qwen2-VL's hidden_size is what comes out.
+                hidden = size_of(vision, "embed_dim", vision.get("hidden_size"))
+                depth = size_of(vision, "depth", vision.get("num_hidden_layers"))
+                patch, inner = size_of(vision, "patch_size", 14), size_of(vision, "intermediate_size", 4 * hidden)
+            except ValueError:
+                return None
         case _:
             return None
     row = next((row for row in known["tower"] if config.get("model_type") in row["types"]), known["tower"][-1])
-    match sizes:
-        case [int(hidden), int(depth), int(patch)] if min(hidden, depth, patch) > 0:
-            inner = vision.get("intermediate_size")
-            inner = inner if isinstance(inner, int) else 4 * hidden
-            layer, moment = (row[name][0] * hidden + row[name][1] * inner for name in ("kept", "moment"))
-            pixels = _pixels(facts, known)
-            largest = pixels / patch**2 if pixels else row["largest"]
-            return Tower(depth, layer, 2.0 * hidden, moment, row["patches"], largest, bool(row.get("own")))
-    return None
+    layer, moment = (row[name][0] * hidden + row[name][1] * inner for name in ("kept", "moment"))
+    pixels = _pixels(facts, known)
+    largest = pixels / patch**2 if pixels else row["largest"]
+    return Tower(depth, layer, 2.0 * hidden, moment, row["patches"], largest, bool(row.get("own")))
 
 
 def trained_tower(facts: FactSet, known: Mapping[str, Any]) -> bool:

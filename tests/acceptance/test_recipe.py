@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -371,3 +372,30 @@ def test_a_key_that_no_class_of_a_script_takes_is_an_error_and_one_of_its_own_is
     answer = run("check", "--facts", facts, "--recipe", "sft.yaml", "--code", "sft.py", cwd=tmp_path)
     assert ("trl.SFTConfig(max_seq_length=); instead: max_length=" in answer.out) is refused
     assert "did you mean" not in answer.out
+
+
+@pytest.mark.parametrize(
+    ("cast", "found"),
+    [
+        ("", True),
+        ("model = prepare_model_for_kbit_training(model)", False),
+        ("model = model.float()", False),
+        ("for p in model.parameters(): p.data = p.data.float()", False),
+        ("for p in model.parameters(): p.data = p.data.to(torch.float32)", False),
+        ("peft.helpers.cast_training_params(model)", False),
+    ],
+)
+def test_adapters_that_the_script_makes_float32_have_gradients_that_can_be_unscaled(
+    run: Any, facts_file: Any, tmp_path: Path, cast: str, found: bool
+) -> None:
+    (tmp_path / "t.py").write_text(f"""import peft, torch
+from peft import LoraConfig, get_peft_model, prepare_model_for_kbit_training
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("huggyllama/llama-7b", torch_dtype=torch.float16)
+model = get_peft_model(model, LoraConfig(r=8, task_type="CAUSAL_LM"))
+{cast}
+Trainer(model=model, args=TrainingArguments(fp16=True, output_dir="o")).train()
+""")
+    facts = {"pkg.torch": "2.1.2", "pkg.transformers": "4.36.2", "pkg.peft": "0.7.1", "python.version": "3.10.1"}
+    answer = run("check", "--no-config", "--facts", facts_file(facts), "--recipe", "t.py")
+    assert ("fp16-gradients-cannot-be-unscaled" in answer.out) is found, answer.out

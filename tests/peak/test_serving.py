@@ -1,5 +1,6 @@
 """What a serving engine takes of a GPU, and what it leaves for keys and values, by a trace that is made up."""
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -27,16 +28,18 @@ def engine(trace_of: Callable[..., Any]) -> Engine:
         release: str | None = None,
         vocabulary: Any = 1,
         config: Mapping[str, Any] | None = None,
+        cache: float = 1.0,
+        dtype: str = "bfloat16",
         **recipe: Any,
     ) -> dict[str, Any]:
-        trace = trace_of({"weights": 16.0, "KV cache": 1.0, "hidden states": 2.0}, cache_bytes=1.0 * GIB)
+        trace = trace_of({"weights": 16.0, "KV cache": 1.0, "hidden states": 2.0}, cache_bytes=cache * GIB)
         source, model = MadeUp(trace), model_of({**CONFIG, "vocab_size": vocabulary, **(config or {})}, [])
         values = {"framework": framework, "load_dtype": "auto", "max_batched_tokens": 2048, **recipe}
         facts = FactSet(
             Fact(f"recipe.{key}", value, "", "recipe") for key, value in values.items() if value is not None
         )
         gpu = Records(({"name": name, "memory_gib": gib},))
-        facts.update([Fact("gpu", gpu, "", "given"), Fact("model.dtype", "bfloat16", "", "given")])
+        facts.update([Fact("gpu", gpu, "", "given"), Fact("model.dtype", dtype, "", "given")])
         facts.update([Fact(f"pkg.{framework}", release, "", "given")] if release else [])
         return {**predict_serving(facts, model, source, KNOWN), "job": source.jobs[0]}
 
@@ -109,6 +112,34 @@ def test_each_gpu_keeps_all_of_what_latent_keys_and_values_are_made_of(engine: E
             assert found["cache_tokens"] == pytest.approx(found["cache_gib"] * GIB / each, rel=1e-4)
     with pytest.raises(MemoryProblem, match="latent attention"):
         engine("vllm", 48.0, config={"model_type": "minicpm3", **latent})
+
+
+@pytest.mark.parametrize("name", ["num_hidden_layers", "kv_lora_rank", "qk_rope_head_dim"])
+@pytest.mark.parametrize("size", [-512, "512", 10**305, 10**400, math.inf, math.nan])
+def test_what_is_no_size_of_latent_attention_has_no_answer(engine: Engine, name: str, size: Any) -> None:
+    config = {"model_type": "deepseek_v2", "num_hidden_layers": 27, "kv_lora_rank": 512, "qk_rope_head_dim": 64}
+    with pytest.raises(MemoryProblem, match="lacks sizes"):
+        engine("vllm", 48.0, config={**config, name: size})
+
+
+@pytest.mark.parametrize("length", [-1, "auto", 10**400, math.inf])
+@pytest.mark.parametrize("place", ["config", "recipe"])
+def test_what_is_no_length_has_no_verdict(engine: Engine, length: Any, place: str) -> None:
+    told = {"config": {"max_position_embeddings": length}} if place == "config" else {"max_model_len": length}
+    found = engine("vllm", 48.0, release="0.25.0", **told)
+    assert (found["serving"]["length"], found["verdict"]) == (8192, None)
+
+
+def test_a_model_that_keeps_no_keys_and_values_has_no_answer(engine: Engine) -> None:
+    with pytest.raises(MemoryProblem, match="keeps no keys and values"):
+        engine("vllm", 48.0, cache=0.0)
+
+
+def test_what_is_said_of_the_dtype_is_what_was_counted(engine: Engine) -> None:
+    for asked, dtype, said in ((None, "float16", True), ("auto", "float16", True), ("fp32", "float32", False)):
+        found = engine("vllm", 48.0, dtype="float32", load_dtype=asked)
+        assert found["job"]["load_dtype"] == dtype
+        assert [text.endswith("none or float32") for text in found["assumed"] if "dtype" in text] == [True] * said
 
 
 @pytest.mark.parametrize("vocabulary", [None, "many", 0, 1 << 40])

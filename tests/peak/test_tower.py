@@ -171,3 +171,11 @@ def test_a_recipe_says_how_large_pictures_are(framework: str, keys: dict[str, st
 @pytest.mark.parametrize("vision", [None, {}, {"hidden_size": "many", "depth": 2}, {"hidden_size": -1, "depth": 2}])
 def test_a_configuration_without_sizes_has_no_tower(vision: object) -> None:
     assert tower_of({"model_type": "qwen2_vl", "vision_config": vision}, KNOWN, FactSet()) is None
+
+
+@pytest.mark.parametrize("size", [-1, "many", 10**305, 10**400, float("inf")])
+@pytest.mark.parametrize("name", ["hidden_size", "depth", "patch_size", "intermediate_size"])
+def test_what_is_no_size_tells_no_tower(name: str, size: Any) -> None:
+    vision = {"hidden_size": 64, "depth": 2, "patch_size": 14, "intermediate_size": 256}
+    assert tower_of({"vision_config": vision}, KNOWN, FactSet()) is not None
+    assert tower_of({"vision_config": {**vision, name: size}}, KNOWN, FactSet()) is None
