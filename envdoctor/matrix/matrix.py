@@ -159,17 +159,24 @@ class Matrix:
 
 
 def load_matrix(private: Iterable[Path] = ()) -> Matrix:
-    """Load the shipped matrix and the private rules of the given folders; without folders, once in a process.
-
-    Raises :class:`MatrixError`.
-    """
-    folders = tuple(private)
-    return _usable(read_matrix(folders)) if folders else _shipped(_COMPILED, _CHECKOUT)
+    """Load the shipped matrix and the private rules of the given folders; without folders, once in a process while the
+    files of the installation stay as they are. Raises :class:`MatrixError`."""
+    if folders := tuple(private):
+        return _usable(read_matrix(folders))
+    return _shipped(tuple((home, _stamp(home / "index.jsonl")) for home in (_COMPILED, _BESIDE, _CHECKOUT)))
 
 
 @lru_cache(maxsize=1)
-def _shipped(_compiled: Path, _checkout: Path) -> Matrix:
+def _shipped(_homes: tuple[tuple[Path, tuple[int, int] | None], ...]) -> Matrix:
     return _usable(read_matrix())
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
 
 
 def load_source(home: Path, *, source: str) -> Matrix:
