@@ -209,8 +209,10 @@ def _predicted(
         section, unjudged = _of_ways(reason, larger, smaller, adapted)
         if open_script is not None and section["verdict"] == "does-not-fit":
             section["verdict"] = None
-            text = "whether it fits is not known: {}, and what it says of quantization and gradient checkpointing "
-            text += "decides; give the script, or --set recipe.method=full and recipe.gradient_checkpointing=true"
+            text = (
+                "whether it fits is not known: {}, and what it says of quantization and gradient checkpointing "
+                "decides; give the script, or --set recipe.method=full and recipe.gradient_checkpointing=true"
+            )
             unjudged = Notice("error", Message(text, open_script.reason))
         return section, unjudged
     section, unjudged = _predicted_so(facts, sources, matrix, place, usual)
