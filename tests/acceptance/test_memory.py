@@ -139,7 +139,7 @@ TRAINS = "from transformers import Trainer, TrainingArguments\nTrainer(None, Tra
             {"stage": "grpo", "framework": "trl", "colocate": "true"},
             "an engine that generates takes 30% of the same GPU",
         ),
-        ({"method": "lora", "optimizer": "apollo"}, "the optimizer apollo is unknown"),
+        ({"method": "lora", "optimizer": "badam"}, "the optimizer badam is unknown"),
         ({"framework": "sglang"}, "mem_fraction_static was not given: 0.859"),
     ],
 )
