@@ -289,6 +289,14 @@ def words(value: object) -> list[str]:
     return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
 
 
+def table(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return the table that lies below these names, one in the other; empty for anything else."""
+    for name in names:
+        inner = value.get(name)
+        value = inner if isinstance(inner, dict) else {}
+    return {**value}
+
+
 def line_of(name: object, extras: Sequence[str], asked: str, marker: str) -> str:
     """Return a requirement as a line: ``trl[vllm]>=0.9 ; python_version >= '3.10'``."""
     chosen = f"[{','.join(extras)}]" if extras else ""

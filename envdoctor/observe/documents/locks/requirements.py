@@ -25,6 +25,7 @@ from envdoctor.observe.documents.locks.lock import (
     left_out,
     line_of,
     read_text,
+    table,
     unpinned,
     wheel_of,
     words,
@@ -194,7 +195,7 @@ class Requirements:
 
     def _files(self) -> Mapping[str, str] | None:
         """Return the releases that lie in the folders, by the names of their packages; None if they cannot be seen."""
-        found: dict[str, list[str]] = {}
+        found: dict[str, dict[Order, str]] = {}
         files = Files(budget=Budget(steps=20_000))
         for folder in self._folders:
             there = os.path.join(self._wish.cwd, os.path.dirname(self.path), folder.removeprefix("file://"))
@@ -203,10 +204,11 @@ class Requirements:
             for file in files.names_or_none(there):
                 wheel, source = wheel_of(file), re.fullmatch(r"(.+)-(\d[^-]*)\.(?:tar\.gz|zip)", file)
                 name, version = wheel[:2] if wheel else (source[1], source[2]) if source else ("", "")
-                if (known := valid_name(name)) is not None and is_version(version):
-                    found.setdefault(known, []).append(version)
-        pairs = ((name, sorted(versions, key=_ordered)) for name, versions in found.items())
-        return {name: f"=={has[0]}" if len({*has}) == 1 else f">={has[0]},<={has[-1]}" for name, has in pairs} or None
+                place = order(version)
+                if (known := valid_name(name)) is not None and place is not None:
+                    found.setdefault(known, {})[place] = version
+        ends = ((name, versions[min(versions)], versions[max(versions)]) for name, versions in found.items())
+        return {name: f"=={low}" if low == high else f">={low},<={high}" for name, low, high in ends} or None
 
     def lock(self) -> Lock:
         """Return what was read, with the constraints on it and the builds of the indexes."""
@@ -266,12 +268,6 @@ class Requirements:
         return Locked(name, version, place, asked.marker, wheel=wheel)
 
 
-def _ordered(version: str) -> Order:
-    known = order(version)
-    assert known is not None
-    return known
-
-
 def _logical(text: str) -> Iterator[tuple[int, str]]:
     """Lines without comments, with those that a backslash continues joined; each with the number of its first."""
     joined, first = "", 0
@@ -306,19 +302,19 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
         document = parse_toml(text.encode("utf-8", "replace"), "")
     except TomlError as error:
         raise LockError("is {}", error.problem) from None
-    project, tool = _table(document, "project"), _table(document, "tool")
-    uv, poetry = _table(tool, "uv"), _table(tool, "poetry")
+    project, tool = table(document, "project"), table(document, "tool")
+    uv, poetry = table(tool, "uv"), table(tool, "poetry")
     own = normalise(str(project.get("name") or poetry.get("name") or ""))
-    extras = {f"{own}[{normalise(name)}]": one for name, one in _table(project, "optional-dependencies").items()}
-    groups = {normalise(name): one for name, one in _table(document, "dependency-groups").items()}
-    of_poetry, seen = [*_poetry(_table(poetry, "dependencies"))], _Seen()
+    extras = {f"{own}[{normalise(name)}]": one for name, one in table(project, "optional-dependencies").items()}
+    groups = {normalise(name): one for name, one in table(document, "dependency-groups").items()}
+    of_poetry, seen = [*requirements_of_poetry(table(poetry, "dependencies"))], _Seen()
     lines = [*words(project.get("dependencies")), *of_poetry]
-    named = (*_table(poetry, "extras"), *_table(poetry, "group"), "dev")  # of which poetry's own lock tells
-    tables = (_table(project, "optional-dependencies"), _table(document, "dependency-groups"))
+    named = (*table(poetry, "extras"), *table(poetry, "group"), "dev")  # of which poetry's own lock tells
+    tables = (table(project, "optional-dependencies"), table(document, "dependency-groups"))
     wish = check_names(wish, [*(name for table in tables for name in table), *(named if poetry else ())])
     for name in map(normalise, wish.names):
         lines += _of_group({**groups, **extras}, f"{own}[{name}]" if f"{own}[{name}]" in extras else name, seen)
-    sources = {normalise(name): [*_sources(given, wish)] for name, given in _table(uv, "sources").items()}
+    sources = {normalise(name): [*_sources(given, wish)] for name, given in table(uv, "sources").items()}
     asked = [(normalise(re.split(r"[^\w.-]", line.strip(), maxsplit=1)[0]), line) for line in lines]
     indexes = {str(source.get("index")) for name, _ in asked for source in sources.get(name, ())}
     replacing = Requirements(path, wish)
@@ -330,9 +326,9 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
             continue
         found.line(f"--extra-index-url {index.get('url', '')}", path, _place(text, path, str(index.get("url", ""))))
     # Files from which setuptools and hatch take the dependencies.
-    files = _table(tool, "setuptools", "dynamic", "dependencies").get("file")
+    files = table(tool, "setuptools", "dynamic", "dependencies").get("file")
     files = [files] if isinstance(files, str) else words(files)
-    of_hatch = _table(tool, "hatch", "metadata", "hooks", "requirements_txt")
+    of_hatch = table(tool, "hatch", "metadata", "hooks", "requirements_txt")
     files += [*words(of_hatch.get("files")), *words([of_hatch.get("filename")])]
     for file in files:
         found.line(f"-r {file}", path, _place(text, path, file))
@@ -345,7 +341,7 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
     computed = "dependencies" in words(project.get("dynamic")) and not files
     if not lock.packages:
         raise LockError(_COMPUTED if computed else "names no package that is installed with the project")
-    built = (*words(uv.get("no-build-isolation-package")), *_table(uv, "extra-build-dependencies"))
+    built = (*words(uv.get("no-build-isolation-package")), *table(uv, "extra-build-dependencies"))
     isolated, overrides = not built and not uv.get("no-build-isolation"), replacing.command().lines
     command = found.command()._replace(isolated=isolated, overrides=overrides)
     if of_poetry:  # whose versions mean more than those of pip
@@ -355,13 +351,6 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
     notes = (*lock.notes, *((left_out(others),) if others else ()))
     notes = (*([Message("{} {}", path, Message(_COMPUTED))] if computed else ()), *notes)
     return lock._replace(notes=notes, commands=(command,))
-
-
-def _table(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    for name in names:
-        found = value.get(name)
-        value = found if isinstance(found, dict) else {}
-    return {**value}
 
 
 def _of_group(groups: Mapping[str, Any], name: str, seen: _Seen, under: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -408,17 +397,18 @@ def _from_source(line: str, name: str, sources: Mapping[str, list[dict[str, Any]
     return line
 
 
-def _poetry(table: Mapping[str, Any]) -> Iterator[str]:
+def requirements_of_poetry(dependencies: Mapping[str, Any]) -> Iterator[str]:
     """Yield the dependencies of poetry as requirements; its Python and what may be left out are not among them."""
-    for name, asked in table.items():
-        given = asked if isinstance(asked, dict) else {"version": asked}
-        if name == "python" or given.get("optional"):
-            continue
-        if any(given.get(key) for key in _ELSEWHERE):
-            yield f"{name} @ git+https://host.invalid/{name}"
-        elif isinstance(given.get("version"), str):
-            marker = given["markers"] if isinstance(given.get("markers"), str) else ""
-            yield line_of(name, words(given.get("extras")), ",".join(_clauses(given["version"])), marker)
+    for name, given in dependencies.items():
+        for entry in given if isinstance(given, list) else [given]:
+            entry = entry if isinstance(entry, dict) else {"version": entry}
+            if name == "python" or entry.get("optional"):
+                continue
+            if any(entry.get(key) for key in _ELSEWHERE):
+                yield f"{name} @ git+https://host.invalid/{name}"
+            elif isinstance(entry.get("version", "*"), str):
+                clauses = ",".join(_clauses(entry.get("version", "*")))
+                yield line_of(name, words(entry.get("extras")), clauses, str(entry.get("markers", "")))
 
 
 def _clauses(text: str) -> Iterator[str]:
