@@ -11,7 +11,6 @@ from envdoctor.matrix.ledger import Ledger
 from envdoctor.matrix.ledger_taking import AskedRequirement, allows
 from envdoctor.observe.documents.locks.lock import Lock, Locked, Wish, counts
 from envdoctor.system.files import Budget, Files, Spent
-from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.requirement import Requirement, normalise, read_requirement
 
 #: Files beside a list that may say what else is installed.
@@ -69,22 +68,15 @@ def _brought(lines: Sequence[AskedRequirement | Requirement], wish: Wish, ledger
             continue
         versions = [each.version for each in package.releases if allows(one.specifiers, each.version)]
         read = {near for version in versions for near in package.neighbours(version) if near}
+        inner = wish._replace(names=one.extras, decided={})
         for wanted in {wanted for version in read for wanted in package.requires(version, one.extras)}:
-            there = _holds(wanted.marker, one.extras, wish)
+            there = counts(wanted.marker, inner)
             whole = whole and (there is not True or wanted.name in named)
             wanted = wanted._replace(marker="")
             if there is not False and wanted not in seen:
                 seen.add(wanted)
                 asked.append(wanted)
     return {one.name for one in asked}, whole
-
-
-def _holds(marker: str, extras: Sequence[str], wish: Wish) -> bool | None:
-    try:
-        answers = {holds(marker, {**wish.markers, "extra": extra}) for extra in ("", *extras)} if marker else {True}
-    except NotAMarker:
-        return None
-    return True if True in answers else None if None in answers else False
 
 
 def _words_in(folders: Iterable[str]) -> set[str]:
