@@ -14,6 +14,7 @@ NO_RECIPES = (
     *("script-arguments", "attention-patch", "model-config", "other-training"),
 )
 _NUMBERS = {"1": "true", "0": "false"}
+_TAKES = {"boolean": "flag", "texts": "many"}
 
 
 class Meaning(NamedTuple):
@@ -80,6 +81,22 @@ class Formats:
         self._formats = {str(row["name"]): Format.of(row) for row in matrix.rows("recipe-formats", "format")}
         self._released, self.registry = tuple(released), matrix.registry
         self.kinds = {spec.key[7:]: spec.type for spec in self.registry if spec.key.startswith("recipe.")}
+        self.kind_of, self.takes = lru_cache(4096)(self._kind_of), lru_cache(4096)(self._takes)
+
+    def _kind_of(self, name: str) -> str:
+        """Return whether a name in a command starts a training program (``program``) or another name (``launcher``)."""
+        forms = [form for form in self if form.named(name) is not None]
+        launches = any("launcher" in {**form.row.get("says", {}), **(form.named(name) or {})} for form in forms)
+        return "program" if any(form.authority >= 2 for form in forms) else "launcher" if launches else ""
+
+    def _takes(self, key: str) -> str:
+        """Return how many words follow an option: a ``flag`` has none but true or false, others ``one``, or as ``many``
+        as stand before the next option."""
+        meanings = [meaning for form in self if (place := self.find(form, key)) for meaning in place[1]]
+        # --flash_attn says something of a text by being there.
+        types = {"boolean" if {*word.words} == {"true", "false"} else "text" for word in meanings if word.words}
+        types |= {self.kinds.get(meaning.field) or "" for meaning in meanings if not meaning.words}
+        return _TAKES.get(types.pop(), "one") if len(types) == 1 else "one" if types else "many"
 
     @staticmethod
     @lru_cache(maxsize=1)

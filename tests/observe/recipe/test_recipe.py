@@ -14,8 +14,8 @@ from observing import shipped
 from envdoctor.facts import ABSENT, NOT_GIVEN, Records, Unknown, parse_value, spell, unlisted
 from envdoctor.matrix import load_toml
 from envdoctor.observe import RecipeFileError, read_recipe
-from envdoctor.observe.recipe.commands import parts_of_script
 from envdoctor.observe.recipe.formats import Formats
+from envdoctor.observe.recipe.parts import command_parts
 from envdoctor.observe.recipe.recipe import HELPERS
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
@@ -430,8 +430,9 @@ def test_any_document_is_read_with_its_lines_or_refused(tmp_path_factory, conten
 
 @pytest.mark.parametrize("words", [": : ", "{{{{ ", "-- launch x ", "launch x.py ", "-m ", "launch -- "])
 def test_a_word_of_a_script_is_asked_a_bounded_number_of_times_what_it_is(words):
-    text, asked = words * (60_000 // len(words)), []
-    parts_of_script(text, lambda name: (asked.append(name), "launcher" if name == "launch" else "")[1], lambda _: "one")
+    text, asked, formats = words * (60_000 // len(words)), [], Formats(MATRIX)
+    formats.kind_of = lambda name: (asked.append(name), "launcher" if name == "launch" else "")[1]
+    command_parts(text, formats)
     assert 0 < len(asked) < 5 * len(text.split())
 
 
@@ -440,7 +441,7 @@ def test_a_word_of_a_script_is_asked_a_bounded_number_of_times_what_it_is(words)
 )
 def test_the_branches_of_a_hostile_script_are_read_in_their_time(row):
     began = time.process_time()
-    parts_of_script(row * (100_000 // len(row)), lambda name: "", lambda key: "one")
+    command_parts(row * (100_000 // len(row)), FORMATS)
     assert time.process_time() - began < 10
 
 
@@ -448,7 +449,7 @@ def test_a_script_that_goes_ever_deeper_takes_memory_in_step_with_its_text():
     text = "cd a\npython x.py\n" * 5_000
     tracemalloc.start()
     try:
-        parts = parts_of_script(text, lambda name: "", lambda key: "one")
+        parts = command_parts(text, FORMATS)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
