@@ -10,7 +10,14 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.document import REST, scalar
-from envdoctor.observe.recipe.script_options import Beside, DataParser, Parser, command_options, of_parameters
+from envdoctor.observe.recipe.script_options import (
+    Beside,
+    DataParser,
+    Parser,
+    command_options,
+    defaults_of,
+    of_parameters,
+)
 from envdoctor.source.definitions import chain, elements, functions_in, keyword_of, last_name, texts_in
 
 #: Bounds of the work: statements and expressions, calls that are told, calls of the script's functions in each other.
@@ -210,8 +217,15 @@ class Calls(ABC):
 
     def _document(self, path: Any, line: int) -> Any:
         """Return what a YAML or JSON file says."""
-        found = self._beside.document(path) if isinstance(path, str) else None
-        return items_of(found, line) if found is not None else OPEN
+        entries = self._beside.document(path) if isinstance(path, str) else None
+        if entries is None:
+            return OPEN
+        found = ScriptObject()
+        for entry in entries:
+            value = [*entry.value] if isinstance(entry.value, tuple) else entry.value
+            is_open = isinstance(value, str) and "${" in value  # an interpolation
+            set_below(found, entry.key, Item(OPEN if is_open else value, line, True))
+        return found
 
     def _method(
         self, node: ast.Call, base: Any, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
@@ -219,7 +233,7 @@ class Calls(ABC):
         name, first = last_name(node.func), given[0] if given else OPEN
         match base, name, given:
             case Parser(), "add_argument", _:
-                base.add(given, named, node)
+                base.add(given, _values_of(named), node)
             case Parser(), "set_defaults", _:
                 base.defaults.update(_values_of(named))
             case Parser(), "parse_args" | "parse_known_args", _:
@@ -261,15 +275,12 @@ class Calls(ABC):
             return OPEN
         arguments = function.args
         scope: dict[str, Any] = dict(self._closures.get(function, {}))
-        names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
-        defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
-        defaults |= {one.arg: value for one, value in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-                     if value is not None}  # fmt: skip
+        names = [parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args)]
+        own, defaults = [*names, *(parameter.arg for parameter in arguments.kwonlyargs)], defaults_of(arguments)
         with self._at(function):
-            for name in (*names, *(one.arg for one in arguments.kwonlyargs)):
+            for name in own:
                 scope[name] = self.value(defaults[name], self._globals) if name in defaults else OPEN
         scope.update(zip(names, given, strict=False))
-        own = {*names, *(one.arg for one in arguments.kwonlyargs)}
         scope.update({name: value for name, value in named.items() if name in own})
         if arguments.kwarg is not None:
             rest = {key: Item(value, function.lineno) for key, value in named.items() if key not in names}
@@ -309,16 +320,8 @@ class Calls(ABC):
             )
         for word in self.words:
             key, equals, value = (word or "").lstrip("+").partition("=")
-            *sections, last = key.split(".")
-            into: Any = found
-            for section in sections if equals else ():
-                into = (
-                    into.setdefault(section, Item(ScriptObject(), node.lineno)).value
-                    if isinstance(into, dict)
-                    else None
-                )
-            if equals and isinstance(into, dict):
-                into[last] = Item(scalar(value.strip("'\"")), node.lineno)
+            if equals:
+                set_below(found, key, Item(scalar(value.strip("'\"")), node.lineno))
         return found
 
     def _default(self, node: ast.expr) -> Any:
@@ -440,11 +443,15 @@ def dotted(node: ast.expr) -> str:
     return ".".join([root.id, *names]) if isinstance(root, ast.Name) and len(names) <= 10 else ""
 
 
-def items_of(value: Any, line: int) -> Any:
-    """Dictionaries of a document as those of a script, whose values have lines; interpolations are open."""
-    if isinstance(value, dict):
-        return ScriptObject({key: Item(items_of(one, line), line, True) for key, one in value.items()})
-    return OPEN if isinstance(value, str) and "${" in value else value
+def set_below(found: ScriptObject, key: str, item: Item) -> None:
+    """Set the item of a dotted key, in mappings below; nothing where something else stands in their place."""
+    *sections, last = key.split(".")
+    into: Any = found
+    for section in sections:
+        into = into.setdefault(section, Item(ScriptObject(), item.line, item.given)).value
+        if not isinstance(into, dict):
+            return
+    into[last] = item
 
 
 def told(value: Any) -> Any:

@@ -15,7 +15,7 @@ from envdoctor.observe.recipe.document import (
     read_document,
     scalar,
 )
-from envdoctor.source.definitions import keyword_of, texts_in
+from envdoctor.source.definitions import keyword_of, parameters_of, texts_in
 from envdoctor.source.notebook import parse_code
 from envdoctor.system.documents import content_of, text_of
 
@@ -50,30 +50,27 @@ class Parser:
 
     def add(self, given: Sequence[Any], named: Mapping[str, Any], node: ast.Call) -> None:
         """Take an ``add_argument``: the values that it is called with, and the call."""
-        names = tuple(one for one in given if isinstance(one, str))
+        names = tuple(name for name in given if isinstance(name, str))
         if not names:
             self.open = True
             return
-
-        def said(key: str, otherwise: Any = None) -> Any:
-            return named[key].value if key in named else otherwise
-
-        words = {one.arg: ast.unparse(one.value) for one in node.keywords if one.arg in ("type", "action")}
-        longest = next((one for one in names if one.startswith("--")), names[0])
-        action = str(said("action")) if isinstance(said("action"), str) else words.get("action", "")
-        default = said("default", {"store_true": False, "store_false": True}.get(action))
-        kind = words.get("type", "str")
+        words = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
+        longest = next((name for name in names if name.startswith("--")), names[0])
+        action, dest, nargs = named.get("action"), named.get("dest"), named.get("nargs")
+        action = action if isinstance(action, str) else words.get("action", "")
+        default = named.get("default", {"store_true": False, "store_false": True}.get(action))
+        kind = words.get("type", "")
         if kind not in _KINDS and type(default) in (int, float):
             kind = type(default).__name__  # type=field.type
         self.arguments.append(
             _Argument(
                 names,
-                said("dest") if isinstance(said("dest"), str) else longest.lstrip("-").replace("-", "_"),
+                dest if isinstance(dest, str) else longest.lstrip("-").replace("-", "_"),
                 default,
                 action.rpartition(".")[2],
-                kind,
-                said("nargs") in ("+", "*") or isinstance(said("nargs"), int),
-                said("required") is True or (not longest.startswith("-") and said("nargs") not in ("?", "*")),
+                kind or "str",
+                nargs in ("+", "*") or isinstance(nargs, int),
+                named.get("required") is True or (not longest.startswith("-") and nargs not in ("?", "*")),
                 node.lineno,
             )
         )
@@ -118,56 +115,55 @@ class DataParser(NamedTuple):
             yield name.replace("-", "_"), unknown if None in given else value
 
 
+def defaults_of(arguments: ast.arguments) -> dict[str, ast.expr]:
+    """Return the default of each parameter that has one."""
+    names = [parameter.arg for parameter in (*arguments.posonlyargs, *arguments.args)]
+    pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
+    defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
+    return defaults | {parameter.arg: default for parameter, default in pairs if default is not None}
+
+
 def of_parameters(function: Any, words: Words, value: Callable[[ast.expr], Any]) -> dict[str, Any]:
     """Return the arguments of a function whose parameters are options (fire, typer); ``value`` reads a default."""
     options, alone = options_of(words)
-    given = {name.replace("-", "_"): values for name, values in options}
-    arguments = function.args
-    defaults = dict(zip(reversed([one.arg for one in arguments.args]), reversed(arguments.defaults), strict=False))
-    found: dict[str, Any] = {}
-    for one in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        default = defaults.get(one.arg)
-        if one.arg in given or f"no_{one.arg}" in given:
-            values = given.get(one.arg)
+    typed = {name.replace("-", "_"): values for name, values in options}
+    defaults, found = defaults_of(function.args), dict[str, Any]()
+    for name in (parameter.arg for parameter in parameters_of(function.args)):
+        default = defaults.get(name)
+        if name in typed or f"no_{name}" in typed:
+            values = typed.get(name)
             if values is None or None not in values:
-                found[one.arg] = False if values is None else scalar(str(values[0])) if values else True
+                found[name] = False if values is None else scalar(str(values[0])) if values else True
         elif default is None:
             if alone and alone[0] is not None:
-                found[one.arg] = scalar(str(alone.pop(0)))
+                found[name] = scalar(str(alone.pop(0)))
         elif isinstance(default, ast.Call) and ast.unparse(default.func).endswith(("Option", "Argument")):
             first = keyword_of(default, "default") or next(iter(default.args), None)
             if first is not None and getattr(first, "value", None) is not Ellipsis:
-                found[one.arg] = value(first)
+                found[name] = value(first)
     return found
 
 
 def command_options(function: Any, words: Words, value: Callable[[ast.expr], Any]) -> dict[str, Any]:
     """Return the arguments of a function that decorators of click or typer make a command; nothing for another one."""
-    decorators = [one for one in function.decorator_list if isinstance(one, ast.Call)]
-    named = [(ast.unparse(one.func).rpartition(".")[2], one) for one in decorators]
+    decorators = [node for node in function.decorator_list if isinstance(node, ast.Call)]
+    named = [(ast.unparse(node.func).rpartition(".")[2], node) for node in decorators]
     if not any(name == "command" for name, _ in named):
         return {}
-    options = [one for name, one in named if name in ("option", "argument")]
+    options = [node for name, node in named if name in ("option", "argument")]
     if not options:
         return of_parameters(function, words, value)
     parser = Parser()
-    for one in options:
-        names = [*texts_in(one.args)]
-        texts = [name.partition("/")[0] for name in names]
-        plain = [name for name in texts if not name.startswith("-")]
-        keywords = {keyword.arg: value(keyword.value) for keyword in one.keywords if keyword.arg}
-        flag = keywords.get("is_flag") is True or any("/" in name for name in names)
-        kind = next((ast.unparse(keyword.value) for keyword in one.keywords if keyword.arg == "type"), "")
-        dashed = tuple(name for name in texts if name.startswith("-"))
-        longest = next((name for name in dashed if name.startswith("--")), (dashed or tuple(plain) or ("",))[0])
-        dest = plain[0] if plain else longest.lstrip("-").replace("-", "_")
-        default = keywords.get("default", False if flag else None)
-        is_number = isinstance(default, (int, float)) and not isinstance(default, bool)
-        kind = kind or (type(default).__name__ if is_number else "str")
-        action, required = "store_true" if flag else "", keywords.get("required") is True
-        parser.arguments.append(_Argument(dashed or (dest,), dest, default, action, kind, False, required, one.lineno))
+    for node in options:
+        names = [*texts_in(node.args)]  # --shuffle/--no-shuffle
+        dashed = [name.partition("/")[0] for name in names if name.startswith("-")]
+        plain = [name for name in names if not name.startswith("-")]
+        keywords = {keyword.arg: value(keyword.value) for keyword in node.keywords if keyword.arg}
+        keywords |= {"dest": plain[0]} if plain else {}
+        keywords |= {"action": "store_true"} if keywords.get("is_flag") is True or "/" in "".join(names) else {}
+        parser.add(dashed or plain, keywords, node)
     unknown = object()
-    return {name: one for name, one, *_ in parser.parsed(words, unknown) if one is not unknown}
+    return {name: default for name, default, *_ in parser.parsed(words, unknown) if default is not unknown}
 
 
 def options_of(words: Words) -> tuple[list[tuple[str, list[str | None]]], list[str | None]]:
@@ -234,15 +230,17 @@ class Beside:
                         return None
         return None
 
-    def document(self, name: str) -> dict[str, Any] | None:
-        """Return the settings of a YAML or JSON document as a tree; None where there is none. What a list ``defaults``
-        names for hydra is a dictionary from groups to files."""
-        text = self.text(name)
+    def document(self, name: str) -> list[RecipeEntry] | None:
+        """Return the settings of a YAML or JSON document; None where there is none. What a list ``defaults`` names for
+        hydra are the settings ``defaults.GROUP``."""
+        if (text := self.text(name)) is None:
+            return None
         try:
-            found = tree_of(read_document(text)) if text is not None else None
+            entries = read_document(text)
         except RecipeError:
             return None
-        return found | _defaults(text) if text and found and "defaults" in found else found
+        others = [entry for entry in entries if entry.key != "defaults"]
+        return others if len(others) == len(entries) else [*others, *_defaults(text)]
 
     def text(self, name: str) -> str | None:
         """Return the text of a file in the script's folder or one above it; None if it is missing or no text."""
@@ -266,26 +264,15 @@ class Beside:
         return self._read[path]
 
 
-def _defaults(text: str) -> dict[str, Any]:
+def _defaults(text: str) -> Iterator[RecipeEntry]:
     import yaml
 
     try:
         listed = yaml.safe_load(text)["defaults"]
     except (yaml.YAMLError, RecursionError, TypeError, KeyError):
-        return {}
-    groups = [item for item in (listed if isinstance(listed, list) else ())[:_MOST_FILES] if isinstance(item, dict)]
-    named = {str(group): file for item in groups for group, file in item.items() if isinstance(file, str)}
-    return {"defaults": {group.removeprefix("override ").partition("@")[0]: file for group, file in named.items()}}
-
-
-def tree_of(entries: tuple[RecipeEntry, ...]) -> dict[str, Any]:
-    """Return settings with dotted keys as dictionaries in dictionaries."""
-    found: dict[str, Any] = {}
-    for entry in entries:
-        *sections, last = entry.key.split(".")
-        inner = found
-        for section in sections:
-            below = inner.setdefault(section, {})
-            inner = below if isinstance(below, dict) else {}
-        inner[last] = list(entry.value) if isinstance(entry.value, tuple) else entry.value
-    return found
+        return
+    for item in listed[:_MOST_FILES] if isinstance(listed, list) else ():
+        for group, file in item.items() if isinstance(item, dict) else ():
+            if isinstance(file, str):
+                key = str(group).removeprefix("override ").partition("@")[0]
+                yield RecipeEntry(f"defaults.{key}", file, ())
