@@ -5,6 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from itertools import takewhile
 from pathlib import Path
@@ -22,8 +23,7 @@ from envdoctor.facts.registry import (
 )
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value, spell
 from envdoctor.observe.errors import ObservationError
-from envdoctor.system.documents import read_named
-from envdoctor.system.files import because_of
+from envdoctor.system.documents import content_of
 from envdoctor.system.message import Message, did_you_mean, joined, listed, quoted, said_by, unpacked
 
 SCHEMA = "envdoctor.facts/1"
@@ -53,25 +53,18 @@ def read_facts_file(place: Path, registry: Registry, path: str = "", unread: lis
 
 def load_facts_document(place: Path, path: str) -> Mapping[str, Any]:
     """Return the file as it stands, its shape checked, its facts not. Raises :class:`FactsFileError`."""
-    try:
-        data = read_named(place, path, _LARGEST)
-        if data is None:
-            raise FactsFileError("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024)
+    with _named(path):
+        data = content_of(str(place), _LARGEST, "facts file", FactsFileError, path)
         if not data.strip():
-            raise FactsFileError("{}: is empty", path)
-        document: Mapping[str, Any] = json.loads(data, object_pairs_hook=_without_repetition)
-    except OSError as error:
-        raise FactsFileError("{}: cannot be read: {}", path, because_of(error)) from None
-    except (RecursionError, MemoryError):
-        raise FactsFileError("{}: nested too deeply or too large to be read", path) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise FactsFileError(
-            "{}: not JSON: {}; `envdoctor facts --format json` writes a facts file", path, error
-        ) from None
-    except ValueError as error:
-        raise FactsFileError("{}: {}", path, error) from None
-    _check_shape(document, path)
-    return document
+            raise FactsFileError("is empty")
+        try:
+            document: Mapping[str, Any] = json.loads(data, object_pairs_hook=_without_repetition)
+        except (RecursionError, MemoryError):
+            raise FactsFileError("nested too deeply or too large to be read") from None
+        except ValueError as error:  # of json, of UTF-8, and of numbers with too many digits
+            raise FactsFileError("not JSON: {}; `envdoctor facts --format json` writes a facts file", error) from None
+        _check_shape(document)
+        return document
 
 
 def facts_of_document(
@@ -79,8 +72,21 @@ def facts_of_document(
 ) -> FactSet:
     """Return the facts of a document that was read already, from ``path`` or a part of it; ``unread`` as for
     :func:`read_facts_file`. Raises :class:`FactsFileError`."""
-    _check_shape(document, path)
-    name = path.replace("\\", "/").rpartition("/")[2]
+    with _named(path):
+        _check_shape(document)
+        return _facts(document, path.replace("\\", "/").rpartition("/")[2], registry, unread)
+
+
+@contextmanager
+def _named(path: str) -> Iterator[None]:
+    """Put the name of the file before what is wrong with it."""
+    try:
+        yield
+    except FactsFileError as error:
+        raise FactsFileError("{}: {}", path, error) from None
+
+
+def _facts(document: Mapping[str, Any], origin: str, registry: Registry, unread: list[str] | None) -> FactSet:
     facts = FactSet()
     given = document["facts"]
     columns: dict[str, dict[str, Any]] = {}
@@ -90,29 +96,26 @@ def facts_of_document(
         if spec is None or key.endswith("*"):
             known = [spec.key for spec in registry if not spec.key.endswith("*")]
             near = did_you_mean(key, known, Message("`envdoctor matrix facts` lists the known keys"))
-            raise FactsFileError("{}: {}", path, Message("{} is not a known fact; {}", repr(key[:60]), near))
+            raise FactsFileError("{} is not a known fact; {}", repr(key[:60]), near)
         if key.startswith("pkg.") and (strange := strange_name(key, registry)) is not None:
-            raise FactsFileError("{}: {}", path, strange)
+            raise FactsFileError(strange)
         if key != written and key in given:
-            raise FactsFileError("{}: {} and {} are the same package", path, repr(written[:60]), repr(key[:60]))
+            raise FactsFileError("{} and {} are the same package", repr(written[:60]), repr(key[:60]))
         parent = registry.records_of(key)
         if parent is not None:
             columns.setdefault(parent.key, {})[key] = raw
             continue
-        facts.add(Fact(key, _spoken(document, _value(path, key, spec, raw, unread)), name, "given"))
+        facts.add(Fact(key, _spoken(document, _value(key, spec, raw, unread)), origin, "given"))
     for parent_key, lists in columns.items():
         if parent_key in facts:
-            raise FactsFileError("{}: give {} as a list of tables or by columns, not both", path, parent_key)
-        facts.add(Fact(parent_key, _from_columns(path, parent_key, lists, registry, unread), name, "given"))
+            raise FactsFileError("give {} as a list of tables or by columns, not both", parent_key)
+        facts.add(Fact(parent_key, _from_columns(parent_key, lists, registry, unread), origin, "given"))
     for prefix in document.get("complete", []):
         if prefix not in registry.prefixes():
             allowed = ", ".join(registry.prefixes())
-            raise FactsFileError("{}: complete: {} is none of {}", path, repr(str(prefix)[:60]), allowed)
-        facts.declare_complete(prefix, name)
-    incomplete = document.get("incomplete", {})
-    if not isinstance(incomplete, dict):
-        raise FactsFileError("{}: incomplete: a table of reasons by key is expected", path)
-    for key, reason in incomplete.items():
+            raise FactsFileError("complete: {} is none of {}", repr(str(prefix)[:60]), allowed)
+        facts.declare_complete(prefix, origin)
+    for key, reason in document.get("incomplete", {}).items():
         fact = facts.get(key)
         if isinstance(fact.value, Records):
             facts.add(fact._replace(value=Records(fact.value.items, _message(document, str(reason)))))
@@ -120,36 +123,28 @@ def facts_of_document(
         key = canonical_key(written)
         spec = registry.find(key)
         if spec is not None and not key.endswith("*") and registry.records_of(key) is None and key not in facts:
-            facts.add(Fact(key, Unknown(_message(document, str(reason))), name, "given"))
+            facts.add(Fact(key, Unknown(_message(document, str(reason))), origin, "given"))
     return facts
 
 
-def _check_shape(document: object, path: str) -> None:
+def _check_shape(document: object) -> None:
     if not isinstance(document, dict) or "schema" not in document:
-        raise FactsFileError('{}: not a facts file: "schema": "{}" is missing', path, SCHEMA)
+        raise FactsFileError('not a facts file: "schema": "{}" is missing', SCHEMA)
     schema = document["schema"]
     if not isinstance(schema, str) or schema not in _TOPS:
-        raise FactsFileError(
-            "{}: schema {} is not known; this envdoctor reads {}", path, repr(str(schema)[:60]), SCHEMA
-        )
+        raise FactsFileError("schema {} is not known; this envdoctor reads {}", repr(str(schema)[:60]), SCHEMA)
     for key in document:
         if key not in _TOPS[schema]:
-            raise FactsFileError("{}: unknown key {} beside {}", path, repr(key[:60]), ", ".join(_TOP[:3]))
-    for key, kind, shape in (
-        ("facts", dict, Message("a table")),
-        ("complete", list, Message("a list")),
-        ("unknown", dict, Message("a table")),
-        ("messages", dict, Message("a table")),
-    ):
+            raise FactsFileError("unknown key {} beside {}", repr(key[:60]), ", ".join(_TOP[:3]))
+    for key in ("facts", "complete", "unknown", "incomplete", "messages"):
+        kind = list if key == "complete" else dict
         if not isinstance(document.get(key, kind()), kind):
-            raise FactsFileError("{}: {}: {} is expected", path, key, shape)
+            raise FactsFileError("{}: {} is expected", key, Message("a list") if kind is list else Message("a table"))
     if "facts" not in document:
-        raise FactsFileError('{}: "facts" is missing', path)
+        raise FactsFileError('"facts" is missing')
     lists = (given for given in document["facts"].values() if isinstance(given, (list, dict)))
     if max(map(len, (document["facts"], *lists))) > _MOST_PACKAGES:
-        raise FactsFileError(
-            "{}: names more than {} packages, and no environment has so many", path, f"{_MOST_PACKAGES:,}"
-        )
+        raise FactsFileError("names more than {} packages, and no environment has so many", f"{_MOST_PACKAGES:,}")
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -157,11 +152,11 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table = dict(pairs)
     if len(table) != len(pairs):
         twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
-        raise ValueError(Message("the key {} is given twice", repr(twice[:60])))
+        raise FactsFileError("the key {} is given twice", repr(twice[:60]))
     return table
 
 
-def _value(path: str, key: str, spec: FactSpec, raw: object, unread: list[str] | None) -> Value:
+def _value(key: str, spec: FactSpec, raw: object, unread: list[str] | None) -> Value:
     cells: list[str] = []
     other: Unknown | None
     try:
@@ -169,7 +164,7 @@ def _value(path: str, key: str, spec: FactSpec, raw: object, unread: list[str] |
         other = unlisted(spec, value)
     except FactTypeError as error:
         if unread is None or spec.type == "records":
-            raise FactsFileError("{}: {}: {}", path, key, error) from None
+            raise FactsFileError("{}: {}", key, error) from None
         other = Unknown(said_by(error))
     if unread is not None:
         unread += [Message("{}: {}", key, cell) for cell in cells]
@@ -177,20 +172,16 @@ def _value(path: str, key: str, spec: FactSpec, raw: object, unread: list[str] |
     return other or value
 
 
-def _from_columns(
-    path: str, parent: str, lists: Mapping[str, Any], registry: Registry, unread: list[str] | None
-) -> Value:
-    lengths = set()
+def _from_columns(parent: str, lists: Mapping[str, Any], registry: Registry, unread: list[str] | None) -> Value:
     for key, cells in lists.items():
         if not isinstance(cells, list):
-            raise FactsFileError("{}: {}: a list with one value for each {} is expected", path, key, parent)
-        lengths.add(len(cells))
-    if len(lengths) != 1:
-        raise FactsFileError("{}: {}: the lists differ in length", path, ", ".join(sorted(lists)))
+            raise FactsFileError("{}: a list with one value for each {} is expected", key, parent)
+    if len(lengths := {len(cells) for cells in lists.values()}) != 1:
+        raise FactsFileError("{}: the lists differ in length", ", ".join(sorted(lists)))
     spec = registry.find(parent)
     assert spec is not None
     items = [{key.partition(".")[2]: cells[number] for key, cells in lists.items()} for number in range(lengths.pop())]
-    return _value(path, parent, spec, items, unread)
+    return _value(parent, spec, items, unread)
 
 
 def _spoken(document: Mapping[str, Any], value: Value) -> Value:

@@ -129,7 +129,7 @@ def test_gpus_may_be_records_or_plain_lists(read):
         ({"schema": SCHEMA, "facts": {}, "complete": ["gpu"]}, "complete: 'gpu' is none of pkg, env"),
         ({"schema": SCHEMA, "facts": {}, "complete": [{"x": "y" * 1000}]}, "is none of pkg, env"),
         ({"schema": SCHEMA, "facts": {}, "unknown": []}, "unknown: a table is expected"),
-        ({"schema": SCHEMA, "facts": {}, "incomplete": ["gpu"]}, "incomplete: a table of reasons"),
+        ({"schema": SCHEMA, "facts": {}, "incomplete": ["gpu"]}, "incomplete: a table is expected"),
         ({"schema": SCHEMA, "facts": {}, "fact": {}}, "unknown key 'fact' beside schema, facts, complete"),
         (of({"recipe.batchsize": 2}), "'recipe.batchsize' is not a known fact; did you mean recipe.batch_size?"),
         (of({"x" * 10_000: 2}), "is not a known fact; `envdoctor matrix facts` lists the known keys"),
