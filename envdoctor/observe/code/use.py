@@ -248,17 +248,14 @@ def completed(items: Sequence[Mapping[str, Value]], request: Request) -> tuple[M
     place = request.place
     complete = dists.incomplete is None and place.incomplete is None and not place.has_finder
     known = {"root": place.files.root, "folders": list(place.site_packages), "complete": complete}
-    uses = [
-        ({"use": ["" if item[column] is ABSENT else item[column] for column in _COLUMNS], **known}, None)
-        for item in asked
-    ]
-    told = dict(zip(map(id, asked), ask(_LACKING, uses, _LIMITS), strict=True))
+    columns = [["" if item[name] is ABSENT else item[name] for name in _COLUMNS] for item in asked]
+    lacking = ask(_LACKING, [({"use": use, **known}, None) for use in columns], _LIMITS)
     installed = {str(one["name"]) for one in dists}
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
     owners |= {row["module"]: row["name"] for row in request.rows("stack-modules", "module")}
     found = []
     for item in items:
-        lacks, top = told.get(id(item)), str(item["module"]).partition(".")[0]
+        lacks, top = next(lacking) if item["guarded"] is not True else None, str(item["module"]).partition(".")[0]
         if lacks is not None and not isinstance(lacks, ChildProblem):
             package = owners.get(top) or (normalise(top) if normalise(top) in installed else ABSENT)
             item = {**item, "package": package, "lacks": lacks if isinstance(lacks, str) else ABSENT}

@@ -78,14 +78,12 @@ class Statements:
         says = {**form.row.get("says", {}), **named}
         if "?" in says.values():
             self.elsewhere, says = self.elsewhere or origin, {}
+        unknown = Unknown(Message("{} is called under a condition", part.program))
         for field, word in says.items():
-            if part.perhaps and field in named and field != "call":
-                unknown = Unknown(Message("{} is called under a condition", part.program))
-                self.weak.setdefault(field, self.fact(field, unknown, origin))
-            elif field == "launcher":  # the innermost of several
-                self.weak[field] = self.fact(field, word, origin)
-            elif field != "call":
-                self.weak.setdefault(field, self.fact(field, word, origin))
+            if field == "call":
+                continue
+            fact = self.fact(field, unknown if part.perhaps and field in named else word, origin)
+            self.weak[field] = fact if field == "launcher" else self.weak.get(field, fact)  # the innermost launcher
         here: _Here = {}
         doubtful = part.perhaps and "switch" in form.row
         for entry in (one._replace(computed=True, undecided=True) if doubtful else one for one in part.entries):
@@ -140,9 +138,8 @@ class Statements:
         owned = "." in inner or (owner is not form and inner in form.unused) or "uncalled" in owner.row
         owned = owned or entry.perhaps or entry.own
         call = "" if owned else call or form.row.get("call", owner.row.get("call"))
-        item = {"call": call, "value": shown, "state": state, "other": other}
-        key = inner if state == "contradicted" else entry.key.rpartition(".")[2]
-        item |= {"key": key.replace("-", "_"), "format": form.name}
+        key = (inner if state == "contradicted" else entry.key.rpartition(".")[2]).replace("-", "_")
+        item = {"call": call, "value": shown, "state": state, "other": other, "key": key, "format": form.name}
         self.keys.append({**{name: cell or ABSENT for name, cell in item.items()}, "place": (place,)})
 
     def _take(
@@ -182,16 +179,13 @@ class Statements:
                 words = list(getattr(self.registry.find(fact.key), "values", ()))
                 newer = bool(words) and words.index(str(before[0].value)) < words.index(str(fact.value))
                 fact = fact if newer else before[0]
-            elif against is not None and (fact.value is ABSENT or owner.name in self.apart - self.compared):
-                continue
-            elif (
-                against is not None
-                and against.value not in (ABSENT, fact.value)
-                and not isinstance(against.value, Unknown)
-                and not isinstance(fact.value, Unknown)
-            ):
-                state, other = "contradicted", f"{spell(against.value)} ({against.origin})"
-                continue
+            elif against is not None:
+                if fact.value is ABSENT or owner.name in self.apart - self.compared:
+                    continue
+                doubtful = isinstance(against.value, Unknown) or isinstance(fact.value, Unknown)
+                if against.value not in (ABSENT, fact.value) and not doubtful:
+                    state, other = "contradicted", f"{spell(against.value)} ({against.origin})"
+                    continue
             here[field] = (fact, entry)
         return state, other
 
@@ -395,7 +389,8 @@ def _complete(
     for field in fields:
         adapters = field.startswith("lora_") and _value(said, "method") not in ("lora", "qlora")
         if field not in said and not adapters:
-            said.update(_own(statements, field, defaults) or _default(statements, field, defaults, installed))
+            default = _own(statements, field, defaults) or _default(statements, field, defaults, installed)
+            said |= {field: default} if default is not None else {}
     if elsewhere is not None and "method" not in said:
         for field, none in _OF_MODEL.items():
             before = said.get(field)
@@ -441,46 +436,43 @@ def _compute(statements: Statements, field: str, formula: Callable[..., int | fl
         statements.said[field] = statements.fact(field, formula(*values), first.origin, first.source)
 
 
-def _own(statements: Statements, field: str, forms: Sequence[Format]) -> dict[str, Fact]:
-    """Unknown, where a key that no format has may say the field: a switch of the script's own."""
+def _own(statements: Statements, field: str, forms: Sequence[Format]) -> Fact | None:
+    """Return the field as unknown if a key that no format has may say it: a switch of the script's own."""
     names = tuple(name for form in forms for name in form.row.get("own", {}).get(field, ()))
     for item in statements.keys if names else ():
         own = item["state"] in ("unknown", "own") and str(item["value"]) not in map(spelled, _OFF)
         if own and any(fnmatchcase(str(item["key"]), name) for name in names):
             place = item["place"]
             reason = Unknown(Message("{}, an option of the script's own, may say it", item["key"]))
-            return {field: statements.fact(field, reason, place[0] if isinstance(place, tuple) else "")}
-    return {}
+            return statements.fact(field, reason, place[0] if isinstance(place, tuple) else "")
+    return None
 
 
 def _default(
     statements: Statements, field: str, forms: Sequence[Format], installed: Callable[[str], Value]
-) -> dict[str, Fact]:
+) -> Fact | None:
     for form in forms:
         for row in form.row.get("implied", ()):
-            by = statements.said.get(row["by"])
-            if any(one.name in row.get("without", ()) for one in forms):
-                continue
-            if row["field"] == field and by is not None and spelled(by.value) in row["words"]:
-                return {field: statements.fact(field, row["value"], by.origin, by.source)}
-        if form.name in statements.rests and any(
-            meaning.field == field for meanings in form.keys.values() for meaning in meanings
-        ):
-            return {field: statements.fact(field, Unknown(COMPUTED), statements.rests[form.name])}
+            by, apart = statements.said.get(row["by"]), any(other.name in row.get("without", ()) for other in forms)
+            if row["field"] == field and not apart and by is not None and spelled(by.value) in row["words"]:
+                return statements.fact(field, row["value"], by.origin, by.source)
+        fields = {meaning.field for meanings in form.keys.values() for meaning in meanings}
+        if form.name in statements.rests and field in fields:
+            return statements.fact(field, Unknown(COMPUTED), statements.rests[form.name])
         if (fact := _released(statements, field, form, installed)) is not None:
-            return {field: fact._replace(source="preset")}
+            return fact._replace(source="preset")
         rows = [row for row in form.row.get("versioned", ()) if row["field"] == field]
         rows = [row for row in rows if statements.given.isdisjoint(row.get("unless", ()))]
         for row in rows:
             version = installed(f"pkg.{row['package']}")
             if isinstance(version, str) and satisfies(version, row["releases"]) is True:
                 origin = Message("default with {} {}", row["package"], version)
-                return {field: statements.fact(field, row["value"], origin, "preset")}
+                return statements.fact(field, row["value"], origin, "preset")
         if rows:
-            break  # which of its defaults holds is not known, and no other format's does
+            return None  # which of its defaults holds is not known, and no other format's does
         if field in form.row.get("defaults", {}):
-            return {field: statements.fact(field, form.row["defaults"][field], _default_of(form), "preset")}
-    return {}
+            return statements.fact(field, form.row["defaults"][field], _default_of(form), "preset")
+    return None
 
 
 def _released(statements: Statements, field: str, form: Format, installed: Callable[[str], Value]) -> Fact | None:

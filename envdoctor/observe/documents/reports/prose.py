@@ -120,7 +120,8 @@ class Prose:
         copied = organisation in self._matrix.part("families", "copies")["organisations"]
         if shape is None or shape.bare or not (shape.vendor or copied) or (shape.unknown and not is_repo):
             return
-        same = shape.like.lower().endswith(f"/{name.lower()}") and f"{shape.like}-hf" not in self._names
+        ported = any(f"{shape.like}-hf" in row["names"] for row in self._shapes)
+        same = shape.like.lower().endswith(f"/{name.lower()}") and not ported
         if is_repo or same:
             yield Claim("model.repo", shape.like if same else name, place)
         else:
@@ -129,10 +130,6 @@ class Prose:
     @cached_property
     def _shapes(self) -> Sequence[Mapping[str, Any]]:
         return list(self._matrix.rows("model-shapes"))
-
-    @cached_property
-    def _names(self) -> frozenset[str]:
-        return frozenset(name for row in self._shapes for name in row["names"])
 
     @cached_property
     def _options(self) -> Mapping[str, Meaning]:
