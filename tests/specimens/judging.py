@@ -20,8 +20,6 @@ MACHINE = (
     "os.wsl=false",
     "os.memory_gib=256",
     "os.shm_gib=128",
-    "os.open_files=1048576",
-    "os.locked_memory_gib=64",
     "cuda.toolkit=absent",
     "machine.accelerators=absent",
 )

@@ -8,6 +8,7 @@ import re
 import struct
 from collections.abc import Iterable, Iterator
 
+from envdoctor.observe.request import Request
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import rank
@@ -38,7 +39,6 @@ _MOST_VERSIONS = 1024
 _LONGEST_CHAIN = 4096
 # Chains have one or two entries on average; together they must not become the hours that the longest ones would be.
 _MOST_STEPS = 1 << 19
-LOADER_CACHE = "/etc/ld.so.cache"
 #: Where a library is when the cache does not name it.
 SYSTEM_FOLDERS = ("/lib/x86_64-linux-gnu", "/lib/aarch64-linux-gnu", "/lib64", "/usr/lib64", "/usr/lib")
 _LARGEST_CACHE = 16 << 20
@@ -322,10 +322,11 @@ def newest(versions: Iterable[str], name: str) -> str | None:
     return max((match[2] for match in found if match and match[1] == name), key=rank, default=None)
 
 
-def cached_library(name: str, path: str = LOADER_CACHE) -> list[str]:
-    """Absolute paths that the loader's cache has for a library, in its order; none when it cannot be read."""
+def cached_library(name: str, request: Request) -> list[str]:
+    """Return the paths that the loader's cache of a machine has for a library, in its order; none when it cannot be
+    read."""
     try:
-        data = Files().head(path, _LARGEST_CACHE)
+        data = Files().head(request.path("/etc/ld.so.cache"), _LARGEST_CACHE)
     except OSError:
         return []
     start = data.find(_MAGIC)
@@ -339,5 +340,5 @@ def cached_library(name: str, path: str = LOADER_CACHE) -> list[str]:
         if data.startswith(key, start + place):
             text, end, _ = data[start + value : start + value + 4096].partition(b"\0")
             if end and text.startswith(b"/"):
-                found.append(os.fsdecode(text))
+                found.append(request.path(os.fsdecode(text)))
     return found

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
-from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message
@@ -34,12 +33,12 @@ def library_shadow(request: Request) -> Found:
     LD_LIBRARY_PATH, then its DT_RUNPATH (ld.so(8)). What torch loads by hand before is not known here. Nothing is read
     when no variable points the loader elsewhere, outside of conda.
     """
-    layout, environ = request.place, request.environ
+    layout = request.place
     if not layout.live or not sys.platform.startswith("linux"):
         return Unknown(Message("the loader's variables are those of the machine that it runs on"))
     origin = "LD_LIBRARY_PATH, LD_PRELOAD"
-    folders = [folder for folder in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if folder]
-    preloaded = [path for path in environ.get("LD_PRELOAD", "").replace(":", " ").split() if "/" in path]
+    folders, preloaded = _variables(request)
+    preloaded = [path for path in preloaded if "/" in path]
     conda = os.path.join(layout.prefix, "lib") if layout.kind == "conda" else None
     if not folders and not preloaded and conda is None:
         return [("library_shadow", Records(()), origin)]
@@ -168,11 +167,10 @@ class _Loader:
 
     def _in(self, folders: Sequence[str], name: str, origin: str = "") -> str | None:
         for folder in folders:
-            place = folder.replace("${ORIGIN}", origin).replace("$ORIGIN", origin) if origin else folder
-            if name in self._files.names_or_none(os.path.normpath(place)):
-                path = os.path.join(os.path.normpath(place), name)
-                if self._files.is_file(path):
-                    return path
+            place = _place(folder, origin or "$ORIGIN")
+            path = os.path.join(place, name)
+            if name in self._files.names_or_none(place) and self._files.is_file(path):
+                return path
         return None
 
     def _open(self, path: str, loader: _Loaded | None) -> _Loaded | None:
@@ -267,35 +265,16 @@ def torch_loading(request: Request) -> Found:
     """
     if "pkg.torch" not in request.facts:
         return []
-    here = request.place.live and sys.platform.startswith("linux")
-    damaged, missing = loading_of_torch(request.value("torch.cuda"), request.place, request.environ, here=here)
-    if any(item["package"] == "torch" for item in request.items("package_damage")):
-        damaged = ()  # it is told there, with all that differs from its list
-    return [("torch.damaged_files", damaged, "torch/lib"), ("torch.missing_libraries", missing, "torch/lib")]
-
-
-def loading_of_torch(
-    cuda: Value, layout: Layout, environ: Mapping[str, str], *, here: bool, system: str = ""
-) -> tuple[Value, Value]:
-    """Return the values of ``torch.damaged_files`` and ``torch.missing_libraries``.
-
-    ``cuda`` is the fact ``torch.cuda``; ``here`` says that the environment would run on this machine, which is a Linux.
-    ``system`` is put before the system's own paths (a test's own tree).
-    """
-    files = layout.files
-    home = next((folder for folder in layout.site_packages if "torch" in files.names_or_none(folder)), None)
-    folder = os.path.join(home or "", "torch", "lib")
-    there = frozenset(files.names_or_none(folder)) if home else frozenset()
-    names = [name for name in _LOADED if name in there]
-    if not names:
-        nothing = Unknown(Message("torch/lib has no library for Linux"))
-        return nothing, nothing
     from envdoctor.observe.binaries.elf_file import ElfError, ElfFile
 
+    layout, files = request.place, request.place.files
+    home = next((folder for folder in layout.site_packages if "torch" in files.names_or_none(folder)), "")
+    folder = os.path.join(home, "torch", "lib")
+    there = files.names_or_none(folder) if home else []
     damaged: list[str] = []
-    wanted: dict[str, None] = {}
+    needed: dict[str, None] = {}
     paths: dict[str, None] = {}
-    for name in names:
+    for name in (library for library in _LOADED if library in there):
         path = os.path.join(folder, name)
         try:
             status = files.status(path)
@@ -305,60 +284,70 @@ def loading_of_torch(
                 damaged.append(Message("torch/lib/{} (it is empty)", name))
             else:
                 with ElfFile(path, files) as file:
-                    wanted.update(dict.fromkeys(one for one in file.needed if _OF_NVIDIA.match(one)))
-                    paths.update(dict.fromkeys(one for both in file.search_paths() for one in both))
+                    needed.update(dict.fromkeys(library for library in file.needed if _OF_NVIDIA.match(library)))
+                    paths.update(dict.fromkeys(place for places in file.search_paths() for place in places))
         except ElfError as error:
             if error.damaged:
                 damaged.append(f"torch/lib/{name} ({error})")
         except OSError:
             continue  # gone, or not for us to read: package_damage
     missing: Value
-    if not here or not isinstance(cuda, str):
+    if not (layout.live and sys.platform.startswith("linux") and isinstance(request.value("torch.cuda"), str)):
         missing = Unknown(Message("only a CUDA build that would run on this Linux machine is looked at"))
     elif not any("/nvidia/" in path for path in paths):
         missing = Unknown(Message("this torch does not look for its CUDA libraries in NVIDIA's wheels"))
     else:
-        missing = tuple(_not_in([_place(path, folder) for path in paths], list(wanted), layout))
-        if missing:
-            missing = _nowhere(missing, list(paths), folder, layout, environ, system=system)
+        missing = _nowhere(list(needed), list(paths), folder, request)
         if missing and layout.incomplete is not None:
             missing = Unknown(layout.incomplete)
-    return tuple(damaged), missing
+    states: Value = tuple(damaged)
+    if any(item["package"] == "torch" for item in request.items("package_damage")):
+        states = ()  # it is told there, with all that differs from its list
+    elif not any(library in there for library in _LOADED):
+        states = Unknown(Message("torch/lib has no library for Linux"))
+    return [("torch.damaged_files", states, "torch/lib"), ("torch.missing_libraries", missing, "torch/lib")]
 
 
-def _nowhere(
-    names: Sequence[str], paths: Sequence[str], folder: str, layout: Layout, environ: Mapping[str, str], *, system: str
-) -> tuple[str, ...]:
-    """Return those that are in no folder that torch may look into, not preloaded, and not with the system. ``paths``
-    are those that the files in ``folder`` name."""
-    from envdoctor.observe.binaries.elf_file import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
+def _nowhere(names: list[str], paths: Sequence[str], home: str, request: Request) -> tuple[str, ...]:
+    """Return the names that are in no folder that torch may look into, not preloaded, and not with the system.
+    ``paths`` are those that the files in ``home`` name."""
+    from envdoctor.observe.binaries.elf_file import SYSTEM_FOLDERS, cached_library
 
-    files = layout.files
+    layout, files = request.place, request.place.files
+    names = _not_in([_place(path, home) for path in paths], names, files)
+    if not names:
+        return ()
     # A torch that is reached by a link: what lies beside its real folder counts too.
-    origins = [os.path.dirname(files.resolved(os.path.join(folder, "libtorch_cuda.so")))]
+    origins = [os.path.dirname(files.resolved(os.path.join(home, "libtorch_cuda.so")))]
     origins += [os.path.join(site, "torch", "lib") for site in layout.site_packages]
     folders = [_place(path, origin) for origin in origins for path in paths]
     for nvidia in (os.path.join(site, "nvidia") for site in layout.site_packages):
         folders += [os.path.join(nvidia, part, "lib") for part in files.names_or_none(nvidia)[:_MOST_FOLDERS]]
-    folders += [path for path in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if path]
-    folders += [os.path.join(layout.prefix, "lib"), *(system + place for place in SYSTEM_FOLDERS)]
-    preloaded = {os.path.basename(path) for path in environ.get("LD_PRELOAD", "").replace(":", " ").split()}
+    named, preloaded = _variables(request)
+    folders += [*named, os.path.join(layout.prefix, "lib"), *map(request.path, SYSTEM_FOLDERS)]
+    loaded = {os.path.basename(path) for path in preloaded}
     return tuple(
         name
-        for name in _not_in(folders, [name for name in names if name not in preloaded], layout)
-        if not any(os.path.isfile(system + path) for path in cached_library(name, system + LOADER_CACHE))
+        for name in _not_in(folders, [name for name in names if name not in loaded], files)
+        if not any(map(os.path.isfile, cached_library(name, request)))
     )
+
+
+def _variables(request: Request) -> tuple[list[str], list[str]]:
+    """Return the folders of LD_LIBRARY_PATH, and the files of LD_PRELOAD, as glibc's loader parts them."""
+    folders = request.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":")
+    return list(filter(None, folders)), request.environ.get("LD_PRELOAD", "").replace(":", " ").split()
 
 
 def _place(path: str, origin: str) -> str:
     return os.path.normpath(path.replace("${ORIGIN}", origin).replace("$ORIGIN", origin))
 
 
-def _not_in(folders: list[str], names: list[str], layout: Layout) -> list[str]:
+def _not_in(folders: list[str], names: list[str], files: Files) -> list[str]:
     """Return the names that no folder has; a link whose file is gone does not count."""
     for folder in dict.fromkeys(folders):
-        there = layout.files.names_or_none(folder) if names else []
-        names = [name for name in names if name not in there or not layout.files.is_file(os.path.join(folder, name))]
+        there = files.names_or_none(folder) if names else []
+        names = [name for name in names if name not in there or not files.is_file(os.path.join(folder, name))]
     return names
 
 
@@ -373,43 +362,30 @@ def libstdcxx(request: Request) -> Found:
     environment it is usually conda's own, by the path that is written into conda's programs, and the system's when a
     library from elsewhere was loaded first: there the answer is given only if it is the same for both.
     """
-    wanted = [needs for item in request.items("extension") if isinstance(needs := item.get("glibcxx_needs"), str)]
-    if not wanted or not request.place.live:
-        if request.place.live:
-            return Unknown(Message("no extension asks for a version of it"))
+    layout = request.place
+    if not layout.live:
         return Unknown(Message("the environment does not run here"))
-    return [("os.libstdcxx", *find_libstdcxx(wanted, request.place, request.environ))]
-
-
-def find_libstdcxx(
-    wanted: Sequence[str], layout: Layout, environ: Mapping[str, str], *, root: str = ""
-) -> tuple[Value, str]:
-    """Return the highest GLIBCXX version that the process would find, for extensions that ask for ``wanted`` ones.
-
-    ``root`` is put before the system's paths (a test's own tree).
-    """
-    preloaded = [
-        path for path in environ.get("LD_PRELOAD", "").replace(":", " ").split() if path.endswith("/" + _LIBSTDCXX)
-    ]
-    named = [f"{path}/{_LIBSTDCXX}" for path in environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":") if path]
+    needs = [version for item in request.items("extension") if isinstance(version := item.get("glibcxx_needs"), str)]
+    if not needs:
+        return Unknown(Message("no extension asks for a version of it"))
+    folders, loaded = _variables(request)
+    preloaded = [path for path in loaded if path.endswith("/" + _LIBSTDCXX)]
     own = [os.path.join(layout.prefix, "lib", _LIBSTDCXX)] if layout.kind == "conda" and not preloaded else []
-    first, conda = _first([*preloaded, *named]), _first(own)
+    first, conda = _first([*preloaded, *(f"{folder}/{_LIBSTDCXX}" for folder in folders)]), _first(own)
     if first is None:
-        from envdoctor.observe.binaries.elf_file import LOADER_CACHE, SYSTEM_FOLDERS, cached_library
+        from envdoctor.observe.binaries.elf_file import SYSTEM_FOLDERS, cached_library
 
-        system = [*cached_library(_LIBSTDCXX, root + LOADER_CACHE), *(f"{one}/{_LIBSTDCXX}" for one in SYSTEM_FOLDERS)]
-        first = _first([root + path for path in system])
-    found = sorted((one for one in (conda, first) if one is not None), key=lambda one: rank(one[0]))
-    if not found:
-        return Unknown(Message("no {} of this machine could be read", _LIBSTDCXX)), ""
-    low, high = found[0], found[-1]
-    if any(rank(low[0]) < rank(one) <= rank(high[0]) for one in wanted):
-        reason = Message(
-            "{} has {}, {} has {}: which is loaded depends on what is first", low[1], low[0], high[1], high[0]
-        )
-        return Unknown(reason), ""
+        usual = (request.path(f"{folder}/{_LIBSTDCXX}") for folder in SYSTEM_FOLDERS)
+        first = _first([*cached_library(_LIBSTDCXX, request), *usual])
+    libraries = sorted((library for library in (conda, first) if library is not None), key=lambda pair: rank(pair[0]))
+    if not libraries:
+        return Unknown(Message("no {} of this machine could be read", _LIBSTDCXX))
+    low, high = libraries[0], libraries[-1]
+    if any(rank(low[0]) < rank(version) <= rank(high[0]) for version in needs):
+        text = "{} has {}, {} has {}: which is loaded depends on what is first"
+        return Unknown(Message(text, low[1], low[0], high[1], high[0]))
     # Either is enough, or neither is: then the higher one says how much is missing.
-    return high if any(rank(one) > rank(high[0]) for one in wanted) else low
+    return [("os.libstdcxx", *(high if any(rank(version) > rank(high[0]) for version in needs) else low))]
 
 
 def _first(paths: Sequence[str]) -> tuple[str, str] | None:

@@ -2,14 +2,14 @@
 its order, by the rules of CPython's ``site``.
 
 Code that runs when Python starts (the ``import`` lines of ``.pth`` files, sitecustomize.py and usercustomize.py) is
-read as a syntax tree, and never run."""
+never run: it counts where it adds one folder to ``sys.path``; else it is noted whether it may do more."""
 
 import errno
 import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.facts.values import Unknown
@@ -30,19 +30,10 @@ _IMPORTS = (
 _PTH_LIMIT = 1 << 20
 #: More folders than this come from a mistake or from malice.
 _MOST_FOLDERS = 500
-#: What ``sys.path`` holds of Python itself, behind PYTHONPATH: the zip file, the library, its compiled modules.
-_STANDARD = 3
+#: The code that adds one folder: in front of all others, or behind them.
+_ADDS = r"import sys[ \t]*[;\n]\s*sys\.path\.(insert\(0,|append\()[ \t]*(['\"])([^'\"\\\0]{1,1000})\2\)[ \t]*;?"
 #: What ``setup.py develop`` wrote around the lines of easy-install.pth, so that they come before everything else.
 _MARKED, _MOVED = "sys.__plen = len(sys.path)", "__egginsert"
-
-
-class PathChange(NamedTuple):
-    """A folder that the code puts into ``sys.path``: before the entry ``at``, or behind all others (None); ``site``
-    where its ``.pth`` files count too."""
-
-    folder: str
-    at: int | None
-    site: bool = False
 
 
 class Startup(NamedTuple):
@@ -64,105 +55,12 @@ def touches(code: str) -> bool:
     return ("sys" in code or "add" in code) and re.search(_TOUCHES, code) is not None
 
 
-def read_startup(file: str, code: str) -> tuple[Startup, tuple[PathChange, ...]]:
-    """Read what the code does to the import path, as far as all of it is literal."""
-    changes: tuple[PathChange, ...] = ()
-    known = not touches(code)
-    if not known and len(code) <= LONGEST:
-        import ast
-        import warnings
-
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                body = ast.parse(code).body
-            reader = _Reader(ast)
-            changes = tuple(change for statement in body for change in reader.changes(statement))
-            known = not reader.lost
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            pass
-    return Startup(file, code, known), changes
-
-
-class _Reader:
-    """Reads one statement after another; ``lost`` when one of them may do more than is understood."""
-
-    def __init__(self, ast: Any) -> None:
-        self._ast, self._texts, self.lost = ast, dict[str, str](), False
-
-    def changes(self, statement: Any) -> Iterator[PathChange]:
-        ast = self._ast
-        match statement:
-            case ast.Pass():
-                return
-            case ast.Import(names=names) if all(one.name != "sys" or one.asname in (None, "sys") for one in names):
-                return
-            case ast.Assign(targets=[ast.Name(id=name)], value=value) if (text := self._text(value)) is not None:
-                self._texts[name] = text
-                return
-        found = self._of_path(statement)
-        if found is None:
-            self.lost = self.lost or touches(ast.unparse(statement))
-            names = (node.id for node in ast.walk(statement) if isinstance(node, ast.Name))
-            for name in names:
-                self._texts.pop(name, None)  # it may be bound anew
-            return
-        if all(os.path.isabs(change.folder) and "\0" not in change.folder for change in found):
-            yield from found
-        else:
-            self.lost = True
-
-    def _text(self, node: Any) -> str | None:
-        match node:
-            case self._ast.Constant(value=str(text)):
-                return text
-            case self._ast.Name(id=name):
-                return self._texts.get(name)
-        return None
-
-    def _of_path(self, statement: Any) -> list[PathChange] | None:
-        """Return the folders that a statement adds; None where it does something else."""
-        ast = self._ast
-        match statement:
-            case ast.Expr(value=ast.Call(func=func, args=[*_, last] as arguments, keywords=[])):
-                text = self._text(last)
-                return None if text is None else self._called(ast.unparse(func), arguments, text)
-            case ast.AugAssign(target=target, op=ast.Add(), value=value) if ast.unparse(target) == "sys.path":
-                return self._listed(value, None)
-            case ast.Assign(targets=[target], value=value):
-                match ast.unparse(target), value:
-                    case "sys.path[0:0]" | "sys.path[:0]", _:
-                        return self._listed(value, 0)
-                    case "sys.path" | "sys.path[:]", ast.BinOp(left=left, op=ast.Add(), right=right):
-                        if ast.unparse(right) == "sys.path":
-                            return self._listed(left, 0)
-                        return self._listed(right, None) if ast.unparse(left) == "sys.path" else None
-        return None
-
-    def _called(self, function: str, arguments: list[Any], text: str) -> list[PathChange] | None:
-        match function, arguments:
-            case "sys.path.insert", [self._ast.Constant(value=int(place)), _] if type(place) is int and place >= 0:
-                return [PathChange(text, place)]
-            case "sys.path.append" | "site.addsitedir", [_]:
-                return [PathChange(text, None, function == "site.addsitedir")]
-        return None
-
-    def _listed(self, node: Any, index: int | None) -> list[PathChange] | None:
-        if not isinstance(node, (self._ast.List, self._ast.Tuple)):
-            return None
-        texts = [self._text(one) for one in node.elts]
-        folders = [text for text in texts if text is not None]
-        if len(folders) < len(texts):
-            return None
-        return [PathChange(folder, index) for folder in (folders if index is None else reversed(folders))]
-
-
 class ImportPath:
     """Folders being collected, each once, with what was met on the way.
 
     ``folders`` are in import order; the first ``given`` ones are named by PYTHONPATH. ``startup`` is all code that runs
-    when Python starts (nobody runs it here: what it does to the path is read where it is literal). ``problems`` are the
-    reasons why folders may be missing, as clauses; ``files`` reads them.
+    when Python starts, and is never run here. ``problems`` are the reasons why folders may be missing, as clauses;
+    ``files`` reads them.
     """
 
     def __init__(self, files: Files) -> None:
@@ -210,23 +108,15 @@ class ImportPath:
                 return
 
     def _start(self, file: str, code: str) -> None:
-        """Do what the code does to the path, where that is literal."""
-        startup, changes = read_startup(file, code)
-        self.startup.append(startup)
-        for change in changes:
-            self._change(change)
-
-    def _change(self, change: PathChange) -> None:
-        folder, count = os.path.normpath(self.files.inside(change.folder)), len(self.folders)
-        if change.site:
-            self.add_site(folder)
-        elif not self.add(folder) and change.at is not None and folder in self.folders:
-            self.folders.append(self.folders.pop(self.folders.index(folder)))
-            count -= 1
-        if change.at is not None:
-            at = max(min(change.at, self.given), change.at - _STANDARD)
-            moved, self.folders[count:] = self.folders[count:], []
-            self.folders[at:at] = moved
+        """Note code that runs when Python starts; add its folder if that is all it does."""
+        match = re.fullmatch(_ADDS, code.strip())
+        is_known = match is not None and os.path.isabs(match[3])
+        if match is not None and is_known:
+            folder = os.path.normpath(self.files.inside(match[3]))
+            self.add(folder)
+            if match[1] != "append(" and folder in self.folders:
+                self.folders.insert(0, self.folders.pop(self.folders.index(folder)))
+        self.startup.append(Startup(file, code, is_known or not touches(code)))
 
     def add_site(self, folder: str) -> None:
         """Add a site folder and the folders that the path lines of its ``.pth`` files name."""

@@ -17,12 +17,12 @@ from envdoctor.observe.packages.metadata_directory import (
     Distribution,
     MetadataProblem,
     checked_version,
+    counts,
     first_named,
     invalid_name,
     named_by,
     read_directory,
     readable,
-    with_extras,
 )
 from envdoctor.observe.packages.version_files import (
     VERSION_FILES,
@@ -111,26 +111,27 @@ def _read_folders(layout: Layout) -> _Folders:
             found.distributions["conda-meta"] = _conda_packages(layout.prefix, known, layout.files)
         except OSError as error:
             found.trouble.append(Message("conda-meta cannot be listed: {}", because_of(error)))
-    _follow_extras(found.distributions, layout.files)
+    _follow_extras(found.distributions)
     return found
 
 
-def _follow_extras(in_folders: Mapping[str, list[Distribution]], files: Files) -> None:
-    """Add the requirements of the extras that other distributions ask for (``fsspec[http]``)."""
-    followed: dict[str, set[str]] = {}
+def _follow_extras(in_folders: Mapping[str, list[Distribution]]) -> None:
+    """Drop the requirements of extras that no other distribution asks for (``fsspec[http]``)."""
+    asked: dict[str, set[str]] = {}
     for _ in range(_DEEPEST):
-        asked: dict[str, set[str]] = {}
-        for line in (line for items in in_folders.values() for item in items for line in item.requires if "[" in line):
-            with suppress(NotARequirement):
-                wanted = read_requirement(line)
-                asked.setdefault(wanted.name, set()).update(wanted.extras)
-        if asked == followed:
-            return
-        for items in in_folders.values():
-            for at, item in enumerate(items):
-                if asked.get(item.name, ()) != followed.get(item.name, ()):
-                    items[at] = with_extras(item, asked[item.name], files)
-        followed = asked
+        before, asked = asked, {}
+        for item in (item for items in in_folders.values() for item in items):
+            for line in item.requires:
+                if "[" in line and counts(line, before.get(item.name, ())):
+                    with suppress(NotARequirement):
+                        requirement = read_requirement(line)
+                        asked.setdefault(requirement.name, set()).update(requirement.extras)
+        if asked == before:
+            break
+    for items in in_folders.values():
+        for at, item in enumerate(items):
+            lines = (line for line in item.requires if counts(line, asked.get(item.name, ())))
+            items[at] = item._replace(requires=tuple(" ".join(line.split()) for line in lines))
 
 
 def _replaced_code(

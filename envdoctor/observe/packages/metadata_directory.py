@@ -26,8 +26,8 @@ class MetadataHeader(NamedTuple):
     """``name`` and ``version`` as written, None when they are not there. ``cut`` is true when the file ends within the
     line of its version, so that the version may have lost its end.
 
-    ``requires`` are the values of Requires-Dist, without those of extras that were not asked for; ``requires_python``
-    is that of Requires-Python. ``partial`` is true when the header is longer than what was read of it, ``utf8`` false
+    ``requires`` are the values of Requires-Dist, those of extras too; ``requires_python`` is that of Requires-Python.
+    ``partial`` is true when the header is longer than what was read of it, ``utf8`` false
     when it is no UTF-8 text, as far as 1 MiB behind its header."""
 
     name: str | None
@@ -159,17 +159,7 @@ def read_directory(
     return found
 
 
-def with_extras(item: Distribution, extras: Collection[str], files: Files) -> Distribution:
-    """Return the distribution with the requirements of these extras, which are normalised, read again."""
-    header, _, trouble = _header(item.path, os.path.basename(item.path), item.kind, files, extras)
-    if item.kind == "conda" or (trouble is not None and trouble[0] != "encoding"):
-        return item
-    return item._replace(requires=header.requires or _requires_text(item.path, item.kind, files, extras))
-
-
-def _header(
-    path: str, entry: str, kind: str, files: Files, extras: Collection[str] = ()
-) -> tuple[MetadataHeader, str, tuple[str, Message] | None]:
+def _header(path: str, entry: str, kind: str, files: Files) -> tuple[MetadataHeader, str, tuple[str, Message] | None]:
     """Return the header, the file it was read from, and the kind and detail of what went wrong."""
     metadata = "PKG-INFO" if kind == "egg-info" else "METADATA"
     label = entry if entry.isascii() else readable(entry)
@@ -180,7 +170,7 @@ def _header(
         except NotADirectoryError:
             descriptor, origin = files.open(path), label
         try:
-            return read_header(descriptor, files, extras), origin, None
+            return read_header(descriptor, files), origin, None
         finally:
             os.close(descriptor)
     except FileNotFoundError:
@@ -190,21 +180,19 @@ def _header(
         return MetadataHeader(None, None), origin, (kind, Message("{} cannot be read: {}", origin, because_of(error)))
 
 
-def _requires_text(path: str, kind: str, files: Files, extras: Collection[str] = ()) -> tuple[str, ...]:
+def _requires_text(path: str, kind: str, files: Files) -> tuple[str, ...]:
     """Return what setuptools writes in ``requires.txt`` of an egg-info: one requirement a line, below ``[:marker]`` or
     ``[extra:marker]`` those for which these must hold."""
     if kind != "egg-info":
         return ()
     found: list[str] = []
-    extra, marker = "", ""
+    marker = ""
     for line in map(str.strip, files.text_or_empty(f"{path}{os.sep}requires.txt", _REQUIRES_LIMIT).splitlines()):
         if line.startswith("["):
             name, _, marker = line.strip("[]").partition(":")
             extra = normalise(name.strip())
-            marker = (
-                f"({marker}) and extra == {extra!r}" if extra and marker else f"extra == {extra!r}" if extra else marker
-            )
-        elif line and not line.startswith("#") and (not extra or extra in extras):
+            marker = " and ".join([f"({marker})"] * bool(marker) + [f"extra == {extra!r}"] * bool(extra))
+        elif line and not line.startswith("#"):
             found.append(f"{line} ; {marker}" if marker else line)
     return tuple(found)
 
@@ -239,9 +227,9 @@ def _editable(path: str, files: Files) -> bool | Unknown:
         return Unknown(Message("direct_url.json is not what PEP 610 describes"))
 
 
-def read_header(descriptor: int, files: Files, extras: Collection[str] = ()) -> MetadataHeader:
-    """Read from a file that ``files`` opened; the header ends at the first blank line or after 1 MiB. ``extras`` are
-    those whose requirements count, normalised. What follows is only looked at for its encoding. Raises ``OSError``."""
+def read_header(descriptor: int, files: Files) -> MetadataHeader:
+    """Read from a file that ``files`` opened; the header ends at the first blank line or after 1 MiB. What follows is
+    only looked at for its encoding. Raises ``OSError``."""
     data = os.read(descriptor, _FIRST_READ)
     utf8 = data.isascii() or _is_utf8(data)
     end = _end(data)
@@ -260,7 +248,7 @@ def read_header(descriptor: int, files: Files, extras: Collection[str] = ()) -> 
     if "\r" in header:  # what stands behind a carriage return is left out
         header = "\n".join([line.partition("\r")[0] for line in header.split("\n")])
     lines = header.replace("\n ", " ").replace("\n\t", " ").split("\n")
-    return _parse(lines, end is not None, partial, utf8, extras)
+    return _parse(lines, end is not None, partial, utf8)
 
 
 def _is_utf8(data: bytes) -> bool:
@@ -280,7 +268,7 @@ def _end(data: bytes) -> int | None:
     return end if end >= 0 else None
 
 
-def _parse(lines: list[str], ended: bool, partial: bool, utf8: bool, extras: Collection[str]) -> MetadataHeader:
+def _parse(lines: list[str], ended: bool, partial: bool, utf8: bool) -> MetadataHeader:
     first: dict[str, str] = {}
     requires: list[str] = []
     for line in lines:
@@ -288,8 +276,8 @@ def _parse(lines: list[str], ended: bool, partial: bool, utf8: bool, extras: Col
             field = line.partition(":")[0].rstrip().lower()
             if field != "requires-dist":
                 first.setdefault(field, line)
-            elif not _only_for_another_extra(line, extras):
-                requires.append(" ".join(line.partition(":")[2].split()))
+            else:
+                requires.append(line.partition(":")[2].strip())
     name, version, python = (first.get(field, "") for field in ("name", "version", "requires-python"))
     last = None if ended else lines[-1]  # the file may end within it
     named, cut = _value(name) if name is not last else None, version is last and version != ""
@@ -300,13 +288,13 @@ def _value(line: str) -> str | None:
     return line.partition(":")[2].strip() or None
 
 
-def _only_for_another_extra(value: str, extras: Collection[str]) -> bool:
-    """Return whether the marker has ``extra == "name"`` as a condition that must hold, and none of ``extras``.
+def counts(requirement: str, extras: Collection[str]) -> bool:
+    """Return False if the marker has ``extra == "name"`` as a condition that must hold, and none of ``extras``, which
+    are normalised. What is less plain is left to whoever evaluates the marker.
 
-    The name of a package may end in the same word, so that only what is behind a semicolon counts. What is less plain
-    is left to who evaluates the marker.
+    The name of a package may end in the same word, so that only what is behind a semicolon counts.
     """
-    marker = value.partition(";")[2]
+    marker = requirement.partition(";")[2]
     if "extra == " not in marker or " or " in marker or "''" in marker or '""' in marker:
-        return False
-    return not extras or not any(name in extras for name in normalise(marker).replace('"', "'").split("'"))
+        return True
+    return bool(extras) and any(name in extras for name in normalise(marker).replace('"', "'").split("'"))

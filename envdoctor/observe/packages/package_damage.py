@@ -18,15 +18,14 @@ from envdoctor.facts.values import NOT_KNOWN, Absent, Records, Unknown, Value
 from envdoctor.observe.locate.layout import LONGEST, Layout, touches
 from envdoctor.observe.packages.link import needed, required, torch_backends
 from envdoctor.observe.packages.metadata_directory import checked_version, first_named, named_by
-from envdoctor.observe.packages.version_files import RECORD_LIMIT, listed_libraries, module_in
+from envdoctor.observe.packages.version_files import RECORD_LIMIT, module_in
 from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.asking import ChildProblem, Limits, ask_once
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import is_version, release_of
-from envdoctor.versions.requirement import component_of, normalise
+from envdoctor.versions.requirement import component_of
 
-_LIBRARY = re.compile(r"\.so(?:\.[\d.]+)?\Z")
 _MACHINES = ("x86_64", "aarch64")
 _CHILD = "envdoctor.observe.packages.compared:answer"
 _LIMITS = Limits(seconds=60.0, mib=768, patience=5.0)
@@ -61,7 +60,6 @@ def package_damage(request: Request) -> Found:
     active = {str(item["name"]): item for item in dists if item.get("active") is True and item.get("kind") != "conda"}
     altered = tuple(str(row["name"]) for row in request.rows("installers", "installer"))
     found: list[dict[str, Value]] = []
-    lists: dict[str, list[str]] = {}
     compared: list[_Item] = []
     imported = request.value("link_imported")
     for name in needed(active, stack.union(imported if isinstance(imported, tuple) else ())):
@@ -74,9 +72,6 @@ def package_damage(request: Request) -> Found:
         found += gone
         if not gone and (_lists_hold(item, altered, layout.files) or _half_removed(item)):
             compared.append(item)
-            if item.get("tags"):
-                with suppress(OSError):
-                    lists[name] = listed_libraries(str(item["path"]), layout.files)
     for item, module in torch_backends(request):
         found += _module_gone(item, module.partition(".")[0], layout)
     answer = _compared(compared, stack, extensions, request)
@@ -87,10 +82,8 @@ def package_damage(request: Request) -> Found:
             files, fails = [*misfit.values(), *(file for file in files if file not in misfit)], True
         found.append(_record(item, kind, ", ".join(first_named(files)), fails=fails))
     found += _met_on_imports(request, {str(item["name"]): item for item in dists if item.get("active") is True}, found)
-    found += _dropped_in(lists, active, dists, layout.files)
     found += _left_behind(modules, dists, layout)
     found += _half_installed(modules, active, layout)
-    found += _links_to_nowhere(modules, layout, request.cwd)
     for file in dict.fromkeys(_not_understood(layout, dists)):
         found.append(_record({"name": file}, "unread", _AT_START, fails=False))
     return [("package_damage", Records(tuple(found), dists.incomplete), Message("installed packages"))]
@@ -298,18 +291,6 @@ def _pointed_to(item: _Item, module: str | None, layout: Layout) -> Iterator[str
             yield from (line.strip() for line in text.splitlines() if line.startswith("/"))
 
 
-def _links_to_nowhere(modules: Mapping[str, str], layout: Layout, cwd: str) -> Iterator[dict[str, Value]]:
-    """Yield ``setup.py develop``: an ``.egg-link`` to a folder that was removed; the metadata went with it."""
-    for folder in layout.site_packages:
-        for entry in layout.files.names_or_none(folder):
-            if entry.endswith(".egg-link"):
-                line = layout.files.text_or_empty(os.path.join(folder, entry), 4096).partition("\n")[0].strip()
-                name = normalise(entry.removesuffix(".egg-link"))
-                item: _Item = {"name": name, "version": Unknown(Message("its metadata is gone with its source"))}
-                if record := _gone_with(item, line, modules.get(name), layout, cwd):
-                    yield record
-
-
 def _gone_with(item: _Item, source: str, module: str | None, layout: Layout, cwd: str) -> dict[str, Value] | None:
     """Return the record of a package whose folder of sources is gone, and whose module is found nowhere else."""
     name = module or str(item["name"]).replace("-", "_")
@@ -335,26 +316,6 @@ def _unlisted(starts: list[str], items: Iterable[_Item], files: Files) -> list[s
         if not starts:
             break
     return starts
-
-
-def _dropped_in(
-    lists: Mapping[str, list[str]], active: Mapping[str, _Item], dists: Records, files: Files
-) -> Iterator[dict[str, Value]]:
-    """Yield libraries where packages keep theirs (``torch/lib``, ``numpy.libs``) that no package lists."""
-    known: dict[tuple[str, str], set[str]] = {}
-    owners: dict[tuple[str, str], str] = {}
-    for name, listed in lists.items():
-        folder = os.path.dirname(str(active[name]["path"]))
-        for one in listed:
-            place, _, base = one.rpartition("/")
-            if place.endswith((".libs", "/lib")):
-                known.setdefault((folder, place), set()).add(base)
-                owners.setdefault((folder, place), name)
-    for (folder, place), names in known.items():
-        there = files.names_or_none(os.path.join(folder, *place.split("/")))
-        strange = [f"{place}/{name}," for name in there if name not in names and _LIBRARY.search(name)]
-        if strange := [name.removesuffix(",") for name in _unlisted(strange, dists, files)]:
-            yield _record(active[owners[folder, place]], "dropped-in", ", ".join(first_named(strange)), fails=False)
 
 
 def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> Iterator[dict[str, Value]]:

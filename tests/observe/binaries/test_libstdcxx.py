@@ -13,7 +13,6 @@ from observing import a_layout, one
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Unknown
-from envdoctor.observe.binaries.loading import find_libstdcxx
 
 libstdcxx = observer("libstdcxx")
 
@@ -39,7 +38,10 @@ def root(tmp_path: Path, loader_cache) -> Path:
 
 def found(root: Path, *wanted: str, kind: str = "venv", **environ: str):
     """The version that is found, where ``wanted`` ones are asked for, and its file."""
-    return find_libstdcxx(wanted, a_layout(root.parent / "env", kind=kind), environ, root=str(root))
+    extensions = Records(tuple({"package": "x", "glibcxx_needs": version} for version in wanted))
+    layout = a_layout(root.parent / "env", kind=kind)
+    fact = one(libstdcxx, layout, {"extension": extensions}, environ=environ, root=str(root))
+    return fact.value, fact.origin
 
 
 def test_without_anything_else_it_is_the_one_of_the_loaders_cache_or_the_usual_folder(root: Path) -> None:
@@ -101,7 +103,7 @@ def test_the_cache_of_this_machine_is_understood(tmp_path: Path) -> None:
     paths = [line.rpartition(" => ")[2] for line in done.stdout.splitlines() if line.split()[:1] == [NAME]]
     if not paths:
         pytest.skip(f"no loader cache that names {NAME} here")
-    assert find_libstdcxx(["3.4.21"], a_layout(tmp_path), {})[1] in paths
+    assert found(Path("/"), "3.4.21")[1] in paths
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from elf_writer import write_shared_object
-from observing import a_layout
+from observing import a_layout, ask
+from rooms import observer
 
-from envdoctor.facts import ABSENT, Unknown
-from envdoctor.observe.binaries.loading import loading_of_torch
+from envdoctor.facts import ABSENT, Fact, FactSet, Unknown
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the loader is that of Linux")
 
@@ -38,8 +38,9 @@ def read(site: Path, tmp_path: Path):
 
     def run(cuda="13.0", here: bool = True, more: tuple[Path, ...] = (), incomplete: str | None = None, **environ: str):
         layout = a_layout(tmp_path / "env", site, *more, live=here, incomplete=incomplete)
-        system = str(tmp_path / "system")
-        return loading_of_torch(cuda, layout, environ, here=here, system=system)
+        facts = FactSet([Fact("torch.cuda", cuda, "", ""), Fact("pkg.torch", "2.9.1", "", "")])
+        request = ask(layout, environ=environ, root=str(tmp_path / "system"), facts=facts)
+        return tuple(fact.value for fact in observer("torch_loading").observe(request))
 
     return run
 

@@ -119,27 +119,12 @@ def test_the_user_site_of_a_macos_framework_is_below_library(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("file", ["zz.pth", "sitecustomize.py"])
-@pytest.mark.parametrize(
-    "code",
-    [
-        "sys.path.insert(0, 'A'); sys.path.insert(0, 'B')",
-        "sys.path.insert(1, 'A'); sys.path.insert(2, 'B')",
-        "sys.path.insert(5, 'A')",
-        "sys.path.insert(99, 'A')",
-        "sys.path[0:0] = ['A', 'B']",
-        "sys.path[:] = sys.path + ['A', 'B']",
-        "sys.path += ['A']; sys.path.append('B')",
-        "sys.path = ['B'] + sys.path; a = 'A'; sys.path.insert(0, a)",
-        "import site; site.addsitedir('A')",
-    ],
-)
+@pytest.mark.parametrize("code", ["sys.path.insert(0, 'A')", "sys.path.append('A')"])
 def test_folders_that_code_adds_lie_where_the_interpreter_has_them(
     venv: Path, site: Path, tmp_path: Path, code: str, file: str
 ) -> None:
-    for name in "AB":
-        (tmp_path / name).mkdir()
-        code = code.replace(f"'{name}'", repr(str(tmp_path / name)))
-    write(tmp_path, {"A/own.pth": f"{tmp_path / 'B'}\n", "given/x": "", "more/x": ""})
+    write(tmp_path, {"A/x": "", "given/x": "", "more/x": ""})
+    code = code.replace("'A'", repr(str(tmp_path / "A")))
     (site / file).write_text(f"import sys; {code}\n")
     found = same_path(venv, tmp_path, HOME=tmp_path, PYTHONPATH=f"{tmp_path / 'given'}:{tmp_path / 'more'}")
     assert str(tmp_path / "A") in found

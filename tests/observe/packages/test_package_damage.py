@@ -157,20 +157,6 @@ def test_a_folder_that_an_uninstall_left_can_be_imported_and_is_empty(site, dama
     assert damage() == [("peft", "left-behind", str(site / "peft"), False)]
 
 
-def test_a_library_that_somebody_put_beside_those_of_a_package(wheel, site, damage):
-    wheel("nvidia_cudnn_cu12", "9.10.2.21", {"nvidia/cudnn/lib/libcudnn.so.9": ELF})
-    wheel("nvidia_nccl_cu12", "2.27.5", {"nvidia/cudnn/lib/libnccl.so.2": ELF})
-    libraries = {"torch/__init__.py": b"", "torch/lib/libc10.so": ELF}
-    wheel("torch", "2.9.0", libraries, lines=["Requires-Dist: nvidia-cudnn-cu12"])
-    assert damage() == []
-    (site / "torch/lib/libcudnn.so.8").write_bytes(ELF)
-    (site / "nvidia/cudnn/lib/libcudnn.so.8").write_bytes(ELF)
-    assert damage() == [
-        ("torch", "dropped-in", "torch/lib/libcudnn.so.8", False),
-        ("nvidia-cudnn-cu12", "dropped-in", "nvidia/cudnn/lib/libcudnn.so.8", False),
-    ]
-
-
 def test_an_editable_install_whose_folder_is_gone_unless_it_is_found_elsewhere(site, tmp_path, make_dist, damage):
     source = tmp_path / "src dir"
     (source / "peft").mkdir(parents=True)
@@ -202,8 +188,3 @@ def test_an_editable_install_whose_code_was_moved_within_its_folder(site, tmp_pa
     shutil.rmtree(source)
     gone = source / "peft" if text == FINDER else source
     assert damage() == [("peft", "source-gone", str(gone), True)]
-
-
-def test_an_egg_link_to_a_folder_that_is_gone(site, tmp_path, damage):
-    (site / "peft.egg-link").write_text(f"{tmp_path / 'gone'}\n.")
-    assert damage() == [("peft", "source-gone", str(tmp_path / "gone"), True)]
