@@ -1,4 +1,4 @@
-"""NaN with few keys: a property of a kernel that is told as a note, and only where it was looked for."""
+"""A kernel that hides NaN, and a rule of somebody's own that asks for the experiment on it."""
 
 import os
 from pathlib import Path
@@ -11,32 +11,15 @@ from envdoctor.app import Sources
 from envdoctor.experiments import Outcome
 from envdoctor.matrix import load_matrix
 
-#: Both suites with a kernel that hides the NaN of few keys, as torch's own does on some processors; the full one with
-#: a kernel that hides every NaN.
-WANTED = {
-    "quick": ("hidden-nan-of-few-keys", jobs("nan-honesty")),
-    "full": ("hidden-nan-of-few-keys", jobs("nan-honesty", "full")),
-    "hidden": ("hidden-nan", jobs("nan-honesty", "full")),
-}
+#: A kernel that hides every NaN.
+WANTED = {"hidden": ("hidden-nan", jobs("nan-honesty", "full"))}
 
 
 @pytest.mark.torch
-def test_a_kernel_that_hides_the_nan_of_few_keys_is_a_note_of_the_full_suite(
-    outcomes: dict[str, list[Outcome]],
-) -> None:
-    full = seen(outcomes["full"])
-    assert [(group.backend, group.dtype, group.verdict, group.tile) for group in full.wrong] == [
-        ("default", "bf16", "warn", "<16")
-    ]
-    assert [(finding.id, finding.severity) for finding in full.findings] == [("probe-nan-hidden-short-keys", "note")]
-    assert seen(outcomes["quick"]).wrong == []
-
-
-@pytest.mark.torch
-def test_a_kernel_that_hides_nan_at_every_length_is_no_note(outcomes: dict[str, list[Outcome]]) -> None:
+def test_a_kernel_that_hides_nan_fails(outcomes: dict[str, list[Outcome]]) -> None:
     found = seen(outcomes["hidden"])
     assert {group.verdict for group in found.wrong} == {"fail"}
-    assert "probe-nan-hidden-short-keys" not in {finding.id for finding in found.findings}
+    assert "probe-nan-hidden" in {finding.id for finding in found.told}
 
 
 #: A rule of somebody's own about any torch, which an experiment settles.

@@ -408,39 +408,6 @@ def test_a_name_that_nothing_binds_is_told_and_so_is_its_mend() -> None:
     assert "name-undefined" not in {one.kind for one in outcome(remote_code, {"m.py": broken}, {"m.py": moved}).changes}
 
 
-@pytest.mark.parametrize(
-    ("body", "is_told"),
-    [
-        ("if m is not None:\n    x = x + m\nreturn m[0]", True),
-        ("if m is None:\n    m = x\nreturn m.to(x)", False),
-        ("if m is None:\n    return x\nreturn m.to(x)", False),
-        ("assert m is not None\nreturn m.to(x)", False),
-        ("c = m is None\nreturn x if c else m.to(x)", False),
-        ("if m is None:\n    x = 1\nm = f(m)\nreturn m.to(x)", False),
-        ("if m is None:\n    x = 1\nreturn m.to(x, 1) if m is not None else x", False),
-        ("if m is None:\n    f()\nreturn m.to(x)", False),
-        ("c = m is None\nx = f(x)\nif c:\n    return x\nreturn m.to(x)", False),
-        ("c = m is not None\nassert c\nreturn m.to(x)", False),
-        ("c = m is not None\nreturn f([x, m[:, 1:]], d=1) if c else x", False),
-        ("c = m is not None\nreturn c and f(x, m.to(x))", False),
-        ("c = m is not None\nreturn f(x, c=c, g=lambda y, z: m.to(y))", False),
-        ("if m is not None:\n    x = x + m\nreturn c and f(x, m.to(x))", False),
-        ("if m is not None:\n    x = x + m\nreturn f(x, g=lambda y, z: m.to(y))", False),
-        ("if m is not None:\n    x = x + m\nself.p, m = f(m)\nreturn m.to(x)", False),
-        ("x = m[0]\nif m is not None:\n    x = x + m\nreturn m.to(x)", False),
-        ("if x.m is None:\n    x = f(x)\nreturn m.to(x)", False),
-        ("return m.to(x)", False),
-    ],
-)
-def test_what_may_be_none_is_told_where_something_is_taken_of_it(body: str, is_told: bool) -> None:
-    sides = (
-        "class M:\n    def forward(self, x, m=None):\n        " + text
-        for text in ("return f(x, m)", body.replace("\n", "\n        "))
-    )
-    found = outcome(remote_code, *({"m.py": f"{side}\n"} for side in sides)).changes
-    assert [(one.symbol, one.after) for one in found if one.kind == "none-used"] == [("M.forward", "m")] * is_told
-
-
 def test_the_list_of_a_modules_names_has_no_effect() -> None:
     compared = outcome(remote_code, {"m.py": "x = 1\n"}, {"m.py": "x = 1\n__all__ = ['x']\n"})
     holds(compared, "formatting-only m.py")

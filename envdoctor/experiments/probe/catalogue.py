@@ -89,7 +89,7 @@ class Probe:
     """One experiment, as its file declares it in a literal ``PROBE``, or in one of the dictionary ``PROBES`` by name.
 
     ``settles`` are the names by which rules ask for it (by default its own name), ``attention`` the implementation of
-    attention that it runs (sdpa, flash-attn, xformers; "backend" if that names it), ``suites`` its jobs by suite, each
+    attention that it runs (sdpa, flash-attn; "backend" if that names it), ``suites`` its jobs by suite, each
     as its differences from ``usual``; ``seconds`` the limit of one job by device, ``cuda_memory_mib`` the memory limit
     on a GPU if it differs. ``entries``: it runs import statements of installed packages.
     """

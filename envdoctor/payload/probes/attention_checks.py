@@ -1,6 +1,6 @@
-"""Checks of attention, torch's and that of the packages flash-attn and xformers: every mask, layout and length,
-accuracy in half precision, rows that see no key, NaN that must stay visible; and the same compiled. The functions cite
-the bugs that they exist for, such as https://github.com/pytorch/pytorch/pull/128922."""
+"""Checks of attention, torch's and that of the package flash-attn: every mask, layout and length, accuracy in
+half precision, rows that see no key, NaN that must stay visible. The functions cite the bugs that they exist for, such
+as https://github.com/pytorch/pytorch/pull/128922."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..probing.attention_case import chosen, declined, force, is_known, run_cases
-from ..probing.kit import DTYPES, Emit, Job, forward_backward, found_by, lost, relative, seed_of
+from ..probing.attention_case import force, is_known, run_cases
+from ..probing.kit import DTYPES, Emit, Job, found_by, lost, seed_of
 from ..probing.shapes import cases, numbered, vary
 
 PROBES = {
@@ -31,13 +31,6 @@ PROBES = {
             ],
         },
         "seconds": {"cpu": 90, "cuda": 180},
-    },
-    "compile": {
-        "title": "torch.compile against eager",
-        "attention": "sdpa",
-        "suites": {"long": [{}]},
-        "seconds": {"cpu": 240, "cuda": 300},
-        "memory_mib": 4000,
     },
     "dead-rows": {
         "title": "rows that see no key",
@@ -67,21 +60,10 @@ PROBES = {
         "suites": {
             "quick": [{"backend": "default"}],
             "full": [
-                {"backend": "default", "short": True},
-                {"backend": ["math", "flash"]},
+                {"backend": ["default", "math", "flash"]},
                 {"backend": ["efficient", "cudnn"], "devices": ["cuda"]},
             ],
         },
-    },
-    "xformers": {
-        "title": "xformers, forward and backward",
-        "attention": "xformers",
-        "needs": ["torch", "xformers"],
-        "suites": {
-            "quick": [{"dtype": "bf16", "devices": ["cuda"]}],
-            "full": [{"dtype": ["bf16", "fp16"], "devices": ["cuda"]}],
-        },
-        "seconds": {"cpu": 90, "cuda": 120},
     },
 }
 
@@ -109,28 +91,9 @@ FLASH_ATTN = numbered(
         {"L": 200, "S": 3, "mask": "pack_none", "stress": "x3"},
     ],
 )
-XFORMERS = numbered(
-    _WHOLE,
-    [
-        *vary(L=_LENGTHS, mask=("none", "causal", "inf_right", "min_left"), stress=("unit", "shift-")),
-        *vary(D=_DEPTHS, mask=("causal", "inf_right")),
-        *vary(mask="causal", layout="packed", dout=("hf", "strided", "expand", "plain")),
-    ],
-)
-#: case -> (shape of the queries, number of keys, row of the first head that is poisoned, what of it is NaN). A whole
-#: row in a sequence as small as it gets with 16 keys; one element in a row of a head among others; rows with few keys.
-_POISONED = {
-    "row": ((1, 1, 16, 8), 16, 3, slice(None)),
-    "element": ((1, 2, 40, 64), 40, 7, 3),
-    "row, 8 keys": ((1, 2, 8, 64), 8, 7, slice(None)),
-    "row, 15 keys": ((1, 2, 40, 64), 15, 7, slice(None)),
-}
-_SHORT = 16
-#: Texts of an error that says that there is nothing to compile with, or for: torch/_inductor/exc.py has the last two.
-_TOOLS = (
-    *("No working C compiler", "Python.h", "Failed to find C compiler", "InvalidCxxCompiler"),
-    *("working triton installation", "too old to be supported by the triton"),
-)
+#: case -> (shape of the queries and keys, row of the first head that is poisoned, what of it is NaN). A whole row in a
+#: sequence of 16, as short as kernels keep NaN in; one element in a row of a head among others.
+_POISONED = {"row": ((1, 1, 16, 8), 3, slice(None)), "element": ((1, 2, 40, 64), 7, 3)}
 
 
 def attention(job: Job, emit: Emit) -> None:
@@ -152,41 +115,8 @@ def attention(job: Job, emit: Emit) -> None:
     Options: ``seed`` (other inputs of the same kind), ``grid`` (quick or full instead of the suite's), ``only`` (a
     number).
     """
-    if job["backend"] in (None, "default"):
-        choices = _choices(DTYPES[job["dtype"] or "bf16"], job["device"])
-        emit({"kind": "info", "case": "backends", "choices": choices})
     grid = job["options"].get("grid") or ("full" if job["suite"] == "long" else "quick")
     run_cases(job, emit, cases(grid, seed_of(job)))
-
-
-def compile(job: Job, emit: Emit) -> None:
-    """Does torch.compile give the numbers that eager gives?
-
-    Norm, attention with a mask and a loss in one function, eager and compiled, both against float64: the compiled error
-    in units of the eager one. https://github.com/pytorch/pytorch/issues/143290,
-    https://github.com/pytorch/pytorch/issues/136232, https://github.com/pytorch/pytorch/issues/186775 (NaN losses with
-    flex attention and fused masks), https://github.com/pytorch/pytorch/issues/185517 (gradients of 0). Compiling takes
-    12 to 20 s on a CPU, so that this one runs only when it is asked for (``--only compile``) or in the suite "long".
-    """
-    generator = torch.Generator().manual_seed(51)
-    given = [torch.randn(2, 33, 64, generator=generator).to(torch.bfloat16) for _ in range(3)]
-    mask = torch.ones(2, 1, 33, 33, dtype=torch.bool).tril()
-    mask[1, :, :, :8] = False
-    mask[1, :, :8, 0] = True
-    case = {"case": "norm, masked attention and loss", "judge": "batch", "dtype": "bf16", "backend": "inductor"}
-    params = {"model": "block"}
-    exact = _gradients(_block, [value.double() for value in given], mask)
-    moved = [value.to(job["device"]) for value in given]
-    eager = _gradients(_block, moved, mask.to(job["device"]))
-    try:
-        compiled = _gradients(torch.compile(_block), moved, mask.to(job["device"]))
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        emit({**case, "params": params, "skip" if any(part in text for part in _TOOLS) else "error": text[:500]})
-        return
-    bad = {"gradients": lost(compiled)} if lost(compiled) else {}
-    found = {"e1": relative(eager, exact), "eN": relative(compiled, exact), "nonfinite": bad}
-    emit({**case, "params": params, **found})
 
 
 def dead_rows(job: Job, emit: Emit) -> None:
@@ -217,16 +147,6 @@ def flash_attn(job: Job, emit: Emit) -> None:
     run_cases(job, emit, FLASH_ATTN, kernel=flash_attn_kernel)
 
 
-def xformers(job: Job, emit: Emit) -> None:
-    """Does the installed xformers compute right attention outputs and gradients, with and without a bias?
-
-    Its wheels are built for one torch each, and a wrong pair either falls back or fails; the memory-efficient kernel is
-    also the origin of torch's, which gave NaN gradients with masks and with large values:
-    https://github.com/pytorch/pytorch/issues/119320, https://github.com/pytorch/pytorch/issues/178251.
-    """
-    run_cases(job, emit, XFORMERS, kernel=xformers_kernel)
-
-
 def half_accuracy(job: Job, emit: Emit) -> None:
     """Is half-precision attention as accurate as half precision allows when all logits share a large offset?
 
@@ -252,22 +172,16 @@ def nan_honesty(job: Job, emit: Emit) -> None:
     https://github.com/pytorch/pytorch/issues/141128. A watch on the loss is blind behind such a layer: training goes on
     with numbers that look right. 2.4.1 and 2.13.0 hand the NaN on.
 
-    Two inputs for each dtype: a whole query row of NaN in a tiny sequence, and one NaN element in a longer one. The
-    full suite adds two with fewer than 16 keys: there the default and the flash kernel of 2.13.0 give zeros on some
-    CPUs (not on one that has AVX2 alone), in every dtype, however many queries there are (2.4.1 and the math kernel do
-    not). Harmless in training, but a test of a watch on a tiny model sees nothing: a warning, not a failure.
+    Two inputs for each dtype: a whole query row of NaN in a tiny sequence, and one NaN element in a longer one. With
+    fewer than 16 keys the default and the flash kernel of 2.13.0 give zeros on some CPUs, which no training meets.
     """
     backend = job["backend"] or "default"
     if not is_known(backend, emit):
         return
-    wanted = [job["dtype"]] if job["dtype"] else [*DTYPES]
-    for name in wanted:
-        for case, (shape, keys, _, _) in _POISONED.items():
-            # One dtype is enough for short ones: they come out alike in all.
-            if keys < _SHORT and not (job["options"].get("short") and name == wanted[0]):
-                continue
-            found = {"dtype": name, "case": case, "judge": "honesty", "soft": keys < _SHORT, "expected": shape[3]}
-            found["params"] = {"poisoned": case, "D": shape[3], "L": shape[2], "S": keys}
+    for name in [job["dtype"]] if job["dtype"] else DTYPES:
+        for case, (shape, _, _) in _POISONED.items():
+            found = {"dtype": name, "case": case, "judge": "honesty", "expected": shape[3]}
+            found["params"] = {"poisoned": case, "D": shape[3], "L": shape[2], "S": shape[2]}
             emit({**found, **found_by(partial(_honesty, case, DTYPES[name], backend, job["device"]), job["device"])})
 
 
@@ -289,20 +203,6 @@ def flash_attn_kernel(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, 
     return out.view(q.shape).transpose(1, 2)
 
 
-def xformers_kernel(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
-    """The output (B, H, L, D); an additive mask goes in as a view whose rows are aligned, as xformers demands it."""
-    from xformers import ops
-
-    q, k, v = (x.transpose(1, 2) for x in inputs)
-    bias = ops.LowerTriangularMask() if is_causal else None
-    if mask is not None:
-        batch, heads, rows, keys = q.shape[0], q.shape[2], q.shape[1], k.shape[1]
-        room = torch.zeros(batch, heads, rows, (keys + 7) // 8 * 8, dtype=mask.dtype, device=mask.device)
-        bias = room[..., :keys]
-        bias.copy_(mask.expand(batch, heads, rows, keys))
-    return ops.memory_efficient_attention(q, k, v, attn_bias=bias).transpose(1, 2)
-
-
 def _unpadded(batch: int, length: int, padded: int, what: str, device: Any) -> tuple[Any, Any]:
     """Places of real tokens in (B · L), and where each sample starts among them (int32, one more than samples).
 
@@ -317,48 +217,11 @@ def _unpadded(batch: int, length: int, padded: int, what: str, device: Any) -> t
 
 def _honesty(case: str, dtype: Any, backend: str, device: str) -> dict[str, Any]:
     """How many values of the poisoned row came out as NaN, and of others as anything that is not finite."""
-    shape, keys, row, poisoned = _POISONED[case]
-    shapes = (shape, (*shape[:2], keys, shape[3]), (*shape[:2], keys, shape[3]))
-    seeds = (0, 1, 1 if case == "row" else 2)
-    given = [
-        torch.randn(size, generator=torch.Generator().manual_seed(seed)).to(dtype) for size, seed in zip(shapes, seeds)
-    ]
+    shape, row, poisoned = _POISONED[case]
+    generator = torch.Generator().manual_seed(0)
+    given = [torch.randn(shape, generator=generator).to(dtype) for _ in range(3)]
     given[0][0, 0, row, poisoned] = float("nan")
     with torch.no_grad(), force(backend):
         out = functional.scaled_dot_product_attention(*[x.to(device) for x in given]).float().cpu()
     inside = out[0, 0, row]
     return {"row_nan": int(torch.isnan(inside).sum()), "elsewhere": lost(out) - lost(inside)}
-
-
-def _block(query: Any, key: Any, value: Any, mask: Any) -> Any:
-    normed = functional.layer_norm(query, (64,))
-    out = functional.scaled_dot_product_attention(normed[:, None], key[:, None], value[:, None], attn_mask=mask)
-    logits = out[:, 0].flatten(0, 1)
-    targets = torch.arange(logits.shape[0], device=logits.device) % 64
-    return functional.cross_entropy(logits if logits.dtype == torch.float64 else logits.float(), targets)
-
-
-def _gradients(function: Any, given: list[Any], mask: Any) -> Any:
-    found = forward_backward(lambda *leaves: function(*leaves, mask), given)
-    return torch.cat([found[f"d{number}"].double().cpu().flatten() for number in range(3)])
-
-
-def _choices(dtype: Any, device: str) -> dict[str, dict[str, Any]]:
-    """Which backend the default takes for what a model sends with and without padding, and why not the others."""
-    q = torch.zeros(2, 8, 192, 64, dtype=dtype, device=device).requires_grad_()
-    k = torch.zeros(2, 2, 192, 64, dtype=dtype, device=device).requires_grad_()
-    wide = torch.zeros(2, 8, 192, 512, dtype=dtype, device=device).requires_grad_()
-    kept = torch.ones(2, 1, 192, 192, dtype=torch.bool, device=device)
-    inputs: dict[str, tuple[Any, ...]] = {
-        "no mask": (q, q, q, None, False, False),
-        "causal": (q, q, q, None, True, False),
-        "boolean mask": (q, q, q, kept, False, False),
-        "additive mask": (q, q, q, torch.zeros(kept.shape, dtype=dtype, device=device), False, False),
-        "causal, shared heads": (q, k, k, None, True, True),
-        "causal, head dimension 512": (wide, wide, wide, None, True, False),
-        "causal, shared heads, head dimension 512": (wide, wide[:, :2], wide[:, :2], None, True, True),
-    }
-    return {
-        name: {"backend": chosen(given), **({"declined": declined(given)} if device == "cuda" else {})}
-        for name, given in inputs.items()
-    }

@@ -4,12 +4,10 @@ A model with adapters must give V x, where V = W + alpha / r · B A, and with Do
 the same model with these weights, as are the gradients of all that is trained; with one adapter and with two at once,
 in linear layers, in embeddings, in the layers of GPT-2, whose weights are transposed, and in those of experts, which
 are one tensor; with other ranks and scales in some layers, biases, and modules that are trained and saved whole.
-Merged, unmerged, switched off and on, merged for good, saved and loaded, and combined with weight one into a new
-adapter, it must stay so.
+Merged, unmerged, switched off and on, merged for good, saved and loaded, it must stay so.
 
 Merges that disagree with the forward pass: https://github.com/huggingface/peft/issues/3608,
-https://github.com/huggingface/peft/pull/3774, https://github.com/huggingface/peft/issues/3531; scaling that is lost:
-https://github.com/huggingface/peft/pull/3449.
+https://github.com/huggingface/peft/pull/3774, https://github.com/huggingface/peft/issues/3531.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from ..probing import tiny_models
 from ..probing.kit import Emit, Job, Unavailable, full_precision, judged, lost, relative, reported
 
 PROBE = {
-    "title": "LoRA: forward, gradients, merge, combine, save and load",
+    "title": "LoRA: forward, gradients, merge, save and load",
     "needs": ["torch", "transformers", "accelerate"],
     "suites": {"quick": [{}], "full": [{"kinds": "all"}]},
     "memory_mib": 2000,
@@ -36,7 +34,6 @@ _RANK, _ALPHA = 4, 32
 _OTHER_RANK, _OTHER_ALPHA = 7, 11
 #: Seen in float32: 1e-6.
 _LIMIT = 1e-3
-_COMBINED = "combined with weight one by add_weighted_adapter"
 _LLAMA, _GPT2 = ("q_proj", "v_proj", "down_proj"), ("c_attn", "c_proj")
 #: What peft takes of one adapter only.
 _ONCE = ("bias", "modules_to_save")
@@ -96,12 +93,9 @@ def _all_kinds(job: Job, emit: Emit) -> None:
             chosen = {"r": _RANK, "lora_alpha": _ALPHA, "target_modules": list(kind.layers), "init_lora_weights": False}
             try:
                 settings = LoraConfig(**chosen, **kind.settings)
-                for stage, measure in _stages(kind, settings, job["device"], several, thorough):
+                for stage, measure in _stages(kind, settings, job["device"], several):
                     case["case"] = f"{stage}, {words}"
-                    off = measure()
-                    # A combined adapter is no part of training or of what it leaves: a warning.
-                    combined = {"signature": "combine-differs", "soft": True} if stage == _COMBINED else {}
-                    emit({**case, **combined, "relative": off})
+                    emit({**case, "relative": measure()})
             except (TypeError, NotImplementedError) as reason:
                 raise Unavailable(f"this peft does not offer it: {reason}"[:300]) from reason
 
@@ -124,7 +118,7 @@ def _off(model: Any, exact: Any) -> float:
     return float("nan") if lost(found) else relative(found, exact)
 
 
-def _stages(kind: _Kind, settings: Any, device: str, several: bool, thorough: bool) -> Any:
+def _stages(kind: _Kind, settings: Any, device: str, several: bool) -> Any:
     """(stage, what measures how far its logits are from those of the summed weights) one after another. Of two adapters
     at once the sum is known of LoRA; of DoRA only that a merge must not change it."""
     from peft import PeftModel, get_peft_model
@@ -169,13 +163,6 @@ def _stages(kind: _Kind, settings: Any, device: str, several: bool, thorough: bo
             model.save_pretrained(folder)
             return _off(PeftModel.from_pretrained(_built(kind, device), folder), exact)
 
-    def combined() -> Any:
-        model.add_weighted_adapter(["default"], [1.0], "again", combination_type="linear")
-        model.set_adapter("again")
-        found = _off(model, exact)
-        model.set_adapter("default")
-        return found
-
     def without() -> float:
         with model.disable_adapter():
             return _off(model, before)
@@ -188,8 +175,6 @@ def _stages(kind: _Kind, settings: Any, device: str, several: bool, thorough: bo
         if "lora_only" not in kind.settings.values():
             yield "switched off", without
         yield "saved and loaded", again
-        if thorough and not dora and not {*_MIXED, *_ONCE, "target_parameters", "lora_bias"} & {*kind.settings}:
-            yield _COMBINED, combined  # what peft does not combine is left out
     yield "merged for good", lambda: _off(model.merge_and_unload(), exact)
 
 

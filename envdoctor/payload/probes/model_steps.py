@@ -6,16 +6,13 @@ The functions cite the bugs that they exist for, such as https://github.com/pyto
 
 from __future__ import annotations
 
-import importlib
 import tempfile
 from functools import partial
-from importlib.util import find_spec
 from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at run time)
 
 import torch
 from torch.nn import functional
 from torch.utils import checkpoint
-from torch.utils.data import DataLoader, DistributedSampler
 
 from ..probing import tiny_models
 from ..probing.collective import has_backend, together
@@ -26,7 +23,6 @@ from ..probing.kit import (
     Unavailable,
     found_by,
     held_kib,
-    in_setting,
     judged,
     loaded_dtype,
     lost,
@@ -35,7 +31,6 @@ from ..probing.kit import (
     seed_of,
     vector,
 )
-from ..probing.nvml import computing, identity
 from ..probing.shapes import drawn, each
 
 PROBES = {
@@ -65,7 +60,6 @@ PROBES = {
         "memory_mib": 3000,
         "cuda_memory_mib": 4000,
     },
-    "samplers": {"title": "samples that each of several processes is given"},
     "save-load": {"title": "models that are saved and loaded again", "needs": ["torch", "transformers", "accelerate"]},
     "training-step": {
         "title": "optimizer steps in the recipe's dtype",
@@ -81,16 +75,6 @@ PROBES = {
 #: Relative difference of a gradient with checkpoints, and the share of values that dropout drops behind a layer.
 _LIMIT, _DROPPED = 1e-3, 0.1
 _CYCLES, _BATCHES = 3, 5
-#: What shares samples over processes; each two values of two axes meet in a case.
-_SHARED: dict[str, Any] = {
-    "by": each("DistributedSampler", "accelerate"),
-    "processes": each(2, 3, 4),
-    "samples": (range(5, 12), range(24, 48), (48,)),
-    "batch": each(1, 2, 5),
-    "split": each(False, True),
-    "even": each(True, False),
-    "dropped": each(False, True),
-}
 _SAVED = ("llama", *(f"llama {kind}" for kind in ("linear", "dynamic", "llama3", "yarn")))
 _SAVED += ("qwen2", "qwen3", "mixtral", "gpt2")
 #: Cycles of the same lengths and of new ones, and the former.
@@ -209,61 +193,6 @@ def parallel_training(job: Job, emit: Emit) -> None:
         both = [result["changes"][way] for result in results]
         found = next((one for one in both if not one.get("relative", _LIMIT) < _LIMIT), both[0])
         emit({**case, "case": f"two steps by {way}", "params": {"way": way}, **found})
-
-
-def _shared(row: dict[str, Any]) -> dict[str, Any]:
-    """Together the processes have each sample once, and as few again or left out as whole rounds of batches need."""
-    count, processes, dropped = row["samples"], row["processes"], row["dropped"]
-    first, again, other = ([_given(row, rank, epoch) for rank in range(processes)] for epoch in (0, 0, 1))
-    together, whole = [one for some in first for one in some], row["even"] or dropped
-    rounds = processes * row["batch"]
-    wanted = (count // rounds if dropped else -(-count // rounds)) * rounds if whole else count
-    alike = len({len(some) for some in first}) == 1 or not whole
-    right = alike and len(together) == wanted and len(set(together)) == min(wanted, count)
-    told = f"{len(set(together))} of {count} samples, {[len(some) for some in first]} in all"
-    if right and (first != again or (first == other and wanted > 20)):
-        right, told = False, "the same seed gives another order, or each epoch that of the first"
-    return {"equal": right, "detail": told}
-
-
-def _given(row: dict[str, Any], rank: int, epoch: int) -> list[int]:
-    """The numbers of the samples that one of several processes gets, by torch's sampler or accelerate's."""
-    data, processes, dropped = range(row["samples"]), row["processes"], row["dropped"]
-    if row["by"] == "DistributedSampler":
-        sampler: Any = DistributedSampler(data, processes, rank, seed=3, drop_last=dropped)
-        sampler.set_epoch(epoch)
-        return [*sampler]
-    if find_spec("accelerate") is None:
-        raise Unavailable("accelerate is not installed")
-    torch.manual_seed(3)
-    importlib.import_module("accelerate").Accelerator(cpu=True)  # whose state older releases ask for
-    prepare = importlib.import_module("accelerate.data_loader").prepare_data_loader
-    loader: Any = DataLoader(data, row["batch"] * (processes if row["split"] else 1), True, drop_last=dropped)
-    how = {"split_batches": row["split"], "even_batches": row["even"], "use_seedable_sampler": True}
-    loader = prepare(loader, None, processes, rank, **how)
-    order: list[int] = []
-    for number in range(epoch + 1):  # as training does: before accelerate 1.2 the sampler counts, and cannot jump
-        loader.set_epoch(number)
-        order = [int(one) for batch in loader for one in batch]
-    return order
-
-
-def samplers(job: Job, emit: Emit) -> None:
-    """Do several processes train on the samples that one would?
-
-    Those that torch's and accelerate's samplers give to each, asked in one process:
-    https://github.com/huggingface/accelerate/issues/2268.
-    """
-    plain: dict[str, Any] = {}
-    usual = {"by": "accelerate", "processes": 2, "samples": 48, "batch": 1, "split": False, "even": True}
-    for row in [{**usual, "dropped": False}, *drawn(seed_of(job), **_SHARED)]:
-        if row["by"] == "DistributedSampler":
-            row.update(batch=1, even=True)
-        case = judged("exact", "parallel-differs", ["samples"], params={"way": row["by"]})
-        case["case"] = "samples by " + ", ".join(f"{name} {value}" for name, value in row.items())[3:]
-        found = found_by(partial(_shared, row), "cpu", "accelerate")
-        plain = plain or found
-        emit({**case, **in_setting(found, plain)})
 
 
 def save_load(job: Job, emit: Emit) -> None:
@@ -459,25 +388,13 @@ def _standstill(device: str, rate: float) -> dict[str, Any]:
 
 def _held(emit: Emit, device: str, work: Callable[[int], None], cycles: list[list[int]], case: str) -> None:
     """One observation: what is held after each cycle of lengths."""
-    kib, reserved = [], []
+    kib = []
     for lengths in cycles:
         for length in lengths:
             work(length)
         kib.append(held_kib(device))
-        if device == "cuda":
-            reserved.append(_driver_kib())
-    held = {"kib": kib, **({"reserved_kib": reserved} if reserved else {})}
     params = {"mask": "bool_left", "cycles": len(cycles)}
-    emit({"case": case, "judge": "growth", "backend": "default", "params": params, **held})
-
-
-def _driver_kib() -> float:
-    """KiB that the driver has given away: on a card that nobody else computes on, all of it, with what libraries beside
-    torch hold; elsewhere what torch's allocator has, for another's memory comes and goes."""
-    if computing([identity(0, torch.cuda.get_device_properties(0))]) != [1]:
-        return float(torch.cuda.memory_reserved()) / 1024.0
-    free, total = torch.cuda.mem_get_info()
-    return float(total - free) / 1024.0
+    emit({"case": case, "judge": "growth", "backend": "default", "params": params, "kib": kib})
 
 
 def _use(model: Any, length: int) -> None:

@@ -1,5 +1,5 @@
-"""Short checks of single operations around a training step: optimizers, clipping, GradScaler, ignored labels, rms_norm,
-float32 products, the same numbers twice. The functions cite the bugs that they exist for, such as
+"""Short checks of single operations around a training step: optimizers, clipping, GradScaler, rms_norm, float32
+products, the same numbers twice. The functions cite the bugs that they exist for, such as
 https://github.com/pytorch/pytorch/pull/134106."""
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ import torch
 from torch.nn import functional
 
 from ..probing.kit import (
-    IGNORED,
     Case,
     Job,
     Unavailable,
-    forward_backward,
     full_precision,
     loaded_dtype,
     of_rows,
@@ -30,7 +28,6 @@ from ..probing.shapes import HIDDEN, SIZES, drawn, each
 PROBES = {
     "grad-clip": {"title": "gradient clipping in half precision"},
     "grad-scaler": {"title": "GradScaler, with gradients that are finite and not"},
-    "label-mask": {"title": "samples whose labels are all ignored"},
     "optimizer-step": {"title": "optimizer steps against float64"},
     "repeatable": {"title": "the same numbers twice", "attention": "sdpa"},
     "rms-norm": {"title": "rms_norm at large inputs and with its default epsilon"},
@@ -152,47 +149,6 @@ def grad_scaler(job: Job) -> Iterator[Case]:
         told = f"GradScaler with AdamW ({way})"
         row = change(told, partial(steps, way=way), promised, ((64,),), "gradients parameters", limit=1e-4, backend=way)
         yield row._replace(params={"optimizer": way}, signature="scaler")
-
-
-@of_rows
-def label_mask(job: Job) -> Iterator[Case]:
-    """What does a sample without a single label that counts do to the loss?
-
-    The mean of a cross entropy over ignored labels is 0/0 = NaN, by design since torch 1.11
-    (https://github.com/pytorch/pytorch/issues/70348, https://github.com/pytorch/pytorch/issues/116349). Its gradient is
-    0, so a batch of its own is lost silently, which is information; beside others it must not matter. That is what is
-    checked: the batch's loss and gradients stay finite and those of the other sample.
-    """
-
-    def losses(logits: Any, first: int) -> tuple[Any, Any]:
-        labels = torch.arange(logits[..., 0].numel()).view(logits.shape[:-1]) % logits.shape[-1]
-        labels[1] = IGNORED
-        labels = labels[first:].flatten().to(logits.device)
-
-        loss = partial(functional.cross_entropy, target=labels, ignore_index=IGNORED)
-        found = forward_backward(lambda given: loss(given.flatten(0, 1)), [logits[first:]])
-        return found["o"], found["d0"]
-
-    def beside(logits: Any) -> dict[str, Any]:
-        return dict(zip(("the loss is off by {}", "gradients are off by {}"), losses(logits, 0)))
-
-    def exact(logits: Any) -> list[Any]:
-        length, words = logits.shape[1:]
-        wanted = functional.one_hot(torch.arange(length) % words, words)
-        log = logits[0] - logits[0].logsumexp(-1, keepdim=True)
-        gradient = (log.exp() - wanted) / length
-        return [-(log * wanted).sum() / length, torch.stack([gradient, torch.zeros_like(gradient)])]
-
-    def alone(logits: Any) -> dict[str, Any]:
-        loss, gradient = losses(logits, 1)
-        return {f"loss {float(loss)}, sum of gradients {float(gradient.abs().sum())}: NaN and 0 by design": gradient}
-
-    for sizes in drawn(seed_of(job), length=SIZES, words=((50, 97), HIDDEN[0])):
-        shape = (2, sizes["length"], sizes["words"])
-        told = "beside a sample with labels, {} x {}".format(*shape[1:])
-        row = change(told, beside, exact, (shape,), "loss gradients", limit=1e-5, signature="label-mask")
-        yield row._replace(params={"labels": "one sample of two"})
-    yield change("a batch of such samples alone", alone, lambda logits: [torch.zeros(1)], ((2, 12, 97),), kind="info")
 
 
 @of_rows

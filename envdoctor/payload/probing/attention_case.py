@@ -1,5 +1,5 @@
-"""Attention cases: draw inputs, run a kernel forward and backward, measure both against the float64 truth; and which
-backends torch has for it: how one is forced, which is chosen, why not another (torch 2.0 and newer).
+"""Attention cases: draw inputs, run a kernel forward and backward, measure both against the float64 truth; and how
+a backend is forced (torch 2.0 and newer).
 
 What must come out is evaluated twice. In float64 without rounding it is the truth. In float32, rounding to the tested
 dtype exactly where every fused half-precision kernel must (P, O, dS, the results, and P rebuilt from a float32
@@ -14,7 +14,6 @@ see none is *dead*. All of that is computed on the CPU, whatever device is teste
 from __future__ import annotations
 
 import time
-import warnings
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,10 +31,6 @@ if TYPE_CHECKING:
 
 #: Our names, and those of torch.nn.attention.SDPBackend.
 BACKENDS = {"math": "MATH", "flash": "FLASH_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "cudnn": "CUDNN_ATTENTION"}
-
-#: What ``torch._fused_sdp_choice`` answers, the number of an SDPBackend.
-CHOICES = {-1: "none", 0: "math", 1: "flash", 2: "efficient", 3: "cudnn", 4: "overrideable"}
-
 
 #: The results, as they are called.
 TENSORS = ("o", "dq", "dk", "dv")
@@ -259,45 +254,6 @@ def force(backend: str) -> Any:
         return torch.nn.attention.sdpa_kernel(getattr(members, BACKENDS[backend]))
     switches = {"enable_flash": "flash", "enable_math": "math", "enable_mem_efficient": "efficient"}
     return torch.backends.cuda.sdp_kernel(**{name: backend == one for name, one in switches.items()})
-
-
-def chosen(given: tuple[Any, ...]) -> str:
-    """The backend that torch would take for (q, k, v, attn_mask, is_causal, gqa), without running it."""
-    q, k, v, mask, is_causal, gqa = given
-    extra: dict[str, Any] = {"enable_gqa": True} if gqa else {}
-    try:
-        number = int(torch._fused_sdp_choice(q, k, v, attn_mask=mask, is_causal=is_causal, **extra))
-        return CHOICES.get(number, "unknown")
-    except (AttributeError, TypeError, RuntimeError, NotImplementedError):
-        return "unknown"
-
-
-def declined(given: tuple[Any, ...]) -> dict[str, str]:
-    """CUDA only: what torch says against each fused backend for (q, k, v, attn_mask, is_causal, gqa)."""
-    cuda: Any = torch.backends.cuda
-    (q, k, v, mask, *more), reasons = given, {}
-    for arguments in (more, more[:1]):  # before enable_gqa there was one less
-        try:
-            parameters = cuda.SDPAParams(q, k, v, mask, 0.0, *arguments)
-            break
-        except (AttributeError, TypeError, RuntimeError):
-            continue
-    else:
-        return {}
-    for backend in ("flash", "efficient", "cudnn"):
-        ask = getattr(cuda, f"can_use_{backend}_attention", None)
-        if ask is None:
-            continue
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            try:
-                usable = bool(ask(parameters, True))
-            except (TypeError, RuntimeError):
-                continue
-        if not usable:
-            texts = [str(warning.message).split("(Triggered")[0].strip() for warning in caught]
-            reasons[backend] = " ".join(text for text in texts if text)[:300] or "declined without a reason"
-    return reasons
 
 
 def _backends() -> Any:

@@ -85,7 +85,7 @@ class _Object(list[tuple[str, Any]]):
     __slots__ = ()
 
 
-def _decode(raw: bytes, remarks: set[str]) -> _Object:
+def _decode(raw: bytes) -> _Object:
     """Return the header's JSON as serde_json would take it: no NaN, no lone surrogate, no number that overflows."""
     if sum(map(raw.count, (b"[", b"{", b","))) > _MOST_PARTS:
         raise HeaderError("too-complex")
@@ -99,8 +99,6 @@ def _decode(raw: bytes, remarks: set[str]) -> _Object:
         raise HeaderError("nested-too-deeply") from None
     except ValueError as error:
         raise HeaderError("not-json", str(error)) from None
-    if text[:1] in (" ", "\n", "\r", "\t"):
-        remarks.add("leading-blanks")
     if type(top) is not _Object:
         raise HeaderError("not-an-object")
     if b"\\u" in raw or any(type(entry) is _Object and len(entry) != 3 for name, entry in top if name != _METADATA):
@@ -143,15 +141,11 @@ class Tensor(NamedTuple):
 
 class Header(NamedTuple):
     """A header that is right. ``tensors`` in the order of the file's JSON. ``header_bytes`` is N + 8, ``data_bytes``
-    the length of what follows. ``metadata`` are the texts of ``__metadata__``, None where the file has none.
-    ``remarks`` are odd things that the library accepts, as dashed words: leading-blanks, null-metadata,
-    duplicate-metadata-key, duplicate-tensor, extra-fields, empty-name, entry-is-a-list, dtype-is-a-map,
-    unaligned-data."""
+    the length of what follows. ``metadata`` are the texts of ``__metadata__``, None where the file has none."""
 
     tensors: dict[str, Tensor]
     header_bytes: int
     data_bytes: int
-    remarks: tuple[str, ...]
     metadata: dict[str, str] | None = None
 
 
@@ -159,17 +153,14 @@ def parse_header(data: bytes, file_size: int) -> Header:
     """Read the header that ``data`` begins with, and check it with the file's size. Raises :class:`HeaderError`."""
     length = _length(data, file_size)
     raw = bytes(data[8 : 8 + length])
-    remarks: set[str] = set()
-    top = _decode(raw, remarks)
-    tensors = _entries(top, remarks)
+    top = _decode(raw)
+    tensors = _entries(top)
     data_bytes = _check_layout(tensors)
     if file_size != 8 + length + data_bytes:
         reason = "trailing-data" if file_size > 8 + length + data_bytes else "truncated-data"
         raise HeaderError(reason, Message("{} bytes instead of {}", file_size, 8 + length + data_bytes))
-    if length % 8:
-        remarks.add("unaligned-data")
     metadata = next((entry for name, entry in top if name == _METADATA), None)
-    return Header(tensors, 8 + length, data_bytes, tuple(sorted(remarks)), None if metadata is None else dict(metadata))
+    return Header(tensors, 8 + length, data_bytes, None if metadata is None else dict(metadata))
 
 
 def _length(data: bytes, file_size: int) -> int:
@@ -189,7 +180,7 @@ def _length(data: bytes, file_size: int) -> int:
     return length
 
 
-def _entries(top: _Object, remarks: set[str]) -> dict[str, Tensor]:
+def _entries(top: _Object) -> dict[str, Tensor]:
     seen_metadata = False
     tensors: dict[str, Tensor] = {}
     sizes: dict[tuple[str, tuple[int, ...]], int] = {}
@@ -198,18 +189,10 @@ def _entries(top: _Object, remarks: set[str]) -> dict[str, Tensor]:
             if seen_metadata:
                 raise HeaderError("duplicate-metadata")
             seen_metadata = True
-            if entry is None:
-                remarks.add("null-metadata")
-            elif type(entry) is not _Object or not all(isinstance(value, str) for _, value in entry):
+            if entry is not None and not (type(entry) is _Object and all(isinstance(text, str) for _, text in entry)):
                 raise HeaderError("bad-metadata")
-            elif len(dict(entry)) != len(entry):
-                remarks.add("duplicate-metadata-key")
         else:
-            tensors[name] = _tensor(name, entry, remarks)
-    if len(top) - seen_metadata != len(tensors):
-        remarks.add("duplicate-tensor")  # the last one holds, as in the library
-    if "" in tensors:
-        remarks.add("empty-name")
+            tensors[name] = _tensor(name, entry)  # of two of a name the last one holds, as in the library
     # Only those that hold are measured: the library forgets the others before it looks.
     for name, tensor in tensors.items():
         key = (tensor.dtype, tensor.shape)
@@ -220,15 +203,13 @@ def _entries(top: _Object, remarks: set[str]) -> dict[str, Tensor]:
     return tensors
 
 
-def _tensor(name: str, entry: Any, remarks: set[str]) -> Tensor:
+def _tensor(name: str, entry: Any) -> Tensor:
     if type(entry) is list and len(entry) == 3:  # serde takes a struct from a sequence as well
-        remarks.add("entry-is-a-list")
         dtype, shape, offsets = entry
     elif type(entry) is _Object:
         fields = dict(entry)
         if len(entry) != 3 or fields.keys() != _NAMES:  # one is missing or named twice; others than these are ignored
             known = [key for key, _ in entry if key in _FIELDS]
-            remarks.update(["extra-fields"] if len(known) < len(entry) else [])
             if len(set(known)) < len(known):
                 raise HeaderError("duplicate-field", f"{name}: {next(key for key in known if known.count(key) > 1)}")
             if lacking := [key for key in _FIELDS if key not in known]:
@@ -238,7 +219,6 @@ def _tensor(name: str, entry: Any, remarks: set[str]) -> Tensor:
         raise HeaderError("bad-entry", name)
     if type(dtype) is _Object and len(dtype) == 1 and dtype[0][1] is None:
         # {"F32": null} is how serde spells the variant of an enumeration in full.
-        remarks.add("dtype-is-a-map")
         dtype = dtype[0][0]
     if type(dtype) is not str or dtype not in DTYPE_BITS:
         raise HeaderError("unknown-dtype", f"{name}: {dtype}" if type(dtype) is str else name)

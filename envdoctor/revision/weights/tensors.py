@@ -29,9 +29,7 @@ _INDEX = (".safetensors.index.json", ".bin.index.json")
 #: What the table safetensors-dtypes starts with: a need for it is no news.
 _OLDEST = "0.4.0"
 #: Kinds of changes of two sets that hold the same weights in other files.
-_ABOUT_FILES = (
-    *("resharded", "odd-header", "shard-missing", "index-missing", "index-mismatch", "metadata-changed", "format-lost"),
-)
+_ABOUT_FILES = (*("resharded", "shard-missing", "index-missing", "index-mismatch", "metadata-changed", "format-lost"),)
 #: Who may have written a file (transformers 4.57.6, modeling_utils.py, load_state_dict).
 _FORMATS = ("pt", "tf", "flax", "mlx")
 _READERS = {"safetensors": layouts.read_safetensors, "pickled": layouts.read_pickled}
@@ -153,10 +151,6 @@ def _compare_pair(
         counts = [len(names) for names in (one.files, two.files)]
         files = [Message("{} file{}", count, "" if count == 1 else "s") for count in counts]
         changes.append(Change("weights", "resharded", two.files[0], two.key.stem, files[0], files[1]))
-    for path, header in after.headers.items():
-        known = before.headers[path].remarks if path in before.headers else ()
-        news = [remark for remark in header.remarks if remark not in known]
-        changes += [Change("weights", "odd-header", path, listed(news, 6))] if news else []
     values = Compared()
     if revisions.values is not None:
         from envdoctor.revision.weights.values import compare_values

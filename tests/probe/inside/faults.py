@@ -169,10 +169,6 @@ FAULTS = {
     ),
     # pytorch#141128: NaN comes out as zeros.
     "hidden-nan": Fault(output=lambda out, call: torch.nan_to_num(out, nan=0.0)),
-    # torch 2.13.0 on some processors: the same where there are fewer than 16 keys.
-    "hidden-nan-of-few-keys": Fault(
-        output=lambda out, call: torch.nan_to_num(out, nan=0.0) if call.k.shape[-2] < 16 else out
-    ),
     # Padding of a boolean mask is taken off the other end of the keys.
     "wrong-side": Fault(wrong_side),
     # torch before 2.5, math backend: logits and probabilities in half.

@@ -234,23 +234,6 @@ def _flash_attn(forget_padding: bool) -> ModuleType:
     return module
 
 
-def _xformers() -> ModuleType:
-    class LowerTriangularMask: ...
-
-    def attention(q: Any, k: Any, v: Any, attn_bias: Any = None) -> Any:
-        if attn_bias is None or isinstance(attn_bias, LowerTriangularMask):
-            return _plain(q, k, v, attn_bias is not None)
-        assert attn_bias.stride(-2) % 8 == 0
-        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        return torch.softmax(q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5 + attn_bias, -1).matmul(v).transpose(1, 2)
-
-    module = ModuleType("xformers")
-    module.ops = ModuleType("xformers.ops")  # type: ignore[attr-defined]
-    module.ops.LowerTriangularMask = LowerTriangularMask
-    module.ops.memory_efficient_attention = attention
-    return module
-
-
 def _prepared(cases: Any) -> list[Any]:
     return [piece("attention_case").prepare(case, torch.float32) for case in cases]
 
@@ -262,11 +245,9 @@ def _observations(prepared: list[Any], kernel: Any) -> list[Any]:
 def main() -> None:
     packages = import_module(f"{PACKAGE}.probes.attention_checks")
     whole = _prepared(packages.FLASH_ATTN)
-    sys.modules["xformers"] = _xformers()
     sys.modules["flash_attn"] = _flash_attn(forget_padding=False)
     found = {
         "checks": {name: globals()[name]() for name in sys.argv[2:]},
-        "xformers": _observations(_prepared(packages.XFORMERS), packages.xformers_kernel),
         "flash_attn": _observations(whole, packages.flash_attn_kernel),
     }
     sys.modules["flash_attn"] = _flash_attn(forget_padding=True)

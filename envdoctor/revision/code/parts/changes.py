@@ -30,13 +30,6 @@ _READS_FLAG = re.compile(r"self\.gradient_checkpointing\b(?! = )")
 _DEAD = re.compile(r"\bnot self\.training\b|\band False\b|\bFalse and\b|^ *if False\b")
 _ISINSTANCE = re.compile(r"isinstance\(\w+, \(?([\w., ]+)\)")
 _MADE = re.compile(r"self\.(\w+) = (\w+)\(")
-#: Names that a condition asks whether they are None, and of which something is taken; what may bind a name; words of
-#: statements whose parts may not run, or that are cut off; and statements behind which a function may have ended.
-_ASKED = re.compile(r"(?<![\w.])(\w+) is (?:not )?None\b")
-_TAKEN = re.compile(r"(?<![\w.'])(\w+)(?:\.\w|\[)")
-_BINDS = re.compile(r"^(?:.* (?:[-+*/|&@:]?=|in) |.* as \w+)")
-_PERHAPS = re.compile(r" (?:if|and|or|for) |\blambda\b|…")
-_MAY_END = re.compile(r" *(?:raise|return|assert|[\w.]+\()")
 _MAX_NAMES = 6
 #: Values of a class by which transformers loads weights.
 _LOADING_VALUE = re.compile(r"_tied_weights_keys|_keep_in_fp32_modules\w*|_checkpoint_conversion_mapping")
@@ -278,35 +271,17 @@ def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
 
 
 def _undefined(pair: FilePair) -> Iterator[Change]:
-    """Yield the functions with names that nothing binds, new and mended ones, and with names used that may be None."""
+    """Yield the functions with names that nothing binds, new and mended ones."""
     codes = [() if "*" in code.bound else code.definitions for code in (pair.old, pair.new)]
     before, after = ({one.name: one.unbound for one in code if one.unbound} for code in codes)
     known = {name for names in before.values() for name in names}
     for symbol, names in after.items():
         if news := [name for name in names if name not in known]:
             yield _change("name-undefined", pair.path, symbol, None, ", ".join(news[:_MAX_NAMES]))
-    used = {one.name: _none_used(one) for one in pair.old.definitions}
-    for one in pair.new.definitions:
-        if fresh := sorted(_none_used(one) - used.get(one.name, set())):
-            yield _change("none-used", pair.path, one.name, None, ", ".join(fresh[:_MAX_NAMES]))
     kept = {one.name for one in pair.new.definitions}
     for symbol, names in before.items():
         if gone := [name for name in names if symbol in kept and name not in after.get(symbol, ())]:
             yield _change("name-mended", pair.path, symbol, ", ".join(gone[:_MAX_NAMES]), None)
-
-
-def _none_used(function: Definition) -> set[str]:
-    """Return the names of which a function takes something in any case behind an ``if`` that asks for None."""
-    sure, asked, used = set[str](), set[str](), set[str]()
-    for line in function.lines:
-        if not line.startswith(" "):
-            sure |= set[str]() if _PERHAPS.search(line) else {*_TAKEN.findall(line)}
-            used |= asked & sure
-            asked |= {*_ASKED.findall(line)} - sure if line.startswith("if ") else set[str]()
-        asked.difference_update(*(re.findall(r"\w+", bound) for bound in _BINDS.findall(line)))
-        if _MAY_END.match(line):
-            break
-    return used
 
 
 def _checkpointing(pair: FilePair) -> Iterator[Change]:

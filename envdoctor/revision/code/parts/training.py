@@ -34,7 +34,7 @@ _GENERATES = re.compile(
 _GENERATING_CLASS = re.compile(r"LogitsProcessor|LogitsWarper|StoppingCriteria|Streamer|Pipeline|Mixin\Z.*Generation")
 _SWITCHES = re.compile(r"checkpoint|isinstance\(module")
 _SWITCHING_KINDS = frozenset(f"gradient-checkpointing-{word}" for word in ("noop", "fails", "mended"))
-_NAMING_KINDS = frozenset(("name-undefined", "name-mended", "none-used"))
+_NAMING_KINDS = frozenset(("name-undefined", "name-mended"))
 _FIRST_NAME = re.compile(r"[A-Za-z_]\w*")
 _WORD = re.compile(r"(?<![\w'])([^\W\d]\w*)(?![\w'])(=?)")
 #: What may do something: calls by their names, and words.
