@@ -1,5 +1,5 @@
-"""The operating system: platform, architecture, C library, kernel, WSL, container; the memory that this process may
-use; and the variables that change what the training stack does."""
+"""The operating system: platform, architecture, C library, kernel, WSL, container; memory, open
+files and locked memory that this process may use; and the variables that change what the training stack does."""
 
 import os
 import re
@@ -34,10 +34,11 @@ _NO_LIMIT = 1 << 60
 
 @observes(
     "machine",
-    "os.platform os.arch os.libc os.libc_version os.kernel os.wsl os.container os.memory_gib os.shm_gib",
+    "os.platform os.arch os.libc os.libc_version os.kernel os.wsl os.container os.memory_gib os.shm_gib "
+    "os.open_files os.locked_memory_gib",
 )
 def system(request: Request) -> Found:
-    """Find the facts of the platform; sizes are in GiB (2**30 bytes)."""
+    """Find the facts of the platform; sizes are in GiB (2**30 bytes), limits the soft ones that ``ulimit`` shows."""
     libc, version, libc_origin = _libc(request)
     memory, memory_origin = _memory(request)
     return [
@@ -50,6 +51,8 @@ def system(request: Request) -> Found:
         ("os.container", container(request), "/proc, /run"),
         ("os.memory_gib", memory, memory_origin),
         ("os.shm_gib", _shared_memory(request), _SHM),
+        ("os.open_files", _soft_limit("RLIMIT_NOFILE", 1), Message("ulimit -n")),
+        ("os.locked_memory_gib", _soft_limit("RLIMIT_MEMLOCK", _GIB), Message("ulimit -l")),
     ]
 
 
@@ -182,6 +185,19 @@ def _shared_memory(request: Request) -> Value:
     except OSError as error:
         return Unknown(Message("{} cannot be asked for its size: {}", _SHM, error.strerror))
     return _gib(status.f_blocks * status.f_frsize)
+
+
+def _soft_limit(name: str, unit: int) -> Value:
+    """Return a resource limit in units; ABSENT when there is none, or an operating system without limits."""
+    try:
+        import resource
+
+        soft = resource.getrlimit(getattr(resource, name))[0]
+    except (ImportError, AttributeError):
+        return ABSENT
+    if soft == resource.RLIM_INFINITY:
+        return ABSENT
+    return soft if unit == 1 else round(soft / unit, 6)
 
 
 def _gib(size: int) -> float:

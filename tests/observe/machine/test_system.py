@@ -121,7 +121,11 @@ def test_memory_that_nobody_tells_is_unknown(machine):
 
 
 @linux
-def test_this_machine_is_described():
+def test_this_machine_is_described_and_open_files_are_the_soft_limit():
+    import resource
+
     facts = here(dict(os.environ))
     assert (facts["os.platform"], facts["os.arch"]) == ("linux", os.uname().machine)
     assert facts["os.memory_gib"] > 0
+    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    assert here({})["os.open_files"] == (ABSENT if soft == resource.RLIM_INFINITY else soft)
