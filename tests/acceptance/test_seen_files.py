@@ -448,24 +448,6 @@ def test_of_an_interrupted_uninstall_the_missing_files_are_told(check, file):
     assert (result.code, len(messages)) == ((1, 1) if file else (0, 0))
 
 
-@pytest.mark.parametrize(
-    ("source", "named"),
-    [
-        (None, "myaccel 1.0.0 is incomplete: myaccel/__init__.py is not there"),
-        ("import torch.nowhere\n", "torch.nowhere"),
-        ("def autoload(): ...\n", ""),
-    ],
-)
-def test_a_backend_that_torch_loads_must_be_there(live, source, named):
-    def change(site: Path) -> None:
-        info = install(site, "myaccel", "1.0.0", files={} if source is None else {"myaccel/__init__.py": source})
-        (info / "entry_points.txt").write_text("[console_scripts]\nx = y:z\n\n[torch.backends]\nx = myaccel:autoload\n")
-
-    result = live(change)
-    assert (result.code, bool(told(result))) == ((1, True) if named else (0, False))
-    assert all(named in message for message in told(result))
-
-
 def test_a_version_that_none_can_compare_stops_transformers(live):
     result = live(lambda site: install(site, "tqdm", "???"))
     assert result.code == 1 and any("finds no version of tqdm" in message for message in told(result))
