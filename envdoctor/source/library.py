@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import NamedTuple, TypeVar
 
-from envdoctor.source.definitions import is_generator
+from envdoctor.source.definitions import is_generator, statements
 from envdoctor.source.notebook import is_encoded, overruns
-from envdoctor.source.offers import Offers, read_offers, statements
+from envdoctor.source.offers import Offers, read_offers
 from envdoctor.source.signatures import calls, parameters
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message
