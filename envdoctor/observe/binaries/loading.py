@@ -85,7 +85,7 @@ def library_shadow(request: Request) -> Found:
 def _lacking(name: str, path: str, folder: str, files: Files) -> str | None:
     """Return a function of torch's own library of this name that its other libraries take and ``path`` lacks."""
     from envdoctor.observe.binaries.elf_file import ElfError, ElfFile
-    from envdoctor.observe.binaries.extension_check import gnu_hash, spelled
+    from envdoctor.observe.binaries.extension import spelled
 
     try:
         with ElfFile(path, files) as front, ElfFile(os.path.join(folder, name), files) as own:
@@ -93,8 +93,7 @@ def _lacking(name: str, path: str, folder: str, files: Files) -> str | None:
             for asking in (one for one in _LOADED if one in there):
                 with ElfFile(os.path.join(folder, asking), files) as asker:
                     for symbol in asker.undefined() if name in asker.needed else ():
-                        hashed = gnu_hash(symbol)
-                        if own.exports(symbol, hashed) and not front.exports(symbol, hashed):
+                        if own.exports(symbol) and not front.exports(symbol):
                             return spelled(symbol)
     except (ElfError, OSError):
         pass  # damaged files are told elsewhere
