@@ -71,8 +71,7 @@ def timed(name: str, spent: list[float]) -> list[Any]:
 
 def counted(facts: Any, requests: list[Any], matrix: Any) -> dict[str, int]:
     """The packages with extensions of torch, their files, and the undefined symbols of torch that these name."""
-    from envdoctor.observe.binaries.extension import compiled_files
-    from envdoctor.observe.binaries.extension_check import read_package
+    from envdoctor.observe.binaries.extension import compiled_files, read_package
 
     place = requests[0].place
     dists = {item["name"]: item for item in facts.value("dist")}

@@ -9,8 +9,7 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "binaries.elf_file": "ElfError ElfFile",
-        "binaries.extension_check": "gnu_hash",
+        "binaries.elf_file": "ElfError ElfFile gnu_hash",
         "documents.facts_file": "drift_between facts_of_document FactsFileError FLIGHT_SCHEMA load_facts_document "
         "read_facts_file SCHEMA to_compare",
         "documents.locks.lock": "LockError",

@@ -26,7 +26,7 @@ _OBSERVERS = (
     ("packages", "packages.installed", "installed"),
     ("packages", "machine.toolkit", "build_parts"),
     ("packages", "packages.import_shadow", "import_shadow"),
-    ("packages", "packages.builds", "libc_need shared_files"),
+    ("packages", "packages.builds", "shared_files"),
     ("binaries", "binaries.loading", "library_shadow"),
     ("source", "packages.link", "link"),
     ("packages", "packages.package_damage", "package_damage"),

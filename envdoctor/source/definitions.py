@@ -16,6 +16,16 @@ def blocks(statement: ast.stmt) -> Iterator[list[ast.stmt]]:
         yield part.body
 
 
+def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
+    """Yield the statements that run when the module is imported, in any branch; not those of functions and classes."""
+    for statement in body:
+        yield statement
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        for block in blocks(statement):
+            yield from statements(block)
+
+
 def last_name(node: ast.AST | None) -> str:
     """Return ``cuda`` for ``torch.cuda``; an empty text unless it is a dotted name."""
     return getattr(node, "attr", "") or getattr(node, "id", "")
@@ -100,22 +110,18 @@ def is_generator(function: ast.FunctionDef) -> bool:
     return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
 
 
-def methods_of(tree: ast.Module) -> Iterator[str]:
+def methods_of(tree: ast.Module | ast.ClassDef, scope: str = "") -> Iterator[str]:
     """Yield ``Class.method(self, a, /, *args, b, **kwargs)`` and ``name(a)``: functions of the module and of its
-    classes, also inside a condition or a ``try``; parameters without defaults and annotations."""
-    stack: list[tuple[str, ast.stmt]] = [("", statement) for statement in tree.body]
-    while stack:
-        scope, statement = stack.pop()
+    classes, in any branch; parameters without defaults and annotations."""
+    for statement in statements(tree.body):
         match statement:
             case ast.FunctionDef(name=name, args=args) | ast.AsyncFunctionDef(name=name, args=args):
                 words = [word.rstrip("=") for word in parameter_words(args)]
                 if args.posonlyargs:
                     words.insert(len(args.posonlyargs), "/")
                 yield f"{scope}{name}({', '.join(words)})"
-            case ast.ClassDef(name=name, body=body):
-                stack += [(f"{scope}{name}.", inner) for inner in body]
-            case ast.If() | ast.Try() | ast.With():
-                stack += [(scope, item) for block in blocks(statement) for item in block]
+            case ast.ClassDef(name=name):
+                yield from methods_of(statement, f"{scope}{name}.")
 
 
 def attributes_of(tree: ast.Module) -> Iterator[str]:

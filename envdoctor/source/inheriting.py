@@ -1,5 +1,5 @@
 """Find where a class does not fit its base classes in other packages: keywords that they do not take, methods that they
-call in another way; and keywords in its methods that functions of other packages do not take.
+call in another way.
 
 A lineage is a class with the classes that it derives from, in whatever package they are. The modules are read
 without the bodies of their functions; of a method that matters the body is read by itself.
@@ -7,15 +7,14 @@ without the bodies of their functions; of a method that matters the body is read
 
 import ast
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, cached_property
 from typing import NamedTuple
 
-from envdoctor.source.definitions import FunctionNode, TryStar, all_nodes, children, last_name, names_in
+from envdoctor.source.definitions import FunctionNode, TryStar, all_nodes, children, last_name, names_in, statements
 from envdoctor.source.importing import Importing
 from envdoctor.source.library import Unreadable
-from envdoctor.source.offers import statements
+from envdoctor.source.scopes import Scope, scopes_of
 from envdoctor.source.signatures import added_by, bases_of, can_be_called, own_parameters, way_of
 from envdoctor.source.uses import asks_what_is_there, caught, leaves, suppressed
 from envdoctor.source.values import Stop
@@ -30,7 +29,7 @@ _RUN = ("__init__", "train")
 
 
 class Call(NamedTuple):
-    """``self.name(…)``, ``super().name(…)`` or ``name(…)``: the ``owner`` is self, super or empty.
+    """``self.name(…)`` or ``super().name(…)``: the ``owner`` is self or super.
 
     ``way`` is how it is called (``2 num_items_in_batch=``), None if that is unknown, or if the method is handed on;
     ``keywords`` are the given ones, ``rest`` the name behind ``**``. ``sure``: it stands in no condition.
@@ -119,8 +118,6 @@ class _Calls:
 
     def _owner(self, called: ast.AST) -> str | None:
         match called:
-            case ast.Name():
-                return ""
             case ast.Attribute(value=ast.Name(id=self._bound), ctx=ast.Load()):
                 return "self"
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super"), args=[]), ctx=ast.Load()):
@@ -132,12 +129,12 @@ class _Calls:
 
 
 class _Source(NamedTuple):
-    """A module: its tree without bodies, where its names come from, how often it binds each, its lines, and the names
-    that it gives to attributes of anything."""
+    """A module: its tree without bodies, where its names come from, its own scope, its lines, and the names of the
+    attributes that it assigns to."""
 
     tree: ast.Module
     names: Mapping[str, str]
-    bound: Mapping[str, int]
+    scope: Scope
     lines: list[bytes]
     assigned: frozenset[str]
 
@@ -183,19 +180,6 @@ class _Member:
                 method.decorator_list = node.decorator_list
                 return method
         return None
-
-    def takes_from(self, name: str) -> str:
-        """Return where the module imports a name from (``module:name``) if it does so in one way, else an empty
-        text."""
-        home = self._source.names.get(name, "")
-        return home if ":" in home and self._source.bound.get(name) == 1 else ""
-
-    def binds(self, name: str) -> set[str]:
-        """Return the names that a method binds itself."""
-        body = self.body(name)
-        nodes = list(ast.walk(body)) if body is not None else []
-        stored = names_in(node for node in nodes if not isinstance(getattr(node, "ctx", None), ast.Load))
-        return {*stored, *(node.arg for node in nodes if isinstance(node, ast.arg))}
 
     def parameters(self, name: str) -> tuple[str, ...] | None:
         """Return a method's parameters as :func:`~envdoctor.source.signatures.own_parameters` does; None also if the
@@ -247,26 +231,9 @@ class _Lineage:
             if at is None or (at, name) in reached:
                 continue
             reached.add((at, name))
-            calls = [call for call in self.members[at].calls(name) if call.owner and call.sure]
+            calls = [call for call in self.members[at].calls(name) if call.sure]
             stack += [(call.name, 0 if call.owner == "self" else at + 1) for call in calls]
         return reached
-
-
-def _bound(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that the statements of a module bind, as often as they do; several imports from one package count
-    once."""
-    modules: dict[str, None] = {}
-    for statement in statements(tree.body):
-        match statement:
-            case ast.Import(names=names):
-                modules |= {alias.asname or alias.name.partition(".")[0]: None for alias in names}
-            case ast.ImportFrom(names=names):
-                yield from (alias.asname or alias.name for alias in names)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                yield name
-            case ast.Assign(targets=targets):
-                yield from names_in(targets)
-    yield from modules
 
 
 def _line(statement: ast.stmt) -> int:
@@ -279,7 +246,6 @@ class Inheriting:
     """The classes of one environment; every class is read at most once."""
 
     def __init__(self, following: Importing) -> None:
-        self._followed = following.world.followed
         self._names, self._library = following.names, following.library
         self._member, self._source = cache(self._readable), cache(self._module)
 
@@ -292,7 +258,7 @@ class Inheriting:
             if not members or all(member.top == members[0].top for member in members):
                 return []
             lineage = _Lineage(list(dict.fromkeys(members[::-1]))[::-1], written)
-            return [*self._handed(lineage), *_overrides(lineage), *self._passed(lineage)]
+            return [*self._handed(lineage), *_overrides(lineage)]
         except (Unreadable, RecursionError, MemoryError):
             return []
 
@@ -321,7 +287,7 @@ class Inheriting:
         if node is None or added_by(node.decorator_list) != set():
             return None
         used = {name for base in node.bases for name in names_in(ast.walk(base))}
-        if any(source.bound.get(other, 0) > 1 for other in (name, *used)):
+        if any(map(source.scope.is_ambiguous, (name, *used))):
             return None
         end = min((_line(top) for top in source.tree.body if top.lineno > node.lineno), default=len(source.lines) + 1)
         return _Member(module, node, end, source, bases_of(node, module, source.names))
@@ -333,7 +299,8 @@ class Inheriting:
             raise Unreadable("")
         text, tree = self._library.text(spec.path), self._library.tree(module)
         assigned = frozenset(word.decode() for word in _ASSIGNED.findall(text))
-        return _Source(tree, offers.names, Counter(_bound(tree)), text.splitlines(True), assigned)
+        scope = scopes_of(tree, (), standard=True)[id(tree)]
+        return _Source(tree, offers.names, scope, text.splitlines(True), assigned)
 
     def _handed(self, lineage: _Lineage) -> Iterator[Stop]:
         """Yield unfit keywords that ``super()`` hands to a base class of another package."""
@@ -348,21 +315,6 @@ class Inheriting:
                         always = call.name == name == "__init__" and call.sure and (at, name) in lineage.always
                         target = (base, written + method)
                         yield Stop("keyword", member.module, call.line, *target, keyword=keyword, always=always)
-
-    def _passed(self, lineage: _Lineage) -> Iterator[Stop]:
-        """Yield unfit keywords that methods pass to what their module takes from other packages."""
-        for at, member, name in _own_methods(lineage):
-            called = member.mentions(name) if lineage.definer(name) == at else ()
-            homes = {callee: member.takes_from(callee) for callee in called}
-            tops = {callee: home.partition(":")[0].partition(".")[0] for callee, home in homes.items()}
-            own = ("", member.top)
-            homes = {callee: homes[callee] for callee, top in tops.items() if top not in own and self._followed(top)}
-            for call in member.calls(name) if homes else ():
-                base, _, function = homes.get(call.name if not call.owner else "", "").partition(":")
-                place = self._names.place(base, function) if base and call.keywords else None
-                refused = [keyword for keyword in call.keywords if place and self._names.takes(place, keyword) is False]
-                for keyword in refused if refused and call.name not in member.binds(name) else ():
-                    yield Stop("keyword", member.module, call.line, base, function, keyword=keyword, always=False)
 
 
 def _overrides(lineage: _Lineage) -> Iterator[Stop]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from envdoctor.source.definitions import blocks, keyword_of, last_name, text_of, texts_in
+from envdoctor.source.definitions import blocks, keyword_of, last_name, statements, text_of, texts_in
 
 #: Names are made at run time: a missing one proves nothing.
 _MADE = re.compile(
@@ -97,16 +97,6 @@ def absolute(module: str | None, level: int, within: str, is_package: bool) -> s
     parts = within.split(".")
     base = parts[: len(parts) - level + is_package]
     return ".".join([*base, module] if module else base)
-
-
-def statements(body: Iterable[ast.stmt]) -> Iterator[ast.stmt]:
-    """Yield the statements that run when the module is imported, in any branch; not those of functions and classes."""
-    for statement in body:
-        yield statement
-        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            continue
-        for block in blocks(statement):
-            yield from statements(block)
 
 
 class _Reading:

@@ -60,6 +60,11 @@ class Scope:
         """Return whether the name has one meaning here, and that is not an import."""
         return self._meanings(name) == [None]
 
+    def is_ambiguous(self, name: str) -> bool:
+        """Return whether the name has several meanings in this very scope."""
+        meanings = self.bound.get(name, ())
+        return len(meanings) > 1 and (None in meanings or len(set(meanings)) > 1)
+
     def find(self, name: str) -> AssignmentTarget | None:
         """Return the one import that the name stands for here; None if it may stand for anything else."""
         first, *others = self._meanings(name) or [None]

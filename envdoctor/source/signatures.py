@@ -12,13 +12,13 @@ from itertools import takewhile
 
 from envdoctor.source.definitions import (
     FunctionNode,
-    blocks,
     dotted,
     functions_in,
     keyword_of,
     last_name,
     names_in,
     parameter_words,
+    statements,
     text_of,
 )
 
@@ -158,13 +158,8 @@ def own_parameters(node: FunctionNode) -> tuple[str, ...] | None:
 
 def _definitions(body: list[ast.stmt]) -> Iterator[FunctionNode | ast.ClassDef]:
     """Yield functions and classes of a module or class, in any branch."""
-    for node in body:
-        match node:
-            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
-                yield node
-            case ast.If() | ast.Try() | ast.With():
-                for inner in blocks(node):
-                    yield from _definitions(inner)
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    return (node for node in statements(body) if isinstance(node, kinds))
 
 
 def _methods(node: ast.ClassDef) -> Iterator[FunctionNode]:

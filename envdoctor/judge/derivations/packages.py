@@ -171,14 +171,3 @@ def numpy_binary(facts: View, matrix: Matrix) -> Answer:
         elif older and name not in of_conda:
             items.append({"package": name, "version": installed, "first": first})
     return Derived(Records(tuple(items), incomplete), Message("the table numpy-2-builds"))
-
-
-@derives("libc_need", of="libc_need os.libc os.libc_version")
-def libc_fits(facts: View, matrix: Matrix) -> Answer:
-    """Tell in the column ``ok`` whether this system's glibc is new enough for the compiled files of packages."""
-    needs, glibc = facts.records("libc_need"), dotted(str(facts.value("os.libc_version")))
-    if needs is None or facts.value("os.libc") != "glibc" or glibc is None:
-        return None
-    versions = [(item, dotted(View.of(item).text("glibc") or "")) for item in needs]
-    items = (item if version is None else {**item, "ok": version <= glibc} for item, version in versions)
-    return Derived(Records(tuple(items), needs.incomplete), Message("compiled files, os.libc_version"))

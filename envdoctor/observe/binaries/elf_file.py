@@ -7,6 +7,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 
 from envdoctor.observe.request import Request
 from envdoctor.system.files import Files
@@ -177,12 +178,10 @@ class ElfFile:
 
     # --- what a file gives ----------------------------------------------------------------------------------------
 
-    def exports(self, name: bytes, hashed: int) -> bool:
-        """Return whether it defines a symbol, by its GNU hash table: bloom filter, bucket, chain.
-
-        ``hashed`` is :func:`~envdoctor.observe.binaries.extension_check.gnu_hash` of the name.
-        """
+    def exports(self, name: bytes) -> bool:
+        """Return whether it defines a symbol, by its GNU hash table: bloom filter, bucket, chain."""
         address, buckets, first, words, shift = self._hash_table()
+        hashed = gnu_hash(name)
         word = int.from_bytes(self._at(address + 16 + 8 * (hashed // 64 % words), 8), "little")
         if not (word >> (hashed % 64)) & (word >> ((hashed >> shift) % 64)) & 1:
             return False
@@ -314,6 +313,15 @@ class ElfFile:
         if len(data) < size and not short:
             raise ElfError(Message("it is shorter than its own tables say"))
         return data
+
+
+@lru_cache(maxsize=1)  # several files are asked for one name
+def gnu_hash(name: bytes) -> int:
+    """Return the hash of GNU hash tables (32 bits)."""
+    value = 5381
+    for letter in name:
+        value = (value * 33 + letter) & 0xFFFFFFFF
+    return value
 
 
 def newest(versions: Iterable[str], name: str) -> str | None:

@@ -2,22 +2,27 @@
 
 One item a package, because one wrong build is one cause however many files it has. What a package says that it was
 built for (in a file of its own, its wheel's name, or its local version) explains a finding; whether it fits is decided
-by its symbols where they can be read.
+by its symbols where they can be read: which of them are torch's, and which no library of torch defines.
 """
 
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
-from envdoctor.facts.values import ABSENT, NOT_KNOWN, Absent, Records, Unknown, Value
+from envdoctor.facts.values import ABSENT, NOT_KNOWN, Records, Unknown, Value
+from envdoctor.observe.binaries.elf_file import ElfError, ElfFile, newest
+from envdoctor.observe.locate.layout import Layout
 from envdoctor.observe.packages.version_files import listed_libraries
 from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files, because_of
-from envdoctor.system.message import Message
+from envdoctor.system.message import Message, said_by
+from envdoctor.versions.pep440 import rank
 from envdoctor.versions.requirement import BuiltFor, said_by_tag
 
-_COLUMNS = ("problem", "arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library")
+#: What its files tell if they can be read.
+_COLUMNS = ("arch", "glibc_needs", "glibcxx_needs", "unresolved", "example", "missing_library")
 #: More than any package has (vllm 0.12 has 12); what is beyond is not read, and said.
 MOST_FILES = 64
 _ENDINGS = (".so", ".pyd")
@@ -41,56 +46,91 @@ def extension(request: Request) -> Found:
         if dist.get("name") in modules:
             named.setdefault(str(dist["name"]), dist)
     incomplete = dists.incomplete
-    chosen: list[tuple[Mapping[str, Value], list[tuple[str, str]]]] = []
+    chosen: list[tuple[Mapping[str, Value], _Package]] = []
+    room = _MOST_NAMES
     for name, dist in named.items():
         metadata, kind = str(dist.get("path")), str(dist.get("kind"))
         found, partly = compiled_files(metadata, kind, modules[name], layout.site_packages, layout.files)
-        incomplete = incomplete or partly
-        if found:
-            chosen.append((dist, found))
-    records: list[Mapping[str, Value]] = []
-    if chosen:
-        from envdoctor.observe.binaries.extension_check import check_extensions, find_torch_libraries
-
-        missing = request.value("torch.missing_files")
-        if any(item["package"] == "torch" and item["fails"] is True for item in request.items("package_damage")):
-            missing = ("torch/lib",)
-        torch = find_torch_libraries(layout, missing)
-        items, unread = check_extensions([found for _, found in chosen], torch, layout.files)
-        incomplete = incomplete or unread
-        records = [
-            _item(dist, found, columns or {}, layout.files)
-            for (dist, found), columns in zip(chosen, items, strict=True)
-            if columns is not None or any(python_tag(name) for _, name in found)
-        ]
+        package = read_package(found, layout.files, room)
+        room -= sum(len(symbol) for file in package.files for symbol in file.symbols)
+        incomplete = incomplete or partly or package.unread
+        chosen.append((dist, package))
+    packages = [package for _, package in chosen]
+    missing = request.value("torch.missing_files")
+    if any(item["package"] == "torch" and item["fails"] is True for item in request.items("package_damage")):
+        missing = ("torch/lib",)
+    asks = any(package.files for package in packages)
+    torch = _Torch(_torch_libraries(layout, missing) if asks else {}, layout.files)
+    try:
+        items = [_item(dist, package, torch, packages, layout.files) for dist, package in chosen]
+    finally:
+        for library in torch.opened:
+            library.close()
     origin = Message("compiled files") if named else Message("installed packages")
-    return [("extension", Records(tuple(records), incomplete), origin)]
+    return [("extension", Records(tuple(filter(None, items)), incomplete), origin)]
 
 
 def _item(
-    dist: Mapping[str, Value], found: Sequence[tuple[str, str]], columns: Mapping[str, Value], files: Files
-) -> dict[str, Value]:
+    dist: Mapping[str, Value],
+    package: "_Package",
+    torch: "_Torch",
+    packages: Sequence["_Package"],
+    files: Files,
+) -> dict[str, Value] | None:
+    """Return what the compiled files of a distribution tell; None if they ask nothing of torch, and are for any
+    Python."""
+    read, problem, unread, tags = package
+    if not (read or problem or unread or tags):
+        return None
     name, version = str(dist.get("name")), dist.get("version", NOT_KNOWN)
-    item: dict[str, Value] = {
-        "package": name,
-        "version": version,
-        "python_tag": ", ".join(sorted({tag for _, file in found if (tag := python_tag(file))})) or ABSENT,
-        **dict.fromkeys(_COLUMNS, ABSENT),
-        **columns,
-    }
+    item: dict[str, Value] = {"package": name, "version": version, "python_tag": ", ".join(tags) or ABSENT}
+    item |= {"problem": problem[2] if problem else ABSENT, **dict.fromkeys(_COLUMNS, ABSENT)}
+    linked: Value = ABSENT
+    if read:
+        item |= _needs(read, torch, packages, files)
+        runtimes = sorted({file.cuda for file in read if file.cuda}, key=int)
+        linked = runtimes[0] if runtimes else ABSENT
+        if len(runtimes) > 1:
+            linked = Unknown(Message("its files are linked to CUDA {}", " and ".join(runtimes)))
+    elif reason := Message("none of its files could be read") if problem else unread:
+        linked = Unknown(reason)
+        item |= dict.fromkeys(_COLUMNS if problem else (*_COLUMNS, "problem"), linked)
+    if problem:
+        item |= {"path": problem[0], "file": problem[1]}
     said = built_for(name, version if isinstance(version, str) else "", str(dist.get("path")), files)
-    linked = item.get("built_cuda", ABSENT)
     item["built_torch"] = said.torch or ABSENT
     item["built_says"] = said.says or ABSENT
     item["built_abi"] = ABSENT  # its symbols tell
     # What a file is linked to is what the loader asks for; the text tells the minor version too.
     if said.cuda and (not isinstance(linked, str) or said.cuda.partition(".")[0] == linked):
         item["built_cuda"] = said.cuda
-    elif isinstance(linked, str):
-        item["built_says"] = said.says or f"libcudart.so.{linked} in its compiled files"
     else:
-        item["built_cuda"] = ABSENT if isinstance(linked, Absent) else linked
+        item["built_cuda"] = linked
+        if isinstance(linked, str):
+            item["built_says"] = said.says or f"libcudart.so.{linked} in its compiled files"
     return item
+
+
+def _needs(
+    read: Sequence["_CompiledFile"], torch: "_Torch", packages: Sequence["_Package"], files: Files
+) -> dict[str, Value]:
+    """Return the columns of files that could be read, and the file that lacks most."""
+    worst, verdict = read[0], _looked_up(read, torch, packages, files)
+    item: dict[str, Value] = {
+        "arch": ", ".join(sorted({file.machine for file in read})),
+        "glibc_needs": max((file.glibc for file in read if file.glibc), key=rank, default=ABSENT),
+        "glibcxx_needs": max((file.glibcxx for file in read if file.glibcxx), key=rank, default=ABSENT),
+    }
+    if isinstance(verdict, Unknown):
+        item |= dict.fromkeys(("unresolved", "example", "missing_library"), verdict)
+    else:
+        lacking = list(dict.fromkeys(library for _, libraries, _ in verdict for library in libraries))
+        open_names = list(dict.fromkeys(symbol for _, _, symbols in verdict for symbol in symbols))
+        worst = max(verdict, key=lambda entry: (len(entry[1]), len(entry[2])))[0]
+        item["unresolved"] = len(open_names)
+        item["example"] = spelled(open_names[0]) if open_names else ABSENT
+        item["missing_library"] = ", ".join(lacking[:_SHOWN]) or ABSENT
+    return item | {"path": worst.path, "file": worst.name}
 
 
 def compiled_files(
@@ -206,3 +246,205 @@ _OWN_FILES: dict[str, tuple[str, Callable[[str], BuiltFor]]] = {
     "xformers": ("xformers/cpp_lib.json", _xformers),
     "deepspeed": ("deepspeed/git_version_info_installed.py", _deepspeed),
 }
+
+
+_STEMS = ("libc10", "libtorch")
+_LONGEST = 40
+CORE = ("libc10.so", "libtorch_cpu.so")
+#: Names in the namespaces c10, at, torch and caffe2 by the Itanium ABI (virtual tables and guards too), the C functions
+#: of the stable ABI (aoti_torch_..., torch_call_dispatcher), and what the Python binding exports (THPVariable_Wrap).
+_OURS = re.compile(
+    rb"_Z(?:T[VTIS]|G[VR])?N[KVrRO]*(?:3c10|2at|5torch|6caffe2)[\dA-Za-z]|(?:aoti_)?torch_[a-z]|_Z\d+THP|THP[A-Z]"
+)
+_PREFIX = re.compile(r"_Z(?:T[VTISC]|G[VR])?N[KVrRO]*")
+_PART = re.compile(r"(\d{1,3})([A-Za-z_]\w*)")
+_PRINTABLE = re.compile(r"[\w.$@]+\Z", re.ASCII)
+_SHOWN = 4  # libraries named in one value
+#: A package uses a few symbols of its own in the names of torch; one that lacks more than this has another cause.
+_MOST_OF_SIBLINGS = 4096
+#: Bytes of symbols in one environment; all files of vllm together have less than 2 MB.
+_MOST_NAMES = 48 << 20
+_CUDART = re.compile(r"libcudart\.so\.(\d{1,2})(?:\.0)?\Z")
+
+
+def is_of_torch(library: str) -> bool:
+    """Return whether a library's name is one of torch's: libc10.so, libtorch_cuda_cu.so; not libtorchaudio.so."""
+    if not library.startswith(_STEMS) or not library.endswith(".so"):
+        return False
+    stem, _, rest = library[:-3].partition("_")
+    plain = rest.replace("_", "").isalpha() and rest.islower() and len(rest) <= _LONGEST
+    return stem in _STEMS and (plain or not rest)
+
+
+def _torch_libraries(layout: Layout, missing: Value | None) -> dict[str, str] | Message:
+    """Paths of torch's libraries by name; or why there is nothing to compare with.
+
+    ``missing`` is the fact ``torch.missing_files``.
+    """
+    files = layout.files
+    home = next(
+        (folder for folder in layout.site_packages if files.is_file(os.path.join(folder, "torch", "version.py"))), None
+    )
+    if home is None:
+        return Message("there is no torch to compare with")
+    if isinstance(missing, tuple) and missing:
+        return Message("libraries of torch itself are missing")
+    folders = [os.path.join(home, "torch", "lib")]
+    if layout.kind == "conda":
+        folders.append(os.path.join(layout.prefix, "lib"))
+    paths: dict[str, str] = {}
+    for folder in folders:
+        for name in files.names_or_none(folder):
+            if is_of_torch(name):
+                paths.setdefault(name, os.path.join(folder, name))
+    lacking = [name for name in CORE if name not in paths]
+    return Message("torch/lib has no {}", lacking[0]) if lacking else paths
+
+
+def spelled(name: bytes) -> str:
+    """Return the qualified name inside a mangled one (``c10::cuda::SetDevice``), without its arguments; at most 100
+    characters. What cannot be told apart is left as it is."""
+    text = name[:400].decode("ascii", "replace")
+    if not _PRINTABLE.match(text):
+        return Message("a symbol with odd characters")
+    match = _PREFIX.match(text)
+    parts: list[str] = []
+    rest = text[match.end() :] if match else ""
+    while part := _PART.match(rest):
+        length = int(part[1])
+        if length == 0 or length > len(part[2]):
+            break
+        parts.append(part[2][:length])
+        rest = part[2][length:] + rest[part.end() :]
+    if rest[:2] in ("C1", "C2") and parts:
+        parts.append(parts[-1])
+    return "::".join(parts)[:100] if len(parts) > 1 else text[:100]
+
+
+class _CompiledFile(NamedTuple):
+    """One compiled file: the torch symbols and torch libraries it asks for, the versions of the C and C++ libraries,
+    and the CUDA major of the runtime library it is linked to."""
+
+    path: str
+    name: str
+    machine: str
+    symbols: list[bytes]
+    libraries: list[str]
+    glibc: str | None
+    glibcxx: str | None
+    cuda: str | None
+
+
+class _Package(NamedTuple):
+    """What was read of one package. ``problem`` is (path, name, reason) of a damaged file, ``unread`` why a file that need
+    not be damaged was not read, ``tags`` are the Pythons that its files are named for."""
+
+    files: list[_CompiledFile]
+    problem: tuple[str, str, Message] | None
+    unread: Message | None
+    tags: list[str]
+
+
+class _Torch:
+    """Torch's libraries, opened. ``lacks`` says why nothing can be looked up in them; None when it can."""
+
+    def __init__(self, paths: Mapping[str, str] | Message, files: Files) -> None:
+        self.lacks = paths if isinstance(paths, Message) else None
+        places: Mapping[str, str] = {} if isinstance(paths, Message) else paths
+        self.names = frozenset(places)
+        self.opened: list[ElfFile] = []
+        self._known: dict[bytes, bool] = {}  # files of one package ask for the same names
+        # Most symbols are of libtorch_cpu and libc10.
+        for name in sorted(places, key=lambda name: (name not in CORE[::-1], name)):
+            try:
+                self.opened.append(ElfFile(places[name], files))
+            except (ElfError, OSError) as error:
+                self.lacks = Message("torch/lib/{} cannot be read: {}", name, because_of(error))
+                break
+
+    def lacking(self, names: Iterable[bytes]) -> list[bytes]:
+        """Return the names that no library defines, in order. Raises ``ElfError`` and ``OSError`` of the libraries."""
+        missing: list[bytes] = []
+        for name in names:
+            if name not in self._known:
+                self._known[name] = any(library.exports(name) for library in self.opened)
+            if not self._known[name]:
+                missing.append(name)
+        return missing
+
+
+def _looked_up(
+    read: Sequence[_CompiledFile], torch: _Torch, packages: Sequence[_Package], files: Files
+) -> list[tuple[_CompiledFile, list[str], list[bytes]]] | Unknown:
+    """Return each file with the torch libraries and the symbols that it lacks."""
+    if torch.lacks is not None:
+        return Unknown(torch.lacks)
+    machines = {library.machine for library in torch.opened}
+    siblings = {os.path.basename(other.name) for package in packages for other in package.files}
+    verdict: list[tuple[_CompiledFile, list[str], list[bytes]]] = []
+    for one in read:
+        if one.machine not in machines:
+            return Unknown(Message("{} is for {}, torch for {}", one.name, one.machine, ", ".join(sorted(machines))))
+        try:
+            symbols = torch.lacking(one.symbols)
+        except (ElfError, OSError) as error:
+            return Unknown(Message("a library of torch cannot be read: {}", because_of(error)))
+        libraries = [library for library in one.libraries if library not in torch.names | siblings]
+        verdict.append((one, libraries, symbols))
+    given = _of_siblings({name for _, _, names in verdict for name in names}, packages, files)
+    return [(one, libraries, [name for name in names if name not in given]) for one, libraries, names in verdict]
+
+
+def _of_siblings(wanted: set[bytes], packages: Sequence[_Package], files: Files) -> set[bytes]:
+    """Return those that some extension gives: one file of a package may define what another one uses."""
+    given: set[bytes] = set()
+    if len(wanted) > _MOST_OF_SIBLINGS:
+        return given
+    for package in packages:
+        for other in package.files:
+            left = sorted(wanted - given)
+            if not left:
+                return given
+            try:
+                with ElfFile(other.path, files) as file:
+                    given.update([name for name in left if file.exports(name)])
+            except (ElfError, OSError):
+                continue
+    return given
+
+
+def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MOST_NAMES) -> _Package:
+    """Read the files (path, name) of a distribution. Those that ask nothing of torch are left out, and those that come
+    when ``room`` bytes of symbols were read. Never raises for what a file holds."""
+    read: list[_CompiledFile] = []
+    problem: tuple[str, str, Message] | None = None
+    unread: Message | None = None
+    for path, name in found:
+        if room <= 0:
+            unread = unread or Message("{} was not read: the files before it ask for too many symbols", name)
+            break
+        if name.endswith(".pyd"):
+            unread = unread or Message("compiled files for Windows are not read: {}", name)
+            continue
+        try:
+            with ElfFile(path, files) as file:
+                libraries = [library for library in file.needed if is_of_torch(library)]
+                symbols = [symbol for symbol in file.undefined() if _OURS.match(symbol)]
+                versions = file.versions()
+                glibc, glibcxx = newest(versions, "GLIBC"), newest(versions, "GLIBCXX")
+                cuda = next((match[1] for library in file.needed if (match := _CUDART.match(library))), None)
+                one = _CompiledFile(path, name, file.machine, symbols, libraries, glibc, glibcxx, cuda)
+        except ElfError as error:
+            if error.damaged:
+                problem = problem or (path, name, said_by(error))
+            else:
+                unread = unread or Message("{} was not read: {}", name, error)
+            continue
+        except (OSError, ValueError) as error:
+            reason = because_of(error) if isinstance(error, OSError) else Message("its name is no path")
+            unread = unread or Message("{} cannot be read: {}", name, reason)
+            continue
+        if one.symbols or one.libraries:
+            read.append(one)
+            room -= sum(map(len, one.symbols))
+    return _Package(read, problem, unread, sorted({tag for _, name in found if (tag := python_tag(name))}))

@@ -85,7 +85,7 @@ def library_shadow(request: Request) -> Found:
 def _lacking(name: str, path: str, folder: str, files: Files) -> str | None:
     """Return a function of torch's own library of this name that its other libraries take and ``path`` lacks."""
     from envdoctor.observe.binaries.elf_file import ElfError, ElfFile
-    from envdoctor.observe.binaries.extension_check import gnu_hash, spelled
+    from envdoctor.observe.binaries.extension import spelled
 
     try:
         with ElfFile(path, files) as front, ElfFile(os.path.join(folder, name), files) as own:
@@ -93,8 +93,7 @@ def _lacking(name: str, path: str, folder: str, files: Files) -> str | None:
             for asking in (one for one in _LOADED if one in there):
                 with ElfFile(os.path.join(folder, asking), files) as asker:
                     for symbol in asker.undefined() if name in asker.needed else ():
-                        hashed = gnu_hash(symbol)
-                        if own.exports(symbol, hashed) and not front.exports(symbol, hashed):
+                        if own.exports(symbol) and not front.exports(symbol):
                             return spelled(symbol)
     except (ElfError, OSError):
         pass  # damaged files are told elsewhere
@@ -252,6 +251,7 @@ _OF_NVIDIA = re.compile(
     r"|nvshmem_host|nvToolsExt)\.so\.\d+\Z"
 )
 _MOST_FOLDERS = 256
+_LIB = "torch/lib"
 
 
 @observes("environment", "torch.damaged_files torch.missing_libraries")
@@ -265,16 +265,22 @@ def torch_loading(request: Request) -> Found:
     """
     if "pkg.torch" not in request.facts:
         return []
-    from envdoctor.observe.binaries.elf_file import ElfError, ElfFile
-
     layout, files = request.place, request.place.files
+    # Then it is told there, with all that differs from its list.
+    is_told = any(item["package"] == "torch" for item in request.items("package_damage"))
     home = next((folder for folder in layout.site_packages if "torch" in files.names_or_none(folder)), "")
     folder = os.path.join(home, "torch", "lib")
     there = files.names_or_none(folder) if home else []
+    names = [name for name in _LOADED if name in there]
+    if not names:
+        unknown = Unknown(Message("torch/lib has no library for Linux"))
+        return [("torch.damaged_files", () if is_told else unknown, _LIB), ("torch.missing_libraries", unknown, _LIB)]
+    from envdoctor.observe.binaries.elf_file import ElfError, ElfFile
+
     damaged: list[str] = []
     needed: dict[str, None] = {}
     paths: dict[str, None] = {}
-    for name in (library for library in _LOADED if library in there):
+    for name in names:
         path = os.path.join(folder, name)
         try:
             status = files.status(path)
@@ -300,12 +306,8 @@ def torch_loading(request: Request) -> Found:
         missing = _nowhere(list(needed), list(paths), folder, request)
         if missing and layout.incomplete is not None:
             missing = Unknown(layout.incomplete)
-    states: Value = tuple(damaged)
-    if any(item["package"] == "torch" for item in request.items("package_damage")):
-        states = ()  # it is told there, with all that differs from its list
-    elif not any(library in there for library in _LOADED):
-        states = Unknown(Message("torch/lib has no library for Linux"))
-    return [("torch.damaged_files", states, "torch/lib"), ("torch.missing_libraries", missing, "torch/lib")]
+    states = () if is_told else tuple(damaged)
+    return [("torch.damaged_files", states, _LIB), ("torch.missing_libraries", missing, _LIB)]
 
 
 def _nowhere(names: list[str], paths: Sequence[str], home: str, request: Request) -> tuple[str, ...]:

@@ -49,7 +49,13 @@ def driver(request: Request) -> Found:
     elif not found and not request.nvml_library:
         told = {**_without_driver(request), **dict.fromkeys(_LIBRARIES, (ABSENT, Message("no NVIDIA driver")))}
     else:
-        told = {**_from_nvml(request), **_libraries(request)}
+        told = _from_nvml(request)
+        version, origin = told["driver.version"]
+        told |= _libraries(request, version if origin == "NVML" and isinstance(version, str) else None)
+        compat = told["driver.compat"][0]
+        if isinstance(compat, str) and not is_wsl(request):  # NVML tells what the libcuda supports that it finds
+            text = "libcuda.so.{} of a forward-compatibility package is in front of the driver's own"
+            told["driver.max_cuda"] = Unknown(Message(text, compat)), origin
     if request.platform == "linux":
         devices = request.names("/dev")
         if any(name.startswith("davinci") for name in devices) or os.path.exists(request.path("/usr/local/Ascend")):
@@ -70,16 +76,11 @@ def _from_nvml(request: Request) -> _Told:
     if request.platform == "windows":
         libraries = list(filter(None, [_windows_library(request)]))
     values = ask_nvml(request, [request.nvml_library] if request.nvml_library else libraries)
-    version, gpus = values["driver.version"], values["gpu"]
+    gpus = values["gpu"]
     values["gpu.visible_missing"] = gpus
     if isinstance(gpus, Records):
         values["gpu"] = _visible(request.environ, gpus.items, gpus.incomplete)
         values["gpu.visible_missing"] = _missing(request.environ, gpus.items, gpus.incomplete)
-    compat = _compat_library(request, version) if isinstance(version, str) else None
-    if compat is not None:
-        # NVML asks the libcuda that it finds, and tells what that one supports.
-        reason = Message("libcuda.so.{} of a forward-compatibility package is in front of the driver's own", compat)
-        values["driver.max_cuda"] = Unknown(reason)
     told: _Told = {key: (values[key], "NVML") for key in _DRIVER}
     problems = {key: value.reason for key, (value, _) in told.items() if isinstance(value, Unknown)}
     if problems:
@@ -239,15 +240,17 @@ def _gpus(request: Request, folder: str, problem: Message) -> tuple[Value, Value
     return _visible(request.environ, items), _missing(request.environ, items)
 
 
-def _libraries(request: Request) -> _Told:
-    """Return ``driver.library`` and ``driver.compat``. Nothing is loaded: links are followed and names are read."""
+def _libraries(request: Request, driver: str | None) -> _Told:
+    """Return ``driver.library`` and ``driver.compat``. Nothing is loaded: links are followed and names are read.
+    ``driver`` is the version of which NVML is, so that any other libcuda comes from a package."""
     if request.platform != "linux" or not _leaves_traces(request):
         windows = request.platform == "windows" and _leaves_traces(request)
         unknown = Unknown(Message("Windows' libraries do not carry the driver's version in their names"))
         compat = ABSENT, Message("cuda-compat is for Linux with a driver")
         return {"driver.library": (unknown if windows else ABSENT, ""), "driver.compat": compat}
     management, cuda = _find("libnvidia-ml.so.1", request), _find("libcuda.so.1", request)
-    in_front = _compat(cuda, management, _kernel_module(request)[0])
+    of_driver = ("", driver) if driver else management
+    in_front = _compat(cuda, of_driver, driver or _kernel_module(request)[0])
     # A compat package brings no libnvidia-ml, which therefore is the driver's own in any case.
     path, version = management or (None if isinstance(in_front, str) else cuda) or ("", None)
     nothing = ABSENT if management is None and cuda is None else Unknown(Message("its file name holds no version"))
@@ -256,17 +259,6 @@ def _libraries(request: Request) -> _Told:
         "driver.library": (version or nothing, path or folders),
         "driver.compat": (in_front, cuda[0] if cuda else folders),
     }
-
-
-def _compat_library(request: Request, driver: str) -> str | None:
-    """Return the version of a libcuda other than the driver's that a process would load; None for the driver's.
-
-    ``driver`` is the version of which NVML is, so that any other libcuda comes from a package.
-    """
-    if request.platform != "linux" or is_wsl(request):
-        return None
-    compat = _compat(_find("libcuda.so.1", request), ("", driver), driver)
-    return compat if isinstance(compat, str) else None
 
 
 def _compat(cuda: _Library | None, management: _Library | None, module: str | None) -> Value:

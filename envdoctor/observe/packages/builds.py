@@ -1,16 +1,16 @@
-"""How installed packages were built: torch, by its files, and whether its libraries are all there; the C library that
-compiled files ask for; and files that two of NVIDIA's wheels list as theirs."""
+"""How torch was built, by its files, and whether its libraries are all there; and files that two of NVIDIA's wheels
+list as theirs."""
 
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from envdoctor.facts.values import ABSENT, NOT_KNOWN, Records, Unknown, Value
-from envdoctor.observe.packages.version_files import listed_libraries, read_version_file
+from envdoctor.facts.values import ABSENT, Records, Unknown, Value
+from envdoctor.observe.packages.version_files import read_version_file
 from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import dotted, rank
+from envdoctor.versions.pep440 import dotted
 from envdoctor.versions.requirement import component_of
 
 #: c10::Error's constructor takes a std::string; its mangled name tells which one, in libc10.so of torch 1.13 to 2.15.
@@ -91,59 +91,6 @@ def _half_gone(folder: str, files: Files) -> tuple[str, ...]:
     there = files.names_or_none(libraries)
     gone = [name for name in _TOGETHER if name not in there or files.is_gone(os.path.join(libraries, name))]
     return tuple(f"torch/lib/{name}" for name in gone) if len(gone) == 1 else ()
-
-
-_MANYLINUX = re.compile(r"manylinux_(\d{1,3})_(\d{1,3})_")
-#: One build makes all files of a package.
-_MOST = 8
-
-
-@observes("environment", "libc_need", kept=True)
-def libc_need(request: Request) -> Found:
-    """Return the C library that compiled files ask for, of packages whose wheel does not vouch for it.
-
-    A wheel's tag (``manylinux_2_17``) promises the oldest glibc it works with. Read are the files of packages that were
-    built elsewhere without such a promise (``linux_x86_64``), and of those that promise only a newer glibc than this
-    system's. Extensions for torch are looked at by themselves (``extension``).
-    """
-    dists, system = request.value("dist"), request.value("os.libc_version")
-    if not isinstance(dists, Records):
-        return Unknown(Message("the installed packages are not known"))
-    others = {row["name"] for row in request.rows("torch-extensions", "package")}
-    found: list[dict[str, Value]] = []
-    for item in dists:
-        tags = item.get("tags")
-        if not isinstance(tags, tuple) or item.get("active") is not True or item["name"] in others:
-            continue
-        promised = [f"{match[1]}.{match[2]}" for tag in tags for match in _MANYLINUX.finditer(tag)]
-        old = any(name in tag for tag in tags for name in ("manylinux1_", "manylinux2010_", "manylinux2014_"))
-        known = isinstance(system, str) and bool(promised) and not old
-        newer = known and rank(min(promised, key=rank)) > rank(str(system))
-        vouched = not newer and not any("-linux_" in tag for tag in tags)
-        needs = None if vouched else _needs(str(item["path"]), request.place.files)
-        if needs is not None:
-            named = {"package": item["name"], "version": item.get("version", NOT_KNOWN)}
-            found.append({**named, "file": needs[1], "glibc": needs[0]})
-    return [("libc_need", Records(tuple(found), dists.incomplete), Message("compiled files"))]
-
-
-def _needs(metadata: str, files: Files) -> tuple[str, str] | None:
-    """Return the highest version of glibc that a file asks for, and the file."""
-    from envdoctor.observe.binaries.elf_file import ElfError, ElfFile, newest
-
-    found: list[tuple[str, str]] = []
-    try:
-        listed = listed_libraries(metadata, files)
-    except OSError:
-        return None
-    for name in listed[:_MOST]:
-        try:
-            with ElfFile(os.path.join(os.path.dirname(metadata), *name.split("/")), files) as file:
-                version = newest(file.versions(), "GLIBC")
-        except (ElfError, OSError, ValueError):
-            continue
-        found += [(version, name)] if version else []
-    return max(found, key=lambda entry: rank(entry[0]), default=None)
 
 
 _RECORD_LIMIT = 4 << 20

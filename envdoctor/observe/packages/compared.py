@@ -3,9 +3,7 @@
 It is asked with ``root``, ``python`` (the environment's Python as numbers, or null), ``machine``
 (x86_64, aarch64, or null), ``lists`` (the metadata directories of all packages) and ``packages``, each with ``name``,
 ``metadata`` (its directory), ``stack`` and ``elsewhere`` (kinds of damage to its libraries that others tell). It
-answers with ``damage`` (what could not be looked at is the last), ``edited`` (Python files that are not those of the
-list, by package, each with the modules of the package that take a name from it which it has no more), and ``files`` and
-``folders``, what was looked at.
+answers with ``damage`` (what could not be looked at is the last), and ``files`` and ``folders``, what was looked at.
 """
 
 import ast
@@ -23,7 +21,6 @@ from typing import Any, NamedTuple
 
 from envdoctor.observe.binaries.elf_file import ElfError, ElfFile
 from envdoctor.observe.packages.version_files import RECORD_LIMIT, is_library
-from envdoctor.source.offers import absolute
 from envdoctor.system.files import Files, Looks, because_of
 from envdoctor.system.message import Message
 
@@ -46,9 +43,6 @@ _PROGRAM = re.compile(r"/bin/[^./]+\Z")
 #: Of the metadata, what every program with plugins reads.
 _METADATA, _READ_BY_ALL = b".dist-info/", b".dist-info/entry_points.txt"
 _HEAD = 4096
-#: Modules that take something from an edited file, of which more are not looked at.
-_MOST_TAKERS = 20
-_TAKEN = re.compile(rb"(?m)^from ([.\w]{1,100}) import (\(?)")
 
 
 class Listed(NamedTuple):
@@ -71,7 +65,6 @@ class Package:
         digests: Callable[[], Mapping[bytes, set[bytes]]],
     ) -> None:
         self.unread: list[tuple[str, str]] = []
-        self.edited: list[str] = []
         self._folder = os.path.dirname(package["metadata"])
         self._files, self._digests = files, digests
         self._python: tuple[int, ...] = tuple(asked["python"] or ())[:2]
@@ -122,7 +115,6 @@ class Package:
         found = [one for one in found if one[1] not in self._told_elsewhere or one not in libraries]
         if hidden := list(self._hidden()):
             yield "files-hidden", hidden, True
-        self.edited = [file for file, kind in found if kind == "edited"]
         needed = self._words() if found else ()
         by_kind: dict[str, tuple[list[str], list[str]]] = {}
         for file, kind in found:
@@ -130,28 +122,6 @@ class Package:
             told = "changed" if kind == "patched" else kind
             by_kind.setdefault(f"files-{told}", ([], []))[not fails].append(file)
         yield from ((kind, failing + others, bool(failing)) for kind, (failing, others) in by_kind.items())
-
-    def takers(self, file: str) -> list[str]:
-        """Return modules of the package that begin with an import, from this file, of a name that it does not hold."""
-        module, found = module_of(file), list[str]()
-        submodules = {module_of(one.name).rpartition(".")[2] for one in self._sources if one.name != file}
-        last = module.rpartition(".")[2].encode()
-        with suppress(OSError):
-            held = set(re.findall(rb"\w+", self._files.whole(os.path.join(self._folder, file), _LARGEST)))
-            for one in self._sources if b"__getattr__" not in held else ():
-                text = self._files.whole(os.path.join(self._folder, one.name), _LARGEST)
-                taker, is_package = module_of(one.name), one.name.endswith("/__init__.py")
-                for match in _TAKEN.finditer(text) if last in text else ():
-                    said = match[1].decode("ascii", "replace")
-                    tail = said.lstrip(".")
-                    listed = text[match.end() : match.end() + 9000].partition(b")" if match[2] else b"\n")[0]
-                    names = re.findall(rb"(?:\A|,)\s*(\w+)", re.sub(rb"#.*", b"", listed))
-                    if absolute(tail, len(said) - len(tail), taker, is_package) == module and any(
-                        name not in held and name.decode("ascii", "replace") not in submodules for name in names
-                    ):
-                        found.append(taker)
-                        break
-        return found[:_MOST_TAKERS]
 
     def _hidden(self) -> Iterator[str]:
         """Yield what no package lists and an import takes in place of the Python file of the same name beside it."""
@@ -270,11 +240,6 @@ class Package:
         return None
 
 
-def module_of(file: str) -> str:
-    """Return the module that a Python file below the folder of packages is."""
-    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
-
-
 def _as_listed(digest: bytes) -> bytes:
     """Return a sha256 as RECORD writes it."""
     return urlsafe_b64encode(digest)[:43]
@@ -284,7 +249,7 @@ def answer(**asked: Any) -> dict[str, Any]:
     """Return what the parent is told."""
     files = Files(asked["root"])
     looks = files.looks = Looks()
-    damage, unread, edited = [], [], {}
+    damage, unread = [], []
 
     @cache
     def digests() -> Mapping[bytes, set[bytes]]:
@@ -300,10 +265,8 @@ def answer(**asked: Any) -> dict[str, Any]:
     for one in asked["packages"]:
         package = Package(one, asked, files, digests)
         damage += [[one["name"], kind, names, fails] for kind, names, fails in package.damage()]
-        if package.edited:
-            edited[one["name"]] = {file: package.takers(file) for file in package.edited[:_MOST_TAKERS]}
         if package.unread:
             name, reason = package.unread[0]
             more = Message(" and {} more", len(package.unread) - 1) if len(package.unread) > 1 else ""
             unread.append([one["name"], "unread", [f"{name}{more} ({reason})"], False])
-    return {"damage": damage + unread, "edited": edited, "files": looks.files, "folders": looks.folders}
+    return {"damage": damage + unread, "files": looks.files, "folders": looks.folders}

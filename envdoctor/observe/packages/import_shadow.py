@@ -44,23 +44,16 @@ def import_shadow(request: Request) -> Found:
         if one.get("editable") is not True and one.get("kind") != "conda":
             there = installed.setdefault(os.path.dirname(str(one.get("path"))), {})
             there.setdefault(str(one.get("name")), one)
-    items = [
-        item
-        for kind, folder in front
-        for row in request.rows("stack-modules", "module")
-        if (item := _shadow(kind, folder, row, installed, layout)) is not None
-    ]
-    items += [
-        item
-        for kind, folder in front
-        if kind in ("working-directory", "pythonpath")
-        for row in _hiding(folder, request.rows("taken-modules", "module"), layout)
-        if (kind == "working-directory" or row["name"] == _STANDARD)
-        and (item := _shadow(kind, folder, row, installed, layout)) is not None
-        and item["lacks"] is not ABSENT
-    ]
+    stack = request.rows("stack-modules", "module")
+    items = [_shadow(kind, folder, row, installed, layout) for kind, folder in front for row in stack]
+    for kind, folder in front:
+        if kind in ("working-directory", "pythonpath"):
+            for row in _hiding(folder, request.rows("taken-modules", "module"), layout):
+                if kind == "working-directory" or row["name"] == _STANDARD:
+                    item = _shadow(kind, folder, row, installed, layout)
+                    items += [item] if item is not None and item["lacks"] is not ABSENT else []
     origin = Message("the folders in front of the environment's own")
-    return [("import_shadow", Records(tuple(items), dists.incomplete), origin)]
+    return [("import_shadow", Records(tuple(filter(None, items)), dists.incomplete), origin)]
 
 
 def _in_front(request: Request) -> Iterator[tuple[str, str]]:
@@ -100,37 +93,35 @@ def _hiding(folder: str, rows: Iterable[Mapping[str, Any]], layout: Layout) -> I
 def _shadow(
     kind: str, folder: str, row: Mapping[str, Any], installed: _ByFolder, layout: Layout
 ) -> Mapping[str, Value] | None:
-    module, name = row["module"], row["name"]
+    module, name, files = row["module"], row["name"], layout.files
     behind = layout.site_packages
     if folder in behind:
         behind = behind[behind.index(folder) + 1 :]
     hidden = next((place for place in behind if name in installed.get(place, ())), None)
-    path = None if hidden is None and name != _STANDARD else module_in(folder, module, layout.files)
+    path = None if hidden is None and name != _STANDARD else module_in(folder, module, files)
     if path is None:
         return None
-    if hidden is None:
-        item = {"module": module, "kind": kind, "package": name, "hidden_version": ABSENT, "version": ABSENT}
-        differs = Unknown(Message("the standard library has no version"))
-        return {**item, "differs": differs, "path": path, **_lacking(path, folder, row, installed, layout.files)}
-    other = module_in(hidden, module, layout.files)
-    if other is None or os.path.realpath(other) == os.path.realpath(path):
-        return None
-    if kind == "working-directory" and _is_checkout(folder, name, layout.files):
-        return None
-    own = installed.get(folder, {}).get(name)
-    said = version_of_code(path, layout.files) if own is None else None
-    version: Value = said[0] if said else ABSENT if own is None else own.get("version", NOT_KNOWN)
-    there = installed[hidden][name].get("version", NOT_KNOWN)
-    known = isinstance(version, str) and isinstance(there, str)
+    version: Value = ABSENT
+    there: Value = ABSENT
+    differs: Value = Unknown(Message("the standard library has no version"))
+    if hidden is not None:
+        other = module_in(hidden, module, files)
+        is_same = other is None or os.path.realpath(other) == os.path.realpath(path)
+        if is_same or (kind == "working-directory" and _is_checkout(folder, name, files)):
+            return None
+        own = installed.get(folder, {}).get(name)
+        code = version_of_code(path, files) if own is None else None
+        version = own.get("version", NOT_KNOWN) if own is not None else code[0] if code else ABSENT
+        there = installed[hidden][name].get("version", NOT_KNOWN)
+        are_known = isinstance(version, str) and isinstance(there, str)
+        differs = version != there if are_known else Unknown(Message("not both are of a known version"))
+    item = {"module": module, "kind": kind, "package": name, "hidden_version": there, "version": version}
+    lacking = hidden is None or kind == "working-directory"
     return {
-        "module": module,
-        "kind": kind,
-        "package": name,
-        "hidden_version": there,
-        "version": version,
-        "differs": version != there if known else Unknown(Message("not both are of a known version")),
+        **item,
+        "differs": differs,
         "path": path,
-        **(_lacking(path, folder, row, installed, layout.files) if kind == "working-directory" else {}),
+        **(_lacking(path, folder, row, installed, files) if lacking else {}),
     }
 
 

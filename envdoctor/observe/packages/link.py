@@ -16,28 +16,8 @@ from envdoctor.matrix.entry_statements import EntryStatement, entries
 from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.asking import ChildProblem, Limits, ask_once
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import is_version, release_of, satisfies
+from envdoctor.versions.pep440 import release_of
 from envdoctor.versions.requirement import normalise
-
-_LIMIT = 1 << 16
-_SINCE = ">=2.5.0"
-
-
-def torch_backends(request: Request) -> Iterator[tuple[Mapping[str, Value], str]]:
-    """Yield the items of ``dist`` that bring backends, each with its module; none where torch does not load them."""
-    active = [one for one in request.items("dist") if one.get("active") is True and one.get("kind") != "conda"]
-    torch = next((str(one["version"]) for one in active if one["name"] == "torch"), "")
-    if not is_version(torch) or not satisfies(torch, _SINCE):
-        return
-    for item in active:
-        text = request.place.files.text_or_empty(os.path.join(str(item["path"]), "entry_points.txt"), _LIMIT)
-        group = re.search(r"(?m)^\[torch\.backends\][ \t]*$([^\[]*)", text)
-        lines = group[1].splitlines() if group else ()
-        for line in lines:
-            match = re.match(r"[^=#;]+=\s*([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)\s*(?:[:\[]|$)", line)
-            if match:
-                yield item, match[1]
-
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -82,13 +62,8 @@ def link(request: Request) -> Found:
         return _facts(*(Unknown(Message("the installed packages are not known")),) * 4)
     imported = [one for one in dists if one.get("active") is not False and isinstance(one.get("version"), str)]
     versions = {str(one["name"]): str(one["version"]) for one in reversed(imported)}
-    backends = [
-        EntryStatement(Message("import {}", module), str(item["name"]), module, None, needs_gpu=False, derives=False)
-        for item, module in torch_backends(request)
-        if isinstance(item.get("version"), str)
-    ]
     listed = {name for folder in request.place.site_packages for name in request.place.files.names_or_none(folder)}
-    tops = [(entry, entry.module.partition(".")[0]) for entry in (*entries(request.rows, versions), *backends)]
+    tops = [(entry, entry.module.partition(".")[0]) for entry in entries(request.rows, versions)]
     wanted = [entry for entry, top in tops if top in listed or f"{top}.py" in listed]
     if not wanted:
         return _facts(Records(()), Records(()), Records(()), ())

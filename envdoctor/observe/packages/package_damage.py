@@ -11,12 +11,11 @@ import os
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from envdoctor.facts.values import NOT_KNOWN, Absent, Records, Unknown, Value
 from envdoctor.observe.locate.layout import LONGEST, Layout, touches
-from envdoctor.observe.packages.link import needed, required, torch_backends
+from envdoctor.observe.packages.link import needed, required
 from envdoctor.observe.packages.metadata_directory import checked_version, first_named, named_by
 from envdoctor.observe.packages.version_files import RECORD_LIMIT, module_in
 from envdoctor.observe.request import Found, Request, observes
@@ -72,15 +71,12 @@ def package_damage(request: Request) -> Found:
         found += gone
         if not gone and (_lists_hold(item, altered, layout.files) or _half_removed(item)):
             compared.append(item)
-    for item, module in torch_backends(request):
-        found += _module_gone(item, module.partition(".")[0], layout)
     answer = _compared(compared, stack, extensions, request)
-    misfits = _misfits(answer.get("edited", {}), active, dists, request)
-    for name, kind, files, fails in answer["damage"]:
-        item = _as_named(active[name])
-        if kind == "files-edited" and (misfit := {file: text for file, text in misfits.items() if file in files}):
-            files, fails = [*misfit.values(), *(file for file in files if file not in misfit)], True
-        found.append(_record(item, kind, ", ".join(first_named(files)), fails=fails))
+    misfits = _misfits(request)
+    for name, kind, files, fails in answer:
+        if kind == "files-edited" and not misfits.keys().isdisjoint(files):
+            files, fails = sorted((misfits.get(file, file) for file in files), key=lambda text: "(" not in text), True
+        found.append(_record(_as_named(active[name]), kind, ", ".join(first_named(files)), fails=fails))
     found += _met_on_imports(request, {str(item["name"]): item for item in dists if item.get("active") is True}, found)
     found += _left_behind(modules, dists, layout)
     found += _half_installed(modules, active, layout)
@@ -182,11 +178,10 @@ def _elsewhere(module: str, layout: Layout) -> bool:
 
 def _compared(
     compared: Sequence[_Item], stack: Container[str], extensions: Container[str], request: Request
-) -> Mapping[str, Any]:
-    """Return ``damage``, what differs from the packages' lists (package, kind, files, whether an import fails), and
-    ``edited``, by a child."""
+) -> Iterable[tuple[str, str, list[str], bool]]:
+    """Return what differs from the packages' lists, by a child: package, kind, files, and whether an import fails."""
     if not compared:
-        return {"damage": ()}
+        return ()
     place = request.place
     python = release_of(place.python_version) if isinstance(place.python_version, str) else None
     packages = []
@@ -207,43 +202,22 @@ def _compared(
     answer = ask_once(_CHILD, asked, _LIMITS, looks=place.files.looks)
     if isinstance(answer, ChildProblem):
         reason = Message("the installed files were not compared with their lists: {}", answer.said())
-        return {"damage": [[compared[0]["name"], "unread", [reason], False]]}
-    return dict(answer)
+        return [(str(compared[0]["name"]), "unread", [reason], False)]
+    damage: list[tuple[str, str, list[str], bool]] = answer["damage"]
+    return damage
 
 
-def _misfits(
-    edited: Mapping[str, Mapping[str, Sequence[str]]], active: Mapping[str, _Item], dists: Records, request: Request
-) -> dict[str, str]:
-    """Return the edited files for which a module of their own package cannot be imported, each with what it lacks or
-    takes in vain; by following the imports of these files, and of the modules that take from them."""
-    if not edited:
-        return {}
-    from envdoctor.matrix.entry_statements import EntryStatement
-    from envdoctor.observe.packages import link
-    from envdoctor.observe.packages.compared import module_of
-
-    owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
-    versions = {name: str(item["version"]) for name, item in active.items() if isinstance(item.get("version"), str)}
-    homes = {module_of(file): file for by_file in edited.values() for file in by_file}
-    wanted = [
-        EntryStatement(module, package, module, None, needs_gpu=False, derives=False)
-        for package, by_file in edited.items()
-        for file, takers in by_file.items()
-        for module in (module_of(file), *takers)
-    ]
-    asked = link.question(request, wanted, versions, owners, dists)
-    answer = ask_once(link.CHILD, asked, link.LIMITS, looks=request.place.files.looks)
-    found: dict[str, str] = {}
-    for stop, _ in () if isinstance(answer, ChildProblem) else answer["stops"]:
-        taker, giver = str(stop["consumer"]), str(stop["module"])
-        if stop["kind"] not in _OF_FILES or taker.partition(".")[0] != giver.partition(".")[0]:
-            continue
-        name = ".".join(filter(None, (giver, stop["name"])))
-        if giver in homes:
-            found.setdefault(homes[giver], f"{homes[giver]} ({taker}: {name})")
-        elif taker in homes:
-            found.setdefault(homes[taker], f"{homes[taker]} ({name})")
-    return found
+def _misfits(request: Request) -> dict[str, str]:
+    """Return the files for which an import of their own package fails, each with what it lacks or takes in vain."""
+    files: dict[str, str] = {}
+    for item in request.items("link"):
+        taker, giver = (str(item[key]).partition(":")[0].replace(".", "/") for key in ("place", "module"))
+        if item["consumer"] == item["provider"] and item["kind"] in _OF_FILES:
+            module = taker.replace("/", ".")
+            for ending in (".py", "/__init__.py"):
+                files.setdefault(giver + ending, f"{giver}{ending} ({module}: {item['name']})")
+                files.setdefault(taker + ending, f"{taker}{ending} ({item['name']})")
+    return files
 
 
 def _met_on_imports(

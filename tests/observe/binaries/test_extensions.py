@@ -10,7 +10,7 @@ from observing import choose, observe, one, write
 from rooms import observer
 
 from envdoctor.facts import ABSENT, Records, Unknown
-from envdoctor.observe.binaries.extension_check import read_package
+from envdoctor.observe.binaries.extension import read_package
 from envdoctor.system import Files
 
 extension = observer("extension")

@@ -93,30 +93,6 @@ def test_a_library_that_is_cut_off_ends_the_import(wheel, site, damage):
     assert damage() == [("tokenizers", "files-damaged", EXTENSION, True)]
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "found"),
-    [
-        ("peft/tuners/lora.py", b"from ..utils import cast, gone\n", "peft/tuners/lora.py (peft.utils.gone)"),
-        ("peft/utils.py", b"def other(): pass\n", "peft/utils.py (peft.tuners.lora: peft.utils.cast)"),
-        (
-            "peft/utils.py",
-            b"from .tuners import lora\n",
-            "peft/utils.py (peft.tuners.lora: peft.utils.cast)",
-        ),  # a circle
-        ("peft/utils.py", b"def cast(): print()\n", None),  # somebody's patch: all that is taken from it is there
-        ("peft/tuners/lora.py", b"try:\n    from ..utils import gone\nexcept ImportError:\n    pass\n", None),
-        ("peft/tuners/lora.py", b"import accelerate\nfrom ..utils import cast\n", None),  # nothing of its own
-    ],
-)
-def test_a_file_of_another_release_ends_an_import_if_it_does_not_fit_the_others(
-    wheel, site, damage, file, content, found
-):
-    parts = {"peft/utils.py": b"def cast(): pass\n", "peft/tuners/lora.py": b"from ..utils import (\n    cast,\n)\n"}
-    wheel("peft", "0.21.2", {"peft/__init__.py": b"", "peft/tuners/__init__.py": b"", **parts})
-    (site / file).write_bytes(content)
-    assert damage() == [("peft", "files-edited", found or file, found is not None)]
-
-
 def test_of_two_packages_with_one_file_the_last_one_has_it(wheel, damage):
     wheel("tokenizers", "0.22.1", TOKENIZERS)
     wheel("tokenizers_fast", "1.0", {EXTENSION: ELF * 2, "tokenizers/__init__.py": b"x = 1\n"})
