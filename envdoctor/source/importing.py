@@ -260,6 +260,8 @@ class Importing(Deciding):
             state = self._states[module] = _State(Frame(module, {"__name__": module, "__file__": UNKNOWN}))
             try:
                 body = self.library.tree(module).body
+                if self.world.python is not None and self.world.python >= (3, 7):
+                    self.library.check_bytecode(module, self.world.python)
             except Unreadable as unreadable:
                 spec = self.library.find(module)
                 if spec is not None and not self._unsure and not self._catching:

@@ -1,5 +1,5 @@
 """Find where a class does not fit its base classes in other packages: keywords that they do not take, methods that they
-call in another way.
+call in another way; and keywords in its methods that functions of other packages do not take.
 
 A lineage is a class with the classes that it derives from, in whatever package they are. The modules are read
 without the bodies of their functions; of a method that matters the body is read by itself.
@@ -29,7 +29,7 @@ _RUN = ("__init__", "train")
 
 
 class Call(NamedTuple):
-    """``self.name(…)`` or ``super().name(…)``: the ``owner`` is self or super.
+    """``self.name(…)``, ``super().name(…)`` or ``name(…)``: the ``owner`` is self, super or empty.
 
     ``way`` is how it is called (``2 num_items_in_batch=``), None if that is unknown, or if the method is handed on;
     ``keywords`` are the given ones, ``rest`` the name behind ``**``. ``sure``: it stands in no condition.
@@ -118,6 +118,8 @@ class _Calls:
 
     def _owner(self, called: ast.AST) -> str | None:
         match called:
+            case ast.Name():
+                return ""
             case ast.Attribute(value=ast.Name(id=self._bound), ctx=ast.Load()):
                 return "self"
             case ast.Attribute(value=ast.Call(func=ast.Name(id="super"), args=[]), ctx=ast.Load()):
@@ -181,6 +183,19 @@ class _Member:
                 return method
         return None
 
+    def takes_from(self, name: str) -> str:
+        """Return where the module imports a name from (``module:name``) if it does so in one way, else an empty
+        text."""
+        home = self._source.names.get(name, "")
+        return home if ":" in home and not self._source.scope.is_ambiguous(name) else ""
+
+    def binds(self, name: str) -> set[str]:
+        """Return the names that a method binds itself."""
+        body = self.body(name)
+        nodes = list(ast.walk(body)) if body is not None else []
+        stored = names_in(node for node in nodes if not isinstance(getattr(node, "ctx", None), ast.Load))
+        return {*stored, *(node.arg for node in nodes if isinstance(node, ast.arg))}
+
     def parameters(self, name: str) -> tuple[str, ...] | None:
         """Return a method's parameters as :func:`~envdoctor.source.signatures.own_parameters` does; None also if the
         module assigns to an attribute of that name, which may be the object's method."""
@@ -231,7 +246,7 @@ class _Lineage:
             if at is None or (at, name) in reached:
                 continue
             reached.add((at, name))
-            calls = [call for call in self.members[at].calls(name) if call.sure]
+            calls = [call for call in self.members[at].calls(name) if call.owner and call.sure]
             stack += [(call.name, 0 if call.owner == "self" else at + 1) for call in calls]
         return reached
 
@@ -246,6 +261,7 @@ class Inheriting:
     """The classes of one environment; every class is read at most once."""
 
     def __init__(self, following: Importing) -> None:
+        self._followed = following.world.followed
         self._names, self._library = following.names, following.library
         self._member, self._source = cache(self._readable), cache(self._module)
 
@@ -258,7 +274,7 @@ class Inheriting:
             if not members or all(member.top == members[0].top for member in members):
                 return []
             lineage = _Lineage(list(dict.fromkeys(members[::-1]))[::-1], written)
-            return [*self._handed(lineage), *_overrides(lineage)]
+            return [*self._handed(lineage), *_overrides(lineage), *self._passed(lineage)]
         except (Unreadable, RecursionError, MemoryError):
             return []
 
@@ -315,6 +331,21 @@ class Inheriting:
                         always = call.name == name == "__init__" and call.sure and (at, name) in lineage.always
                         target = (base, written + method)
                         yield Stop("keyword", member.module, call.line, *target, keyword=keyword, always=always)
+
+    def _passed(self, lineage: _Lineage) -> Iterator[Stop]:
+        """Yield unfit keywords that methods pass to what their module takes from other packages."""
+        for at, member, name in _own_methods(lineage):
+            called = member.mentions(name) if lineage.definer(name) == at else ()
+            homes = {callee: member.takes_from(callee) for callee in called}
+            tops = {callee: home.partition(":")[0].partition(".")[0] for callee, home in homes.items()}
+            own = ("", member.top)
+            homes = {callee: homes[callee] for callee, top in tops.items() if top not in own and self._followed(top)}
+            for call in member.calls(name) if homes else ():
+                base, _, function = homes.get(call.name if not call.owner else "", "").partition(":")
+                place = self._names.place(base, function) if base and call.keywords else None
+                refused = [keyword for keyword in call.keywords if place and self._names.takes(place, keyword) is False]
+                for keyword in refused if refused and call.name not in member.binds(name) else ():
+                    yield Stop("keyword", member.module, call.line, base, function, keyword=keyword, always=False)
 
 
 def _overrides(lineage: _Lineage) -> Iterator[Stop]:

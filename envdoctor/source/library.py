@@ -5,6 +5,7 @@ import errno
 import os
 import re
 import warnings
+from _imp import source_hash
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache, partial
 from typing import NamedTuple, TypeVar
@@ -209,6 +210,7 @@ class Library:
     def __init__(self, folders: Sequence[str], files: Files | None = None) -> None:
         self._folders = tuple(folders)
         self._files = files or Files()
+        self._unnoted = Files(self._files.root)  # Python writes bytecode anew whenever it likes
         self._specs: dict[str, _ModuleSpec | None] = {}
         self._offers: dict[str, Offers | None] = {}
         self._trees: dict[str, ast.Module] = {}
@@ -254,6 +256,30 @@ class Library:
         if spec.paths and name not in self._offers:
             self._trees[name] = tree  # the offers of a package are asked for later
         return tree
+
+    def check_bytecode(self, name: str, python: Sequence[int]) -> None:
+        """Raise :class:`Unreadable` if this CPython would load bytecode in place of a source module, and that is of
+        another source (PEP 552: it is loaded unchecked), or cut off or zeroed: the name of the code, ``<module>``,
+        stands near its end. The bytecode itself is not loaded."""
+        spec = self.find(name)
+        folder, base = os.path.split(spec.path if spec is not None else "")
+        path = os.path.join(folder, "__pycache__", f"{base[:-3]}.cpython-{python[0]}{python[1]}.pyc")
+        try:
+            code = self._unnoted.whole(path, _LARGEST)
+            source = self._unnoted.status(os.path.join(folder, base))
+        except OSError:
+            return
+        if len(code) < 16 or code[2:4] != b"\r\n":
+            return  # it is compiled again
+        flags, *of_source = (int.from_bytes(code[place : place + 4], "little") for place in (4, 8, 12))
+        current = [int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF]
+        is_whole = code[16:17] in (b"c", b"\xe3") and b"<module>" in code
+        if not is_whole and (flags == 1 or (flags == 0 and of_source == current)):
+            reason = Message("its bytecode in __pycache__, which Python loads instead, is cut off: remove it")
+            raise Unreadable(reason, "always")
+        magic = int.from_bytes(code[:4], "little")
+        if flags == 1 and code[8:16] != source_hash(magic, self.text(os.path.join(folder, base))):
+            raise Unreadable(Message("Python loads its bytecode in __pycache__, which is of another source: remove it"))
 
     def function(self, module: str, line: int) -> ast.FunctionDef | None:
         """Return a function at the top of a module with its body, by the line of its definition; None if it cannot be

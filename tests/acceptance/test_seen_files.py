@@ -1,6 +1,7 @@
 """A package counts when its files were seen: broken environments are never green, through the command line."""
 
 import os
+import py_compile
 import shutil
 import struct
 import sys
@@ -450,6 +451,39 @@ def test_of_an_interrupted_uninstall_the_missing_files_are_told(check, file):
 def test_a_version_that_none_can_compare_stops_transformers(live):
     result = live(lambda site: install(site, "tqdm", "???"))
     assert result.code == 1 and any("finds no version of tqdm" in message for message in told(result))
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda code: code, 0),
+        (lambda code: code[: len(code) // 2], 1),
+        (lambda code: code[:16] + bytes(len(code) - 16), 1),
+        (lambda code: code[:8] + bytes(4) + code[12:30], 0),  # of an older source: it is compiled again
+        (lambda code: bytes(len(code)), 0),
+        (lambda code: code[:10], 0),
+    ],
+)
+def test_bytecode_that_is_cut_off_and_taken_first_is_an_error(live, change, code):
+    def damage(site: Path) -> None:
+        path = Path(py_compile.compile(str(site / "transformers/trainer.py"), doraise=True))
+        path.write_bytes(change(path.read_bytes()))
+
+    result = live(damage)
+    assert (result.code, any("trainer.py" in message for message in told(result))) == (code, code == 1)
+
+
+@pytest.mark.parametrize(("source", "code"), [("class Trainer: ...\n", 3), (None, 0)])
+def test_bytecode_of_another_source_that_is_not_compared_cannot_be_judged(live, source, code):
+    def change(site: Path) -> None:
+        path = site / "transformers/trainer.py"
+        released = path.read_text()
+        path.write_text(source or released)
+        py_compile.compile(str(path), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        path.write_text(released)
+
+    result = live(change)
+    assert (result.code, any("is of another source" in text for text in result.json["unjudged"])) == (code, code == 3)
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,7 @@ INIT = "def __init__(self, tokenizer=None):\n    {}\n"
         ("new = 'args' in signature(Trainer).parameters\n    if not new: super().__init__(tokenizer=1)", []),
         ("if is_new_available(): return\n    super().__init__(tokenizer=1)", []),
         ("super().log({}, begin=1)", ["keyword base.Trainer.log begin"]),
+        ("helper(a=1)\n    helper(b=2)", ["keyword base.helper b"]),
         ("helper = print\n    helper(b=2)", []),
         ("if hasattr(self, 'x'): helper(b=2)", []),
     ],

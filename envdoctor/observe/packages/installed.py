@@ -27,9 +27,9 @@ from envdoctor.observe.packages.metadata_directory import (
 from envdoctor.observe.packages.version_files import (
     VERSION_FILES,
     VersionFile,
+    another_version,
     module_in,
     read_version_file,
-    version_of_code,
 )
 from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.files import Files, Spent, because_of
@@ -137,19 +137,21 @@ def _follow_extras(in_folders: Mapping[str, list[Distribution]]) -> None:
 def _replaced_code(
     in_folders: Mapping[str, list[Distribution]], modules: Mapping[str, str], layout: Layout
 ) -> dict[str, VersionFile]:
-    """Return the versions of editable code that is another release by now than its metadata says."""
+    """Return the versions of code that is another release than its metadata says, of the packages that are imported."""
     found: dict[str, VersionFile] = {}
     seen: set[str] = set(VERSION_FILES)
     for items in in_folders.values():
         for item in items:
             module = modules.get(item.name)
-            if module is None or item.name in seen or not isinstance(item.version, str) or item.editable is not True:
+            if module is None or item.name in seen or not isinstance(item.version, str) or item.kind == "conda":
                 continue
             seen.add(item.name)
-            places = (module_in(folder, module, layout.files) for folder in layout.site_packages)
+            editable = item.editable is True
+            folders = layout.site_packages if editable else (os.path.dirname(item.path),)
+            places = (module_in(folder, module, layout.files) for folder in folders)
             place = next(filter(None, places), None)
-            said = place and version_of_code(place, layout.files)
-            if place and said and not same_release(said[0], item.version):
+            said = place and another_version(item.path, item.version, place, layout.files, listed=not editable)
+            if place and said:
                 found[item.name] = VersionFile(os.path.dirname(place), said[1], {"__version__": said[0]})
     return found
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from envdoctor.facts.values import ABSENT, Absent, Unknown
 from envdoctor.system.files import Files, because_of
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import is_version
+from envdoctor.versions.pep440 import is_version, same_release
 
 #: Packages of PyPI whose METADATA says "2.7.1" and whose version.py says "2.7.1+cu126": read in the wheels of torch
 #: 2.5.1 to 2.15.0, torchvision 0.20.1, torchaudio 2.11.0, torchtext 0.18.0 and torchdata 0.11.0. Not so in those of
@@ -85,6 +85,36 @@ def version_of_code(place: str, files: Files) -> tuple[str, str] | None:
         if match and is_version(match[1]):
             return match[1], f"{os.path.basename(place)}/{name}" if name else os.path.basename(place)
     return None
+
+
+def another_version(
+    metadata: str, version: str, place: str, files: Files, *, listed: bool = True
+) -> tuple[str, str] | None:
+    """Return the version of the code at ``place`` and its file, if it is another release than the metadata's.
+
+    ``listed``: the code is what an installer unpacked. Makers forget to raise ``__version__``; so the file must also
+    be another one than RECORD lists. Where nothing lists it, nothing is said.
+    """
+    said = version_of_code(place, files)
+    if said is None or same_release(said[0], version):
+        return None
+    return said if not listed or _replaced(metadata, place, said[1], files) else None
+
+
+def _replaced(metadata: str, place: str, name: str, files: Files) -> bool:
+    """Return whether a file is another one than RECORD says, by its size or its hash."""
+    try:
+        record = files.head(os.path.join(metadata, "RECORD"), RECORD_LIMIT)
+        content = files.head(os.path.join(os.path.dirname(place), *name.split("/")), _LIMIT << 4)
+    except OSError:
+        return False
+    match = re.search(rb"^%s,sha256=([A-Za-z0-9_-]{43}),\d+\r?$" % re.escape(name.encode()), record, re.MULTILINE)
+    if match is None:
+        return False
+    from base64 import urlsafe_b64encode
+    from hashlib import sha256
+
+    return urlsafe_b64encode(sha256(content).digest()).rstrip(b"=") != match[1]
 
 
 RECORD_LIMIT = 8 << 20
