@@ -16,14 +16,14 @@ from envdoctor.source.uses import uses_of
 def answer(content: bytes, own: Collection[str], *, notebook: bool, definitions: bool = False) -> dict[str, Any]:
     """Return what the parent is told of one file. Raises what :func:`parse_code` and :func:`uses_of` raise."""
     tree, place, unread = parse_code(content, notebook=notebook)
-    found = uses_of(tree, own)
-    told = {
-        "uses": [(*use[:-1], place(use.line)) for use in found.uses],
-        "mentioned": sorted(found.mentioned),
-        "provided": sorted(found.provided),
+    uses = uses_of(tree, own)
+    columns = {
+        "uses": [(*use[:-1], place(use.line)) for use in uses.uses],
+        "mentioned": sorted(uses.mentioned),
+        "provided": sorted(uses.provided),
         "unread": unread,
     }
     if definitions:
         parts = {"methods": methods_of, "attributes": attributes_of, "siblings": siblings_of}
-        told |= {name: sorted(set(read(tree))) for name, read in parts.items()}
-    return told
+        columns |= {name: sorted(set(reader(tree))) for name, reader in parts.items()}
+    return columns

@@ -129,10 +129,10 @@ def python_calls(
     """
     from envdoctor.system.asking import ChildProblem, Limits, ask_once
 
-    asked = {"notebook": notebook, "words": words, "folder": folder}
-    asked |= {"libraries": [*formats.libraries], "names": formats.pattern}
+    question = {"notebook": notebook, "words": words, "folder": folder}
+    question |= {"libraries": [*formats.libraries], "names": formats.pattern}
     child = "envdoctor.observe.recipe.script:calls_of"
-    answer = ask_once(child, asked, Limits(seconds=20.0, mib=1024), content, packages=True)
+    answer = ask_once(child, question, Limits(seconds=20.0, mib=1024), content, packages=True)
     if isinstance(answer, ChildProblem):
         raise RecipeError(answer.clause())
     return [
@@ -211,8 +211,8 @@ def _parts(words: Sequence[Word], formats: Formats) -> Iterator[Part]:
             if end > start:
                 yield Part(_base(words[start].text), _options_of(words[start + 1 : end], formats))
         rest = words[behind:]
-        given = tuple(None if one.computed else one.text for one in rest)
-        yield Part(name, _options_of(rest, formats), word.line, given, module)
+        texts = tuple(None if item.computed else item.text for item in rest)
+        yield Part(name, _options_of(rest, formats), word.line, texts, module)
         return
 
 
@@ -226,26 +226,26 @@ def _options_of(words: Sequence[Word], formats: Formats) -> tuple[RecipeEntry, .
         at += 1
         if OPTION.match(word.text):
             key, equals, value = word.text.lstrip("-").partition("=")
-            given = [word._replace(text=value)] if equals else []
+            values = [word._replace(text=value)] if equals else []
             kind = formats.takes(key)
             while not equals and at < len(words) and not OPTION.match(words[at].text):
-                if (kind == "one" and given) or (kind == "flag" and not isinstance(scalar(words[at].text), bool)):
+                if (kind == "one" and values) or (kind == "flag" and not isinstance(scalar(words[at].text), bool)):
                     break
-                given.append(words[at])
+                values.append(words[at])
                 at += 1
-            entries.append(_entry(key, given, word.line))
-        elif (found := _OVERRIDE.match(word.text)) is not None:
-            entries.append(_entry(found[1], [word._replace(text=found[2])], word.line))
+            entries.append(_entry(key, values, word.line))
+        elif (match := _OVERRIDE.match(word.text)) is not None:
+            entries.append(_entry(match[1], [word._replace(text=match[2])], word.line))
         else:
             alone += 1
             entries.append(_entry(f"#{alone}", [word], word.line))
     return tuple(entries)
 
 
-def _entry(key: str, given: Sequence[Word], line: int) -> RecipeEntry:
-    values = tuple(scalar(word.text) for word in given[:200])
+def _entry(key: str, words: Sequence[Word], line: int) -> RecipeEntry:
+    values = tuple(scalar(word.text) for word in words[:200])
     value = True if not values else values[0] if len(values) == 1 else values
-    return RecipeEntry(key[:200], value, (line,), **_doubts(given))
+    return RecipeEntry(key[:200], value, (line,), **_doubts(words))
 
 
 def _doubts(words: Sequence[Word]) -> dict[str, bool]:

@@ -131,7 +131,7 @@ def _holds(marker: str, wish: Wish) -> bool | None:
     # Where only the minor release was stated, what holds for its first and for its last release holds.
     releases = [whole] if whole or python is None else [f"{python}.0", f"{python}.99"]
     try:
-        answers = {holds(plain(marker, wish), {**wish.markers, "python_full_version": one}) for one in releases}
+        answers = {holds(plain(marker, wish), {**wish.markers, "python_full_version": release}) for release in releases}
     except NotAMarker:
         return None
     return answers.pop() if len(answers) == 1 else None
@@ -145,10 +145,10 @@ def plain(marker: str, wish: Wish) -> str:
         return marker
 
     def decided(match: re.Match[str]) -> str:
-        operator, one = (match[1], match[2]) if match[1] else (match[4] or "in", match[3])
+        operator, extra = (match[1], match[2]) if match[1] else (match[4] or "in", match[3])
         names = map(normalise, wish.names)
         chosen = any(
-            normalise(one) == name or re.fullmatch(rf"(extra|group)-.*-{re.escape(name)}", one) for name in names
+            normalise(extra) == name or re.fullmatch(rf"(extra|group)-.*-{re.escape(name)}", extra) for name in names
         )
         return "extra == ''" if chosen is (operator in ("==", "in")) else "extra != ''"
 
@@ -200,23 +200,24 @@ def bound(packages: int) -> None:
         raise LockError("names more than {} packages, and no environment has so many", f"{_MOST_PACKAGES:,}")
 
 
-def name_of(given: object, entry: object) -> str:
+def name_of(written: object, entry: object) -> str:
     """Return the normalised name of the package whose entry this is. Raises :class:`LockError` for what is none."""
-    name = valid_name(str(given)) if isinstance(entry, dict) else None
+    name = valid_name(str(written)) if isinstance(entry, dict) else None
     if name is None:
-        raise LockError("names a package that is none: {}", repr(str(given)[:60]))
+        raise LockError("names a package that is none: {}", repr(str(written)[:60]))
     return name
 
 
-def version_at(place: str, given: object) -> str | Unknown:
+def version_at(place: str, version: object) -> str | Unknown:
     """Return the version that a package has at a place of the lock; unknown without one."""
-    return str(given) if given is not None else Unknown(Message("{} takes it from its source", place))
+    return str(version) if version is not None else Unknown(Message("{} takes it from its source", place))
 
 
-def unpinned(place: str, asked: str) -> Unknown:
+def unpinned(place: str, specifiers: str) -> Unknown:
     """Return why a line gives no one version: what it asks for, if anything."""
-    text = Message("{} asks for {}, no one version", place, asked) if asked else Message("{} names no version", place)
-    return Unknown(text)
+    if not specifiers:
+        return Unknown(Message("{} names no version", place))
+    return Unknown(Message("{} asks for {}, no one version", place, specifiers))
 
 
 def place_in(path: str, line: int | None) -> str:
@@ -229,11 +230,11 @@ def left_out(names: list[str]) -> Message:
     return Message("extras and groups that nobody chose are left out: {}", listed(names, 6))
 
 
-def check_names(wish: Wish, known: Iterable[str]) -> Wish:
+def check_names(wish: Wish, spellings: Iterable[str]) -> Wish:
     """Return the wish with its extras and groups as the file spells them. Raises :class:`LockError` for one that was
     chosen and is not among those that the file has."""
     there: dict[str, list[str]] = {WHOLE: [WHOLE]}
-    for name in sorted({*known} - {WHOLE}):
+    for name in sorted({*spellings} - {WHOLE}):
         there.setdefault(normalise(name), []).append(name)
     strange = [name for name in wish.names if normalise(name) not in there]
     if strange:
@@ -281,12 +282,12 @@ def read_packages(text: str, key: str) -> tuple[dict[str, Any], list[LockEntry]]
 
 def items(value: object) -> list[dict[str, Any]]:
     """Return the tables of a list; nothing of anything else."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def words(value: object) -> list[str]:
     """Return the texts of a list; nothing of anything else."""
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
 def table(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -297,7 +298,7 @@ def table(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {**value}
 
 
-def line_of(name: object, extras: Sequence[str], asked: str, marker: str) -> str:
+def line_of(name: object, extras: Sequence[str], specifiers: str, marker: str) -> str:
     """Return a requirement as a line: ``trl[vllm]>=0.9 ; python_version >= '3.10'``."""
     chosen = f"[{','.join(extras)}]" if extras else ""
-    return f"{name}{chosen}{asked}" + (f" ; {marker}" if marker else "")
+    return f"{name}{chosen}{specifiers}" + (f" ; {marker}" if marker else "")
