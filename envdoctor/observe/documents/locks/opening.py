@@ -80,7 +80,7 @@ def open_lock(
 
     ``argument`` is a path below ``cwd``, or ``-`` for standard input, perhaps with extras, groups or environments:
     ``uv.lock[gpu]``. ``rows`` gives the rows of a table of the matrix; errors name the ``option``. Open requirements
-    are taken as an install takes them, on the day ``until`` if it is given, or as a resolver says. Raises
+    count as an install takes them, on the day ``until`` if it is given, or as a resolver says. Raises
     :class:`LockError`.
     """
     path, names = argument, tuple[str, ...]()
