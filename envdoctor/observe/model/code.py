@@ -8,7 +8,7 @@ from typing import Any
 
 from envdoctor.facts.values import Records, Unknown, Value
 from envdoctor.observe.code.use import CodeFile, answers, completed, items
-from envdoctor.observe.model.files import AUTO_MAP_FILES, entries, read_bytes
+from envdoctor.observe.model.files import AUTO_MAP_FILES, LARGEST, JsonProblem, entries, parse_object, read_bytes
 from envdoctor.observe.model.names import printable
 from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.asking import ChildProblem
@@ -110,8 +110,6 @@ def _told(parsed: _Answers, request: Request) -> tuple[Value, ...]:
 
 def _auto_map(folder: str, own: str) -> Iterator[tuple[str, str]]:
     """Yield the classes that transformers takes from files of the folder, whose repository is ``own``, with modules."""
-    from envdoctor.observe.model.files import LARGEST, JsonProblem, parse_object
-
     for name in AUTO_MAP_FILES:
         content = read_bytes(folder, name, LARGEST)
         try:

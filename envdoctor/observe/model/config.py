@@ -211,14 +211,9 @@ def _valid(text: str) -> str:
 
 def _dtype(config: Config, parts: Sequence[Config]) -> Value:
     # The top level comes first, and in it the present name: transformers reads torch_dtype only where dtype is missing.
-    for part in (config, *parts):
-        for name in ("dtype", "torch_dtype"):
-            match _text(part, name):
-                case str(word):
-                    return word.removeprefix("torch.")
-                case Unknown() as unknown:
-                    return unknown
-    return ABSENT
+    values = (_text(part, name) for part in (config, *parts) for name in ("dtype", "torch_dtype"))
+    dtype = next((value for value in values if value is not ABSENT), ABSENT)
+    return dtype.removeprefix("torch.") if isinstance(dtype, str) else dtype
 
 
 def _quantization(config: Config, parts: Sequence[Config]) -> Value:

@@ -76,17 +76,15 @@ def cached_repos(names: Iterable[str], cache: str | None) -> list[CachedRepo]:
     A name counts in any case, as on the Hub (https://github.com/huggingface/huggingface_hub/issues/3838): the cache has
     a folder for every way in which it was typed, and the one that is written like the name comes first.
     """
-    names = dict.fromkeys("models--" + name.replace("/", "--") for name in names)
-    lower = {name.lower() for name in names}
+    exact = list(dict.fromkeys("models--" + name.replace("/", "--") for name in names))
+    folded = [name.lower() for name in exact]
     try:
-        present = [name for name in os.listdir(cache or "") if name.lower() in lower] if cache else []
+        present = [name for name in os.listdir(cache) if name.lower() in folded] if cache else []
     except OSError:
         return []
     repos: list[CachedRepo] = []
-    exact, folded = list(names), [name.lower() for name in names]
-    for folder in sorted(
-        present, key=lambda entry: (exact.index(entry) if entry in names else len(exact), folded.index(entry.lower()))
-    ):
+    present.sort(key=lambda name: folded.index(name.lower()))
+    for folder in sorted(present, key=lambda name: exact.index(name) if name in exact else len(exact)):
         place = os.path.join(str(cache), folder)
         snapshots = os.path.join(place, "snapshots")
         if os.path.isdir(snapshots):

@@ -81,7 +81,8 @@ class Project:
         trained = [command for truth, command in answers if truth]
         unknown = [command for truth, command in answers if truth is None]
         choices = ([group for group in several if group in here] for several in (trained, unknown))
-        others = here if line is not None else [group for group in here if is_typed and self._only_runs(group[-1])]
+        runs_only = (group for group in here if is_typed and self._trains(group[-1], by_script=True) is False)
+        others = here if line is not None else [*runs_only]
         run = next(filter(None, (*choices, others)), [[]])[-1]
         runs = (run, *(command for command in trained if command is not run)) if run else ()
         return [*run, *shared], tuple(command[-1].line for command in runs)
@@ -107,13 +108,10 @@ class Project:
         there = self.path_of(part.program, part.folder) if modules else None
         return part._replace(own=there is not None and self.words_of(there).isdisjoint(modules))
 
-    def _only_runs(self, part: Part) -> bool:
-        words = self.words_of(self.path_of(part.program, part.folder)) if part.starts_script else ()
-        return _trains(Part("", ()), self._formats, words) is False
-
-    def _trains(self, part: Part) -> bool | None:
-        there = self.path_of(part.program, part.folder) if part.starts_script else None
-        return _trains(part, self._formats, self.words_of(there))
+    def _trains(self, part: Part, *, by_script: bool = False) -> bool | None:
+        """Return whether a command trains; ``by_script``: by the words of its script alone."""
+        script = self.path_of(part.program, part.folder) if part.starts_script else None
+        return _trains(Part("", ()) if by_script else part, self._formats, self.words_of(script))
 
 
 def _trains(part: Part, formats: Formats, words: Collection[str]) -> bool | None:

@@ -154,12 +154,8 @@ class Script(Calls):
 
     def _rounds(self, node: ast.For | ast.AsyncFor, over: Any, scope: dict[str, Any]) -> None:
         """Follow a loop: over the fields of a class each round, over anything else one whose value is open."""
-        match over:
-            case [ScriptObject(), *_]:
-                rounds = over[:_MOST_ROUNDS]
-            case _:
-                rounds = [OPEN]
-        for item in rounds:
+        is_fields = isinstance(over, list) and over and isinstance(over[0], ScriptObject)
+        for item in over[:_MOST_ROUNDS] if is_fields else [OPEN]:
             self._bind(node.target, item, scope)
             self._block(node.body, scope)
         self._block(node.orelse, scope)

@@ -17,6 +17,7 @@ from envdoctor.observe.documents.locks.lock import (
     bound,
     items,
     place_in,
+    table,
     unpinned,
     wheel_of,
 )
@@ -161,11 +162,7 @@ def _pixi(environments: dict[str, Any], conda: Conda, wish: Wish) -> Lock:
     name = next((key for key in wish.names if key in environments), "default")
     if name not in environments:
         raise LockError("has no environment {}; there are {}", repr(name), ", ".join(environments)[:200])
-    match environments[name]:
-        case {"packages": dict(platforms)}:
-            pass
-        case _:
-            platforms = {}
+    platforms = table(environments, name, "packages")
     system, machine = (str(wish.markers[name] or "") for name in ("platform_system", "platform_machine"))
     target = system.lower(), machine.replace("AMD64", "x86_64")
     fitting = [key for key in platforms if _PLATFORMS.get(key) == target or not system]
@@ -173,9 +170,7 @@ def _pixi(environments: dict[str, Any], conda: Conda, wish: Wish) -> Lock:
         raise LockError(
             "has nothing for {} in the environment {}: {}", " ".join(target), repr(name), ", ".join(platforms)[:200]
         )
-    listed = platforms[fitting[0]]
-    tables = [entry for entry in (listed if isinstance(listed, list) else ()) if isinstance(entry, dict)]
-    urls = [url for entry in tables for url in entry.values() if isinstance(url, _Text)]
+    urls = [url for entry in items(platforms[fitting[0]]) for url in entry.values() if isinstance(url, _Text)]
     conda.files((url, Origin(conda.pip.path, url.line)) for url in urls)
     lock = conda.lock()
     others = ", ".join(key for key in environments if key != name)[:200]

@@ -153,20 +153,20 @@ def _facts(
         facts.add(Fact(f"pkg.{name}", package.version, package.place, source))
     dists = tuple(_dist(package, ledger, lock, chosen) for package in chosen.values())
     facts.add(Fact("dist", Records(dists, lock.incomplete), path, "environment"))
+    of_project = _own(path, wish)
     if lock.incomplete is None:
         facts.declare_complete("pkg", path)
-        seed = Unknown(Message("an environment may have it without its lock"))
-        facts.update(Fact(f"pkg.{name}", seed, path, "environment") for name in _SEEDS - set(chosen))
-        own = Unknown(Message("the project beside the list has its code"))
-        facts.update(Fact(f"pkg.{name}", own, path, "environment") for name in _own(path, wish) - set(chosen))
+        perhaps = dict.fromkeys(_SEEDS, Message("an environment may have it without its lock"))
+        perhaps |= dict.fromkeys(of_project, Message("the project beside the list has its code"))
+        others = ((name, Unknown(reason)) for name, reason in perhaps.items() if name not in chosen)
+        facts.update(Fact(f"pkg.{name}", unknown, path, "environment") for name, unknown in others)
     behind = {line for row in wish.rows("run-needs") if row.get("built") for line in row["asks"]}
     left_out, certain = unbrought(lock, chosen, path, wish, ledger)
-    unlisted = {*left_out} - _own(path, wish)
+    unlisted = {*left_out} - of_project
     behind = behind if certain else unlisted
     facts.update(Fact(f"pkg.{name}", ABSENT, path, "environment") for name in unlisted - behind)
-    is_whole = install.all_known and not lock.notes
-    rows = [row for row in wish.rows("entry-statements") if row["name"] in chosen] if is_whole else []
-    needed = (name for row in rows for name in row.get("runs_with", ()) if name not in chosen)
+    rows = wish.rows("entry-statements") if install.all_known and not lock.notes else ()
+    needed = (name for row in rows if row["name"] in chosen for name in row.get("runs_with", ()) if name not in chosen)
     lacks = tuple(dict.fromkeys((*needed, *sorted(behind & unlisted))))
     facts.add(Fact("environment.lacks", lacks, path, "environment"))
     names = {line.name for command in lock.commands for line in command.lines}
