@@ -31,10 +31,10 @@ class Shape(NamedTuple):
     """What a name tells of a model.
 
     ``config`` are the sizes as config.json gives them, those of ``like``, a name in the table, read at ``source``.
-    ``quantized`` is the method in the name, "" where it tells no method, None where it tells nothing; ``bits`` are
-    those of a weight, 0 where it does not tell. ``vendor`` tells whether the organisation is one of the model's own.
-    ``unknown`` are the words that nobody has explained; ``bare`` is a number of parameters without a name, or in one
-    with words that tell of another shape, which is ``unlike`` a plain model.
+    ``quantized`` is the method in the name, "" if it names none, None if the weights are not quantised; ``bits`` are
+    those of a weight, or 0. ``vendor``: the organisation is one of the model's own. ``unknown`` are words without an
+    explanation. ``bare``: the name is a number of parameters alone, or has words of another shape, which is ``unlike``
+    a plain model.
     """
 
     config: Mapping[str, Any]
@@ -57,12 +57,12 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Shape | None:
-    """Return the shape of the model called ``name``; None where the table has none that can be it.
+    """Return the shape of the model called ``name``; None if the table has none for it.
 
     ``rows`` and ``suffixes`` are those parts of the table model-shapes. The longest known beginning of the name counts,
-    or a family with its size in it (``OpenHermes-2.5-Mistral-7B``). What else is there may tell how the weights are
-    stored, or nothing of the shape. Another size, family or architecture in it makes it another model. A name without
-    either is ``bare``: a plain model of its number of parameters. So is one that tells of another shape.
+    or a family with its size in it (``OpenHermes-2.5-Mistral-7B``). Other words may tell how the weights are stored, or
+    nothing of the shape; another size, family or architecture makes it another model. A name with none of these, or one
+    that tells of another shape, is ``bare``: a plain model of its number of parameters.
     """
     words, rows = words_of(name[: _LONGEST + 1]), list(rows)
     if len(name) > _LONGEST or not words:

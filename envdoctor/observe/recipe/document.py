@@ -28,12 +28,11 @@ class RecipeError(ObservationError):
 
 
 class RecipeEntry(NamedTuple):
-    """One setting. ``key`` is dotted (``training_args.max_steps``), of an option without its dashes, of the n-th
-    argument of a command that belongs to no option ``#n``. ``place`` is the line and, in a
-    notebook, the cell. ``text_number``: a number that YAML 1.1, and so PyYAML, reads as text (5e-4);
-    ``computed``: the file does not say the value, a variable or an expression stands for it; ``perhaps``: the key is
-    given under a condition only; ``own``: the script that the command starts names the option itself; ``undecided``:
-    the branch of a test sets the value, and the file does not decide the test."""
+    """One setting. ``key`` is dotted (``training_args.max_steps``), and has no dashes if it is an option; ``#n`` is the
+    n-th argument of a command that belongs to no option. ``place`` is the line and, in a notebook, the cell.
+    ``text_number``: YAML 1.1, and so PyYAML, reads the number as text (5e-4). ``computed``: a variable or an expression
+    stands for the value. ``perhaps``: the key is given under a condition. ``own``: the script that the command starts
+    declares the option itself. ``undecided``: a branch sets the value, and the file does not decide its test."""
 
     key: str
     value: Scalar | tuple[Scalar, ...]
@@ -46,12 +45,12 @@ class RecipeEntry(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Settings that go to one program. ``program`` is the command's (``trl sft``), the called name
-    (``AutoModelForCausalLM.from_pretrained``), ``#SBATCH`` or ``environment``; empty for a document. Of a
-    command ``line`` is that of the program, ``words`` stand behind it, None for one that is computed; ``module``: it
-    is named as a module (``-m``), ``folder`` is where the script has gone (``cd``), and ``lines`` are the first and the
-    last of the command. A call is made under a condition only with ``perhaps``; ``own``: the script has the name of one
-    of a framework, and imports nothing of it. Of a command that stands behind an exit of its script, ``behind``."""
+    """The settings of one program. ``program`` is that of a command (``trl sft``), the name of a call
+    (``AutoModelForCausalLM.from_pretrained``), ``#SBATCH`` or ``environment``; empty for a document. A command has the
+    ``line`` of its program, the ``words`` behind it (None for a computed one), the ``folder`` that the script has gone
+    to (``cd``), and its first and last line (``lines``); ``module``: the program is named as one (``-m``); ``behind``:
+    the command stands behind an exit of its script. ``perhaps``: the call is made under a condition. ``own``: the
+    script is called like one of a framework, and imports nothing of it."""
 
     program: str
     entries: tuple[RecipeEntry, ...]

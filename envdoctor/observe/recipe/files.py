@@ -41,10 +41,10 @@ class RecipeFileError(ObservationError):
 
 
 class RecipeFile(NamedTuple):
-    """One file: its name as the user or the naming file gives it, and its parts, each with its format. ``missing`` are
-    files that it names and that could not be read: the name, the place, and why (a clause after "which"); ``started``
-    are scripts of one's own that its commands start. Of several training commands one is the run: ``runs`` are the
-    lines of all, its own first. ``trains`` is False for a script that only runs a model, None where nobody knows."""
+    """One file: its name as the user or another file writes it, and its parts, each with its format. ``missing`` are
+    the files that it names and that could not be read: name, place and reason (a clause after "which"). ``started`` are
+    the user's own scripts that its commands start. ``runs`` are the lines of all training commands; the first is the
+    one that is judged. ``trains``: False for a script that only runs a model, None if that is unknown."""
 
     name: str
     parts: tuple[tuple[Part, Format], ...]
@@ -254,9 +254,9 @@ def _told_once(
     names: Collection[str],
     formats: Formats,
 ) -> tuple[tuple[tuple[Part, Format], ...], list[RecipeFile]]:
-    """Return the parts of a file, and the files of the script that a command of it starts, without the options that
-    the command gives: they stand at its own place. One that the script names, and does not refuse, is its own; the
-    others are of a framework that the script uses."""
+    """Take the options of the command that starts a script out of the ``files`` of that script: they stay at the
+    command's own place, in the ``parts``. An option is the script's own if the script names it and does not refuse it;
+    the others are those of a framework that the script uses."""
     keys, refused = set[str](), set[str]()
     used = {form.framework for file in files for _, form in file.parts if form.framework}
     commands = {

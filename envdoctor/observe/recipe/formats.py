@@ -35,11 +35,11 @@ class Meaning(NamedTuple):
 
 
 class Format(NamedTuple):
-    """One format: ``keys`` with what they mean, ``unused`` ones (globs), ``includes`` (formats whose keys stand in a
-    section; an empty name: beside its own), ``names`` (globs of programs and calls that it belongs to, each with what
-    they say). Of two formats that give a field the one with the higher ``authority`` is believed; a negative one never
-    overrides, and what it says otherwise is a contradiction. ``framework`` is whose run is described; empty for a
-    format that stands beside one. ``matrices/schema/recipe-formats.json`` has the columns of ``row``."""
+    """One format. ``keys`` have their meanings; ``unused`` ones (globs) have none. ``includes`` are formats whose keys
+    stand in a section (an empty name: beside its own). ``names`` are globs of its programs and calls, each with what
+    they say. If two formats give a field, the one with the higher ``authority`` counts; a negative one never overrides,
+    and what it says otherwise is a contradiction. ``framework`` is empty for a format that stands beside that of a run.
+    ``matrices/schema/recipe-formats.json`` has the columns of ``row``."""
 
     name: str
     row: Mapping[str, Any]
@@ -204,9 +204,9 @@ class Formats:
                 yield from [(entry.value, entry.place)] if entry.value.endswith(DOCUMENTS) else ()
 
     def _share(self, form: Format, part: Part) -> float:
-        """Return how much of the settings a format knows; a mark, which no other format has, counts as ten. Nothing
-        where it has too few marks, or knows less than half of a document (a third of a command's options) with fewer
-        than two keys that are marks."""
+        """Return how many of the settings a format knows; a mark, which no other format has, counts as ten. Return 0 if
+        there are too few marks, or if fewer than two keys are marks and the format knows less than half of a document
+        (a third of a command's options)."""
         count, size = self._count(form, part.entries), len(part.entries)
         keys = [entry.key.replace("-", "_") for entry in part.entries]
         marks = [mark for key in keys for mark in form.row.get("marks", ()) if fnmatchcase(key, mark)]

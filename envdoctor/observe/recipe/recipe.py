@@ -38,13 +38,16 @@ _Here = dict[str, tuple[Fact, RecipeEntry]]
 
 
 class Statements:
-    """``said`` is what holds so far, by field; ``keys`` the items of ``recipe_key``; ``weak`` what a format or the name
-    of a program says, for what no key says; ``files`` the first file of each format, ``calls`` its programs and calls;
-    ``given`` every known key; ``open`` the fields of which a key says that nobody knows them; ``rests`` the formats of
-    which a script hands on keys that cannot be told; ``extra`` what is added to the lengths of prompt and answer;
-    ``unread`` the keys that name a file by a variable, ``dividing`` the files for DeepSpeed or accelerate; ``apart``
-    formats that a call takes without comparing them, and ``compared`` those that another one compares; ``elsewhere``
-    says where the script is whose model others may make."""
+    """What the parts of a recipe say, taken in one after the other.
+
+    ``said`` holds the fact of each field, ``weak`` the one of a format's or a program's name, for fields without a key.
+    ``keys`` are the items of ``recipe_key``, ``given`` all known keys, ``open`` the fields that a key leaves open.
+    ``files`` has the first file of each format, ``calls`` its programs and calls. ``rests`` are the formats of scripts
+    that hand on unknown keys, ``unread`` the keys that name a file by a variable, ``dividing`` the files for DeepSpeed
+    or accelerate. ``apart`` are formats that a call takes without comparing them, ``compared`` those that another
+    format compares. ``extra`` is added to the lengths of prompt and answer; ``elsewhere`` is the place of a script that
+    may change the model in a way that was not followed.
+    """
 
     def __init__(self, formats: Formats, called: Mapping[str, str]) -> None:
         self.called = called

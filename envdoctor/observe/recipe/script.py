@@ -507,9 +507,9 @@ def calls_of(
 
 
 def _training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], beside: Beside) -> list[Any]:
-    """Return a call ``training`` whose keys are what may make a model that is not trained as a whole: modules of others
-    that the script and the modules beside it import (``#torch``), and ``#adapters`` where they speak of adapters or
-    frozen weights, or train nothing themselves."""
+    """Return a call ``training`` whose keys tell why the model may not be trained as a whole: modules that the script
+    and the modules beside it import (``#torch``), and ``#adapters`` if they speak of adapters or frozen weights, or
+    train nothing themselves."""
     others = dict[str, int]()
     adapters, trains = 0, False
     trees, visited = [(tree, beside.folder, 0)], set[tuple[str, int, str]]()

@@ -374,9 +374,9 @@ class Calls(ABC):
         return self.value(node, scope) if node is not None else OPEN
 
     def _dataclasses(self, parser: DataParser, scope: dict[str, Any], file: Any, flag: Any) -> list[Any]:
-        """Return an object for each class; a class of a library is told as a call with the options that no other one
-        has. A ``file`` that is named gives them, else the command (line 0), the file that it names, and those of words
-        that it names behind a ``flag``. What a file that cannot be read may say is open."""
+        """Return an object for each class. A class of a library becomes a call with the options that no other class
+        has. The options come from a named ``file``, else from the command (line 0), the file that it names, and those
+        behind a ``flag``. What a file says that cannot be read is open."""
         command = [(name, value) for name, value in parser.given(self.words, OPEN) if f"--{name}" != flag]
         lists = [self._beside.text(str(value)) for name, value in parser.given(self.words, "") if f"--{name}" == flag]
         options = [(name, value, 1) for entry in lists for name, value in parser.given((entry or "").split(), OPEN)]

@@ -42,9 +42,9 @@ class EmptyLockError(LockError):
 
 
 class Wish(NamedTuple):
-    """What is asked of a lock. ``markers`` are the variables of PEP 508 for the stated target, None for what nobody
-    stated; ``names`` the extras, groups or environments that are chosen. ``cwd`` is the caller's folder, ``rows`` gives
-    the rows of a table of the matrix, ``decided`` keeps what markers came to."""
+    """What is asked of a lock. ``markers`` are the variables of PEP 508 for the target, None if not stated; ``names``
+    the chosen extras, groups or environments. ``cwd`` is the caller's folder, ``rows`` gives the rows of a table of the
+    matrix, ``decided`` caches the answers of markers."""
 
     markers: Mapping[str, str | None]
     names: tuple[str, ...]
@@ -75,16 +75,17 @@ class Locked(NamedTuple):
 
 
 class Command(NamedTuple):
-    """What one command installs that is still to be run: ``limits`` are its constraints, ``deps`` says whether what
-    packages require comes along, ``upgrade`` whether named ones are taken new; ``elsewhere``: it names an index beside
-    PyPI, or a folder of files, ``builds``: it names PyTorch's own index, ``only`` the tag of such an index which
-    replaces PyPI (``cu121``), ``tags`` those of all; ``isolated``: what is built from source does not see what is
-    installed, but for what was there before where ``legacy`` says so (None: the newest pip decides). ``overrides`` are
-    requirements that replace those of all others on the same packages, ``invalid`` are lines (as ``url``) that no
-    installer reads. ``before`` are the packages of the image, each with its version, or "" if that is unknown; None: it
-    may have any. ``image``: it was run when the base image was made, on the day of the release that its first line
-    pins. ``folder``: it takes nothing but the files of a folder, which has these releases by the names of their
-    packages."""
+    """One install command that is still to be run.
+
+    ``limits`` are its constraints, ``overrides`` replace all other requirements on the same packages, ``invalid`` are
+    lines (as ``url``) that no installer reads. ``deps``: requirements come along; ``upgrade``: named packages are taken
+    new. ``elsewhere``: it names another index than PyPI, or a folder of files. ``builds``: it names PyTorch's own
+    index; ``only`` is the tag of such an index that replaces PyPI (``cu121``), ``tags`` are those of all. ``folder``:
+    it takes files of a folder alone, which has these releases of each package. ``isolated``: a build from source does
+    not see what is installed; ``legacy`` says whether it sees what was there before (None: the newest pip decides).
+    ``before`` are the packages of the image with their versions ("" for an unknown one); None: it may have any.
+    ``image``: the command made the base image, on the day of the release that its first line pins.
+    """
 
     lines: tuple[AskedRequirement, ...]
     limits: tuple[AskedRequirement, ...] = ()
@@ -104,10 +105,10 @@ class Command(NamedTuple):
 
 
 class Lock(NamedTuple):
-    """``incomplete`` says why more may be installed than is named; None when it is all. ``python`` is the version that
-    the lock is made for (``3.11``, ``3.11.9``), ``facts`` are what it tells besides; ``overrides`` are packages of
-    which nobody's requirement counts; ``notes`` are sentences for the user. ``commands`` are those that are still to be
-    run, none for what was installed or resolved."""
+    """``incomplete`` says why more may be installed than is named; None if it is all. ``python`` is the version that
+    the lock is made for (``3.11``, ``3.11.9``), ``facts`` are others that it tells. Requirements on the packages
+    ``overrides`` do not count. ``notes`` are sentences for the user. ``commands`` are still to be run: none for what
+    was installed or resolved."""
 
     packages: list[Locked]
     incomplete: Message | None = None

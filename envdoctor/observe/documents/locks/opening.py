@@ -271,9 +271,9 @@ def _extension(locked: Locked) -> dict[str, Value]:
 
 
 def _beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> Iterator[Fact]:
-    """Yield the fact for the list at a path; none where nothing is listed that code may do without, or that runs with
-    what is not there, or where no file there takes a package of the training stack. Only files that name such a package
-    are parsed, by a bounded child."""
+    """Yield the fact ``beside``: what the code beside the list takes from the training stack. Yield nothing unless the
+    list has a package that code may do without, or that runs with one that is not there. Only files that name such a
+    package are parsed, by a bounded child."""
     table = rows("entry-statements")
     listed = [row for row in table if facts.text(f"pkg.{row['name']}") is not None]
     if not facts.words("environment.lacks") and not any(row.get("choice") for row in listed):

@@ -24,11 +24,12 @@ _LARGEST, _TOGETHER, _MOST_FILES = 1 << 20, 8 << 20, 60
 def unbrought(
     lock: Lock, chosen: Mapping[str, Locked], path: str, wish: Wish, ledger: Ledger
 ) -> tuple[list[str], bool]:
-    """Return which packages of the stack (stack-modules, and what run-needs and entry-statements ask for) an install of
-    an open list does not bring, whatever releases it takes: nothing in it requires them in any release that it allows,
-    and no file beside it names them (``pip install flash-attn`` in a README). None where a line may bring anything.
-    And whether that is certain: where the requirements of a line are not known, it is told of what recipes ask for
-    alone, which few packages bring, unless the line may be from an index or a repository of one's own."""
+    """Return the packages of the stack (stack-modules, and what run-needs and entry-statements ask for) that an install
+    of an open list does not bring: no release that the list allows requires them, and no file beside the list names
+    them (``pip install flash-attn`` in a README). Return none if a line may bring anything. The second value says
+    whether that is certain. If the requirements of a line are unknown, it is not, and only what recipes ask for is
+    named, which few packages bring; nothing is named if such a line may come from an index or a repository of the
+    user's own."""
     commands = lock.commands
     is_base = lock.notes or any(entry.before != () or entry.image for entry in commands)
     if not commands or is_base or any(entry.conda for entry in chosen.values()):

@@ -66,10 +66,10 @@ def _in_place(block: _Block, keep: Collection[int] | None = None) -> str:
 def run_facts(
     lines: Sequence[str], doubtful: Collection[int], formats: Formats, name: str, installed: FactSet
 ) -> tuple[list[Fact], list[str], list[Message]]:
-    """Return ``recipe.*``, ``recipe_key``, ``env.*`` and the model, each with the line that says it. A report may show
-    a part of the run only: of a framework's defaults what it switches on is a guess, and no other one counts. Lines
-    with the numbers ``doubtful`` are left out. What two commands or configurations say differently is unknown; the
-    keys of that come second, and sentences about files that are named and not shown third."""
+    """Return ``recipe.*``, ``recipe_key``, ``env.*`` and the model, each with its line; the keys that two commands or
+    configurations say differently, which are unknown; and sentences about files that are named and not shown. A report
+    may show a part of the run only: of a framework's defaults those that switch something on are guesses, and the
+    others do not count. Lines with the numbers ``doubtful`` are left out."""
     blocks = list(_blocks(lines, doubtful))
     parts = [part for block in blocks for part in _command_lines(block, formats)]
     parts += islice((part for block in blocks for part in _configurations(block, formats)), _DOCUMENTS)
