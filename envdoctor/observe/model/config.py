@@ -197,10 +197,9 @@ def _texts(config: Config, name: str) -> Value:
     value = config.get(name)
     if value is None:
         return ABSENT
-    if not isinstance(value, list) or len(value) > 100 or not all(isinstance(item, str) for item in value):
+    short = isinstance(value, list) and len(value) <= 100
+    if not short or not all(isinstance(item, str) and len(item) <= _MAX_TEXT for item in value):
         return Unknown(Message("{} of config.json is not a short list of text", name))
-    if any(len(item) > _MAX_TEXT for item in value):
-        return Unknown(Message("{} of config.json holds a text of more than {} characters", name, _MAX_TEXT))
     return tuple(_valid(item) for item in value)
 
 

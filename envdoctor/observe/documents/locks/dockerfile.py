@@ -12,7 +12,7 @@ from typing import NamedTuple
 from envdoctor.facts.values import Fact, Origin, Unknown
 from envdoctor.observe.documents.locks.conda_lock import Conda
 from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, LockError, Wish, read_text
-from envdoctor.observe.documents.locks.requirements import Requirements
+from envdoctor.observe.documents.locks.requirements import FILES, INDEXES, Requirements
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.requirement import valid_name
@@ -24,8 +24,7 @@ _VARIABLE = r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|(\w+))"
 _COMMAND = r"\b(?:(?:uv\s+)?pip3?(?:\.\d+)?|conda|mamba|micromamba)\s+(?:install|uninstall|add)\b"
 _SYSTEM = r"\b(?:apt-get|apt|dnf|yum)\b[^;&|\n]*"
 _ENDS = r"&&|\|\||[;|]|\n"
-_LISTS = ("-r", "--requirement", "-c", "--constraint")
-_WITH_VALUE = (*_LISTS, "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-e", "--editable")
+_WITH_VALUE = (*FILES, *INDEXES, "-e", "--editable")
 #: Options whose value is no package, and says nothing of one.
 _SKIPPED = (
     *("--target", "-t", "--prefix", "--root", "--python", "-p", "-n", "--name", "--channel", "--timeout", "--retries"),
@@ -239,7 +238,7 @@ class _Stage:
                 next(waiting, None)
             elif word in _WITH_VALUE:
                 value = next(waiting, "")
-                pip.line(f"{word} {self._file(value) if word in _LISTS else value}", self._path, places[word])
+                pip.line(f"{word} {self._file(value) if word in FILES else value}", self._path, places[word])
             elif word.startswith("-") or re.match(_NO_PACKAGE, word):
                 if word.partition("=")[0] in _WITH_VALUE or re.match(_FOLDER, word):
                     pip.line(f"-e {word}" if word[0] == "." else word, self._path, places[word])

@@ -41,8 +41,8 @@ _MOST_SAID = 5
 _OPEN = "{} says what is asked for, and an installer adds what that requires, unless all is listed: --lock '{}[whole]'"
 #: ``-r FILE``, ``--requirement=FILE``, ``-rFILE``: the options whose value matters, by their names.
 _OPTION = r"(--[a-z-]+|-[a-zA-Z])\s*=?(.*)"
-_FILES = ("-r", "--requirement", "-c", "--constraint")
-_INDEXES = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
+FILES = ("-r", "--requirement", "-c", "--constraint")
+INDEXES = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
 #: Every option that pip takes in a list, and what is a path, a template or a variable instead of a requirement.
 _OPTIONS = (
     *("--index-url", "--pypi-url", "--extra-index-url", "--no-index", "--constraint", "--requirement", "--editable"),
@@ -126,15 +126,15 @@ class Requirements:
             self._pins[requirement.name] = version, place
 
     def _option(self, name: str, value: str, path: str, place: str) -> None:
-        if name in _FILES:
-            self._include(value, path, place, name in _FILES[2:])
+        if name in FILES:
+            self._include(value, path, place, name in FILES[2:])
         elif name == "--no-index":
             self._closed = place
-        elif name in _INDEXES:
-            self._folders += [value] if name in _INDEXES[3:] else []
+        elif name in INDEXES:
+            self._folders += [value] if name in INDEXES[3:] else []
             self._builds_index = self._builds_index or re.search(_PYTORCH, value) is not None
             self._elsewhere = self._elsewhere or not re.search(f"{_PYPI}|{_PYTORCH}", value)
-            match, is_only = re.search(_TAG, value), name in _INDEXES[:2]
+            match, is_only = re.search(_TAG, value), name in INDEXES[:2]
             # A further index may be of other packages: huggingface.github.io/autogptq-index/whl/cu118 has no torch.
             if match and (is_only or re.search(_PYTORCH, value)):
                 self._indexes.append((match[1], place))
