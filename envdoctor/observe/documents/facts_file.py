@@ -285,12 +285,9 @@ def _compared(document: Document, registry: Registry) -> Iterator[tuple[str, Any
             yield key, gpus or "none"
             continue
         spec = registry.find(key)
-        if (
-            spec is not None
-            and spec.type != "records"
-            and spec.privacy == "public"
-            and registry.records_of(key) is None
-        ):
+        if spec is None or spec.type == "records" or registry.records_of(key) is not None:
+            continue
+        if spec.privacy == "public":
             yield key, tuple(map(str, raw)) if isinstance(raw, list) else raw
 
 

@@ -428,9 +428,7 @@ def named(request: Request) -> Found:
     if source.repo is not None and source.folder is None and "/" not in source.repo:
         ends = f"/{source.repo}".lower()
         rows = request.rows("model-shapes")
-        repos = [
-            names[0] for names in (row["names"] for row in rows) if any(name.lower().endswith(ends) for name in names)
-        ]
+        repos = [row["names"][0] for row in rows if any(name.lower().endswith(ends) for name in row["names"])]
         repo = repos[0] if len(repos) == 1 else repo
     values = (repo, revision, path, _valid(closed) if closed else ABSENT)
     return [(key, value, source.origin) for key, value in zip(named.keys, values, strict=True)]

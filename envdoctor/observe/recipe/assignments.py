@@ -16,6 +16,7 @@ from envdoctor.facts.registry import (
 from envdoctor.facts.values import Fact
 from envdoctor.system.message import Message, MessageError, did_you_mean
 
+_COLUMNS_WANTED = "{} {}: a list; give its columns ({}.{}=…), or {}=absent"
 #: Lists whose items people describe by columns; others come out of observations and derivations.
 _GIVEN_BY_COLUMNS = ("gpu",)
 #: What is given for the name of a package: a requirement, or a release of three numbers.
@@ -88,18 +89,14 @@ def parse_assignments(
             raise AssignmentError("{} {}: key=value is expected", origin, text)
         if spec is None or key.endswith("*"):
             raise AssignmentError("{} {}: {}", origin, text, _hint(key, raw, registry, formats))
-        strange = strange_name(key, registry)
-        if strange is not None:
-            head = key.partition(".")[0]
-            near = did_you_mean(
-                key.partition(".")[2], registry.names(head), Message("`envdoctor facts` shows how they are written")
-            )
+        if (strange := strange_name(key, registry)) is not None:
+            head, _, name = key.partition(".")
+            written = Message("`envdoctor facts` shows how they are written")
+            near = did_you_mean(name, registry.names(head), written)
             raise AssignmentError("{} {}: {}; {}", origin, text, strange, near)
         if spec.type == "records" and raw.strip() != "absent":
             column = next(iter(spec.columns))
-            raise AssignmentError(
-                "{} {}: a list; give its columns ({}.{}=…), or {}=absent", origin, text, key, column, key
-            )
+            raise AssignmentError(_COLUMNS_WANTED, origin, text, key, column, key)
         parent = registry.records_of(key)
         if parent is not None:
             match assignment:

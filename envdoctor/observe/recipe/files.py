@@ -114,19 +114,18 @@ def with_code(
     words_of = Project(cwd, cwd, formats).words_of
     own = set[str]().union(*(words_of(os.path.join(cwd, name)) for name in (*scripts, *beside) if documents))
 
-    def marked(part: Part, form: Format) -> Part:
+    def is_own(key: str, form: Format) -> bool:
         # A key that a library has is the script's own only where the script declares it.
-        words = (
-            (entry, {f"{key}:" for key in keys} | ({*keys} if formats.find(form, entry.key) is None else set()))
-            for entry in part.entries
-            for keys in (entry.key.split("."),)
-        )
-        entries = tuple(entry._replace(own=not own.isdisjoint(ways)) for entry, ways in words)
-        return part if part.program or form not in documents else part._replace(entries=entries)
+        words = key.split(".") if formats.find(form, key) is None else []
+        return not own.isdisjoint([*words, *(f"{word}:" for word in key.split("."))])
 
-    return [
-        file._replace(parts=tuple((marked(part, form), form) for part, form in file.parts)) for file in files
-    ], called
+    def marked(part: Part, form: Format) -> Part:
+        if part.program or form not in documents:
+            return part
+        return part._replace(entries=tuple(entry._replace(own=is_own(entry.key, form)) for entry in part.entries))
+
+    parts_of = [tuple((marked(part, form), form) for part, form in file.parts) for file in files]
+    return [file._replace(parts=parts) for file, parts in zip(files, parts_of, strict=True)], called
 
 
 class _Link(NamedTuple):

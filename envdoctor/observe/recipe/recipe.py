@@ -303,9 +303,8 @@ def recipe_of(
         parts = [triple for triple in parts if not engines or triple[2].name in engines or triple[2].name in NO_RECIPES]
     statements = Statements(formats, called)
     # A command line stands above the files that it names; what must agree with the others comes behind them.
-    for name, part, form in sorted(
-        parts, key=lambda triple: (triple[2].authority < 0, triple[2].authority, triple[1].program > "")
-    ):
+    ranked = sorted(parts, key=lambda triple: (triple[2].authority < 0, triple[2].authority, triple[1].program > ""))
+    for name, part, form in ranked:
         statements.read(name, part, form)
     missing = tuple(triple for file in files for triple in file.missing)
 

@@ -434,9 +434,8 @@ class Script(Calls):
             return OPEN
 
     def _of_JoinedStr(self, node: ast.JoinedStr, scope: dict[str, Any]) -> Any:
-        parts = [
-            self.value(part.value if isinstance(part, ast.FormattedValue) else part, scope) for part in node.values
-        ]
+        fields = (part.value if isinstance(part, ast.FormattedValue) else part for part in node.values)
+        parts = [self.value(field, scope) for field in fields]
         return "".join(map(str, parts))[:4096] if all(isinstance(part, (str, int, float)) for part in parts) else OPEN
 
     def _of_Call(self, node: ast.Call, scope: dict[str, Any]) -> Any:

@@ -315,9 +315,8 @@ class Calls(ABC):
         composed = ScriptObject(composed)
         for group, item in mapping_of(composed.pop("defaults", Item({}, 0)).value).items():
             inner = self._document(f"{folder}/{group}/{item.value}.yaml", node.lineno)
-            composed[group] = Item(
-                ScriptObject({**mapping_of(inner), **mapping_of(composed.get(group, item).value)}), node.lineno
-            )
+            below = {**mapping_of(inner), **mapping_of(composed.get(group, item).value)}
+            composed[group] = Item(ScriptObject(below), node.lineno)
         for word in self.words:
             key, equals, value = (word or "").lstrip("+").partition("=")
             if equals:
@@ -400,9 +399,8 @@ class Calls(ABC):
         fields = {name for _, local, defaults in own if local is not None for name in defaults}
         values: list[Any] = []
         for library, local, defaults in own:
-            instance: ScriptObject = self._new(
-                ScriptObject({name: Item(OPEN, item.line) for name, item in defaults.items()} if unread else defaults)
-            )
+            fields_of = {name: Item(OPEN, item.line) for name, item in defaults.items()} if unread else defaults
+            instance: ScriptObject = self._new(ScriptObject(fields_of))
             instance.kind, instance.open = local, unread
             for name, value, line in options:
                 if name in defaults or (library and name not in fields):

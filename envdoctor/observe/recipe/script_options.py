@@ -214,11 +214,8 @@ class Beside:
 
     def module(self, name: str, level: int, folder: str) -> tuple[ast.Module, str] | None:
         """Return a module's syntax tree and folder, None for a library's. ``level`` is that of a relative import."""
-        starts = (
-            module_folders(self.folder)
-            if not level
-            else [os.path.normpath(os.path.join(folder, *[os.pardir] * (level - 1)))]
-        )
+        above = os.path.normpath(os.path.join(folder, *[os.pardir] * (level - 1)))
+        starts = [above] if level else module_folders(self.folder)
         own = self.folder and (level or name.partition(".")[0] not in self._libraries)
         for start in starts if own else ():
             base = os.path.join(start, *name.split("."))

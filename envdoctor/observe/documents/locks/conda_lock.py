@@ -167,9 +167,8 @@ def _pixi(environments: dict[str, Any], conda: Conda, wish: Wish) -> Lock:
     target = system.lower(), machine.replace("AMD64", "x86_64")
     fitting = [key for key in platforms if _PLATFORMS.get(key) == target or not system]
     if not fitting:
-        raise LockError(
-            "has nothing for {} in the environment {}: {}", " ".join(target), repr(name), ", ".join(platforms)[:200]
-        )
+        text = "has nothing for {} in the environment {}: {}"
+        raise LockError(text, " ".join(target), repr(name), ", ".join(platforms)[:200])
     urls = [url for entry in items(platforms[fitting[0]]) for url in entry.values() if isinstance(url, _Text)]
     conda.files((url, Origin(conda.pip.path, url.line)) for url in urls)
     lock = conda.lock()

@@ -185,9 +185,8 @@ def wheel_of(url: str) -> tuple[str, str, str] | None:
 
 def build_of(name: str, version: str, tags: Iterable[str], wish: Wish) -> str | None:
     """Return the first tag of an index (``cu121``, ``cpu``) that has a build of this release; None without one."""
-    if "+" in version or not any(
-        row["name"] == name and row.get("wheel_index") for row in wish.rows("packages", "package")
-    ):
+    indexed = {row["name"] for row in wish.rows("packages", "package") if row.get("wheel_index")}
+    if "+" in version or name not in indexed:
         return None
     column = "key" if name == "torch" else name
     rows = [row for row in wish.rows("torch-builds") if row.get(column) == version]

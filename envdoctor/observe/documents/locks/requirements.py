@@ -218,9 +218,8 @@ class Requirements:
         if len(self._notes) > _MOST_SAID:
             notes.append(Message("{} more lines of {} were not read", len(self._notes) - _MOST_SAID, self.path))
         for (tag, place), releases in self._builds.items():
-            notes.append(
-                Message("{} names an index of builds {}: {} is taken from there", place, tag, ", ".join(releases))
-            )
+            text = "{} names an index of builds {}: {} is taken from there"
+            notes.append(Message(text, place, tag, ", ".join(releases)))
         open_ = None if whole else Message(_OPEN, self.path, self.path)
         command = self.command()
         # As `pip freeze` wrote it of a machine whose folders it names: what was installed together there.

@@ -40,9 +40,8 @@ def unbrought(
     if brought.isdisjoint(needing):
         return [], True  # a list without them is not all that a run has
     # A list that names all that its packages require was written of an environment: what it leaves out is not there.
-    certain = all(ledger.package(line.name) is not None for line in lines) or (
-        whole and all(line.pin for line in lines)
-    )
+    is_frozen = whole and all(line.pin for line in lines)
+    certain = is_frozen or all(ledger.package(line.name) is not None for line in lines)
     if not certain and (any(entry.elsewhere for entry in commands) or any(line.url for line in lines)):
         return [], False
     rows = [row for row in wish.rows("run-needs") if any(re.match(_ASKING, key) for key in row.get("when", ()))]

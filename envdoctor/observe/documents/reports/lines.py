@@ -118,12 +118,9 @@ class Forms:
         if name == "python":
             yield Claim("python.version", value, number, loose and not in_table)
             return
-        if (
-            name is None
-            or name in _NO_PACKAGES
-            or (row.get("known") and name not in self.names.values())
-            or not is_version(value)
-        ):
+        if name is None or name in _NO_PACKAGES or not is_version(value):
+            return
+        if row.get("known") and name not in self.names.values():
             return
         yield self._version(name, value, number, loose and not in_table)
         built = _BUILT_FOR.search(groups.get("build") or "") if name == "torch" else None
@@ -321,9 +318,8 @@ def _read(lines: Sequence[str], forms: Forms, matrix: Matrix) -> Iterator[_Row]:
         # Most lines of logs are told by this alone.
         may = _DIGIT.search(text) or "nstalled" in text or any(sign in text for sign in (":", "=", " ..", "] "))
         if may and not text.startswith(_FENCE) and not _TABLE.fullmatch(text) and not _RULE.match(text):
-            aligned = (
-                starts[place] > 0 and starts[place] in starts[max(0, place - 1) : place] + starts[number : number + 1]
-            )
+            beside = starts[max(0, place - 1) : place] + starts[number : number + 1]
+            aligned = starts[place] > 0 and starts[place] in beside
             reading = _titled(before, text, number, forms) or _line(text, number, forms, in_table or aligned)
             variable = _ENV.match(text) if reading is None and in_tool else None
             if variable is not None and variable[1] in variables:

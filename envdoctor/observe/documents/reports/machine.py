@@ -205,7 +205,7 @@ def _agree(one: Records, other: Records) -> bool:
         names = [str(item["name"]).lower() for item in pair if "name" in item]
         words = [re.findall(r"[a-z\d]+", name) for name in names]
         numbers = [
-            {one for one in said if re.search(r"\d", one) and not re.fullmatch(r"\d+gb?", one)} for said in words
+            {word for word in name if re.search(r"\d", word) and not re.fullmatch(r"\d+gb?", word)} for name in words
         ]
         first, *rest = numbers or [set()]
         if not all(first <= other or other <= first for other in rest):

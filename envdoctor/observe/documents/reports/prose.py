@@ -55,9 +55,8 @@ class Prose:
         self._numbers: Mapping[str, int] = words["numbers"]
         self._doubt = re.compile(words["aside"], re.IGNORECASE)
         self._against = re.compile(words["against"], re.IGNORECASE)
-        self._phrases = [
-            (row, re.compile(row["pattern"], re.I | re.A)) for row in matrix.rows("report-forms", "phrase")
-        ]
+        phrases = matrix.rows("report-forms", "phrase")
+        self._phrases = [(row, re.compile(row["pattern"], re.I | re.A)) for row in phrases]
 
     def told(self, rows: Sequence[tuple[int, str]]) -> Iterator[Claim]:
         """Yield what the sentences of lines that stand together say; each line comes with its number."""

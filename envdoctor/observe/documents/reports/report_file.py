@@ -58,9 +58,8 @@ class _Block(NamedTuple):
 
 def _in_place(block: _Block, keep: Collection[int] | None = None) -> str:
     """Return the lines at the places that they have in the report; all, or those with the numbers ``keep``."""
-    return "\n" * (block.start - 1) + "\n".join(
-        row if keep is None or number in keep else "" for number, row in enumerate(block.rows, block.start)
-    )
+    rows = (row if keep is None or at in keep else "" for at, row in enumerate(block.rows, block.start))
+    return "\n" * (block.start - 1) + "\n".join(rows)
 
 
 def run_facts(
@@ -176,9 +175,8 @@ def _command_lines(block: _Block, formats: Formats) -> list[Part]:
 
 def _configurations(block: _Block, formats: Formats) -> Iterator[Part]:
     """YAML and JSON: what stands between fences, or lines of settings one below the other."""
-    whole = (
-        list(_configuration(_in_place(block), formats)) if block.fenced and len(block.rows) <= _LONGEST_BLOCK else []
-    )
+    is_whole = block.fenced and len(block.rows) <= _LONGEST_BLOCK
+    whole = list(_configuration(_in_place(block), formats)) if is_whole else []
     if whole or (block.fenced and block.rows[0].lstrip().startswith("{")):
         yield from whole
         return
@@ -187,10 +185,8 @@ def _configurations(block: _Block, formats: Formats) -> Iterator[Part]:
         if _SETTING.fullmatch(line) is not None or (run and not line.strip()):
             run.add(number)
             continue
-        if (
-            len(run) <= _LONGEST_BLOCK
-            and sum(1 for at in run if _KEY_AND_VALUE.fullmatch(block.rows[at - block.start])) >= _FEWEST
-        ):
+        settings = sum(1 for at in run if _KEY_AND_VALUE.fullmatch(block.rows[at - block.start]))
+        if len(run) <= _LONGEST_BLOCK and settings >= _FEWEST:
             yield from _configuration(_dedented(block, run), formats)
         run = set()
 
@@ -320,9 +316,8 @@ def _facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
             best, value = both, both.value
         else:
             if best.partial:
-                value = Unknown(
-                    Message("line {} of {} says {}, which may be any {}.x", best.line, name, best.value, best.value)
-                )
+                text = "line {} of {} says {}, which may be any {}.x"
+                value = Unknown(Message(text, best.line, name, best.value, best.value))
         yield Fact(key, value, Origin(name, best.line), "given")
 
 
