@@ -87,10 +87,8 @@ def find_code(
     chosen = list({os.path.realpath(path): (shown, path) for shown, path in list(paths.items())[:_MAX_FILES]}.values())
     project = _Project(files, modules)
     roots = [os.path.join(cwd, os.path.expanduser(path)) for path in places]
-    everywhere = project.everywhere([*(path for _, path in chosen), *roots])
-    code = [
-        CodeFile(printable(shown), path, everywhere | project.beside(path), shown in direct) for shown, path in chosen
-    ]
+    known = project.everywhere([*(path for _, path in chosen), *roots])
+    code = [CodeFile(printable(shown), path, known | project.beside(path), shown in direct) for shown, path in chosen]
     return code, unread
 
 
@@ -117,9 +115,8 @@ def _below(start: str, files: Files, unread: list[UnreadCode]) -> Iterator[str]:
             elif "." not in name and files.is_folder(whole):
                 inner.append((path, depth + 1))
         if inner and depth >= _MAX_DEPTH:
-            unread.append(
-                UnreadCode(printable(folder), Message("its folders are nested more than {} deep", _MAX_DEPTH))
-            )
+            reason = Message("its folders are nested more than {} deep", _MAX_DEPTH)
+            unread.append(UnreadCode(printable(folder), reason))
         else:
             waiting += reversed(inner)
 
@@ -297,9 +294,8 @@ def use(request: Request) -> Found:
         unread += [file.unread(CELL, place) for place in answer["unread"]]
     uses = tuple(items(parsed))
     if len(uses) > _MOST:
-        unread.append(
-            UnreadCode(printable(", ".join(request.code)), Message("it uses {} things; {} are told", len(uses), _MOST))
-        )
+        too_many = Message("it uses {} things; {} are told", len(uses), _MOST)
+        unread.append(UnreadCode(printable(", ".join(request.code)), too_many))
     reason = Message("{}: {}", unread[0].place, unread[0].reason) if unread else None
     values: tuple[Value, ...] = (
         Records(completed(uses[:_MOST], request), reason),

@@ -242,9 +242,8 @@ def drift_between(
     unknown: set[str] = set()
     for key, by_node in by_key.items():
         head = key.partition(".")[0]
-        missing = [
-            node for node, entry in documents.items() if node not in by_node and head not in entry.get("complete", ())
-        ]
+        silent = (node for node in documents if node not in by_node)
+        missing = [node for node in silent if head not in documents[node].get("complete", ())]
         unknown.update(missing)
         spec, absent = registry.find(key), (None, "absent")
         raws = {node: by_node.get(node) for node in documents if node not in missing}

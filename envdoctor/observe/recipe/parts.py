@@ -4,7 +4,8 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import islice, pairwise, starmap
+from typing import Any
 
 from envdoctor.observe.recipe.document import (
     DOCUMENTS,
@@ -135,19 +136,12 @@ def python_calls(
     answer = ask_once(child, question, Limits(seconds=20.0, mib=1024), content, packages=True)
     if isinstance(answer, ChildProblem):
         raise RecipeError(answer.clause())
-    return [
-        Part(
-            name,
-            tuple(
-                RecipeEntry(
-                    key, tuple(value) if isinstance(value, list) else value, tuple(place), False, how > 0, how == 2, own
-                )
-                for key, value, place, how, own in settings
-            ),
-            perhaps=perhaps,
-        )
-        for name, settings, perhaps in answer
-    ]
+
+    def entry(key: str, value: Any, place: list[int], how: int, own: bool) -> RecipeEntry:
+        value = tuple(value) if isinstance(value, list) else value
+        return RecipeEntry(key, value, tuple(place), computed=how > 0, perhaps=how == 2, own=own)
+
+    return [Part(name, tuple(starmap(entry, settings)), perhaps=perhaps) for name, settings, perhaps in answer]
 
 
 def _unfolded(part: Part) -> Part:

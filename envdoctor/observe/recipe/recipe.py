@@ -345,12 +345,12 @@ def _complete(
     """Add to what is said. ``forms`` are the recipe's formats, ``installed`` gives the facts of the environment, for
     defaults that changed with a release; ``unread`` are files that it names, or keys that do, and that nobody read."""
     facts, formats = statements.said, statements.formats
+
     # What a script calls, before what is known by its options alone: a loop of one's own has those of the Trainer.
-    whose = sorted(
-        (form for form in forms if form.framework),
-        key=lambda form: all(form.named(name) is None for name in statements.calls[form.name]),
-    )
-    framework = next(iter(whose), None)
+    def by_options(form: Format) -> bool:
+        return all(form.named(name) is None for name in statements.calls[form.name])
+
+    framework = min((form for form in forms if form.framework), key=by_options, default=None)
     if framework is not None:
         facts["framework"] = statements.fact("framework", framework.framework, statements.files[framework.name])
     for field, fact in statements.weak.items():

@@ -371,13 +371,9 @@ class Script(Calls):
         for branch in (node.body, node.orelse):
             values.append(self.value(branch, scope))
             starts.append(len(self.calls))
-        match node.body, node.orelse:
-            case (ast.Call(func=ast.Name() as called), _) | (_, ast.Call(func=ast.Name() as called)) if _function(
-                self._named(called, scope)
-            ):
-                pass  # model = prepared(model) if training else model: who trains calls it
-            case _:
-                self._doubt(*starts)
+        called = (getattr(branch, "func", None) for branch in (node.body, node.orelse))
+        if not any(_function(self._named(name, scope)) for name in called if isinstance(name, ast.Name)):
+            self._doubt(*starts)  # else: model = prepared(model) if training else model; who trains calls it
         match values:
             case dict() as one, dict() as other:
                 both = {key: Item(PERHAPS, item.line) for key, item in {**other, **one}.items()}
@@ -426,10 +422,8 @@ class Script(Calls):
         if any(not (value is None or isinstance(value, (str, int, float, list))) for value in values):
             return OPEN
         try:
-            return all(
-                _COMPARED[type(kind)](left, right)
-                for kind, left, right in zip(node.ops, values, values[1:], strict=False)
-            )
+            pairs = zip(node.ops, values, values[1:], strict=False)
+            return all(_COMPARED[type(kind)](left, right) for kind, left, right in pairs)
         except (TypeError, KeyError):
             return OPEN
 

@@ -268,9 +268,8 @@ def _resolved(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, resolve: Res
     requirements = [read_requirement(pin) for pin in pins]
     there = {line.name: exact(line.specifiers) or _ANY for line in requirements}
     packages = tuple(line._replace(place=Message("what uv would install")) for line in _taken(there, {}, chosen, ""))
-    return TakenPackages(
-        packages, notes=(Message("--resolve asked uv, which used the network, what an install takes"),)
-    )
+    note = Message("--resolve asked uv, which used the network, what an install takes")
+    return TakenPackages(packages, notes=(note,))
 
 
 def _texts(command: Command) -> Iterator[str]:
@@ -295,9 +294,8 @@ def _solved(
         return _TOO_LATE
     pinned = {line.name for line in step.asked if line.pin}
     guessed = both[0].guessed | both[1].guessed
-    if (
-        isinstance(first, TakingRefusal) and isinstance(second, TakingRefusal) and guessed
-    ):  # each may rest on another guess
+    is_refused = isinstance(first, TakingRefusal) and isinstance(second, TakingRefusal)
+    if is_refused and guessed:  # each may rest on another guess
         sure = solve(both[0].certainly(), step, there, refused)
         if isinstance(sure, TakingRefusal):
             return sure
