@@ -1,7 +1,7 @@
 """The fact ``use``: what the user's own scripts and notebooks take from other distributions.
 
-Bounded children parse them (``read_uses.py``), and look up what they use in an environment's files (``lacking.py``);
-nothing is imported or run. What could not be read is named: a list that may lack uses is incomplete.
+Bounded children (``children.py``) parse them, and look up what they use in an environment's files; nothing is imported
+or run. What could not be read is named: a list that may lack uses is incomplete.
 """
 
 import os
@@ -54,22 +54,22 @@ class CodeFile(NamedTuple):
 
 
 def find_code(
-    given: Sequence[str], cwd: str, files: Files, known: Collection[str]
+    places: Sequence[str], cwd: str, files: Files, modules: Collection[str]
 ) -> tuple[list[CodeFile], list[UnreadCode]]:
-    """Return the files below the given paths, without repetition, and what was passed over. ``known`` are modules of
+    """Return the files below the given paths, without repetition, and what was passed over. ``modules`` are those of
     distributions: a project's own file of such a name counts only where Python would look first, beside the script.
 
     Raises :class:`ObservationError` for a path that is neither a folder nor a Python file or notebook.
     """
     unread: list[UnreadCode] = []
-    found: dict[str, str] = {}
-    named: set[str] = set()
+    paths: dict[str, str] = {}
+    direct: set[str] = set()
     try:
-        for path in given:
+        for path in places:
             start = os.path.join(cwd, os.path.expanduser(path))
             if files.is_folder(start):
                 below = list(_below(start, files, unread))
-                found.update((os.path.normpath(os.path.join(path, name)), os.path.join(start, name)) for name in below)
+                paths.update((os.path.normpath(os.path.join(path, name)), os.path.join(start, name)) for name in below)
                 if not below:
                     raise ObservationError("--code {}: no Python file or notebook in this folder", printable(path))
             elif not path.endswith(_ENDINGS) or not files.is_file(start):
@@ -77,21 +77,19 @@ def find_code(
                 problem = what if os.path.exists(start) else Message("not found")
                 raise ObservationError("--code {}: {}", printable(path), problem)
             else:
-                found[os.path.normpath(path)] = start
-                named.add(os.path.normpath(path))
+                paths[os.path.normpath(path)] = start
+                direct.add(os.path.normpath(path))
     except Spent as spent:
-        unread.append(UnreadCode(printable(", ".join(given)), said_by(spent), named=True))
-    if len(found) > _MAX_FILES:
-        reason = Message("{} of {} files were not read: too many for one run", len(found) - _MAX_FILES, len(found))
-        unread.append(UnreadCode(printable(", ".join(given)), reason))
-    chosen = list({os.path.realpath(path): (shown, path) for shown, path in list(found.items())[:_MAX_FILES]}.values())
-    project = _Project(files, known)
-    roots = [os.path.join(cwd, os.path.expanduser(path)) for path in given]
-    everywhere = project.everywhere([*(path for _, path in chosen), *roots])
-    read = [
-        CodeFile(printable(shown), path, everywhere | project.beside(path), shown in named) for shown, path in chosen
-    ]
-    return read, unread
+        unread.append(UnreadCode(printable(", ".join(places)), said_by(spent), named=True))
+    if len(paths) > _MAX_FILES:
+        reason = Message("{} of {} files were not read: too many for one run", len(paths) - _MAX_FILES, len(paths))
+        unread.append(UnreadCode(printable(", ".join(places)), reason))
+    chosen = list({os.path.realpath(path): (shown, path) for shown, path in list(paths.items())[:_MAX_FILES]}.values())
+    project = _Project(files, modules)
+    roots = [os.path.join(cwd, os.path.expanduser(path)) for path in places]
+    known = project.everywhere([*(path for _, path in chosen), *roots])
+    code = [CodeFile(printable(shown), path, known | project.beside(path), shown in direct) for shown, path in chosen]
+    return code, unread
 
 
 def _below(start: str, files: Files, unread: list[UnreadCode]) -> Iterator[str]:
@@ -117,9 +115,8 @@ def _below(start: str, files: Files, unread: list[UnreadCode]) -> Iterator[str]:
             elif "." not in name and files.is_folder(whole):
                 inner.append((path, depth + 1))
         if inner and depth >= _MAX_DEPTH:
-            unread.append(
-                UnreadCode(printable(folder), Message("its folders are nested more than {} deep", _MAX_DEPTH))
-            )
+            reason = Message("its folders are nested more than {} deep", _MAX_DEPTH)
+            unread.append(UnreadCode(printable(folder), reason))
         else:
             waiting += reversed(inner)
 
@@ -127,8 +124,8 @@ def _below(start: str, files: Files, unread: list[UnreadCode]) -> Iterator[str]:
 class _Project:
     """The modules that lie in folders of a project."""
 
-    def __init__(self, files: Files, known: Collection[str]) -> None:
-        self._files, self._known = files, known
+    def __init__(self, files: Files, modules: Collection[str]) -> None:
+        self._files, self._known = files, modules
         self._names: dict[str, frozenset[str]] = {}
 
     def everywhere(self, paths: Sequence[str]) -> frozenset[str]:
@@ -183,8 +180,8 @@ class _Project:
         return any(name.endswith(".py") for path in inner for name in self._files.names_or_none(path)[:64])
 
 
-_CHILD = "envdoctor.observe.code.read_uses:answer"
-_LACKING = "envdoctor.observe.code.lacking:answer"
+_CHILD = "envdoctor.observe.code.children:code_of"
+_LACKING = "envdoctor.observe.code.children:lacks_of"
 _LIMITS = Limits(seconds=40.0, mib=1536)
 _COLUMNS = ("kind", "module", "name", "keyword", "parameters")
 _CHILDREN = 4
@@ -221,7 +218,7 @@ def items(
             reached = not within or bool(mentioned.get(within, set()) - {within})
             reach = ("branch" if branch else "start") if not within else "call" if reached else "unused"
             dotted = f"{module}.{name}" if name else module
-            stands = guarded or any(dotted == one or dotted.startswith(f"{one}.") for one in provided)
+            stands = guarded or any(dotted == own or dotted.startswith(f"{own}.") for own in provided)
             there = places.setdefault((kind, module, name, keyword, tuple(parameters), stands, reach), [])
             if len(there) < _MOST_PLACES:
                 there.append(Origin(file.shown, *place))
@@ -240,27 +237,27 @@ def items(
 
 def completed(items: Sequence[Mapping[str, Value]], request: Request) -> tuple[Mapping[str, Value], ...]:
     """Return the items of ``use`` with ``package`` and ``lacks``, where the environment lies on disk: what is missing
-    in its files, by a bounded child (``lacking.py``), absent when nothing is; left out for what cannot be told."""
+    in its files, by a bounded child (``children.py``), absent when nothing is; left out for what cannot be told."""
     dists = request.value("dist")
-    asked = [item for item in items if item["guarded"] is not True]
-    if request.layout is None or not isinstance(dists, Records) or not asked:
+    unguarded = [item for item in items if item["guarded"] is not True]
+    if request.layout is None or not isinstance(dists, Records) or not unguarded:
         return tuple(items)
     place = request.place
     complete = dists.incomplete is None and place.incomplete is None and not place.has_finder
-    known = {"root": place.files.root, "folders": list(place.site_packages), "complete": complete}
-    columns = [["" if item[name] is ABSENT else item[name] for name in _COLUMNS] for item in asked]
-    lacking = ask(_LACKING, [({"use": use, **known}, None) for use in columns], _LIMITS)
-    installed = {str(one["name"]) for one in dists}
+    environment = {"root": place.files.root, "folders": list(place.site_packages), "complete": complete}
+    columns = [["" if item[name] is ABSENT else item[name] for name in _COLUMNS] for item in unguarded]
+    lacking = ask(_LACKING, [({"use": use, **environment}, None) for use in columns], _LIMITS)
+    installed = {str(dist["name"]) for dist in dists}
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
     owners |= {row["module"]: row["name"] for row in request.rows("stack-modules", "module")}
-    found = []
+    records = []
     for item in items:
         lacks, top = next(lacking) if item["guarded"] is not True else None, str(item["module"]).partition(".")[0]
         if lacks is not None and not isinstance(lacks, ChildProblem):
             package = owners.get(top) or (normalise(top) if normalise(top) in installed else ABSENT)
             item = {**item, "package": package, "lacks": lacks if isinstance(lacks, str) else ABSENT}
-        found.append(item)
-    return tuple(found)
+        records.append(item)
+    return tuple(records)
 
 
 _MAX_FILE = {".py": 2 << 20, ".ipynb": 32 << 20}
@@ -272,9 +269,9 @@ _MOST = 5000
 def use(request: Request) -> Found:
     """Return ``use``, one item for each thing that is used in one way, with the first places; ``code.files``, what was
     read; ``code_unread``, what was not, each with the reason."""
-    known = {row["module"] for row in request.rows("stack-modules", "module")}
+    modules = {row["module"] for row in request.rows("stack-modules", "module")}
     files = Files(budget=Budget(seconds=10.0, size=2 * _MAX_TOTAL))
-    chosen, unread = find_code(request.code, request.cwd, files, known)
+    chosen, unread = find_code(request.code, request.cwd, files, modules)
     contents: list[tuple[CodeFile, bytes]] = []
     for file in chosen:
         try:
@@ -282,29 +279,28 @@ def use(request: Request) -> Found:
         except (OSError, Spent) as error:
             unread.append(file.unread(because_of(error)))
             continue
-        if sum(len(one) for _, one in contents) + len(content) > _MAX_TOTAL:
+        if sum(len(entry) for _, entry in contents) + len(content) > _MAX_TOTAL:
             unread.append(file.unread(Message("more than {} MiB of code together", _MAX_TOTAL >> 20)))
         else:
             contents.append((file, content))
-    read: list[tuple[CodeFile, Mapping[str, Any]]] = []
+    parsed: list[tuple[CodeFile, Mapping[str, Any]]] = []
     for file, answer in answers(contents):
         if isinstance(answer, ChildProblem):
             upto = {"SyntaxError": "{}.{}".format(*sys.version_info), "NeedsPython312": "3.11"}.get(answer.kind)
             syntax = (answer.line, upto) if upto else ()
             unread.append(UnreadCode(file.shown, answer.said(), file.named, *syntax))
             continue
-        read.append((file, answer))
+        parsed.append((file, answer))
         unread += [file.unread(CELL, place) for place in answer["unread"]]
-    uses = tuple(items(read))
+    uses = tuple(items(parsed))
     if len(uses) > _MOST:
-        unread.append(
-            UnreadCode(printable(", ".join(request.code)), Message("it uses {} things; {} are told", len(uses), _MOST))
-        )
-    why = Message("{}: {}", unread[0].place, unread[0].reason) if unread else None
+        too_many = Message("it uses {} things; {} are told", len(uses), _MOST)
+        unread.append(UnreadCode(printable(", ".join(request.code)), too_many))
+    reason = Message("{}: {}", unread[0].place, unread[0].reason) if unread else None
     values: tuple[Value, ...] = (
-        Records(completed(uses[:_MOST], request), why),
-        tuple(file.shown for file, _ in read),
-        Records(tuple(one._asdict() for one in unread)),
+        Records(completed(uses[:_MOST], request), reason),
+        tuple(file.shown for file, _ in parsed),
+        Records(tuple(entry._asdict() for entry in unread)),
     )
     origin = ", ".join(printable(path) for path in request.code)
     return [(key, value, origin) for key, value in zip(use.keys, values, strict=True)]

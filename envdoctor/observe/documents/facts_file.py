@@ -88,18 +88,18 @@ def _named(path: str) -> Iterator[None]:
 
 def _facts(document: Mapping[str, Any], origin: str, registry: Registry, unread: list[str] | None) -> FactSet:
     facts = FactSet()
-    given = document["facts"]
+    table = document["facts"]
     columns: dict[str, dict[str, Any]] = {}
-    for written, raw in given.items():
+    for written, raw in table.items():
         key = canonical_key(written)
         spec = registry.find(key)
         if spec is None or key.endswith("*"):
-            known = [spec.key for spec in registry if not spec.key.endswith("*")]
-            near = did_you_mean(key, known, Message("`envdoctor matrix facts` lists the known keys"))
+            keys = [spec.key for spec in registry if not spec.key.endswith("*")]
+            near = did_you_mean(key, keys, Message("`envdoctor matrix facts` lists the known keys"))
             raise FactsFileError("{} is not a known fact; {}", repr(key[:60]), near)
         if key.startswith("pkg.") and (strange := strange_name(key, registry)) is not None:
             raise FactsFileError(strange)
-        if key != written and key in given:
+        if key != written and key in table:
             raise FactsFileError("{} and {} are the same package", repr(written[:60]), repr(key[:60]))
         parent = registry.records_of(key)
         if parent is not None:
@@ -142,7 +142,7 @@ def _check_shape(document: object) -> None:
             raise FactsFileError("{}: {} is expected", key, Message("a list") if kind is list else Message("a table"))
     if "facts" not in document:
         raise FactsFileError('"facts" is missing')
-    lists = (given for given in document["facts"].values() if isinstance(given, (list, dict)))
+    lists = (value for value in document["facts"].values() if isinstance(value, (list, dict)))
     if max(map(len, (document["facts"], *lists))) > _MOST_PACKAGES:
         raise FactsFileError("names more than {} packages, and no environment has so many", f"{_MOST_PACKAGES:,}")
 
@@ -216,10 +216,10 @@ Document = Mapping[str, Any]
 def to_compare(document: Document, registry: Registry, without: Collection[str] = ()) -> Document:
     """Return what :func:`drift_between` reads of a facts file, and nothing of the machine's names and paths."""
     facts = {key: raw for key, raw in document["facts"].items() if key not in without}
-    kept = {key: facts[key] for key, _ in _compared({"facts": facts}, registry)}
-    if isinstance(kept.get("gpu"), list):
-        kept["gpu"] = [{column: one[column] for column in _GPU if column in one} for one in kept["gpu"]]
-    return {"facts": kept, "complete": document.get("complete", [])}
+    chosen = {key: facts[key] for key, _ in _compared({"facts": facts}, registry)}
+    if isinstance(chosen.get("gpu"), list):
+        chosen["gpu"] = [{column: gpu[column] for column in _GPU if column in gpu} for gpu in chosen["gpu"]]
+    return {"facts": chosen, "complete": document.get("complete", [])}
 
 
 def drift_between(
@@ -232,19 +232,18 @@ def drift_between(
     may differ, is not known on every node; they begin with the driver and go up to what trains. With ``ranks``, how
     many each name stands for, these are counted.
     """
-    seen: dict[str, dict[str, Any]] = {}
+    by_key: dict[str, dict[str, Any]] = {}
     for node, document in documents.items():
         for key, raw in _compared(document, registry):
-            seen.setdefault(key, {})[node] = raw
+            by_key.setdefault(key, {})[node] = raw
     shared: list[Fact] = []
     first = next(iter(documents.values()))["facts"]
     items: list[dict[str, Value]] = []
     unknown: set[str] = set()
-    for key, by_node in seen.items():
+    for key, by_node in by_key.items():
         head = key.partition(".")[0]
-        missing = [
-            node for node, one in documents.items() if node not in by_node and head not in one.get("complete", ())
-        ]
+        silent = (node for node in documents if node not in by_node)
+        missing = [node for node in silent if head not in documents[node].get("complete", ())]
         unknown.update(missing)
         spec, absent = registry.find(key), (None, "absent")
         raws = {node: by_node.get(node) for node in documents if node not in missing}
@@ -255,7 +254,7 @@ def drift_between(
         value: Value = Unknown(Message("it differs between the machines"))
         if len(set(values.values())) > 1:
             # How many of their first numbers versions have in common: 1 for 535.104.05 and 535.129.03.
-            numbers = [re.findall(r"\d+", one.partition("+")[0]) for one in set(values.values())]
+            numbers = [re.findall(r"\d+", entry.partition("+")[0]) for entry in set(values.values())]
             agrees = len(list(takewhile(lambda parts: len(set(parts)) == 1, zip(*numbers, strict=False))))
             items.append({"key": key, "values": _by_value(values, ranks), "agrees": agrees})
         elif missing:
@@ -266,7 +265,7 @@ def drift_between(
     reason = Message("not every fact is known on {}", listed(sorted(unknown), _NAMED)) if unknown else None
     drift = registry.find("drift")
     first = drift.first if drift is not None else ()
-    order = {key: next((n for n, like in enumerate(first) if fnmatchcase(key, like)), len(first)) for key in seen}
+    order = {key: next((n for n, like in enumerate(first) if fnmatchcase(key, like)), len(first)) for key in by_key}
     items.sort(key=lambda item: (order[str(item["key"])], str(item["key"])))
     return shared, Records(tuple(items), reason)
 
@@ -280,17 +279,14 @@ def _gpu(item: Mapping[str, Any]) -> str:
 def _compared(document: Document, registry: Registry) -> Iterator[tuple[str, Any]]:
     for key, raw in document["facts"].items():
         if key == "gpu" and isinstance(raw, list):
-            kinds = Counter(_gpu(one) if isinstance(one, dict) else str(one) for one in raw)
+            kinds = Counter(_gpu(gpu) if isinstance(gpu, dict) else str(gpu) for gpu in raw)
             gpus = ", ".join(f"{count} x {kind}" for kind, count in sorted(kinds.items()))
             yield key, gpus or "none"
             continue
         spec = registry.find(key)
-        if (
-            spec is not None
-            and spec.type != "records"
-            and spec.privacy == "public"
-            and registry.records_of(key) is None
-        ):
+        if spec is None or spec.type == "records" or registry.records_of(key) is not None:
+            continue
+        if spec.privacy == "public":
             yield key, tuple(map(str, raw)) if isinstance(raw, list) else raw
 
 

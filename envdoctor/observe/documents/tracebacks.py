@@ -6,6 +6,7 @@ launchers, errors that a package raises from another one, and the lines of lazy 
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from string import ascii_letters, digits
 from typing import Any, NamedTuple
@@ -108,23 +109,22 @@ _FORMS = (
 def failure_of(message: str) -> Failure | None:
     """Return what a message says, wherever it stands in the text; None for a message of another kind."""
     for sign, kind, pattern in _FORMS:
-        found = re.search(pattern, message) if sign in message else None
-        if found is not None:
-            return _failure(kind, message, found.groupdict(""))
+        match = re.search(pattern, message) if sign in message else None
+        if match is not None:
+            return _failure(kind, message, match.groupdict(""))
     return None
 
 
 def _failure(kind: str, message: str, groups: Mapping[str, str]) -> Failure:
-    said: dict[str, Any] = {}
+    columns: dict[str, Any] = defaultdict(str)
     for group, text in groups.items():
-        column = group.rstrip("12")
-        said[column] = said.get(column, "") + text
-    inner = failure_of(said.pop("inner", ""))
+        columns[group.rstrip("12")] += text
+    inner = failure_of(columns.pop("inner", ""))
     if inner is not None:
         return inner
-    said |= {"requirement": said.get("requirement", "").rstrip(",."), "found": said.get("found", "").rstrip(".")}
-    said |= {"module": {"np": "numpy"}.get(said.get("module", ""), said.get("module", ""))}
-    failure = Failure(kind, message, **said | {"not_a_package": bool(said.get("not_a_package"))})
+    columns["requirement"], columns["found"] = columns["requirement"].rstrip(",."), columns["found"].rstrip(".")
+    columns["module"] = "numpy" if columns["module"] == "np" else columns["module"]
+    failure = Failure(kind, message, **columns | {"not_a_package": bool(columns["not_a_package"])})
     if kind == "keyword":
         # Markdown takes the underscores of __init__ for bold print.
         return failure._replace(callee=re.sub(r"(^|\.)init\Z", r"\1__init__", failure.callee))
@@ -161,10 +161,10 @@ def numbered(text: str) -> tuple[int, list[str]]:
 
     Quotes that forums and word processors bend are straight again, and backticks are quotes too.
     """
-    left = text[: max(0, len(text) - _CHARACTERS)].count("\n")
+    skipped = text[: max(0, len(text) - _CHARACTERS)].count("\n")
     lines = _BREAKS.sub("\n", text[-_CHARACTERS:]).split("\n")
-    kept = [_plain(line[:_LINE]) for line in lines[-_LINES:]]
-    return left + len(lines) - len(kept) + 1, kept
+    plain = [_plain(line[:_LINE]) for line in lines[-_LINES:]]
+    return skipped + len(lines) - len(plain) + 1, plain
 
 
 def visible(line: str) -> str:
@@ -178,10 +178,10 @@ def _plain(line: str) -> str:
     line = visible(line.rstrip()).translate(_QUOTES)
     line = line.rstrip("\u2502 ") if line.startswith("\u2502") else line  # a box of rich
     for _ in range(3):
-        found = _PREFIX.match(line)
-        if found is None:
+        match = _PREFIX.match(line)
+        if match is None:
             break
-        line = line[found.end() :]
+        line = line[match.end() :]
     return line
 
 
@@ -270,39 +270,39 @@ def _bare(lines: Sequence[str]) -> Reading:
         if failure is not None and not _REMARK.match(both) and (failure.kind != "demand" or failure.found):
             statements = tuple(filter(None, map(imported_in, lines[:number])))
             return Reading("", failure.message.strip(), failure, (), statements)
-    said = [line.strip() for line in lines if line.strip()]
-    return Reading("", said[0] if len(said) == 1 else "", None, tuple(frames_of(lines)))
+    texts = [line.strip() for line in lines if line.strip()]
+    return Reading("", texts[0] if len(texts) == 1 else "", None, tuple(frames_of(lines)))
 
 
 def _errors(lines: Sequence[str]) -> Iterator[_Error]:
     for number, line in enumerate(lines):
-        for found in _NAMED.finditer(line):
-            start = found.start()
-            while start > 0 and found.start() - start < 100 and line[start - 1] in _OF_NAMES:
+        for match in _NAMED.finditer(line):
+            start = match.start()
+            while start > 0 and match.start() - start < 100 and line[start - 1] in _OF_NAMES:
                 start -= 1
-            name = line[start : found.end()].strip(".")
+            name = line[start : match.end()].strip(".")
             last = name.rpartition(".")[2]
-            said = _SAYS.match(line, found.end())
-            alone = said is None and start == 0 and found.end() == len(line)
-            if not last[:1].isupper() or last in ("Error", "Exception") or not (said or alone):
+            colon = _SAYS.match(line, match.end())
+            alone = colon is None and start == 0 and match.end() == len(line)
+            if not last[:1].isupper() or last in ("Error", "Exception") or not (colon or alone):
                 continue
             if line[max(0, start - 1) : start] == "'" and _REMARK.match(line):
                 continue
-            yield _Error(last, _message(lines, number, said.end()) if said else "", number)
+            yield _Error(last, _message(lines, number, colon.end()) if colon else "", number)
             break
 
 
 def _message(lines: Sequence[str], number: int, start: int) -> str:
     """Return the rest of the line, with the lines below that belong to it."""
-    said = [lines[number][start:]]
+    parts = [lines[number][start:]]
     for line in lines[number + 1 : number + _MESSAGE_LINES]:
         if not line.strip() or line.startswith(_FENCES):
             break
         if "Traceback (most" in line or 'File "' in line or _NAMED.search(line):
             break
-        said.append(line.strip())
-    first = said[0]
-    return first if failure_of(first) is not None and "Failed to import" not in first else " ".join(said).strip()
+        parts.append(line.strip())
+    first = parts[0]
+    return first if failure_of(first) is not None and "Failed to import" not in first else " ".join(parts).strip()
 
 
 def _that_matters(errors: Sequence[_Error], lines: Sequence[str]) -> _Error:
@@ -335,14 +335,14 @@ def _completed(failure: Failure, error: _Error, frames: Sequence[TracebackFrame]
     arrows = (arrow[2].strip() for line in block if (arrow := _ARROW.match(line.strip())))  # of notebooks
     code = frames[-1].code if frames else next(arrows, "") or last
     if failure.kind == "name" and not failure.module:
-        found = re.match(r"\s*from\s+([^\W\d][\w.]{0,200})\s+import", code)
-        return failure._replace(module=found[1]) if found else failure
+        match = re.match(r"\s*from\s+([^\W\d][\w.]{0,200})\s+import", code)
+        return failure._replace(module=match[1]) if match else failure
     if failure.kind in ("keyword", "arguments", "missing") and failure.callee in ("__init__", "__new__", ""):
         called = re.findall(r"(?<!\w)([^\W\d]\w*)\(", code[:500])
-        named = [name for name in called if name[0].isupper()]
-        if not named and frames and frames[-1].function.isidentifier():
+        classes = [name for name in called if name[0].isupper()]
+        if not classes and frames and frames[-1].function.isidentifier():
             return failure._replace(callee=frames[-1].function)  # cls(...) or super().__init__(...): who calls it
-        called = named or called
+        called = classes or called
         return failure._replace(callee=f"{called[0]}.{failure.callee or '__init__'}") if called else failure
     return failure
 
@@ -353,27 +353,27 @@ def module_of(path: str) -> str:
     below = [place for place, name in enumerate(folders, 1) if name.endswith(("site-packages", "dist-packages"))]
     # Checkouts keep their packages in src/, for which there is no site-packages.
     below = below or [place for place, name in enumerate(folders, 1) if name == "src" and 1 < place < len(folders)]
-    found = _FILE.match(file) if below else None
-    if found is None:
+    match = _FILE.match(file) if below else None
+    if match is None:
         return ""
-    parts = [*folders[below[-1] :], *([] if found[1] == "__init__" else [found[1]])]
+    parts = [*folders[below[-1] :], *([] if match[1] == "__init__" else [match[1]])]
     return ".".join(parts) if all(part.isidentifier() for part in parts) else ""
 
 
 def imported_in(code: str) -> str:
     """Return the absolute module that a line of source imports (from) first; "" for another line."""
-    found = re.match(r"\s*(?:from|import)\s+([^\W\d][\w.]{0,200})", code)
-    return found[1] if found else ""
+    match = re.match(r"\s*(?:from|import)\s+([^\W\d][\w.]{0,200})", code)
+    return match[1] if match else ""
 
 
 def frames_of(lines: Sequence[str]) -> Iterator[TracebackFrame]:
     """Yield every frame in the lines, in order: as Python writes them, and as notebooks do."""
     for number, line in enumerate(lines):
         place = _place(line)
-        if place is None and " in " in line and (found := _OLD_IPYTHON.match(line)):
-            place = found[1].strip(), 0, found[2]
-        elif place is None and (found := _CELL.search(line)):
-            place = "", int(found[1]), ""
+        if place is None and " in " in line and (match := _OLD_IPYTHON.match(line)):
+            place = match[1].strip(), 0, match[2]
+        elif place is None and (match := _CELL.search(line)):
+            place = "", int(match[1]), ""
         if place is not None:
             yield TracebackFrame(*place, _code(lines, number))
 
@@ -393,11 +393,11 @@ def _code(lines: Sequence[str], number: int) -> str:
 
 def _place(line: str) -> tuple[str, int, str] | None:
     """Return the file, the line in it and the function that a line of a traceback names; None for another line."""
-    found = _PYTHON.search(line)
-    if found is not None:
-        return found[1], int(found[2]), (found[3] or "").strip()
-    for found in _IPYTHON.finditer(line) if "File " in line else ():
-        path = found[1].partition("File ")[2]
+    match = _PYTHON.search(line)
+    if match is not None:
+        return match[1], int(match[2]), (match[3] or "").strip()
+    for match in _IPYTHON.finditer(line) if "File " in line else ():
+        path = match[1].partition("File ")[2]
         if path[:1].strip():
-            return path, int(found[2]), (found[3] or "").strip()
+            return path, int(match[2]), (match[3] or "").strip()
     return None

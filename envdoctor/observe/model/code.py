@@ -8,7 +8,7 @@ from typing import Any
 
 from envdoctor.facts.values import Records, Unknown, Value
 from envdoctor.observe.code.use import CodeFile, answers, completed, items
-from envdoctor.observe.model.files import AUTO_MAP_FILES, entries, read_bytes
+from envdoctor.observe.model.files import AUTO_MAP_FILES, LARGEST, JsonProblem, entries, parse_object, read_bytes
 from envdoctor.observe.model.names import printable
 from envdoctor.observe.request import Found, Request, observes
 from envdoctor.system.asking import ChildProblem
@@ -36,9 +36,9 @@ def registered(request: Request) -> Found:
     return [(key, _listed(request, *places), places[1]) for key, places in _LISTS.items()]
 
 
-def _listed(request: Request, asked: str, first: str, *more: str) -> Value:
-    given = request.value(asked)
-    names = (given,) if isinstance(given, str) else given if isinstance(given, tuple) else ()
+def _listed(request: Request, key: str, first: str, *more: str) -> Value:
+    value = request.value(key)
+    names = (value,) if isinstance(value, str) else value if isinstance(value, tuple) else ()
     if not names or request.layout is None:
         return Unknown(Message("what the model is, or the environment's files, are not known"))
     words = "|".join(re.escape(name) for name in names)
@@ -56,10 +56,10 @@ def _texts(request: Request, folder: str, name: str) -> Iterator[str]:
     """Yield the text of a file, or of every file of a folder."""
     files, path = request.place.files, os.path.join(folder, name)
     inside: Sequence[str] = files.names_or_none(path) if files.is_folder(path) else ()
-    paths = [os.path.join(path, one) for one in inside if one.endswith(".py")][:_MOST_FILES] or [path]
-    for one in paths:
+    paths = [os.path.join(path, inner) for inner in inside if inner.endswith(".py")][:_MOST_FILES] or [path]
+    for inner in paths:
         try:
-            yield files.whole(one, _LARGEST).decode("utf-8", "replace")
+            yield files.whole(inner, _LARGEST).decode("utf-8", "replace")
         except OSError:
             continue
 
@@ -81,24 +81,24 @@ def remote_code(request: Request) -> Found:
     source = request.source
     if source.folder is None:
         return source.unread(remote_code.keys)
-    read = _read_folder(source.folder, source.repo or source.given)
-    values = [read] * 3 if isinstance(read, Unknown) else _told(read, request)
+    parsed = _read_folder(source.folder, source.repo or source.given)
+    values = [parsed] * 3 if isinstance(parsed, Unknown) else _told(parsed, request)
     return [(key, value, "*.py") for key, value in zip(remote_code.keys, values, strict=True)]
 
 
-def _told(read: _Answers, request: Request) -> tuple[Value, ...]:
+def _told(parsed: _Answers, request: Request) -> tuple[Value, ...]:
     source = request.source
-    methods = {method for answer in read.values() for method in answer["methods"]}
-    names = {f".{attribute}" for answer in read.values() for attribute in answer["attributes"]}
+    methods = {method for answer in parsed.values() for method in answer["methods"]}
+    names = {f".{attribute}" for answer in parsed.values() for attribute in answer["attributes"]}
     names |= {
         ".".join(filter(None, (module, name)))
-        for answer in read.values()
+        for answer in parsed.values()
         for kind, module, name, _, _, guarded, *_ in answer["uses"]
         if kind in ("module", "name") and not guarded
     }
     roots = dict(_auto_map(source.folder or "", source.repo or ""))
     waiting, loaded = list(roots.values()), {}
-    files = {os.path.basename(file.path)[:-3]: (file, answer) for file, answer in read.items()}
+    files = {os.path.basename(file.path)[:-3]: (file, answer) for file, answer in parsed.items()}
     while waiting:
         module = waiting.pop()
         if module in files and module not in loaded:
@@ -110,19 +110,17 @@ def _told(read: _Answers, request: Request) -> tuple[Value, ...]:
 
 def _auto_map(folder: str, own: str) -> Iterator[tuple[str, str]]:
     """Yield the classes that transformers takes from files of the folder, whose repository is ``own``, with modules."""
-    from envdoctor.observe.model.files import LARGEST, JsonProblem, parse_object
-
     for name in AUTO_MAP_FILES:
         content = read_bytes(folder, name, LARGEST)
         try:
-            found = list(entries(parse_object(content).data)) if isinstance(content, bytes) else []
+            pairs = list(entries(parse_object(content).data)) if isinstance(content, bytes) else []
         except JsonProblem:
             continue
-        for _, text in found:
+        for _, text in pairs:
             repository, _, reference = text.rpartition("--")
             if repository.casefold() in ("", own.casefold()):
-                module, _, made = reference.rpartition(".")
-                yield made, module
+                module, _, kind = reference.rpartition(".")
+                yield kind, module
 
 
 def _read_folder(folder: str, model: str) -> _Answers | Unknown:
@@ -144,9 +142,9 @@ def _read_folder(folder: str, model: str) -> _Answers | Unknown:
         contents.append((CodeFile(printable(shown), os.path.join(folder, name), frozenset(), named=False), content))
         if sum(len(content) for _, content in contents) > _MAX_TOTAL:
             return Unknown(Message("the Python files of the model are larger than {} MiB together", _MAX_TOTAL >> 20))
-    read: dict[CodeFile, Mapping[str, Any]] = {}
+    parsed: dict[CodeFile, Mapping[str, Any]] = {}
     for file, answer in answers(contents, definitions=True, seconds=_SECONDS):
         if isinstance(answer, ChildProblem):
             return Unknown(Message("{}: {}", printable(os.path.basename(file.path)), answer.said()))
-        read[file] = answer
-    return read
+        parsed[file] = answer
+    return parsed

@@ -31,10 +31,10 @@ class Shape(NamedTuple):
     """What a name tells of a model.
 
     ``config`` are the sizes as config.json gives them, those of ``like``, a name in the table, read at ``source``.
-    ``quantized`` is the method in the name, "" where it tells no method, None where it tells nothing; ``bits`` are
-    those of a weight, 0 where it does not tell. ``vendor`` tells whether the organisation is one of the model's own.
-    ``unknown`` are the words that nobody has explained; ``bare`` is a number of parameters without a name, or in one
-    with words that tell of another shape, which is ``unlike`` a plain model.
+    ``quantized`` is the method in the name, "" if it names none, None if the weights are not quantised; ``bits`` are
+    those of a weight, or 0. ``vendor``: the organisation is one of the model's own. ``unknown`` are words without an
+    explanation. ``bare``: the name is a number of parameters alone, or has words of another shape, which is ``unlike``
+    a plain model.
     """
 
     config: Mapping[str, Any]
@@ -57,65 +57,66 @@ def words_of(name: str) -> tuple[str, ...]:
 
 
 def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Shape | None:
-    """Return the shape of the model called ``name``; None where the table has none that can be it.
+    """Return the shape of the model called ``name``; None if the table has none for it.
 
     ``rows`` and ``suffixes`` are those parts of the table model-shapes. The longest known beginning of the name counts,
-    or a family with its size in it (``OpenHermes-2.5-Mistral-7B``). What else is there may tell how the weights are
-    stored, or nothing of the shape. Another size, family or architecture in it makes it another model. A name without
-    either is ``bare``: a plain model of its number of parameters. So is one that tells of another shape.
+    or a family with its size in it (``OpenHermes-2.5-Mistral-7B``). Other words may tell how the weights are stored, or
+    nothing of the shape; another size, family or architecture makes it another model. A name with none of these, or one
+    that tells of another shape, is ``bare``: a plain model of its number of parameters.
     """
     words, rows = words_of(name[: _LONGEST + 1]), list(rows)
     if len(name) > _LONGEST or not words:
         return None
-    meant: dict[str, list[Mapping[str, Any]]] = {}
+    meanings: dict[str, list[Mapping[str, Any]]] = {}
     for suffix in suffixes:
         for word in suffix["words"]:
-            meant.setdefault(word, []).append(suffix)
-    known: dict[tuple[str, ...], tuple[str, Mapping[str, Any]]] = {}
+            meanings.setdefault(word, []).append(suffix)
+    by_words: dict[tuple[str, ...], tuple[str, Mapping[str, Any]]] = {}
     for row in rows:
-        for one in row["names"]:
-            known.setdefault(words_of(one), (one, row))
-    for whole, named in list(known.items()):  # Llama-2-7b is Llama-2-7b-hf
-        while len(whole) > 1 and any(suffix["means"] == "same" for suffix in meant.get(whole[-1], ())):
-            known.setdefault(whole := whole[:-1], named)
-    start, end = 0, next((end for end in range(len(words), 0, -1) if words[:end] in known), 0)
-    found = known[words[:end]] if end else None
-    past = rf"{_OTHER}|\d{{1,2}}" if found else _OTHER  # where one release is known, another is another model
-    if found is None:
-        start, end, found = _kin(words, known) or (0, 0, _of_size(name, rows))
+        for label in row["names"]:
+            by_words.setdefault(words_of(label), (label, row))
+    for whole, entry in list(by_words.items()):  # Llama-2-7b is Llama-2-7b-hf
+        while len(whole) > 1 and any(suffix["means"] == "same" for suffix in meanings.get(whole[-1], ())):
+            by_words.setdefault(whole := whole[:-1], entry)
+    start, end = 0, next((end for end in range(len(words), 0, -1) if words[:end] in by_words), 0)
+    model = by_words[words[:end]] if end else None
+    past = rf"{_OTHER}|\d{{1,2}}" if model else _OTHER  # where one release is known, another is another model
+    if model is None:
+        start, end, model = _kin(words, by_words) or (0, 0, _of_size(name, rows))
     shapes = {word for suffix in suffixes if suffix["means"] == "another shape" for word in suffix["words"]}
     unlike = not shapes.isdisjoint((*words[:start], *words[end:]))
     if unlike:
-        start, end, found = 0, 0, _of_size(name, rows)
-    if found is None:
+        start, end, model = 0, 0, _of_size(name, rows)
+    if model is None:
         return None
-    like, row = found
+    like, row = model
     organisation = name.lower().rpartition("/")[0]
-    vendor = organisation in {"", *(one.lower().rpartition("/")[0] for one in row["names"])}
+    vendor = organisation in {"", *(label.lower().rpartition("/")[0] for label in row["names"])}
     quantized, unknown, bits = None, [], 0
     for at, word in enumerate(words):
         if start <= at < end:
             continue
-        means = {suffix["means"] for suffix in meant.get(word, ())}
-        other = at >= end > 0 and (re.fullmatch(past, word) or any(word == one[0] for one in known))
+        means = {suffix["means"] for suffix in meanings.get(word, ())}
+        other = at >= end > 0 and (re.fullmatch(past, word) or any(word == label[0] for label in by_words))
         merged = at < start and re.fullmatch(_OTHER, word)  # 4x7B-Mistral-7B
         if "another model" in means or other or merged:
             return None
         if "quantized" in means:
-            by = [suffix for suffix in meant[word] if vendor or organisation in suffix.get("by", (organisation,))]
+            by = [suffix for suffix in meanings[word] if vendor or organisation in suffix.get("by", (organisation,))]
             quantized = quantized or next((suffix["method"] for suffix in by if "method" in suffix), "")
-            bits = bits or next((suffix["bits"] for suffix in meant[word] if "bits" in suffix), 0)
+            bits = bits or next((suffix["bits"] for suffix in meanings[word] if "bits" in suffix), 0)
         elif not means and not re.fullmatch(_DAY, word):
             unknown.append(word)
     return Shape(row["config"], like, row["source"], quantized, vendor, tuple(unknown), not end, bits, unlike)
 
 
-def _kin(words: tuple[str, ...], known: Mapping[tuple[str, ...], tuple[str, Any]]) -> tuple[int, int, Any] | None:
+def _kin(words: tuple[str, ...], names: Mapping[tuple[str, ...], tuple[str, Any]]) -> tuple[int, int, Any] | None:
     """Return where in a name the longest family with its size stands, with the first model of it; None if there is
     none, or those that have both (``qwen``, ``7b``) are not of one depth and width."""
     for end in range(len(words), 1, -1):
         for start in range(end - 1) if re.fullmatch(r"\d+b", words[end - 1]) else ():
-            kin = [one for whole, one in known.items() if whole[0] == words[start] and _has(whole, words[start:end])]
+            first, run = words[start], words[start:end]
+            kin = [model for whole, model in names.items() if whole[0] == first and _has(whole, run)]
             if len({tuple(row["config"].get(key) for key in _DEPTH_AND_WIDTH) for _, row in kin}) == 1:
                 return start, end, kin[0]
     return None
@@ -123,8 +124,8 @@ def _kin(words: tuple[str, ...], known: Mapping[tuple[str, ...], tuple[str, Any]
 
 def _has(whole: Sequence[str], run: Sequence[str]) -> bool:
     """Return whether a name has all words of a run; Qwen2-VL-7B is another release than Qwen2.5-VL-7B."""
-    left = iter(whole)
-    if not all(word in left for word in run):
+    rest = iter(whole)
+    if not all(word in rest for word in run):
         return False
     numbers = [word for word in run if word.isdigit()]
     return numbers in ([], [word for word in whole[: whole.index(run[-1])] if word.isdigit()])
@@ -138,23 +139,23 @@ _NEAR, _FURTHEST = 0.15, 0.35
 def _of_size(name: str, rows: Rows) -> tuple[str, Mapping[str, Any]] | None:
     """Return the first plain model, with its name, whose number of parameters is near to the one that a name tells.
     Parameters of which not all are active (``30B-A3B``, ``8x7B``, ``1B-7B``) are those of no plain model."""
-    asked = _billions(name) if not re.search(r"(?i)[aex]\d{1,4}(?:\.\d{1,4})?[bm]|\d[bm]-\d{1,4}b", name) else None
+    billions = _billions(name) if not re.search(r"(?i)[aex]\d{1,4}(?:\.\d{1,4})?[bm]|\d[bm]-\d{1,4}b", name) else None
     plain = [row for row in rows if row["config"]["model_type"] in _PLAIN]
     sizes = [_billions(row["names"][0]) or 0.0 for row in plain]
-    if not asked or not plain:
+    if not billions or not plain:
         return None
-    far, size, at = min((round(abs(size / asked - 1), 3), size, at) for at, size in enumerate(sizes))
+    far, size, at = min((round(abs(size / billions - 1), 3), size, at) for at, size in enumerate(sizes))
     if far > _FURTHEST:
         return None
     row, config = plain[at], plain[at]["config"]
     if far > _NEAR:  # as deep as makes the number
-        row = {**row, "config": {**config, "num_hidden_layers": round(config["num_hidden_layers"] * asked / size)}}
+        row = {**row, "config": {**config, "num_hidden_layers": round(config["num_hidden_layers"] * billions / size)}}
     return row["names"][0], row
 
 
 def _billions(name: str) -> float | None:
-    found = re.search(r"(?<![\w.])(?:(\d+(?:\.\d+)?)b|(\d{2,3})m)(?![a-z])", name.lower())
-    return float(found[1] or int(found[2]) / 1000) if found else None
+    match = re.search(r"(?<![\w.])(?:(\d+(?:\.\d+)?)b|(\d{2,3})m)(?![a-z])", name.lower())
+    return float(match[1] or int(match[2]) / 1000) if match else None
 
 
 _MAX_KEYS = 2000
@@ -171,14 +172,14 @@ Config = Mapping[str, Any]
 
 
 def _text_parts(config: Config) -> list[Config]:
-    found: list[Config] = []
+    parts: list[Config] = []
     for name in _TEXT_PARTS:
         match config.get(name):
             case {"text_config": dict(inner)}:
-                found += [inner, config[name]]
+                parts += [inner, config[name]]
             case dict(part):
-                found.append(part)
-    return found
+                parts.append(part)
+    return parts
 
 
 def _text(config: Config, name: str) -> Value:
@@ -196,10 +197,9 @@ def _texts(config: Config, name: str) -> Value:
     value = config.get(name)
     if value is None:
         return ABSENT
-    if not isinstance(value, list) or len(value) > 100 or not all(isinstance(item, str) for item in value):
+    short = isinstance(value, list) and len(value) <= 100
+    if not short or not all(isinstance(item, str) and len(item) <= _MAX_TEXT for item in value):
         return Unknown(Message("{} of config.json is not a short list of text", name))
-    if any(len(item) > _MAX_TEXT for item in value):
-        return Unknown(Message("{} of config.json holds a text of more than {} characters", name, _MAX_TEXT))
     return tuple(_valid(item) for item in value)
 
 
@@ -210,14 +210,9 @@ def _valid(text: str) -> str:
 
 def _dtype(config: Config, parts: Sequence[Config]) -> Value:
     # The top level comes first, and in it the present name: transformers reads torch_dtype only where dtype is missing.
-    for part in (config, *parts):
-        for name in ("dtype", "torch_dtype"):
-            match _text(part, name):
-                case str(word):
-                    return word.removeprefix("torch.")
-                case Unknown() as unknown:
-                    return unknown
-    return ABSENT
+    values = (_text(part, name) for part in (config, *parts) for name in ("dtype", "torch_dtype"))
+    dtype = next((value for value in values if value is not ABSENT), ABSENT)
+    return dtype.removeprefix("torch.") if isinstance(dtype, str) else dtype
 
 
 def _quantization(config: Config, parts: Sequence[Config]) -> Value:
@@ -314,8 +309,8 @@ def _experts(_: Config, parts: Sequence[Config]) -> Value:
         return ABSENT if value == 0 else value
     for part in parts:
         nested = [key for table in part.values() if isinstance(table, dict) for key in table if isinstance(key, str)]
-        named = [key for key in part if part[key] is not None]
-        if any("expert" in key or key.startswith("moe_") for key in (*named, *nested)):
+        keys = [key for key in part if part[key] is not None]
+        if any("expert" in key or key.startswith("moe_") for key in (*keys, *nested)):
             return Unknown(Message("config.json speaks of experts and does not give their number under a known name"))
     return ABSENT
 
@@ -356,11 +351,11 @@ def config(request: Request) -> Found:
         shape = shape_of(source.repo or source.given, shapes, suffixes)
         unread = source.unread(_READ)
         return unread if shape is None or shape.bare else _by_name(shape, unread)
-    said = read_object(source.folder, "config.json", source.repo or source.given)
-    parts = [] if isinstance(said, Unknown) else [*_text_parts(said), said]
-    return [
-        (key, said if isinstance(said, Unknown) else read(said, parts), "config.json") for key, read in _READ.items()
-    ]
+    content = read_object(source.folder, "config.json", source.repo or source.given)
+    if isinstance(content, Unknown):
+        return [(key, content, "config.json") for key in _READ]
+    parts = [*_text_parts(content), content]
+    return [(key, reader(content, parts), "config.json") for key, reader in _READ.items()]
 
 
 def _by_name(shape: Shape, unread: Iterable[tuple[str, Value, str]]) -> Iterator[tuple[str, Value, str]]:
@@ -392,16 +387,16 @@ def tokenizer_and_weights(request: Request) -> Found:
         return source.unread(tokenizer_and_weights.keys)
     formats = "model.weight_formats", _formats(source.folder, source.cached), Message("file names")
     try:
-        said = read_object(source.folder, _TOKENIZER, Message("the model"))
+        settings = read_object(source.folder, _TOKENIZER, Message("the model"))
     except ObservationError as error:
         # A model is judged by its configuration; a broken tokenizer file leaves what it would have told unknown.
-        said = Unknown(said_by(error))
-    if isinstance(said, Unknown):
-        return [*((key, said, _TOKENIZER) for key in tokenizer_and_weights.keys[:2]), formats]
-    side: Value = ABSENT if said.get("padding_side") is None else said["padding_side"]
+        settings = Unknown(said_by(error))
+    if isinstance(settings, Unknown):
+        return [*((key, settings, _TOKENIZER) for key in tokenizer_and_weights.keys[:2]), formats]
+    side: Value = ABSENT if settings.get("padding_side") is None else settings["padding_side"]
     if side is not ABSENT and side not in ("left", "right"):
         side = Unknown(Message("padding_side of {} is neither left nor right", _TOKENIZER))
-    kind: Value = ABSENT if said.get("tokenizer_class") is None else said["tokenizer_class"]
+    kind: Value = ABSENT if settings.get("tokenizer_class") is None else settings["tokenizer_class"]
     if kind is not ABSENT and not (isinstance(kind, str) and kind.isprintable() and len(kind) <= 200):
         kind = Unknown(Message("tokenizer_class of {} is not a name", _TOKENIZER))
     return [("model.padding_side", side, _TOKENIZER), ("model.tokenizer_class", kind, _TOKENIZER), formats]
@@ -412,12 +407,12 @@ def _formats(folder: str, cached: bool) -> Value:
         names = Files().names(folder)
     except OSError as error:
         return Unknown(Message("the model's folder cannot be listed: {}", because_of(error)))
-    found = {"safetensors" for name in names if name.endswith(".safetensors")}
-    found |= {"gguf" for name in names if name.endswith(".gguf")}
-    found |= {"bin" for name in names if _BIN.match(name)}
-    if cached and not found:
+    formats = {"safetensors" for name in names if name.endswith(".safetensors")}
+    formats |= {"gguf" for name in names if name.endswith(".gguf")}
+    formats |= {"bin" for name in names if _BIN.match(name)}
+    if cached and not formats:
         return Unknown(Message("the Hub cache holds none of the repository's weights"))
-    return tuple(sorted(found))
+    return tuple(sorted(formats))
 
 
 @observes("model", "model.repo model.revision model.path model.cache_closed")
@@ -433,9 +428,7 @@ def named(request: Request) -> Found:
     if source.repo is not None and source.folder is None and "/" not in source.repo:
         ends = f"/{source.repo}".lower()
         rows = request.rows("model-shapes")
-        known = [
-            names[0] for names in (row["names"] for row in rows) if any(one.lower().endswith(ends) for one in names)
-        ]
-        repo = known[0] if len(known) == 1 else repo
+        repos = [row["names"][0] for row in rows if any(name.lower().endswith(ends) for name in row["names"])]
+        repo = repos[0] if len(repos) == 1 else repo
     values = (repo, revision, path, _valid(closed) if closed else ABSENT)
     return [(key, value, source.origin) for key, value in zip(named.keys, values, strict=True)]

@@ -112,8 +112,6 @@ def read_object(folder: str, name: str, model: str) -> dict[str, Any] | Unknown:
     Raises :class:`ObservationError` when it cannot be read or is no JSON object: the user named this model, so judging
     without it would answer another question. ``model`` is named in it.
     """
-    from envdoctor.observe.model.files import LARGEST, JsonProblem, parse_object
-
     content = read_bytes(folder, name, LARGEST)
     if isinstance(content, Unknown):
         if os.path.exists(os.path.join(folder, name)):

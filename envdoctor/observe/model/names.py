@@ -52,12 +52,12 @@ def parse_name(text: str, cwd: str, environ: Mapping[str, str]) -> NamedModel:
     if os.path.isdir(path):
         return NamedModel(os.path.abspath(path), None, None)
     if os.path.lexists(path):
-        what = Message("is a symbolic link that leads nowhere or in a circle")
+        problem = Message("is a symbolic link that leads nowhere or in a circle")
         if os.path.exists(path):
-            what = Message("is neither a folder nor a file")
+            problem = Message("is neither a folder nor a file")
         if os.path.isfile(path):
-            what = Message("is a file: give config.json, or the folder that holds it")
-        raise NameProblem("{} {}", shown, what)
+            problem = Message("is a file: give config.json, or the folder that holds it")
+        raise NameProblem("{} {}", shown, problem)
     address = _ADDRESS.match(text)
     name, at, revision = _in_address(text, address, shown) if address else text.partition("@")
     if re.match(r"ms:|modelscope:", text):

@@ -76,32 +76,30 @@ def cached_repos(names: Iterable[str], cache: str | None) -> list[CachedRepo]:
     A name counts in any case, as on the Hub (https://github.com/huggingface/huggingface_hub/issues/3838): the cache has
     a folder for every way in which it was typed, and the one that is written like the name comes first.
     """
-    names = dict.fromkeys("models--" + name.replace("/", "--") for name in names)
-    lower = {name.lower() for name in names}
+    exact = list(dict.fromkeys("models--" + name.replace("/", "--") for name in names))
+    folded = [name.lower() for name in exact]
     try:
-        present = [name for name in os.listdir(cache or "") if name.lower() in lower] if cache else []
+        present = [name for name in os.listdir(cache) if name.lower() in folded] if cache else []
     except OSError:
         return []
-    found: list[CachedRepo] = []
-    typed, folded = list(names), [name.lower() for name in names]
-    for folder in sorted(
-        present, key=lambda one: (typed.index(one) if one in names else len(typed), folded.index(one.lower()))
-    ):
+    repos: list[CachedRepo] = []
+    present.sort(key=lambda name: folded.index(name.lower()))
+    for folder in sorted(present, key=lambda name: exact.index(name) if name in exact else len(exact)):
         place = os.path.join(str(cache), folder)
         snapshots = os.path.join(place, "snapshots")
         if os.path.isdir(snapshots):
             refs = _refs(os.path.join(place, "refs"))
             name = folder.removeprefix("models--").replace("--", "/", 1)
-            found.append(CachedRepo(refs, tuple(_commits(name, snapshots, refs))))
-    return found
+            repos.append(CachedRepo(refs, tuple(_commits(name, snapshots, refs))))
+    return repos
 
 
 def matching(commits: Sequence[CachedCommit], revision: str) -> list[CachedCommit]:
     """Return those that a branch, a tag, a commit or the beginning of one (four digits or more) means."""
-    found = [item for item in commits if revision in item.refs or revision == item.commit]
-    if not found and _BEGINNING.match(revision):
-        found = [item for item in commits if item.commit.startswith(revision)]
-    return found
+    chosen = [item for item in commits if revision in item.refs or revision == item.commit]
+    if not chosen and _BEGINNING.match(revision):
+        chosen = [item for item in commits if item.commit.startswith(revision)]
+    return chosen
 
 
 def _commits(name: str, snapshots: str, refs: Mapping[str, str]) -> Iterator[CachedCommit]:
@@ -121,9 +119,9 @@ def _commits(name: str, snapshots: str, refs: Mapping[str, str]) -> Iterator[Cac
 
 def _refs(folder: str) -> dict[str, str]:
     """Reference to commit, each a file with the commit in it; ``refs/pr/3`` lies in ``refs/refs/pr/3``."""
-    found: dict[str, str] = {}
+    refs: dict[str, str] = {}
     for base, folders, names in os.walk(folder):
-        if base.count(os.sep) - folder.count(os.sep) > _DEEPEST_REFERENCE or len(found) > _MOST:
+        if base.count(os.sep) - folder.count(os.sep) > _DEEPEST_REFERENCE or len(refs) > _MOST:
             folders.clear()
         for name in names[:_MOST]:
             path = os.path.join(base, name)
@@ -132,8 +130,8 @@ def _refs(folder: str) -> dict[str, str]:
             except OSError:
                 continue
             if _COMMIT.match(commit):
-                found[os.path.relpath(path, folder).replace(os.sep, "/")] = commit
-    return found
+                refs[os.path.relpath(path, folder).replace(os.sep, "/")] = commit
+    return refs
 
 
 def commit_of_path(path: str) -> tuple[str | None, str | None]:
@@ -183,22 +181,23 @@ def resolve(
     Raises :class:`ObservationError` for a path where nothing is, and for what can be no repository name.
     """
     try:
-        named = parse_name(model, cwd, environ)
+        parsed = parse_name(model, cwd, environ)
     except NameProblem as error:
         raise ObservationError("{} {}", option, error) from None
-    if named.repo is None:
-        for path in (str(named.folder), os.path.realpath(str(named.folder))):
+    if parsed.repo is None:
+        for path in (str(parsed.folder), os.path.realpath(str(parsed.folder))):
             own, commit = commit_of_path(path)
             if own is not None and is_repo_name(own):
-                return ModelSource(model, named.folder, own, commit, "--model", cached=True)
-        return ModelSource(model, named.folder, None, None, "--model")
-    repo, revision = named.repo, named.revision or "main"
+                return ModelSource(model, parsed.folder, own, commit, "--model", cached=True)
+        return ModelSource(model, parsed.folder, None, None, "--model")
+    repo, revision = parsed.repo, parsed.revision or "main"
     problems: list[Message] = []
     for held in cached_repos(spellings(repo, aliases or {}), cache_folder(cwd, environ)):
-        found = matching(held.commits, revision)
-        if len(found) == 1:
-            origin = Message("Hub cache") if found[0].repo == repo else Message("Hub cache, under {}", found[0].repo)
-            return ModelSource(model, found[0].folder, repo, found[0].commit, origin, cached=True)
+        commits = matching(held.commits, revision)
+        if len(commits) == 1:
+            cached = commits[0]
+            origin = Message("Hub cache") if cached.repo == repo else Message("Hub cache, under {}", cached.repo)
+            return ModelSource(model, cached.folder, repo, cached.commit, origin, cached=True)
         others = ", ".join(item.commit[:12] for item in held.commits[:3])
         if revision in held.refs:
             problems.append(Message("the Hub cache names a commit for {} and does not hold its files", revision))
@@ -206,7 +205,7 @@ def resolve(
             problems.append(Message("the Hub cache holds other revisions: {}; name one with @", others))
         else:
             problems.append(Message("its place in the Hub cache is empty"))
-    shown = f"{repo}@{named.revision}" if named.revision else repo
-    why = f" ({problems[0]})" if problems else ""
-    missing = Message("no files of {} on this machine{}; download them or give a folder", shown, why)
+    shown = f"{repo}@{parsed.revision}" if parsed.revision else repo
+    reason = f" ({problems[0]})" if problems else ""
+    missing = Message("no files of {} on this machine{}; download them or give a folder", shown, reason)
     return ModelSource(model, None, repo, None, "--model", missing)

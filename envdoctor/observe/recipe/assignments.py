@@ -16,6 +16,7 @@ from envdoctor.facts.registry import (
 from envdoctor.facts.values import Fact
 from envdoctor.system.message import Message, MessageError, did_you_mean
 
+_COLUMNS_WANTED = "{} {}: a list; give its columns ({}.{}=…), or {}=absent"
 #: Lists whose items people describe by columns; others come out of observations and derivations.
 _GIVEN_BY_COLUMNS = ("gpu",)
 #: What is given for the name of a package: a requirement, or a release of three numbers.
@@ -28,14 +29,14 @@ class AssignmentError(MessageError, ValueError):
     """An assignment is wrong; the message quotes it."""
 
 
-def key_of(given: Assignment) -> str:
+def key_of(assignment: Assignment) -> str:
     """Return the key of the fact that is given."""
-    return canonical_key((given.partition("=")[0] if isinstance(given, str) else given[0]).strip())
+    return canonical_key((assignment.partition("=")[0] if isinstance(assignment, str) else assignment[0]).strip())
 
 
-def typed(given: Assignment) -> str:
+def typed(assignment: Assignment) -> str:
     """Return what is given as it is typed behind ``--set``."""
-    return given if isinstance(given, str) else f"{given[0]}={spelled(given[1])}"
+    return assignment if isinstance(assignment, str) else f"{assignment[0]}={spelled(assignment[1])}"
 
 
 def spelled(value: object) -> str:
@@ -57,16 +58,16 @@ def fact_called(word: str, registry: Registry, formats: Iterable[Mapping[str, An
     return next((name for name in names if registry.find(name) is not None), None)
 
 
-def _field(said: Any) -> Any:
+def _field(meaning: Any) -> Any:
     """Return the field that a key gives as it is written, but for words that leave it open."""
-    match said:
+    match meaning:
         case {"field": field, "words": words} if {*words.values()} == {"?"}:
             return field
-    return said
+    return meaning
 
 
 def parse_assignments(
-    given: Iterable[Assignment],
+    assignments: Iterable[Assignment],
     registry: Registry,
     origin: str = "--set",
     formats: Callable[[], Iterable[Mapping[str, Any]]] = tuple,
@@ -79,8 +80,8 @@ def parse_assignments(
     """
     facts: list[Fact] = []
     columns: dict[str, list[dict[str, str]]] = {}
-    for one in given:
-        key, text = key_of(one), typed(one)
+    for assignment in assignments:
+        key, text = key_of(assignment), typed(assignment)
         _, equals, raw = text.partition("=")
         key = f"{key}.name" if key in _GIVEN_BY_COLUMNS and raw.strip() != "absent" else key
         spec = registry.find(key)
@@ -88,21 +89,17 @@ def parse_assignments(
             raise AssignmentError("{} {}: key=value is expected", origin, text)
         if spec is None or key.endswith("*"):
             raise AssignmentError("{} {}: {}", origin, text, _hint(key, raw, registry, formats))
-        strange = strange_name(key, registry)
-        if strange is not None:
-            head = key.partition(".")[0]
-            near = did_you_mean(
-                key.partition(".")[2], registry.names(head), Message("`envdoctor facts` shows how they are written")
-            )
+        if (strange := strange_name(key, registry)) is not None:
+            head, _, name = key.partition(".")
+            written = Message("`envdoctor facts` shows how they are written")
+            near = did_you_mean(name, registry.names(head), written)
             raise AssignmentError("{} {}: {}; {}", origin, text, strange, near)
         if spec.type == "records" and raw.strip() != "absent":
             column = next(iter(spec.columns))
-            raise AssignmentError(
-                "{} {}: a list; give its columns ({}.{}=…), or {}=absent", origin, text, key, column, key
-            )
+            raise AssignmentError(_COLUMNS_WANTED, origin, text, key, column, key)
         parent = registry.records_of(key)
         if parent is not None:
-            match one:
+            match assignment:
                 case (_, list(several)):
                     cells = list(map(spelled, several))
                 case _:
@@ -151,25 +148,25 @@ def _cells(raw: str) -> list[str]:
 
 
 def _hint(key: str, raw: str, registry: Registry, formats: Callable[[], Iterable[Mapping[str, Any]]]) -> Message:
-    known = [spec.key for spec in registry if not spec.key.endswith("*") and spec.type != "records"]
-    known += [column.key for spec in registry for column in spec.columns.values() if spec.key in _GIVEN_BY_COLUMNS]
+    keys = [spec.key for spec in registry if not spec.key.endswith("*") and spec.type != "records"]
+    keys += [column.key for spec in registry for column in spec.columns.values() if spec.key in _GIVEN_BY_COLUMNS]
     listed = Message("`envdoctor matrix facts` lists them")
-    meant = sorted((one for one in known if one.endswith(f".{key}")), key=lambda one: not one.startswith("recipe."))
+    nearest = [name for name in keys if name.endswith(f".{key}")]
+    nearest.sort(key=lambda name: not name.startswith("recipe."))
     package = key.removesuffix(".version")
     if "." not in package and _RELEASE.match(raw):
-        meant = [f"pkg.{package}"]
+        nearest = [f"pkg.{package}"]
     called = fact_called(key, registry, formats())
-    meant = [called] if called is not None else meant
-    if meant:
-        return Message("{} is not a known fact; did you mean {}?", key, meant[0])
-    return Message("{} is not a known fact; {}", key, did_you_mean(key, known, listed))
+    nearest = [called] if called is not None else nearest
+    if nearest:
+        return Message("{} is not a known fact; did you mean {}?", key, nearest[0])
+    return Message("{} is not a known fact; {}", key, did_you_mean(key, keys, listed))
 
 
 def _refused(spec: FactSpec, word: str, registry: Registry) -> Message:
     """Return why a word is not taken, with the nearest one, or the key that it is a value of."""
-    other = next(
-        (one for one in registry if one.key != spec.key and one.key.startswith("recipe.") and word in one.values), None
-    )
+    others = (fact for fact in registry if fact.key != spec.key and fact.key.startswith("recipe."))
+    other = next((fact for fact in others if word in fact.values), None)
     listed = Message("known are {}", ", ".join(spec.values))
     if other is not None:
         return Message("{} is no value of it; did you mean {}={}?", repr(word), other.key, word)

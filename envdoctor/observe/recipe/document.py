@@ -28,12 +28,11 @@ class RecipeError(ObservationError):
 
 
 class RecipeEntry(NamedTuple):
-    """One setting. ``key`` is dotted (``training_args.max_steps``), of an option without its dashes, of the n-th
-    argument of a command that belongs to no option ``#n``. ``place`` is the line and, in a
-    notebook, the cell. ``text_number``: a number that YAML 1.1, and so PyYAML, reads as text (5e-4);
-    ``computed``: the file does not say the value, a variable or an expression stands for it; ``perhaps``: the key is
-    given under a condition only; ``own``: the script that the command starts names the option itself; ``undecided``:
-    the branch of a test sets the value, and the file does not decide the test."""
+    """One setting. ``key`` is dotted (``training_args.max_steps``), and has no dashes if it is an option; ``#n`` is the
+    n-th argument of a command that belongs to no option. ``place`` is the line and, in a notebook, the cell.
+    ``text_number``: YAML 1.1, and so PyYAML, reads the number as text (5e-4). ``computed``: a variable or an expression
+    stands for the value. ``perhaps``: the key is given under a condition. ``own``: the script that the command starts
+    declares the option itself. ``undecided``: a branch sets the value, and the file does not decide its test."""
 
     key: str
     value: Scalar | tuple[Scalar, ...]
@@ -46,12 +45,12 @@ class RecipeEntry(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Settings that go to one program. ``program`` is the command's (``trl sft``), the called name
-    (``AutoModelForCausalLM.from_pretrained``), ``#SBATCH`` or ``environment``; empty for a document. Of a
-    command ``line`` is that of the program, ``words`` stand behind it, None for one that is computed; ``module``: it
-    is named as a module (``-m``), ``folder`` is where the script has gone (``cd``), and ``lines`` are the first and the
-    last of the command. A call is made under a condition only with ``perhaps``; ``own``: the script has the name of one
-    of a framework, and imports nothing of it. Of a command that stands behind an exit of its script, ``behind``."""
+    """The settings of one program. ``program`` is that of a command (``trl sft``), the name of a call
+    (``AutoModelForCausalLM.from_pretrained``), ``#SBATCH`` or ``environment``; empty for a document. A command has the
+    ``line`` of its program, the ``words`` behind it (None for a computed one), the ``folder`` that the script has gone
+    to (``cd``), and its first and last line (``lines``); ``module``: the program is named as one (``-m``); ``behind``:
+    the command stands behind an exit of its script. ``perhaps``: the call is made under a condition. ``own``: the
+    script is called like one of a framework, and imports nothing of it."""
 
     program: str
     entries: tuple[RecipeEntry, ...]
@@ -87,10 +86,10 @@ _JSON_PARTS = re.compile(r'("(?:[^"\\\n]|\\.)*"?)|//[^\n]*|/\*(?:[^*]|\*(?!/))*(
 
 def folders_above(folder: str) -> list[str]:
     """Return the folder itself, and those above it."""
-    found = [folder]
+    folders = [folder]
     for _ in range(_ABOVE):
-        found.append(os.path.dirname(found[-1]))
-    return list(dict.fromkeys(found))
+        folders.append(os.path.dirname(folders[-1]))
+    return list(dict.fromkeys(folders))
 
 
 def module_folders(folder: str) -> list[str]:
@@ -116,7 +115,7 @@ def read_document(text: str, line: int = 0, prefix: str = "") -> tuple[RecipeEnt
     if len(text) > _LARGEST:
         raise RecipeError("is larger than {} kB, and no recipe is", _LARGEST >> 10)
     if is_json := text.lstrip("\ufeff \t\r\n").startswith(("{", "//", "/*")):
-        text = _JSON_PARTS.sub(lambda found: found[1] or re.sub(r"[^\n]", " ", found[0]), text)
+        text = _JSON_PARTS.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
@@ -156,45 +155,45 @@ def containers(text: str) -> list[Container]:
         nodes = [node for node in yaml.compose_all(text, Loader=yaml.SafeLoader) if node is not None]
     except (yaml.YAMLError, RecursionError, MemoryError):
         return []
-    found = []
+    entries = []
     for node in islice(_below(nodes), MOST_ENTRIES):
-        said = dict(_pairs(node)) if node.id == "mapping" else {}
-        given = [said[name] for name in ("entrypoint", "command", "args") if name in said]
-        image, build = said.get("image"), said.get("build")
-        named = [one for one in (image, build) if one is not None]
-        if named and (image is None or image.id == "scalar"):
-            place = given[-1].start_mark.line if given else -1
+        table = dict(_pairs(node)) if node.id == "mapping" else {}
+        commands = [table[name] for name in ("entrypoint", "command", "args") if name in table]
+        image, build = table.get("image"), table.get("build")
+        sources = [part for part in (image, build) if part is not None]
+        if sources and (image is None or image.id == "scalar"):
+            place = commands[-1].start_mark.line if commands else -1
             name = str(image.value) if image is not None else ""
-            found.append(Container(name, _dockerfile(build), named[0].start_mark.line, given, place))
-    return found
+            entries.append(Container(name, _dockerfile(build), sources[0].start_mark.line, commands, place))
+    return entries
 
 
 def _dockerfile(build: Any) -> str:
     """Return the path of the Dockerfile that a service is built with; an empty text without one."""
     if build is None or build.id == "sequence":
         return ""
-    said = {key: str(node.value) for key, node in _pairs(build)} if build.id == "mapping" else {"context": build.value}
-    return os.path.join(said.get("context", "."), said.get("dockerfile", "Dockerfile"))
+    keys = {key: str(node.value) for key, node in _pairs(build)} if build.id == "mapping" else {"context": build.value}
+    return os.path.join(keys.get("context", "."), keys.get("dockerfile", "Dockerfile"))
 
 
 def container_commands(text: str) -> str:
     """Return the commands of the containers in a file for Docker Compose or Kubernetes, as a script of the shell whose
     lines are those of the file; an empty text where there are none."""
     lines: dict[int, str] = {}
-    for one in containers(text):
-        if one.command:
-            words = " ".join(["docker run", shlex.quote(one.image or "image"), *map(_words, one.command)])
-            lines[one.place] = words.replace("\n", " ")
+    for container in containers(text):
+        if container.command:
+            words = " ".join(["docker run", shlex.quote(container.image or "image"), *map(_words, container.command)])
+            lines[container.place] = words.replace("\n", " ")
     return "\n".join(lines.get(line, "") for line in range(max(lines, default=-1) + 1))
 
 
 def _below(nodes: list[Any]) -> Iterator[Any]:
     """Yield nodes and those below them; one that aliases stand for comes once."""
-    seen: set[int] = set()
+    visited: set[int] = set()
     for node in nodes:  # it grows
-        if id(node) in seen:
+        if id(node) in visited:
             continue
-        seen.add(id(node))
+        visited.add(id(node))
         yield node
         if node.id == "mapping":
             nodes += [value for _, value in node.value]
@@ -206,7 +205,7 @@ def _words(node: Any) -> str:
     """Return the words of a command as a shell writes them; ``sh`` for ``/bin/sh``."""
     if node.id == "scalar":
         return str(node.value)
-    words = [str(one.value) for one in node.value if one.id == "scalar"] if node.id == "sequence" else []
+    words = [str(item.value) for item in node.value if item.id == "scalar"] if node.id == "sequence" else []
     return " ".join(shlex.quote(re.sub(r"/(?:usr/)?bin/(?=(?:ba)?sh\Z)", "", word)) for word in words)
 
 
@@ -255,7 +254,7 @@ def _pairs(node: Any) -> list[tuple[str, Any]]:
         if key.tag == "tag:yaml.org,2002:merge":
             several = value.value if value.id == "sequence" else [value]
             # Of a merged mapping its own merges are left out: nobody writes them, and they may go round in circles.
-            pairs = [pair for one in several[:20] if one.id == "mapping" for pair in one.value[:MOST_ENTRIES]]
+            pairs = [pair for node in several[:20] if node.id == "mapping" for pair in node.value[:MOST_ENTRIES]]
             merged += [(str(key.value)[:200], value) for key, value in pairs if key.id == "scalar"]
         elif key.id == "scalar":
             own.append((str(key.value)[:200], value))

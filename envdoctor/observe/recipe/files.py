@@ -41,10 +41,10 @@ class RecipeFileError(ObservationError):
 
 
 class RecipeFile(NamedTuple):
-    """One file: its name as the user or the naming file gives it, and its parts, each with its format. ``missing`` are
-    files that it names and that could not be read: the name, the place, and why (a clause after "which"); ``started``
-    are scripts of one's own that its commands start. Of several training commands one is the run: ``runs`` are the
-    lines of all, its own first. ``trains`` is False for a script that only runs a model, None where nobody knows."""
+    """One file: its name as the user or another file writes it, and its parts, each with its format. ``missing`` are
+    the files that it names and that could not be read: name, place and reason (a clause after "which"). ``started`` are
+    the user's own scripts that its commands start. ``runs`` are the lines of all training commands; the first is the
+    one that is judged. ``trains``: False for a script that only runs a model, None if that is unknown."""
 
     name: str
     parts: tuple[tuple[Part, Format], ...]
@@ -54,12 +54,12 @@ class RecipeFile(NamedTuple):
     trains: bool | None = True
 
 
-def is_command(typed: str) -> bool:
+def is_command(text: str) -> bool:
     """Return whether this is a command and no name of a file."""
-    return _COMMAND.search(typed) is not None
+    return _COMMAND.search(text) is not None
 
 
-def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[RecipeFile]:
+def read_files(recipes: Sequence[str], cwd: str, formats: Formats) -> Iterator[RecipeFile]:
     """Yield the files in their order, behind each those that it names. ``run.sh:4`` is the command in this line, ``-``
     standard input; what has blanks and is no file is the command itself.
 
@@ -67,18 +67,18 @@ def read_files(given: Sequence[str], cwd: str, formats: Formats) -> Iterator[Rec
     """
     reader = _Reader(cwd, formats)
     chosen = dict[str, int | str | None]()
-    for typed in given:
-        there = os.path.lexists(os.path.join(cwd, typed))
-        command = typed if is_command(typed) and not there else None
-        end = None if there or command else _LINE.search(typed)
+    for recipe in recipes:
+        there = os.path.lexists(os.path.join(cwd, recipe))
+        command = recipe if is_command(recipe) and not there else None
+        end = None if there or command else _LINE.search(recipe)
         line = int(end[1]) if end else None
-        name = "command" if command else typed[: end.start()] if end else typed
+        name = "command" if command else recipe[: end.start()] if end else recipe
         path = os.path.normpath(os.path.join(cwd, name))
         if chosen.setdefault(path, command or line) != (command or line):
-            raise RecipeFileError("--recipe {}: one run is judged at a time; name one line of {}", typed, name)
+            raise RecipeFileError("--recipe {}: one run is judged at a time; name one line of {}", recipe, name)
         if path not in reader.seen:
             try:
-                yield from reader.read(path, name, line=line, typed=command)
+                yield from reader.read(path, name, line=line, command=command)
             except RecipeError as error:
                 problem = RecipeFileError("--recipe {}: {}", name, error)
                 if command and type(error) is NoRun and not (error.started or re.search(r"\s-", command)):
@@ -93,12 +93,12 @@ def with_code(
 ) -> tuple[list[RecipeFile], dict[str, str]]:
     """Return the files, with the keys of documents that their scripts and the ``code`` beside them name as the scripts'
     own; and by format the class to which a parser of theirs hands the keys of documents."""
-    read = dict.fromkeys(name for file in files for name in (file.name, *file.started) if name.endswith(".py"))
-    beside = dict.fromkeys(name for name in code if name.endswith(".py") and name not in read)
+    scripts = dict.fromkeys(name for file in files for name in (file.name, *file.started) if name.endswith(".py"))
+    beside = dict.fromkeys(name for name in code if name.endswith(".py") and name not in scripts)
     takes = (form for file in files for part, form in file.parts if not part.program)
     # A framework that is a program of its own reads its files itself.
-    documents = [form for form in takes if any("call" in said for said in form.names.values())]
-    parts = [one for file in files for one in file.parts]
+    documents = [form for form in takes if any("call" in row for row in form.names.values())]
+    parts = [pair for file in files for pair in file.parts]
     for name in beside if documents else ():
         path = os.path.join(cwd, name)
         try:
@@ -108,25 +108,24 @@ def with_code(
             continue
     called = dict[str, str]()
     for part, form in parts:
-        named = form.named(part.program) or {}
-        if form in documents and {"stage", "call"} <= named.keys():
-            called.setdefault(form.name, named["call"])
+        meaning = form.named(part.program) or {}
+        if form in documents and {"stage", "call"} <= meaning.keys():
+            called.setdefault(form.name, meaning["call"])
     words_of = Project(cwd, cwd, formats).words_of
-    own = set[str]().union(*(words_of(os.path.join(cwd, name)) for name in (*read, *beside) if documents))
+    own = set[str]().union(*(words_of(os.path.join(cwd, name)) for name in (*scripts, *beside) if documents))
+
+    def is_own(key: str, form: Format) -> bool:
+        # A key that a library has is the script's own only where the script declares it.
+        words = key.split(".") if formats.find(form, key) is None else []
+        return not own.isdisjoint([*words, *(f"{word}:" for word in key.split("."))])
 
     def marked(part: Part, form: Format) -> Part:
-        # A key that a library has is the script's own only where the script declares it.
-        words = (
-            (entry, {f"{key}:" for key in keys} | ({*keys} if formats.find(form, entry.key) is None else set()))
-            for entry in part.entries
-            for keys in (entry.key.split("."),)
-        )
-        entries = tuple(entry._replace(own=not own.isdisjoint(ways)) for entry, ways in words)
-        return part if part.program or form not in documents else part._replace(entries=entries)
+        if part.program or form not in documents:
+            return part
+        return part._replace(entries=tuple(entry._replace(own=is_own(entry.key, form)) for entry in part.entries))
 
-    return [
-        file._replace(parts=tuple((marked(part, form), form) for part, form in file.parts)) for file in files
-    ], called
+    parts_of = [tuple((marked(part, form), form) for part, form in file.parts) for file in files]
+    return [file._replace(parts=parts) for file, parts in zip(files, parts_of, strict=True)], called
 
 
 class _Link(NamedTuple):
@@ -152,12 +151,12 @@ class _Reader:
         words: Sequence[str | None] = (),
         *,
         line: int | None = None,
-        typed: str | None = None,
+        command: str | None = None,
         starts: Sequence[str] = (),
     ) -> list[RecipeFile]:
         """Return a file, and behind it those that it names; ``words`` stand behind its name in the command that starts
-        it in one of the folders ``starts``, ``line`` is one of the command that counts; ``typed`` is a command instead
-        of a file.
+        it in one of the folders ``starts``, ``line`` is one of the command that counts; ``command`` is one instead of
+        a file.
 
         Raises :class:`RecipeError`.
         """
@@ -174,12 +173,12 @@ class _Reader:
             except RecipeError:
                 return None
 
-        if typed is None:
+        if command is None:
             several = parts_of_file(path, name, self._formats, words, other)
         else:
-            several = command_parts(typed, self._formats, other, self._cwd)
+            several = command_parts(command, self._formats, other, self._cwd)
         several = [part for part in several if line is not None or not part.behind]
-        run, runs = project.run_of(several, line, typed is not None)
+        run, runs = project.run_of(several, line, command is not None)
         parts = tuple((project.declared(part, form), form) for part, form in self._formats.of_parts(run))
         # A script that a framework brings, by its name, need not be here.
         brought = {part.program for part, form in parts if form.framework and form.named(part.program) is not None}
@@ -228,8 +227,8 @@ class _Reader:
 
 def _describes(file: RecipeFile) -> None:
     """Raise :class:`RecipeError` if a file says nothing of a run: what it names is missing, or no framework known."""
-    said = any(entry.key[:1] != "#" for part, form in file.parts if form.framework for entry in part.entries)
-    lacking = [one for one in file.missing if one[0].endswith(DOCUMENTS) and not said]
+    has_settings = any(entry.key[:1] != "#" for part, form in file.parts if form.framework for entry in part.entries)
+    lacking = [missing for missing in file.missing if missing[0].endswith(DOCUMENTS) and not has_settings]
     if lacking or (file.missing and not (file.parts or file.started)):
         raise RecipeError("names {}, which {}", *(lacking or file.missing)[0][::2])
     if not file.parts:
@@ -254,10 +253,10 @@ def _told_once(
     names: Collection[str],
     formats: Formats,
 ) -> tuple[tuple[tuple[Part, Format], ...], list[RecipeFile]]:
-    """Return the parts of a file, and the files of the script that a command of it starts, without the options that
-    the command gives: they stand at its own place. One that the script names, and does not refuse, is its own; the
-    others are of a framework that the script uses."""
-    typed, refused = set[str](), set[str]()
+    """Take the options of the command that starts a script out of the ``files`` of that script: they stay at the
+    command's own place, in the ``parts``. An option is the script's own if the script names it and does not refuse it;
+    the others are those of a framework that the script uses."""
+    keys, refused = set[str](), set[str]()
     used = {form.framework for file in files for _, form in file.parts if form.framework}
     commands = {
         at: (part, formats.of_part(part, used) or form)
@@ -265,20 +264,20 @@ def _told_once(
         if part.line and part.program == program
     }
     for part, form in commands.values():
-        typed |= {entry.key.replace("-", "_") for entry in part.entries if formats.find(form, entry.key)}
-    left = []
+        keys |= {entry.key.replace("-", "_") for entry in part.entries if formats.find(form, entry.key)}
+    others = []
     for file in files:
-        kept = []
+        remaining = []
         for part, form in file.parts:
-            given = [entry for entry in part.entries if not (entry.place[0] or entry.own)]
-            unknown = {entry.key for entry in given if not formats.find(form, entry.key)}
+            options = [entry for entry in part.entries if not (entry.place[0] or entry.own)]
+            unknown = {entry.key for entry in options if not formats.find(form, entry.key)}
             refused |= unknown
-            entries = (entry for entry in part.entries if entry.place[0] or entry.key not in typed | unknown)
+            entries = (entry for entry in part.entries if entry.place[0] or entry.key not in keys | unknown)
             entries = (entry if entry.place[0] else entry._replace(place=(1,)) for entry in entries)
-            kept.append((part._replace(entries=tuple(entries)), form))
-        left.append(file._replace(parts=tuple(kept)))
+            remaining.append((part._replace(entries=tuple(entries)), form))
+        others.append(file._replace(parts=tuple(remaining)))
     own = {*names} - refused
     for at, (part, form) in commands.items():
         entries = (entry._replace(own=entry.key.replace("-", "_") in own) for entry in part.entries)
         commands[at] = part._replace(entries=tuple(entries)), form
-    return tuple(commands.get(at, both) for at, both in enumerate(parts)), left
+    return tuple(commands.get(at, both) for at, both in enumerate(parts)), others

@@ -35,11 +35,11 @@ class Meaning(NamedTuple):
 
 
 class Format(NamedTuple):
-    """One format: ``keys`` with what they mean, ``unused`` ones (globs), ``includes`` (formats whose keys stand in a
-    section; an empty name: beside its own), ``names`` (globs of programs and calls that it belongs to, each with what
-    they say). Of two formats that give a field the one with the higher ``authority`` is believed; a negative one never
-    overrides, and what it says otherwise is a contradiction. ``framework`` is whose run is described; empty for a
-    format that stands beside one. ``matrices/schema/recipe-formats.json`` has the columns of ``row``."""
+    """One format. ``keys`` have their meanings; ``unused`` ones (globs) have none. ``includes`` are formats whose keys
+    stand in a section (an empty name: beside its own). ``names`` are globs of its programs and calls, each with what
+    they say. If two formats give a field, the one with the higher ``authority`` counts; a negative one never overrides,
+    and what it says otherwise is a contradiction. ``framework`` is empty for a format that stands beside that of a run.
+    ``matrices/schema/recipe-formats.json`` has the columns of ``row``."""
 
     name: str
     row: Mapping[str, Any]
@@ -56,20 +56,20 @@ class Format(NamedTuple):
         """Return the format of a row of the table."""
         unused = row.get("unused", ())
         keys = {
-            key: tuple(Meaning(one) if isinstance(one, str) else Meaning(**one) for one in several)
-            for key, said in row.get("keys", {}).items()
-            for several in (said if isinstance(said, list) else [said],)
+            key: tuple(Meaning(meaning) if isinstance(meaning, str) else Meaning(**meaning) for meaning in several)
+            for key, values in row.get("keys", {}).items()
+            for several in (values if isinstance(values, list) else [values],)
         }
         globs = tuple(name for name in unused if "*" in name)
-        said = row.get("includes", {}), row.get("names", {}), row.get("authority", 2), row.get("framework", "")
-        return cls(row["name"], row, keys, frozenset(unused) - {*globs}, globs, *said)
+        values = row.get("includes", {}), row.get("names", {}), row.get("authority", 2), row.get("framework", "")
+        return cls(row["name"], row, keys, frozenset(unused) - {*globs}, globs, *values)
 
     def named(self, program: str) -> Mapping[str, str] | None:
         """Return what the name of a program or call says, by its end; None for another one."""
-        for name, said in self.names.items():
+        for name, meaning in self.names.items():
             plain = program == name or program.endswith((f".{name}", f"/{name}"))
             if plain or ("*" in name and any(fnmatchcase(program, f"{before}{name}") for before in ("", "*.", "*/"))):
-                return said
+                return meaning
         return None
 
 
@@ -114,9 +114,9 @@ class Formats:
         """Return the format that a key belongs to, ``form`` or one that it includes, what the key means there (nothing
         of one that is known and not used), and how it is called there. None for an unknown key."""
         key = key.replace("-", "_")
-        found = form.keys.get(key)
-        if found is not None or key == REST:
-            return form, found or (), key
+        meanings = form.keys.get(key)
+        if meanings is not None or key == REST:
+            return form, meanings or (), key
         for section, name in form.includes.items() if depth < 4 else ():
             if not section or key.startswith(f"{section}."):
                 inner = self.find(self._formats[name], key[len(section) + 1 :] if section else key, depth + 1)
@@ -132,9 +132,9 @@ class Formats:
     @property
     def libraries(self) -> set[str]:
         """Return the modules of the libraries that have formats."""
-        named = {str(row.get("call", "")) for row in self._released}
-        named |= {name for form in self for name in form.names if "." in name and not name.endswith(".py")}
-        tops = {name.partition(".")[0] for name in named} | {str(row["package"]) for row in self._released}
+        names = {str(row.get("call", "")) for row in self._released}
+        names |= {name for form in self for name in form.names if "." in name and not name.endswith(".py")}
+        tops = {name.partition(".")[0] for name in names} | {str(row["package"]) for row in self._released}
         return {top for top in tops if top.isidentifier() and top.islower()}
 
     def released(
@@ -144,16 +144,16 @@ class Formats:
         names none; and the keys in them with what they mean, by field."""
         rows = [row for row in self._released if row["format"] == form.name]
         rows = [row for row in rows if "call" not in row or any(row["call"] in call for call in calls)] or rows
-        meant: dict[str, dict[str, Meaning]] = {}
+        meanings: dict[str, dict[str, Meaning]] = {}
         for key in dict.fromkeys(key for row in rows for key in row["defaults"]):
             for meaning in (self.find(form, key) or (form, (), ""))[1]:
-                meant.setdefault(meaning.field, {}).setdefault(key, meaning)
-        return rows, meant
+                meanings.setdefault(meaning.field, {}).setdefault(key, meaning)
+        return rows, meanings
 
     def known(self, form: Format) -> set[str]:
         """Return every key of a format and of what it includes, without its section, for somebody who mistyped one."""
         forms = [form, *(self._formats[name] for name in form.includes.values())]
-        return {key.rpartition(".")[2] for one in forms for key in (*one.keys, *one.unused)}
+        return {key.rpartition(".")[2] for other in forms for key in (*other.keys, *other.unused)}
 
     def of_part(self, part: Part, frameworks: Collection[str] = ()) -> Format | None:
         """Return the format that a program, a call or the keys of a document speak for, keys for one of these
@@ -163,8 +163,8 @@ class Formats:
                 if part.own:
                     continue
                 deciding, size = form.row.get("keys_decide"), len(part.entries)
-                known = 0 if deciding is None else self._count(form, part.entries)
-                if deciding is None or (known == size if deciding == "all" else 2 * known > size):
+                count = 0 if deciding is None else self._count(form, part.entries)
+                if deciding is None or (count == size if deciding == "all" else 2 * count > size):
                     return form
         if part.program and not (part.program.endswith(".py") or part.module):
             return None
@@ -177,24 +177,24 @@ class Formats:
 
     def of_parts(self, parts: Sequence[Part]) -> tuple[tuple[Part, Format], ...]:
         """Return the parts of known formats: of each program or call the first, which the file is about."""
-        found: dict[tuple[str, str], tuple[Part, Format]] = {}
+        chosen: dict[tuple[str, str], tuple[Part, Format]] = {}
         for part in parts:
             form = self.of_part(part)
             if form is None:
                 continue
             beside = form.name in NO_RECIPES
             key = (form.name, part.program if form.framework or beside else "")
-            before = found.get(key)
+            before = chosen.get(key)
             if before is not None and beside:
-                known = {entry.key for entry in before[0].entries}
-                more = [entry for entry in part.entries if entry.key not in known]
-                found[key] = (before[0]._replace(entries=(*before[0].entries, *more)), form)
+                keys = {entry.key for entry in before[0].entries}
+                more = [entry for entry in part.entries if entry.key not in keys]
+                chosen[key] = (before[0]._replace(entries=(*before[0].entries, *more)), form)
             # Of several calls of one name the first, unless that is hardly one: TrainingArguments(".")
             elif before is None or (
                 not part.line and (before[0].perhaps, len(part.entries)) > (part.perhaps, 2 * len(before[0].entries))
             ):
-                found[key] = (part, form)
-        return () if all(form.name in NO_RECIPES for _, form in found.values()) else tuple(found.values())
+                chosen[key] = (part, form)
+        return () if all(form.name in NO_RECIPES for _, form in chosen.values()) else tuple(chosen.values())
 
     def named_files(self, parts: Iterable[tuple[Part, Format]]) -> Iterator[tuple[str, tuple[int, ...]]]:
         """Yield the documents that settings name, such as DeepSpeed's file, each with its place."""
@@ -204,14 +204,14 @@ class Formats:
                 yield from [(entry.value, entry.place)] if entry.value.endswith(DOCUMENTS) else ()
 
     def _share(self, form: Format, part: Part) -> float:
-        """Return how much of the settings a format knows; a mark, which no other format has, counts as ten. Nothing
-        where it has too few marks, or knows less than half of a document (a third of a command's options) with fewer
-        than two keys that are marks."""
-        known, size = self._count(form, part.entries), len(part.entries)
+        """Return how many of the settings a format knows; a mark, which no other format has, counts as ten. Return 0 if
+        there are too few marks, or if fewer than two keys are marks and the format knows less than half of a document
+        (a third of a command's options)."""
+        count, size = self._count(form, part.entries), len(part.entries)
         keys = [entry.key.replace("-", "_") for entry in part.entries]
         marks = [mark for key in keys for mark in form.row.get("marks", ()) if fnmatchcase(key, mark)]
-        enough = len(marks) > (not part.program) or (3 if part.program else 2) * known >= size
-        return known + 10 * len({*marks}) if enough and len({*marks}) >= form.row.get("marked_only", 0) else 0
+        enough = len(marks) > (not part.program) or (3 if part.program else 2) * count >= size
+        return count + 10 * len({*marks}) if enough and len({*marks}) >= form.row.get("marked_only", 0) else 0
 
     def _count(self, form: Format, entries: Sequence[RecipeEntry]) -> int:
         return sum(1 for entry in entries if self.find(form, entry.key) is not None)

@@ -4,7 +4,8 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, pairwise
+from itertools import islice, pairwise, starmap
+from typing import Any
 
 from envdoctor.observe.recipe.document import (
     DOCUMENTS,
@@ -129,25 +130,18 @@ def python_calls(
     """
     from envdoctor.system.asking import ChildProblem, Limits, ask_once
 
-    asked = {"notebook": notebook, "words": words, "folder": folder}
-    asked |= {"libraries": [*formats.libraries], "names": formats.pattern}
+    question = {"notebook": notebook, "words": words, "folder": folder}
+    question |= {"libraries": [*formats.libraries], "names": formats.pattern}
     child = "envdoctor.observe.recipe.script:calls_of"
-    answer = ask_once(child, asked, Limits(seconds=20.0, mib=1024), content, packages=True)
+    answer = ask_once(child, question, Limits(seconds=20.0, mib=1024), content, packages=True)
     if isinstance(answer, ChildProblem):
         raise RecipeError(answer.clause())
-    return [
-        Part(
-            name,
-            tuple(
-                RecipeEntry(
-                    key, tuple(value) if isinstance(value, list) else value, tuple(place), False, how > 0, how == 2, own
-                )
-                for key, value, place, how, own in settings
-            ),
-            perhaps=perhaps,
-        )
-        for name, settings, perhaps in answer
-    ]
+
+    def entry(key: str, value: Any, place: list[int], how: int, own: bool) -> RecipeEntry:
+        value = tuple(value) if isinstance(value, list) else value
+        return RecipeEntry(key, value, tuple(place), computed=how > 0, perhaps=how == 2, own=own)
+
+    return [Part(name, tuple(starmap(entry, settings)), perhaps=perhaps) for name, settings, perhaps in answer]
 
 
 def _unfolded(part: Part) -> Part:
@@ -211,8 +205,8 @@ def _parts(words: Sequence[Word], formats: Formats) -> Iterator[Part]:
             if end > start:
                 yield Part(_base(words[start].text), _options_of(words[start + 1 : end], formats))
         rest = words[behind:]
-        given = tuple(None if one.computed else one.text for one in rest)
-        yield Part(name, _options_of(rest, formats), word.line, given, module)
+        texts = tuple(None if item.computed else item.text for item in rest)
+        yield Part(name, _options_of(rest, formats), word.line, texts, module)
         return
 
 
@@ -226,26 +220,26 @@ def _options_of(words: Sequence[Word], formats: Formats) -> tuple[RecipeEntry, .
         at += 1
         if OPTION.match(word.text):
             key, equals, value = word.text.lstrip("-").partition("=")
-            given = [word._replace(text=value)] if equals else []
+            values = [word._replace(text=value)] if equals else []
             kind = formats.takes(key)
             while not equals and at < len(words) and not OPTION.match(words[at].text):
-                if (kind == "one" and given) or (kind == "flag" and not isinstance(scalar(words[at].text), bool)):
+                if (kind == "one" and values) or (kind == "flag" and not isinstance(scalar(words[at].text), bool)):
                     break
-                given.append(words[at])
+                values.append(words[at])
                 at += 1
-            entries.append(_entry(key, given, word.line))
-        elif (found := _OVERRIDE.match(word.text)) is not None:
-            entries.append(_entry(found[1], [word._replace(text=found[2])], word.line))
+            entries.append(_entry(key, values, word.line))
+        elif (match := _OVERRIDE.match(word.text)) is not None:
+            entries.append(_entry(match[1], [word._replace(text=match[2])], word.line))
         else:
             alone += 1
             entries.append(_entry(f"#{alone}", [word], word.line))
     return tuple(entries)
 
 
-def _entry(key: str, given: Sequence[Word], line: int) -> RecipeEntry:
-    values = tuple(scalar(word.text) for word in given[:200])
+def _entry(key: str, words: Sequence[Word], line: int) -> RecipeEntry:
+    values = tuple(scalar(word.text) for word in words[:200])
     value = True if not values else values[0] if len(values) == 1 else values
-    return RecipeEntry(key[:200], value, (line,), **_doubts(given))
+    return RecipeEntry(key[:200], value, (line,), **_doubts(words))
 
 
 def _doubts(words: Sequence[Word]) -> dict[str, bool]:

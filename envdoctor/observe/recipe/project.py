@@ -57,11 +57,11 @@ class Project:
         return tuple(os.path.join(start, folder) for start in self._starts if folder)
 
     def run_of(
-        self, parts: Sequence[Part], line: int | None, typed: bool = False
+        self, parts: Sequence[Part], line: int | None, is_typed: bool = False
     ) -> tuple[list[Part], tuple[int, ...]]:
         """Return the parts of one training command, the last one (in a ``line``, where it is given), without those of
-        other commands; and the lines of all that train. Of commands that certainly do not train none is left, unless
-        one is ``typed`` and its script trains in no case.
+        other commands; and the lines of all that train. A command that certainly does not train is left out, unless it
+        ``is_typed`` and its script trains in no case.
 
         Raises :class:`RecipeError` where no command stands in the line."""
         parts = [self._named(part) for part in parts]
@@ -70,26 +70,27 @@ class Project:
             (shared if part.program[:1] == "#" or part.program == "environment" else commands[-1]).append(part)
             commands += [[]] if part.line else []
         commands.pop()
-        here = commands if line is None else [one for one in commands if one[-1].stands_in(line)]
+        here = commands if line is None else [group for group in commands if group[-1].stands_in(line)]
         if line is not None and not here:
-            lines = ", ".join(dict.fromkeys(str(one[-1].line) for one in commands[:40]))
+            lines = ", ".join(dict.fromkeys(str(group[-1].line) for group in commands[:40]))
             text = "line {} has no command that starts a program; lines with one: {}"
             raise RecipeError(text, line, lines) if lines else RecipeError("it has no commands; leave out :{}", line)
         if not commands:
             return parts, ()
-        known = [(self._trains(command[-1]), command) for command in commands]
-        trained = [command for truth, command in known if truth]
-        unknown = [command for truth, command in known if truth is None]
-        choices = ([one for one in several if one in here] for several in (trained, unknown))
-        others = here if line is not None else [one for one in here if typed and self._only_runs(one[-1])]
+        answers = [(self._trains(command[-1]), command) for command in commands]
+        trained = [command for truth, command in answers if truth]
+        unknown = [command for truth, command in answers if truth is None]
+        choices = ([group for group in several if group in here] for several in (trained, unknown))
+        runs_only = (group for group in here if is_typed and self._trains(group[-1], by_script=True) is False)
+        others = here if line is not None else [*runs_only]
         run = next(filter(None, (*choices, others)), [[]])[-1]
         runs = (run, *(command for command in trained if command is not run)) if run else ()
         return [*run, *shared], tuple(command[-1].line for command in runs)
 
     def declared(self, part: Part, form: Format) -> Part:
         """Return a part with the keys as its own that a checkout of its framework beside it declares."""
-        scripts = [one for one in form.names if one.endswith(".py")] if form.row.get("imports") else []
-        words = set[str]().union(*(self.words_of(self.path_of(one, part.folder)) for one in scripts))
+        scripts = [script for script in form.names if script.endswith(".py")] if form.row.get("imports") else []
+        words = set[str]().union(*(self.words_of(self.path_of(script, part.folder)) for script in scripts))
         own = (entry._replace(own=f"{entry.key}:" in words) for entry in part.entries)
         return part._replace(entries=tuple(own)) if words and not part.starts_script else part
 
@@ -107,30 +108,27 @@ class Project:
         there = self.path_of(part.program, part.folder) if modules else None
         return part._replace(own=there is not None and self.words_of(there).isdisjoint(modules))
 
-    def _only_runs(self, part: Part) -> bool:
-        words = self.words_of(self.path_of(part.program, part.folder)) if part.starts_script else ()
-        return _trains(Part("", ()), self._formats, words) is False
-
-    def _trains(self, part: Part) -> bool | None:
-        there = self.path_of(part.program, part.folder) if part.starts_script else None
-        return _trains(part, self._formats, self.words_of(there))
+    def _trains(self, part: Part, *, by_script: bool = False) -> bool | None:
+        """Return whether a command trains; ``by_script``: by the words of its script alone."""
+        script = self.path_of(part.program, part.folder) if part.starts_script else None
+        return _trains(Part("", ()) if by_script else part, self._formats, self.words_of(script))
 
 
 def _trains(part: Part, formats: Formats, words: Collection[str]) -> bool | None:
     """Return whether a command trains, by the ``words`` of a script of one's own that it starts, else by what it is
     called; None where they say nothing."""
     form = formats.of_part(part)
-    named = form.named(part.program) if form is not None and form.framework else None
-    asked = {entry.key for entry in part.entries if entry.value is not False}
-    judges = "do_train" not in asked and asked & {"do_eval", "do_predict"}
+    meaning = form.named(part.program) if form is not None and form.framework else None
+    keys = {entry.key for entry in part.entries if entry.value is not False}
+    judges = "do_train" not in keys and keys & {"do_eval", "do_predict"}
     if not words:
-        other = named is None or "chats" in named or named.get("method") in _NO_TRAINING
+        other = meaning is None or "chats" in meaning or meaning.get("method") in _NO_TRAINING
         return None if other or judges else True
     # By itself the option is off, unless the script declares it as it likes.
     needed = "do_train" in words and "do_train:" not in words
     if needed and judges:
         return False
-    if named is not None or any(map(_TRAINS.fullmatch, words)):
+    if meaning is not None or any(map(_TRAINS.fullmatch, words)):
         return True
     return False if not _RUNS.isdisjoint(words) else True if any(map(_TAKES_OPTIONS.fullmatch, words)) else None
 
@@ -140,26 +138,26 @@ def _script_words(script: str, cwd: str) -> set[str]:
     it: of its project, else of the working directory. Fields that they declare are there with a colon too."""
     above = folders_above(os.path.dirname(script))
     cwd = os.path.normpath(cwd)
-    roots = [at for at, folder in enumerate(above) if any(os.path.exists(os.path.join(folder, one)) for one in _ROOT)]
+    roots = [at for at, folder in enumerate(above) if any(os.path.exists(os.path.join(folder, file)) for file in _ROOT)]
     above = above[: 1 + (roots[0] if roots else above.index(cwd) if cwd in above else 0)]
-    found, modules, seen, left = set[str](), [script], {script}, LARGEST
+    words, modules, visited, rest = set[str](), [script], {script}, LARGEST
     for module in modules:  # it grows
         try:
-            text = text_of(content_of(module, left, "recipe", RecipeError), RecipeError)
+            text = text_of(content_of(module, rest, "recipe", RecipeError), RecipeError)
         except RecipeError:
             continue
         tops = dict.fromkeys((os.path.dirname(module), *above))
         for name in islice(dict.fromkeys(_IMPORTED.findall(text)), 40):
             bases = [os.path.join(folder, *name.split(".")) for top in tops for folder in (top, f"{top}/src")]
             there = ([f"{base}.py"] if os.path.isfile(f"{base}.py") else _modules_of(base) for base in bases)
-            more = [one for one in next(filter(None, there), []) if one not in seen]
+            more = [file for file in next(filter(None, there), []) if file not in visited]
             modules += more[: _MOST_MODULES - len(modules)]
-            seen.update(more)
-        left -= len(text)
+            visited.update(more)
+        rest -= len(text)
         text = _COMMENTS.sub("", text)
-        found.update(word[0] for word in re.finditer(r"\w+", text))
-        found.update(f"{field[1]}:" for field in re.finditer(r"(?m)^[ \t]{1,9}(\w{1,99})[ \t]{0,9}:", text))
-    return found
+        words.update(word[0] for word in re.finditer(r"\w+", text))
+        words.update(f"{field[1]}:" for field in re.finditer(r"(?m)^[ \t]{1,9}(\w{1,99})[ \t]{0,9}:", text))
+    return words
 
 
 def _modules_of(package: str) -> list[str]:

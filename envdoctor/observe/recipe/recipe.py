@@ -38,13 +38,16 @@ _Here = dict[str, tuple[Fact, RecipeEntry]]
 
 
 class Statements:
-    """``said`` is what holds so far, by field; ``keys`` the items of ``recipe_key``; ``weak`` what a format or the name
-    of a program says, for what no key says; ``files`` the first file of each format, ``calls`` its programs and calls;
-    ``given`` every known key; ``open`` the fields of which a key says that nobody knows them; ``rests`` the formats of
-    which a script hands on keys that cannot be told; ``extra`` what is added to the lengths of prompt and answer;
-    ``unread`` the keys that name a file by a variable, ``dividing`` the files for DeepSpeed or accelerate; ``apart``
-    formats that a call takes without comparing them, and ``compared`` those that another one compares; ``elsewhere``
-    says where the script is whose model others may make."""
+    """What the parts of a recipe say, taken in one after the other.
+
+    ``said`` holds the fact of each field, ``weak`` the one of a format's or a program's name, for fields without a key.
+    ``keys`` are the items of ``recipe_key``, ``given`` all known keys, ``open`` the fields that a key leaves open.
+    ``files`` has the first file of each format, ``calls`` its programs and calls. ``rests`` are the formats of scripts
+    that hand on unknown keys, ``unread`` the keys that name a file by a variable, ``dividing`` the files for DeepSpeed
+    or accelerate. ``apart`` are formats that a call takes without comparing them, ``compared`` those that another
+    format compares. ``extra`` is added to the lengths of prompt and answer; ``elsewhere`` is the place of a script that
+    may change the model in a way that was not followed.
+    """
 
     def __init__(self, formats: Formats, called: Mapping[str, str]) -> None:
         self.called = called
@@ -71,68 +74,69 @@ class Statements:
         self.apart |= {*form.row.get("apart", ())}
         self.compared |= {*form.row.get("compares", ())}
         self.extra = max(self.extra, form.row.get("length_extra", 0))
-        named = form.named(part.program) or {}
+        meaning = form.named(part.program) or {}
         beside = (form.row.get("beside"),) if part.line else ()
-        self.calls.setdefault(form.name, set()).update(filter(None, (part.program, named.get("call"), *beside)))
+        self.calls.setdefault(form.name, set()).update(filter(None, (part.program, meaning.get("call"), *beside)))
         origin = Origin(file, *part.entries[0].place) if part.entries else file
-        says = {**form.row.get("says", {}), **named}
+        says = {**form.row.get("says", {}), **meaning}
         if "?" in says.values():
             self.elsewhere, says = self.elsewhere or origin, {}
         unknown = Unknown(Message("{} is called under a condition", part.program))
         for field, word in says.items():
             if field == "call":
                 continue
-            fact = self.fact(field, unknown if part.perhaps and field in named else word, origin)
+            fact = self.fact(field, unknown if part.perhaps and field in meaning else word, origin)
             self.weak[field] = fact if field == "launcher" else self.weak.get(field, fact)  # the innermost launcher
         here: _Here = {}
         doubtful = part.perhaps and "switch" in form.row
-        for entry in (one._replace(computed=True, undecided=True) if doubtful else one for one in part.entries):
+        for entry in part.entries:
+            entry = entry._replace(computed=True, undecided=True) if doubtful else entry
             place = Origin(file, *entry.place)
             if entry.key == REST:
                 self.rests |= {} if "uncalled" in form.row else {form.name: place}
                 continue
-            found = self.formats.find(form, entry.key)
+            lookup = self.formats.find(form, entry.key)
             is_variable = form.name == "environment" and entry.key in self.registry.names("env")
             if is_variable and not entry.computed and entry.value is not None:
                 self.said[f"env.{entry.key}"] = Fact(f"env.{entry.key}", spelled(entry.value), place, "recipe")
-            if found is not None and (entry.key.startswith("#") or form.name == "environment"):
-                self._take(entry, place, found[1], found[0], here)
+            if lookup is not None and (entry.key.startswith("#") or form.name == "environment"):
+                self._take(entry, place, lookup[1], lookup[0], here)
             elif not entry.key.startswith("#"):
                 taker = self.called.get(form.name) if not (part.program or entry.own) else None
-                self._key(entry, place, form, named.get("call", taker), here)
+                self._key(entry, place, form, meaning.get("call", taker), here)
         for field, (fact, entry) in here.items():
             # In a script the one call may be handed what another one makes.
             called = part.program > "" and not part.line and "launcher" not in says
-            made = entry.computed and called and field in self.said
-            if (form.authority >= 0 and not made) or field not in self.said:
+            is_made = entry.computed and called and field in self.said
+            if (form.authority >= 0 and not is_made) or field not in self.said:
                 self.said[field] = joined(self.said.get(field), fact) if field == "kernels" else fact
 
     def _key(self, entry: RecipeEntry, place: str, form: Format, call: str | None, here: _Here) -> None:
         """Add one item of ``recipe_key``, and what the key says."""
-        found = self.formats.find(form, entry.key)
-        if found is None and entry.key.startswith(("no_", "no-")) and entry.value is True:
+        lookup = self.formats.find(form, entry.key)
+        if lookup is None and entry.key.startswith(("no_", "no-")) and entry.value is True:
             positive = entry._replace(key=entry.key[3:], value=False)
             if self.formats.find(form, positive.key) is not None:
                 self._key(positive, place, form, call, here)
                 return
         owner, inner, state, other = form, entry.key, "unknown", ""
-        if found is None and entry.own:
+        if lookup is None and entry.own:
             state = "own"
             if isinstance(entry.value, str) and inner.replace("-", "_") in form.row.get("own", {}).get("model", ()):
                 self.weak.setdefault("model", self.fact("model", entry.value, place, "assumed"))
-        elif found is None and len(self.keys) < _COMPARED:
+        elif lookup is None and len(self.keys) < _COMPARED:
             name = entry.key.rpartition(".")[2]
             other = alike(name, self.formats.known(form) - {name}) or ""
-        elif found is not None:
-            owner, meanings, inner = found
+        elif lookup is not None:
+            owner, meanings, inner = lookup
             self.given.add(inner)
             state, other = self._take(entry, place, meanings, owner, here)
             if state in ("read", "unused") and entry.text_number and form.row.get("yaml_text"):
                 state = "text-number"
         # What is not used may be a secret.
-        named = inner.replace("-", "_")
+        plain = inner.replace("-", "_")
         hidden = state in ("unknown", "own") and entry.value not in _OFF
-        secret = hidden or (state == "unused" and not re.fullmatch(_SHOWN, named))
+        secret = hidden or (state == "unused" and not re.fullmatch(_SHOWN, plain))
         shown = "" if secret or entry.undecided or entry.value is None else spell(_plain(entry.value))[:80]
         # A key of a section is one of a dictionary that the call takes; one that the framework lists is its own.
         owned = "." in inner or (owner is not form and inner in form.unused) or "uncalled" in owner.row
@@ -197,8 +201,8 @@ class Statements:
             return None  # a switch that is left empty is not thrown
         raw = _plain(entry.value) if entry.value is not None else None
         if meaning.words and raw is not None:
-            words = [spelled(one) for one in (raw if isinstance(raw, tuple) else (raw,))]
-            chosen = [word for one in words if (word := meaning.word(one))]
+            words = [spelled(text) for text in (raw if isinstance(raw, tuple) else (raw,))]
+            chosen = [word for text in words if (word := meaning.word(text))]
             if not chosen:
                 return None
             raw = tuple(chosen) if isinstance(raw, tuple) else chosen[0]
@@ -266,7 +270,7 @@ class Recipe(NamedTuple):
 
 
 def read_recipe(
-    given: Sequence[str],
+    names: Sequence[str],
     cwd: str,
     formats: Formats,
     installed: Callable[[str], Value],
@@ -278,8 +282,8 @@ def read_recipe(
 
     Raises :class:`RecipeFileError`.
     """
-    files, called = with_code(list(read_files(given, cwd, formats)), code, cwd, formats)
-    return recipe_of(files, formats, installed, ", ".join(given), called)
+    files, called = with_code(list(read_files(names, cwd, formats)), code, cwd, formats)
+    return recipe_of(files, formats, installed, ", ".join(names), called)
 
 
 def recipe_of(
@@ -296,44 +300,43 @@ def recipe_of(
     if scripts and True not in scripts:
         # Of a script that hands its model to an engine, and trains nothing, the options are no Trainer's.
         engines = {form.name for _, part, form in parts if (form.named(part.program) or {}).get("method") in _ENGINES}
-        parts = [one for one in parts if not engines or one[2].name in engines or one[2].name in NO_RECIPES]
+        parts = [triple for triple in parts if not engines or triple[2].name in engines or triple[2].name in NO_RECIPES]
     statements = Statements(formats, called)
     # A command line stands above the files that it names; what must agree with the others comes behind them.
-    for name, part, form in sorted(
-        parts, key=lambda one: (one[2].authority < 0, one[2].authority, one[1].program > "")
-    ):
+    ranked = sorted(parts, key=lambda triple: (triple[2].authority < 0, triple[2].authority, triple[1].program > ""))
+    for name, part, form in ranked:
         statements.read(name, part, form)
-    missing = tuple(one for file in files for one in file.missing)
+    missing = tuple(triple for file in files for triple in file.missing)
 
     there = [form for form in formats if form.name in statements.files]
     if scripts and True not in scripts and all(form.row.get("loop", not form.framework) for form in there):
         nobody = Unknown(Message("nothing is known to train in {}", scripts.get(None)))
         method = nobody if None in scripts else "infer"
         statements.weak.setdefault("method", statements.fact("method", method, next(iter(scripts.values()))))
-    statements.dividing &= {name for name, _, why in missing if why == "is not there"}
+    statements.dividing &= {name for name, _, reason in missing if reason == "is not there"}
     _complete(statements, there, installed, [*(name for name, *_ in missing), *statements.unread])
     variables = {form.name: f"env.{form.row.get('lenient', '')}" for form in there}
-    said = statements.said
-    values = {name: said[key].value if key in said else installed(key) for name, key in variables.items()}
+    fields = statements.said
+    values = {name: fields[key].value if key in fields else installed(key) for name, key in variables.items()}
     lenient = {name for name, value in values.items() if str(value).lower() in _ON}
     keys = [{**item, "call": ABSENT} if item["format"] in lenient else item for item in statements.keys]
-    named = dict.fromkeys((name, form.name) for name, _, form in parts if form.name not in NO_RECIPES)
+    pairs = dict.fromkeys((name, form.name) for name, _, form in parts if form.name not in NO_RECIPES)
     listed: dict[str, Value] = {
         "recipe.arguments": tuple(dict.fromkeys(str(item["key"]) for item in keys)),
-        "recipe_file": Records(tuple({"path": name, "format": form} for name, form in named)),
+        "recipe_file": Records(tuple({"path": name, "format": form} for name, form in pairs)),
         "recipe_key": Records(tuple(keys)),
     }
     facts = [fact for fact in statements.said.values() if formats.registry.find(fact.key) is not None]
     facts += [Fact(key, value, origin, "recipe") for key, value in listed.items()]
     code = tuple(name for file in files for name in (file.name, *file.started) if name.endswith((".py", ".ipynb")))
     runs = tuple((file.name, file.runs) for file in files if len(file.runs) > 1)
-    return Recipe(tuple(facts), said.get("model"), said.get("revision"), missing, code, runs)
+    return Recipe(tuple(facts), fields.get("model"), fields.get("revision"), missing, code, runs)
 
 
 def gpus_named(words: str) -> int | None:
     """Return how many GPUs an option or ``CUDA_VISIBLE_DEVICES`` of a command names; None if it counts none."""
-    found = _GPUS.match(words)
-    return found and (int(found[1]) if found[1] else len(found[2].split(",")))
+    match = _GPUS.match(words)
+    return match and (int(match[1]) if match[1] else len(match[2].split(",")))
 
 
 def _complete(
@@ -341,17 +344,17 @@ def _complete(
 ) -> None:
     """Add to what is said. ``forms`` are the recipe's formats, ``installed`` gives the facts of the environment, for
     defaults that changed with a release; ``unread`` are files that it names, or keys that do, and that nobody read."""
-    said, formats = statements.said, statements.formats
+    facts, formats = statements.said, statements.formats
+
     # What a script calls, before what is known by its options alone: a loop of one's own has those of the Trainer.
-    whose = sorted(
-        (form for form in forms if form.framework),
-        key=lambda form: all(form.named(name) is None for name in statements.calls[form.name]),
-    )
-    framework = next(iter(whose), None)
+    def by_options(form: Format) -> bool:
+        return all(form.named(name) is None for name in statements.calls[form.name])
+
+    framework = min((form for form in forms if form.framework), key=by_options, default=None)
     if framework is not None:
-        said["framework"] = statements.fact("framework", framework.framework, statements.files[framework.name])
+        facts["framework"] = statements.fact("framework", framework.framework, statements.files[framework.name])
     for field, fact in statements.weak.items():
-        said[field] = joined(said.get(field), fact) if field == "kernels" else said.get(field, fact)
+        facts[field] = joined(facts.get(field), fact) if field == "kernels" else facts.get(field, fact)
     # A file that was not read may say anything of DeepSpeed, for which nearly all documents are; a script may make the
     # model in any way.
     of_deepspeed = [meaning.field for meanings in formats["deepspeed"].keys.values() for meaning in meanings]
@@ -368,12 +371,12 @@ def _complete(
             states, weights = offload and "offload_param" not in called, offload and stage[1] == "3"
             offloads = {"offload_optimizer": "cpu" if states else None, "offload_param": "cpu" if weights else None}
             for field, value in {"zero_stage": stage[1], **offloads}.items():
-                said.setdefault(field, statements.fact(field, value, by_name))
+                facts.setdefault(field, statements.fact(field, value, by_name))
         for field in of_deepspeed:
-            said.setdefault(field, statements.fact(field, Unknown(reason), ""))
-    for field, named in (("nproc", "gres"), ("gpus", "devices")):
-        if named in said and (number := gpus_named(str(said[named].value))) is not None:
-            said.setdefault(field, statements.fact(field, number, said[named].origin))
+            facts.setdefault(field, statements.fact(field, Unknown(reason), ""))
+    for field, helper in (("nproc", "gres"), ("gpus", "devices")):
+        if helper in facts and (number := gpus_named(str(facts[helper].value))) is not None:
+            facts.setdefault(field, statements.fact(field, number, facts[helper].origin))
     _compute(statements, "nproc", lambda gpus, each: gpus * each, "gpus", "each_gpu")
     # Behind the formats those whose keys stand among theirs: what they leave open those decide.
     defaults = list(forms)
@@ -381,21 +384,21 @@ def _complete(
         inner = [formats[name] for name in form.includes.values()]
         defaults += [other for other in inner if other not in defaults and other.authority >= 0]
     fields = ("nnodes", "global_batch", "method", *formats.kinds)
-    parts = [_number(said, "prompt_length"), _number(said, "answer_length")]
-    if None not in parts and _number(said, "max_length") in parts:
-        del said["max_length"]  # a tokenizer was called for one of the two parts
+    parts = [_number(facts, "prompt_length"), _number(facts, "answer_length")]
+    if None not in parts and _number(facts, "max_length") in parts:
+        del facts["max_length"]  # a tokenizer was called for one of the two parts
     _compute(statements, "max_length", lambda prompt, answer: prompt + answer + statements.extra,
              "prompt_length", "answer_length")  # fmt: skip
     for field in fields:
-        adapters = field.startswith("lora_") and _value(said, "method") not in ("lora", "qlora")
-        if field not in said and not adapters:
+        adapters = field.startswith("lora_") and _value(facts, "method") not in ("lora", "qlora")
+        if field not in facts and not adapters:
             default = _own(statements, field, defaults) or _default(statements, field, defaults, installed)
-            said |= {field: default} if default is not None else {}
-    if elsewhere is not None and "method" not in said:
+            facts |= {field: default} if default is not None else {}
+    if elsewhere is not None and "method" not in facts:
         for field, none in _OF_MODEL.items():
-            before = said.get(field)
+            before = facts.get(field)
             if before is None or (before.source == "preset" and before.value == none):
-                said[field] = statements.fact(field, Unknown(elsewhere), statements.elsewhere)
+                facts[field] = statements.fact(field, Unknown(elsewhere), statements.elsewhere)
     _compute(statements, "world_size", lambda each, nodes: each * nodes, "nproc", "nnodes")
     _compute(statements, "gradient_accumulation", lambda total, batch, world: max(1, total // (batch * world)),
              "global_batch", "train_batch_size", "world_size")  # fmt: skip
@@ -404,27 +407,27 @@ def _complete(
 
 def _follow(statements: Statements, forms: Sequence[Format]) -> None:
     """Set the reference model, QLoRA, and the batch size: that of evaluation counts when it evaluates."""
-    said = statements.said
-    method = _value(said, "method")
+    facts = statements.said
+    method = _value(facts, "method")
     reference = next((form for form in forms if "reference" in form.row), None)
-    if reference is not None and isinstance(method, str) and _value(said, "stage") in _WITH_REFERENCE:
+    if reference is not None and isinstance(method, str) and _value(facts, "stage") in _WITH_REFERENCE:
         where = reference.row["reference"]["full" if method == "full" else "lora"]
-        said.setdefault("reference_model", statements.fact("reference_model", where, _default_of(reference), "preset"))
-    if method == "lora" and str(_value(said, "quantization")).startswith("bnb-"):
-        said["method"] = said["method"]._replace(value="qlora")
-    sizes = ["train_batch_size", *(["eval_batch_size"] if _value(said, "eval_strategy") in ("steps", "epoch") else [])]
-    known = [said[size] for size in sizes if _number(said, size) is not None]
-    if len(known) == len(sizes):
-        largest = max(known, key=lambda fact: float(str(fact.value)))
-        said.setdefault("batch_size", largest._replace(key="recipe.batch_size"))
+        facts.setdefault("reference_model", statements.fact("reference_model", where, _default_of(reference), "preset"))
+    if method == "lora" and str(_value(facts, "quantization")).startswith("bnb-"):
+        facts["method"] = facts["method"]._replace(value="qlora")
+    sizes = ["train_batch_size", *(["eval_batch_size"] if _value(facts, "eval_strategy") in ("steps", "epoch") else [])]
+    batches = [facts[size] for size in sizes if _number(facts, size) is not None]
+    if len(batches) == len(sizes):
+        largest = max(batches, key=lambda fact: float(str(fact.value)))
+        facts.setdefault("batch_size", largest._replace(key="recipe.batch_size"))
 
 
-def _value(said: dict[str, Fact], field: str) -> Value | None:
-    return said[field].value if field in said else None
+def _value(facts: dict[str, Fact], field: str) -> Value | None:
+    return facts[field].value if field in facts else None
 
 
-def _number(said: dict[str, Fact], field: str) -> float | None:
-    value = _value(said, field)
+def _number(facts: dict[str, Fact], field: str) -> float | None:
+    value = _value(facts, field)
     return value if isinstance(value, (int, float)) else None
 
 
@@ -478,22 +481,22 @@ def _default(
 def _released(statements: Statements, field: str, form: Format, installed: Callable[[str], Value]) -> Fact | None:
     """Return what the installed release takes for the keys of a field that nobody writes: of several the first that
     says something. Unknown where releases that it may be differ; None where none says it."""
-    rows, meant = statements.released(form.name)
+    rows, meanings = statements.released(form.name)
     otherwise = form.row.get("defaults", {}).get(field)
-    for key, meaning in meant.get(field, {}).items():
+    for key, meaning in meanings.get(field, {}).items():
         if key in statements.given:
             continue
         facts: dict[Value | None, Fact | None] = {}
         for row in rows:
             package = row["package"]
             version = installed(f"pkg.{package}")
-            known = isinstance(version, str)
-            origin = Message("default of {} {}", package, version) if known else Message("default of every {}", package)
+            is_known, origin = isinstance(version, str), Message("default of every {}", package)
+            origin = Message("default of {} {}", package, version) if is_known else origin
             spans = row["defaults"].get(key, ())
-            if not known and spans and f">={row['first']}" != spans[0]["releases"].partition(",")[0]:
+            if not is_known and spans and f">={row['first']}" != spans[0]["releases"].partition(",")[0]:
                 spans = [{"value": "none", "releases": ">=0"}, *spans]  # releases before leave it open
             for span in spans:
-                if not known or satisfies(str(version), span["releases"]) is True:
+                if not is_known or satisfies(str(version), span["releases"]) is True:
                     value = None if span["value"] == "none" else span["value"]
                     entry = RecipeEntry(key, tuple(value) if isinstance(value, list) else value, ())
                     fact = statements.fact_of(meaning, entry, origin) if value is not None else None

@@ -82,7 +82,7 @@ class Script(Calls):
         with suppress(ScriptTooLong, Returned):
             self._block(tree.body, self._globals)
             # What nobody was seen to call may be called from elsewhere.
-            while rest := [one for one in self._functions if self._waits(one[0])]:
+            while rest := [pair for pair in self._functions if self._waits(pair[0])]:
                 for function, kind in rest:
                     if self._waits(function):
                         own = [self._instances.get(kind, ScriptObject())] if kind else []
@@ -139,10 +139,10 @@ class Script(Calls):
             case ast.Return(value=given):
                 raise Returned(self.value(given, scope) if given is not None else None)
             case ast.Import(names=names):
-                for one in names:
-                    module = self._module(one.name, 0, node.lineno)
-                    if module is not None and ("." not in one.name or one.asname):
-                        scope[one.asname or one.name] = module
+                for alias in names:
+                    module = self._module(alias.name, 0, node.lineno)
+                    if module is not None and ("." not in alias.name or alias.asname):
+                        scope[alias.asname or alias.name] = module
             case ast.ImportFrom():
                 self._import_from(node, scope)
             case ast.Match(subject=subject, cases=cases):
@@ -154,13 +154,9 @@ class Script(Calls):
 
     def _rounds(self, node: ast.For | ast.AsyncFor, over: Any, scope: dict[str, Any]) -> None:
         """Follow a loop: over the fields of a class each round, over anything else one whose value is open."""
-        match over:
-            case [ScriptObject(), *_]:
-                rounds = over[:_MOST_ROUNDS]
-            case _:
-                rounds = [OPEN]
-        for one in rounds:
-            self._bind(node.target, one, scope)
+        is_fields = isinstance(over, list) and over and isinstance(over[0], ScriptObject)
+        for item in over[:_MOST_ROUNDS] if is_fields else [OPEN]:
+            self._bind(node.target, item, scope)
             self._block(node.body, scope)
         self._block(node.orelse, scope)
 
@@ -172,25 +168,26 @@ class Script(Calls):
     def _import_from(self, node: ast.ImportFrom, scope: dict[str, Any]) -> None:
         """Bind what comes out of modules in the script's own folders."""
         module = self._module(node.module, node.level, node.lineno) if node.module else None
-        for one in node.names:
-            inner = module.get(one.name) if module is not None else None
-            if one.name == "*":
+        for alias in node.names:
+            inner = module.get(alias.name) if module is not None else None
+            if alias.name == "*":
                 scope.update({name: item.value for name, item in (module or {}).items() if name[:1] != "_"})
             elif inner is not None:
-                scope[one.asname or one.name] = inner.value
+                scope[alias.asname or alias.name] = inner.value
             elif node.level or module is not None:
-                below = self._module(f"{node.module}.{one.name}" if node.module else one.name, node.level, node.lineno)
-                scope.update({one.asname or one.name: below} if below is not None else {})
+                name = f"{node.module}.{alias.name}" if node.module else alias.name
+                below = self._module(name, node.level, node.lineno)
+                scope.update({alias.asname or alias.name: below} if below is not None else {})
 
     def _module(self, name: str, level: int, line: int) -> ScriptObject | None:
         """Return the names of a module beside the script; its calls are told as they run."""
         key = (name, level, self._place if level else "")
         if key not in self._modules:
             self._modules[key] = None  # imports may go in circles
-            found = self._beside.module(name, level, self._place)
-            if found is not None:
+            source = self._beside.module(name, level, self._place)
+            if source is not None:
                 self._modules[key] = ScriptObject()  # its own statements may import what lies below it
-                tree, place = found
+                tree, place = source
                 names: dict[str, Any] = {"__name__": name}
                 for node in ast.walk(tree):
                     self._homes[node] = (names, place)
@@ -200,7 +197,7 @@ class Script(Calls):
                 with self._at(tree), suppress(Returned):
                     self._block(tree.body, names)
                 del self._functions[own:]
-                self._modules[key] = ScriptObject({one: Item(value, line) for one, value in names.items()})
+                self._modules[key] = ScriptObject({variable: Item(value, line) for variable, value in names.items()})
         return self._modules[key]
 
     def _either(
@@ -226,17 +223,17 @@ class Script(Calls):
         first, second = ends
         self._doubt(*starts)
         for name in {*first, *second}:
-            one, other = first.get(name, OPEN), second.get(name, OPEN)
-            if name in scope and one is not other and not same(one, other):
+            left, right = first.get(name, OPEN), second.get(name, OPEN)
+            if name in scope and left is not right and not same(left, right):
                 scope[name] = OPEN
             elif name != "return":
-                scope[name] = one if name in first else other
+                scope[name] = left if name in first else right
         if "return" in first and "return" in second:
             raise Returned(first["return"] if same(first["return"], second["return"]) else OPEN)
 
     def _doubt(self, start: int, middle: int, end: int) -> None:
         """Note of the calls in two branches that they may not be made, unless both make them."""
-        both = {one[0] for one in self.calls[start:middle]} & {one[0] for one in self.calls[middle:end]}
+        both = {call[0] for call in self.calls[start:middle]} & {call[0] for call in self.calls[middle:end]}
         for at in range(start, end):
             name, settings, perhaps = self.calls[at]
             self.calls[at] = (name, settings, perhaps or name not in both)
@@ -248,7 +245,7 @@ class Script(Calls):
         may give besides, are noted."""
         truth = self._truth(test, scope)
         left_out = (otherwise if truth else body) if truth is not None and self._settled(test, scope) else ()
-        for node in (inner for one in left_out for inner in ast.walk(one)):
+        for node in (inner for statement in left_out for inner in ast.walk(statement)):
             match node:
                 case ast.Call(func=ast.Name() as called):
                     self._passed |= _function(self._named(called, scope))
@@ -277,9 +274,9 @@ class Script(Calls):
             case ast.Name(id=name):
                 scope[name] = value
             case ast.Tuple(elts=items) | ast.List(elts=items):
-                known = isinstance(value, list) and len(value) == len(items)
-                for number, one in enumerate(items):
-                    self._bind(one, value[number] if known else OPEN, scope)
+                is_known = isinstance(value, list) and len(value) == len(items)
+                for number, item in enumerate(items):
+                    self._bind(item, value[number] if is_known else OPEN, scope)
             case ast.Attribute(value=owner, attr=key, lineno=line):
                 base = self.value(owner, scope)
                 if isinstance(base, ScriptObject):
@@ -312,15 +309,15 @@ class Script(Calls):
         return node.value if node.value is None or isinstance(node.value, (str, int, float, bool)) else OPEN
 
     def _of_Name(self, node: ast.Name, scope: dict[str, Any]) -> Any:
-        found = self._named(node, scope)
-        self._loaded |= _function(found)
-        return found
+        value = self._named(node, scope)
+        self._loaded |= _function(value)
+        return value
 
     def _named(self, node: ast.Name, scope: dict[str, Any]) -> Any:
         return scope.get(node.id, self._globals.get(node.id, OPEN))
 
     def _of_Lambda(self, node: ast.Lambda, scope: dict[str, Any]) -> Any:
-        own = (one.arg for one in ast.walk(node.args) if isinstance(one, ast.arg))
+        own = (parameter.arg for parameter in ast.walk(node.args) if isinstance(parameter, ast.arg))
         self.value(node.body, {**scope, **dict.fromkeys(own, OPEN)})
         return OPEN
 
@@ -352,14 +349,14 @@ class Script(Calls):
         return OPEN
 
     def _of_Dict(self, node: ast.Dict, scope: dict[str, Any]) -> Any:
-        found: dict[str, Item] = {}
+        items: dict[str, Item] = {}
         for key, item in zip(node.keys, node.values, strict=True):
             value = self.value(item, scope)
             if key is None:
-                found.update(mapping_of(value))
+                items.update(mapping_of(value))
             elif isinstance(name := self.value(key, scope), str):
-                found[name] = Item(value, item.lineno)
-        return self._new(found)
+                items[name] = Item(value, item.lineno)
+        return self._new(items)
 
     def _of_List(self, node: ast.List | ast.Tuple | ast.Set, scope: dict[str, Any]) -> Any:
         return [self.value(item, scope) for item in node.elts]
@@ -374,13 +371,9 @@ class Script(Calls):
         for branch in (node.body, node.orelse):
             values.append(self.value(branch, scope))
             starts.append(len(self.calls))
-        match node.body, node.orelse:
-            case (ast.Call(func=ast.Name() as called), _) | (_, ast.Call(func=ast.Name() as called)) if _function(
-                self._named(called, scope)
-            ):
-                pass  # model = prepared(model) if training else model: who trains calls it
-            case _:
-                self._doubt(*starts)
+        called = (getattr(branch, "func", None) for branch in (node.body, node.orelse))
+        if not any(_function(self._named(name, scope)) for name in called if isinstance(name, ast.Name)):
+            self._doubt(*starts)  # else: model = prepared(model) if training else model; who trains calls it
         match values:
             case dict() as one, dict() as other:
                 both = {key: Item(PERHAPS, item.line) for key, item in {**other, **one}.items()}
@@ -429,41 +422,38 @@ class Script(Calls):
         if any(not (value is None or isinstance(value, (str, int, float, list))) for value in values):
             return OPEN
         try:
-            return all(
-                _COMPARED[type(kind)](one, other)
-                for kind, one, other in zip(node.ops, values, values[1:], strict=False)
-            )
+            pairs = zip(node.ops, values, values[1:], strict=False)
+            return all(_COMPARED[type(kind)](left, right) for kind, left, right in pairs)
         except (TypeError, KeyError):
             return OPEN
 
     def _of_JoinedStr(self, node: ast.JoinedStr, scope: dict[str, Any]) -> Any:
-        parts = [
-            self.value(part.value if isinstance(part, ast.FormattedValue) else part, scope) for part in node.values
-        ]
+        fields = (part.value if isinstance(part, ast.FormattedValue) else part for part in node.values)
+        parts = [self.value(field, scope) for field in fields]
         return "".join(map(str, parts))[:4096] if all(isinstance(part, (str, int, float)) for part in parts) else OPEN
 
     def _of_Call(self, node: ast.Call, scope: dict[str, Any]) -> Any:
         name = dotted(node.func)
         function = self.value(node.func, scope)
         settings: list[Any] = []
-        given: list[Any] = []
-        named: dict[str, Item] = {}
+        values: list[Any] = []
+        keywords: dict[str, Item] = {}
         for number, argument in enumerate(node.args, 1):
-            given.append(self.value(argument, scope))
-            add_setting(settings, f"#{number}", given[-1], argument.lineno)
+            values.append(self.value(argument, scope))
+            add_setting(settings, f"#{number}", values[-1], argument.lineno)
         for keyword in node.keywords:
             value = self.value(keyword.value, scope)
             # **options: a mapping that is written out, as it stands
             add_setting(settings, keyword.arg or "", value, keyword.value.lineno)
-            named.update({keyword.arg: Item(value, keyword.value.lineno)} if keyword.arg else mapping_of(value))
+            keywords.update({keyword.arg: Item(value, keyword.value.lineno)} if keyword.arg else mapping_of(value))
             if keyword.arg is None and not isinstance(value, dict):
                 settings.append([REST, None, keyword.value.lineno, 1])
                 if isinstance(function, ast.ClassDef):  # any of its fields may be in what is handed on
-                    named.update(dict.fromkeys(self._fields(function, scope), Item(OPEN, keyword.value.lineno)))
-        self._step(len(settings) + len(named))
+                    keywords.update(dict.fromkeys(self._fields(function, scope), Item(OPEN, keyword.value.lineno)))
+        self._step(len(settings) + len(keywords))
         called = function.name if isinstance(function, Loaded) else name or f"._.{getattr(node.func, 'attr', '')}"
         self.tell(called, settings or [["#0", None, node.lineno, 0]])
-        return self._result(node, function, given, named, scope)
+        return self._result(node, function, values, keywords, scope)
 
 
 def _function(value: Any) -> set[Any]:
@@ -510,27 +500,27 @@ def calls_of(
 
 
 def _training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], beside: Beside) -> list[Any]:
-    """Return a call ``training`` whose keys are what may make a model that is not trained as a whole: modules of others
-    that the script and the modules beside it import (``#torch``), and ``#adapters`` where they speak of adapters or
-    frozen weights, or train nothing themselves."""
+    """Return a call ``training`` whose keys tell why the model may not be trained as a whole: modules that the script
+    and the modules beside it import (``#torch``), and ``#adapters`` if they speak of adapters or frozen weights, or
+    train nothing themselves."""
     others = dict[str, int]()
     adapters, trains = 0, False
-    trees, seen = [(tree, beside.folder, 0)], set[tuple[str, int, str]]()
+    trees, visited = [(tree, beside.folder, 0)], set[tuple[str, int, str]]()
     for inner, folder, start in trees:  # it grows
         for node in ast.walk(inner):
             words, line = "", start or getattr(node, "lineno", 1)
             match node:
                 case ast.Import(names=names) | ast.ImportFrom(names=names):
                     level, module = getattr(node, "level", 0), getattr(node, "module", None)
-                    words = " ".join(one.name for one in names)
-                    wanted = {f"{module}.{one.name}": False for one in names if module}
-                    for name, needed in {**wanted, **{module or one.name: True for one in names}}.items():
-                        if (key := (name, level, folder if level else "")) not in seen:
-                            seen.add(key)
-                            found = beside.module(name, level, folder)
-                            trees += [(*found, line)] if found is not None else ()
+                    words = " ".join(alias.name for alias in names)
+                    modules = {f"{module}.{alias.name}": False for alias in names if module}
+                    for name, needed in {**modules, **{module or alias.name: True for alias in names}}.items():
+                        if (key := (name, level, folder if level else "")) not in visited:
+                            visited.add(key)
+                            source = beside.module(name, level, folder)
+                            trees += [(*source, line)] if source is not None else ()
                             top = f"#{'.' * level}{name.partition('.')[0]}"
-                            others |= {top: line} if needed and found is None else {}
+                            others |= {top: line} if needed and source is None else {}
                 case ast.Call(func=func):
                     trains = trains or last_name(func).endswith("Trainer") or getattr(func, "attr", "") == "backward"
                 case ast.Name(id=words) | ast.Attribute(attr=words) | ast.keyword(arg=str(words)):

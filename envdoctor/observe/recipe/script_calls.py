@@ -139,38 +139,38 @@ class Calls(ABC):
     def tell(self, name: str, settings: list[Any], own: Collection[str] = ()) -> None:
         """Add a call to those that are told; the script itself declares its ``own`` keys."""
         if len(self.calls) < _MOST_CALLS and len(name) <= _LONGEST and self._wanted.fullmatch(name):
-            self.calls.append((name, [[*one, one[0] in own] for one in settings[:_MOST_CALLS]], False))
+            self.calls.append((name, [[*setting, setting[0] in own] for setting in settings[:_MOST_CALLS]], False))
 
     def _result(
-        self, node: ast.Call, called: Any, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
+        self, node: ast.Call, called: Any, values: Sequence[Any], keywords: Mapping[str, Item], scope: dict[str, Any]
     ) -> Any:
         name = dotted(node.func)
         last = name.rpartition(".")[2]
         match called:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                return self._enter(called, given, self._command(called) or _values_of(named))
+                return self._enter(called, values, self._command(called) or _values_of(keywords))
             case ast.ClassDef():
-                found = self._instance(called, given, named, scope)
+                instance = self._instance(called, values, keywords, scope)
                 library = self._library(called, scope)
                 if library.endswith(_PARSERS):
                     return self._parser(node)
                 if library:
                     settings: list[Any] = []
-                    add_setting(settings, "", found if found else dict(named), node.lineno)
+                    add_setting(settings, "", instance if instance else dict(keywords), node.lineno)
                     self.tell(library, settings, self._fields(called, scope))
-                return found
+                return instance
             case Loaded(name=method):
                 return Loaded("model") if method.removeprefix("model.") in _SAME_MODEL else OPEN
-        first = given[0] if given else OPEN
-        match name, last, given:
+        first = values[0] if values else OPEN
+        match name, last, values:
             case _, "from_pretrained", _:
                 return _loaded(f".{name}".split(".")[-2])
             case _, _, [Loaded(name="model"), *_] if last in _WRAPPED_MODEL:
                 return first
             case "dict", _, _:
-                return self._new({**mapping_of(first), **named})
+                return self._new({**mapping_of(first), **keywords})
             case _, "Namespace" | "SimpleNamespace", _:
-                return self._new(ScriptObject(named))
+                return self._new(ScriptObject(keywords))
             case _, "vars" | "asdict", [dict(), *_]:
                 return OPEN if getattr(first, "open", False) else self._new(dict(first))
             case _, "deepcopy" | "to_container" | "to_object", [dict(), *_]:
@@ -183,7 +183,7 @@ class Calls(ABC):
             case "os.environ.get" | "os.getenv" | "environ.get" | "getenv", _, [str(key), *_] if key in _OF_LAUNCHERS:
                 return OPEN  # none under python, one for each process under torchrun
             case "os.environ.get" | "os.getenv" | "environ.get" | "getenv", _, _:
-                return given[1] if len(given) > 1 else None if given else OPEN
+                return values[1] if len(values) > 1 else None if values else OPEN
             case "getattr", _, [_, str(key), *_] if dotted(node.args[0]) == "torch":
                 return f"torch.{key}"
             case "getattr", _, [ScriptObject(), str(key), *rest]:
@@ -205,14 +205,14 @@ class Calls(ABC):
             case _, "Fire" | "run", [ast.FunctionDef() | ast.AsyncFunctionDef(), *_]:
                 return self._enter(first, [], of_parameters(first, self.words, self._default))
         if isinstance(node.func, ast.Attribute):
-            return self._method(node, self.value(node.func.value, scope), given, named, scope)
+            return self._method(node, self.value(node.func.value, scope), values, keywords, scope)
         return OPEN
 
     @staticmethod
     def _parser(node: ast.Call) -> Any:
         """Return the parser that is made of classes of arguments."""
         kinds = node.args[0] if node.args else keyword_of(node, "dataclass_types")
-        listed = [one for one in elements(kinds) if one is not None]
+        listed = [kind for kind in elements(kinds) if kind is not None]
         return DataParser(listed) if listed else OPEN
 
     def _document(self, path: Any, line: int) -> Any:
@@ -220,22 +220,22 @@ class Calls(ABC):
         entries = self._beside.document(path) if isinstance(path, str) else None
         if entries is None:
             return OPEN
-        found = ScriptObject()
+        tree = ScriptObject()
         for entry in entries:
             value = [*entry.value] if isinstance(entry.value, tuple) else entry.value
             is_open = isinstance(value, str) and "${" in value  # an interpolation
-            set_below(found, entry.key, Item(OPEN if is_open else value, line, True))
-        return found
+            set_below(tree, entry.key, Item(OPEN if is_open else value, line, True))
+        return tree
 
     def _method(
-        self, node: ast.Call, base: Any, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
+        self, node: ast.Call, base: Any, values: Sequence[Any], keywords: Mapping[str, Item], scope: dict[str, Any]
     ) -> Any:
-        name, first = last_name(node.func), given[0] if given else OPEN
-        match base, name, given:
+        name, first = last_name(node.func), values[0] if values else OPEN
+        match base, name, values:
             case Parser(), "add_argument", _:
-                base.add(given, _values_of(named), node)
+                base.add(values, _values_of(keywords), node)
             case Parser(), "set_defaults", _:
-                base.defaults.update(_values_of(named))
+                base.defaults.update(_values_of(keywords))
             case Parser(), "parse_args" | "parse_known_args", _:
                 self._step(len(base.arguments) * (1 + len(self.words) // 20))
                 parsed = {key: Item(*item) for key, *item in base.parsed(self.words, OPEN)}
@@ -245,18 +245,18 @@ class Calls(ABC):
             case Parser(), _, _ if name.startswith("add_") and name.endswith("group"):
                 return base
             case DataParser(), _, _ if name[:5] == "parse":
-                named_file = next((named[key].value for key in ("json_file", "yaml_file") if key in named), OPEN)
-                file = first if given else named_file
-                flag = named["args_file_flag"].value if "args_file_flag" in named else ""
+                named_file = next((keywords[key].value for key in ("json_file", "yaml_file") if key in keywords), OPEN)
+                file = first if values else named_file
+                flag = keywords["args_file_flag"].value if "args_file_flag" in keywords else ""
                 return self._dataclasses(base, scope, file if "file" in name else None, flag)
             case ScriptObject(kind=ast.ClassDef() as kind), _, _:
-                method = next((one for one in functions_in(kind.body) if one.name == name), None)
-                return self._enter(method, [base, *given], _values_of(named)) if method else OPEN
+                method = next((function for function in functions_in(kind.body) if function.name == name), None)
+                return self._enter(method, [base, *values], _values_of(keywords)) if method else OPEN
             case dict(), "get", [str(), *_]:
-                return told(base[first].value) if first in base else given[1] if len(given) > 1 else None
+                return told(base[first].value) if first in base else values[1] if len(values) > 1 else None
             case dict(), "update", _:
                 self._step(len(mapping_of(first)))
-                for key, item in {**mapping_of(first), **named}.items():
+                for key, item in {**mapping_of(first), **keywords}.items():
                     self._put(base, key, item.value, item.line)
             case (dict(), "copy" | "items", _) | (str(), "read", _):
                 return base  # a file is its name
@@ -265,10 +265,10 @@ class Calls(ABC):
             case str(), "lower" | "upper" | "strip", []:
                 return getattr(base, name)()
             case str(), "split", [] | [str()] if first != "":
-                return base.split(first if given else None)
+                return base.split(first if values else None)
         return OPEN
 
-    def _enter(self, function: Any, given: Sequence[Any], named: Mapping[str, Any]) -> Any:
+    def _enter(self, function: Any, values: Sequence[Any], keywords: Mapping[str, Any]) -> Any:
         """Follow a function of the script with these arguments; what it returns."""
         self._entered.add(function)
         if function in self._running or len(self._running) >= _DEEPEST_CALL:
@@ -280,10 +280,10 @@ class Calls(ABC):
         with self._at(function):
             for name in own:
                 scope[name] = self.value(defaults[name], self._globals) if name in defaults else OPEN
-        scope.update(zip(names, given, strict=False))
-        scope.update({name: value for name, value in named.items() if name in own})
+        scope.update(zip(names, values, strict=False))
+        scope.update({name: value for name, value in keywords.items() if name in own})
         if arguments.kwarg is not None:
-            rest = {key: Item(value, function.lineno) for key, value in named.items() if key not in names}
+            rest = {key: Item(value, function.lineno) for key, value in keywords.items() if key not in names}
             scope[arguments.kwarg.arg] = rest
         self._running.append(function)
         try:
@@ -297,32 +297,31 @@ class Calls(ABC):
 
     def _command(self, function: Any) -> dict[str, Any]:
         """Return the arguments of a function that hydra, click or typer make a command."""
-        for one in function.decorator_list:
-            if isinstance(one, ast.Call) and dotted(one.func) == "hydra.main" and function.args.args:
-                return {function.args.args[0].arg: self._hydra(one)}
+        for node in function.decorator_list:
+            if isinstance(node, ast.Call) and dotted(node.func) == "hydra.main" and function.args.args:
+                return {function.args.args[0].arg: self._hydra(node)}
         return command_options(function, self.words, self._default)
 
     def _hydra(self, node: ast.Call) -> Any:
         """Return what hydra composes: the named file, the files of its list ``defaults``, the command."""
-        said = {one.arg: self.value(one.value, self._globals) for one in node.keywords}
+        settings = {keyword.arg: self.value(keyword.value, self._globals) for keyword in node.keywords}
         words = [word for word in self.words if word is not None]
-        asked = dict(pairwise(words))
-        folder = asked.get("--config-path", said.get("config_path")) or "."
-        name = asked.get("--config-name", asked.get("-cn", said.get("config_name"))) or "config"
-        found = self._document(f"{folder}/{str(name).removesuffix('.yaml')}.yaml", node.lineno)
-        if not isinstance(found, dict):
+        options = dict(pairwise(words))
+        folder = options.get("--config-path", settings.get("config_path")) or "."
+        name = options.get("--config-name", options.get("-cn", settings.get("config_name"))) or "config"
+        composed = self._document(f"{folder}/{str(name).removesuffix('.yaml')}.yaml", node.lineno)
+        if not isinstance(composed, dict):
             return OPEN
-        found = ScriptObject(found)
-        for group, item in mapping_of(found.pop("defaults", Item({}, 0)).value).items():
+        composed = ScriptObject(composed)
+        for group, item in mapping_of(composed.pop("defaults", Item({}, 0)).value).items():
             inner = self._document(f"{folder}/{group}/{item.value}.yaml", node.lineno)
-            found[group] = Item(
-                ScriptObject({**mapping_of(inner), **mapping_of(found.get(group, item).value)}), node.lineno
-            )
+            below = {**mapping_of(inner), **mapping_of(composed.get(group, item).value)}
+            composed[group] = Item(ScriptObject(below), node.lineno)
         for word in self.words:
             key, equals, value = (word or "").lstrip("+").partition("=")
             if equals:
-                set_below(found, key, Item(scalar(value.strip("'\"")), node.lineno))
-        return found
+                set_below(composed, key, Item(scalar(value.strip("'\"")), node.lineno))
+        return composed
 
     def _default(self, node: ast.expr) -> Any:
         return self.value(node, self._globals)
@@ -338,89 +337,89 @@ class Calls(ABC):
         return ""
 
     def _instance(
-        self, kind: ast.ClassDef, given: Sequence[Any], named: Mapping[str, Item], scope: dict[str, Any]
+        self, kind: ast.ClassDef, values: Sequence[Any], keywords: Mapping[str, Item], scope: dict[str, Any]
     ) -> ScriptObject:
-        found: ScriptObject = self._new(ScriptObject(self._fields(kind, scope)))
-        found.kind = kind
-        self._instances[kind] = found
-        start = next((one for one in functions_in(kind.body) if one.name == "__init__"), None)
+        instance: ScriptObject = self._new(ScriptObject(self._fields(kind, scope)))
+        instance.kind = kind
+        self._instances[kind] = instance
+        start = next((method for method in functions_in(kind.body) if method.name == "__init__"), None)
         if start is not None:
-            self._enter(start, [found, *given], _values_of(named))
+            self._enter(start, [instance, *values], _values_of(keywords))
         else:
-            found.update({**dict(zip(found, (Item(one, kind.lineno) for one in given), strict=False)), **named})
-        return found
+            instance.update(zip(instance, (Item(value, kind.lineno) for value in values), strict=False))
+            instance.update(keywords)
+        return instance
 
     def _fields(self, kind: ast.ClassDef, scope: dict[str, Any]) -> dict[str, Item]:
         """Return what is assigned in the body of a class and of the script's classes below it, as of a dataclass."""
-        found: dict[str, Item] = {}
+        fields: dict[str, Item] = {}
         with self._at(kind):
             for base in kind.bases:
                 below = self.value(base, scope)
-                if isinstance(below, ast.ClassDef) and below is not kind and len(found) < _MOST_FIELDS:
-                    found.update(self._fields(below, scope))
+                if isinstance(below, ast.ClassDef) and below is not kind and len(fields) < _MOST_FIELDS:
+                    fields.update(self._fields(below, scope))
             for node in kind.body:
                 self._step()
                 match node:
                     case ast.AnnAssign(target=ast.Name(id=name)) | ast.Assign(targets=[ast.Name(id=name), *_]):
-                        found[name] = Item(self._field(node.value, scope), node.lineno)
-        return found
+                        fields[name] = Item(self._field(node.value, scope), node.lineno)
+        return fields
 
     def _field(self, node: ast.expr | None, scope: dict[str, Any]) -> Any:
         """Return the default of a field: ``field(default=…)`` and ``default_factory=lambda: …`` too."""
         if isinstance(node, ast.Call) and dotted(node.func).rpartition(".")[2] in ("field", "Field", "HfArg"):
-            made = getattr(keyword_of(node, "default_factory"), "body", None)
-            node = keyword_of(node, "default") or made or next(iter(node.args), None)
+            factory = getattr(keyword_of(node, "default_factory"), "body", None)
+            node = keyword_of(node, "default") or factory or next(iter(node.args), None)
         return self.value(node, scope) if node is not None else OPEN
 
     def _dataclasses(self, parser: DataParser, scope: dict[str, Any], file: Any, flag: Any) -> list[Any]:
-        """Return an object for each class; a class of a library is told as a call with the options that no other one
-        has. A ``file`` that is named gives them, else the command (line 0), the file that it names, and those of words
-        that it names behind a ``flag``. What a file that cannot be read may say is open."""
-        typed = [(name, value) for name, value in parser.given(self.words, OPEN) if f"--{name}" != flag]
+        """Return an object for each class. A class of a library becomes a call with the options that no other class
+        has. The options come from a named ``file``, else from the command (line 0), the file that it names, and those
+        behind a ``flag``. What a file says that cannot be read is open."""
+        command = [(name, value) for name, value in parser.given(self.words, OPEN) if f"--{name}" != flag]
         lists = [self._beside.text(str(value)) for name, value in parser.given(self.words, "") if f"--{name}" == flag]
-        options = [(name, value, 1) for one in lists for name, value in parser.given((one or "").split(), OPEN)]
-        options += [(name, value, 0) for name, value in typed]
+        options = [(name, value, 1) for entry in lists for name, value in parser.given((entry or "").split(), OPEN)]
+        options += [(name, value, 0) for name, value in command]
         first = self.words[0] if self.words else None
         if file is OPEN:
             return [OPEN] * len(parser.kinds)
         config = next((value for name, value, _ in options if name == "config"), None)
-        file = next((one for one in (file, config, first) if one is not OPEN and one), None)
+        file = next((entry for entry in (file, config, first) if entry is not OPEN and entry), None)
         unread = None in lists
         if isinstance(file, str) and file.endswith((".yaml", ".yml", ".json")):
             document = self._document(file, 1)
             unread = unread or document is OPEN
-            options[:0] = [(key, one.value, 1) for key, one in mapping_of(document).items()]
+            options[:0] = [(key, entry.value, 1) for key, entry in mapping_of(document).items()]
         own: list[tuple[str, ast.ClassDef | None, dict[str, Item]]] = []
         for node in parser.kinds:
             kind = self.value(node, scope)
             local = kind if isinstance(kind, ast.ClassDef) else None
             library = dotted(node) if local is None else self._library(local, scope)
             own.append((library, local, self._fields(local, scope) if local else {}))
-        fields = {name for _, local, known in own if local is not None for name in known}
+        fields = {name for _, local, defaults in own if local is not None for name in defaults}
         values: list[Any] = []
-        for library, local, known in own:
-            found: ScriptObject = self._new(
-                ScriptObject({name: Item(OPEN, item.line) for name, item in known.items()} if unread else known)
-            )
-            found.kind, found.open = local, unread
+        for library, local, defaults in own:
+            fields_of = {name: Item(OPEN, item.line) for name, item in defaults.items()} if unread else defaults
+            instance: ScriptObject = self._new(ScriptObject(fields_of))
+            instance.kind, instance.open = local, unread
             for name, value, line in options:
-                if name in known or (library and name not in fields):
-                    found[name] = Item(value, known[name].line if name in known and line else line, True)
+                if name in defaults or (library and name not in fields):
+                    instance[name] = Item(value, defaults[name].line if name in defaults and line else line, True)
             # Of classes of the script's own what a file says, and their defaults: the command's options stand there.
-            told = found.items() if library else _plain(found)
+            items = instance.items() if library else _plain(instance)
             settings: list[Any] = []
-            for name, item in told:
+            for name, item in items:
                 add_setting(settings, name, item.value, item.line)
             if unread and library:
                 settings.append([REST, None, 1, 1])
-            self.tell(library or _PARSERS[0], settings or [["#0", None, 1, 0]], known)
-            values.append(found)
+            self.tell(library or _PARSERS[0], settings or [["#0", None, 1, 0]], defaults)
+            values.append(instance)
         return values
 
 
-def _plain(found: Mapping[str, Item]) -> list[tuple[str, Item]]:
+def _plain(fields: Mapping[str, Item]) -> list[tuple[str, Item]]:
     """Return what is a plain value and was not typed in the command."""
-    values = ((name, item) for name, item in found.items() if item.line and item.value not in ("", None))
+    values = ((name, item) for name, item in fields.items() if item.line and item.value not in ("", None))
     return [(name, item) for name, item in values if type(item.value) in _PLAIN]
 
 
@@ -433,8 +432,8 @@ def _loaded(kind: str) -> Any:
     return Loaded("model") if "Model" in kind or "For" in kind else OPEN
 
 
-def _values_of(named: Mapping[str, Item]) -> dict[str, Any]:
-    return {name: item.value for name, item in named.items()}
+def _values_of(keywords: Mapping[str, Item]) -> dict[str, Any]:
+    return {name: item.value for name, item in keywords.items()}
 
 
 def dotted(node: ast.expr) -> str:
@@ -443,10 +442,10 @@ def dotted(node: ast.expr) -> str:
     return ".".join([root.id, *names]) if isinstance(root, ast.Name) and len(names) <= 10 else ""
 
 
-def set_below(found: ScriptObject, key: str, item: Item) -> None:
+def set_below(tree: ScriptObject, key: str, item: Item) -> None:
     """Set the item of a dotted key, in mappings below; nothing where something else stands in their place."""
     *sections, last = key.split(".")
-    into: Any = found
+    into: Any = tree
     for section in sections:
         into = into.setdefault(section, Item(ScriptObject(), item.line, item.given)).value
         if not isinstance(into, dict):
@@ -462,8 +461,8 @@ def mapping_of(value: Any) -> dict[str, Item]:
     return value if isinstance(value, dict) else {}
 
 
-def same(one: Any, other: Any) -> bool:
-    return one is other or (type(one) is type(other) and not isinstance(one, (ast.AST, Parser)) and one == other)
+def same(left: Any, right: Any) -> bool:
+    return left is right or (type(left) is type(right) and not isinstance(left, (ast.AST, Parser)) and left == right)
 
 
 def add_setting(settings: list[Any], key: str, value: Any, line: int, depth: int = 0) -> None:
@@ -473,6 +472,6 @@ def add_setting(settings: list[Any], key: str, value: Any, line: int, depth: int
         for name, item in value.items():
             add_setting(settings, f"{key}.{name}" if key else name, item.value, item.line, depth + 1)
     elif key:
-        plain = isinstance(value, list) and all(type(one) in _PLAIN for one in value)
-        known = value is None or type(value) in _PLAIN or plain
-        settings.append([key, value if known else None, line, 2 if value is PERHAPS else int(not known)])
+        plain = isinstance(value, list) and all(type(cell) in _PLAIN for cell in value)
+        is_known = value is None or type(value) in _PLAIN or plain
+        settings.append([key, value if is_known else None, line, 2 if value is PERHAPS else int(not is_known)])

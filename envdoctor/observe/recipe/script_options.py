@@ -48,17 +48,17 @@ class Parser:
         self.arguments: list[_Argument] = []
         self.defaults: dict[str, Any] = {}
 
-    def add(self, given: Sequence[Any], named: Mapping[str, Any], node: ast.Call) -> None:
+    def add(self, values: Sequence[Any], keywords: Mapping[str, Any], node: ast.Call) -> None:
         """Take an ``add_argument``: the values that it is called with, and the call."""
-        names = tuple(name for name in given if isinstance(name, str))
+        names = tuple(name for name in values if isinstance(name, str))
         if not names:
             self.open = True
             return
         words = {keyword.arg: ast.unparse(keyword.value) for keyword in node.keywords}
         longest = next((name for name in names if name.startswith("--")), names[0])
-        action, dest, nargs = named.get("action"), named.get("dest"), named.get("nargs")
+        action, dest, nargs = keywords.get("action"), keywords.get("dest"), keywords.get("nargs")
         action = action if isinstance(action, str) else words.get("action", "")
-        default = named.get("default", {"store_true": False, "store_false": True}.get(action))
+        default = keywords.get("default", {"store_true": False, "store_false": True}.get(action))
         kind = words.get("type", "")
         if kind not in _KINDS and type(default) in (int, float):
             kind = type(default).__name__  # type=field.type
@@ -70,7 +70,7 @@ class Parser:
                 action.rpartition(".")[2],
                 kind or "str",
                 nargs in ("+", "*") or isinstance(nargs, int),
-                named.get("required") is True or (not longest.startswith("-") and nargs not in ("?", "*")),
+                keywords.get("required") is True or (not longest.startswith("-") and nargs not in ("?", "*")),
                 node.lineno,
             )
         )
@@ -80,22 +80,23 @@ class Parser:
         leave open."""
         behind = next((at for at in range(len(words), 0, -1) if (words[at - 1] or "").startswith(self._prefixes)), 0)
         options, alone = options_of(words[behind:])
-        for one in self.arguments:
-            value, typed = self.defaults.get(one.dest, unknown if one.required else one.default), False
-            value = unknown if behind else value
-            if one.names[0].startswith("-"):
-                for name, given in options:
-                    if f"--{name}" in one.names or f"-{name}" in one.names:
-                        typed = True
-                        values = [_read(word, one.kind, unknown) for word in given]
-                        value = values if one.many else values[0] if values else one.default
-                        if one.action in ("store_true", "store_false", "BooleanOptionalAction"):
-                            value = one.action != "store_false"
-                    elif one.action == "BooleanOptionalAction" and f"--{name.removeprefix('no-')}" in one.names:
-                        value, typed = False, True
+        for argument in self.arguments:
+            default = self.defaults.get(argument.dest, unknown if argument.required else argument.default)
+            value, is_typed = unknown if behind else default, False
+            negated = [f"--no-{name.lstrip('-')}" for name in argument.names]
+            if argument.names[0].startswith("-"):
+                for name, texts in options:
+                    if f"--{name}" in argument.names or f"-{name}" in argument.names:
+                        is_typed = True
+                        values = [_read(word, argument.kind, unknown) for word in texts]
+                        value = values if argument.many else values[0] if values else argument.default
+                        if argument.action in ("store_true", "store_false", "BooleanOptionalAction"):
+                            value = argument.action != "store_false"
+                    elif argument.action == "BooleanOptionalAction" and f"--{name}" in negated:
+                        value, is_typed = False, True
             elif alone and not behind:
-                value, typed = _read(alone.pop(0), one.kind, unknown), True
-            yield one.dest, value, one.line, typed
+                value, is_typed = _read(alone.pop(0), argument.kind, unknown), True
+            yield argument.dest, value, argument.line, is_typed
 
 
 class DataParser(NamedTuple):
@@ -106,13 +107,13 @@ class DataParser(NamedTuple):
     @staticmethod
     def given(words: Words, unknown: Any) -> Iterator[tuple[str, Any]]:
         """Yield the options of the command by the names of fields."""
-        for name, given in options_of(words)[0]:
-            if not given and name.startswith("no_"):
+        for name, texts in options_of(words)[0]:
+            if not texts and name.startswith("no_"):
                 yield name.removeprefix("no_"), False
                 continue
-            values = [scalar(str(word)) for word in given]
+            values = [scalar(str(word)) for word in texts]
             value: Any = True if not values else values[0] if len(values) == 1 else values
-            yield name.replace("-", "_"), unknown if None in given else value
+            yield name.replace("-", "_"), unknown if None in texts else value
 
 
 def defaults_of(arguments: ast.arguments) -> dict[str, ast.expr]:
@@ -126,31 +127,31 @@ def defaults_of(arguments: ast.arguments) -> dict[str, ast.expr]:
 def of_parameters(function: Any, words: Words, value: Callable[[ast.expr], Any]) -> dict[str, Any]:
     """Return the arguments of a function whose parameters are options (fire, typer); ``value`` reads a default."""
     options, alone = options_of(words)
-    typed = {name.replace("-", "_"): values for name, values in options}
-    defaults, found = defaults_of(function.args), dict[str, Any]()
+    by_name = {name.replace("-", "_"): values for name, values in options}
+    defaults, arguments = defaults_of(function.args), dict[str, Any]()
     for name in (parameter.arg for parameter in parameters_of(function.args)):
         default = defaults.get(name)
-        if name in typed or f"no_{name}" in typed:
-            values = typed.get(name)
+        if name in by_name or f"no_{name}" in by_name:
+            values = by_name.get(name)
             if values is None or None not in values:
-                found[name] = False if values is None else scalar(str(values[0])) if values else True
+                arguments[name] = False if values is None else scalar(str(values[0])) if values else True
         elif default is None:
             if alone and alone[0] is not None:
-                found[name] = scalar(str(alone.pop(0)))
+                arguments[name] = scalar(str(alone.pop(0)))
         elif isinstance(default, ast.Call) and ast.unparse(default.func).endswith(("Option", "Argument")):
             first = keyword_of(default, "default") or next(iter(default.args), None)
             if first is not None and getattr(first, "value", None) is not Ellipsis:
-                found[name] = value(first)
-    return found
+                arguments[name] = value(first)
+    return arguments
 
 
 def command_options(function: Any, words: Words, value: Callable[[ast.expr], Any]) -> dict[str, Any]:
     """Return the arguments of a function that decorators of click or typer make a command; nothing for another one."""
     decorators = [node for node in function.decorator_list if isinstance(node, ast.Call)]
-    named = [(ast.unparse(node.func).rpartition(".")[2], node) for node in decorators]
-    if not any(name == "command" for name, _ in named):
+    calls = [(ast.unparse(node.func).rpartition(".")[2], node) for node in decorators]
+    if not any(name == "command" for name, _ in calls):
         return {}
-    options = [node for name, node in named if name in ("option", "argument")]
+    options = [node for name, node in calls if name in ("option", "argument")]
     if not options:
         return of_parameters(function, words, value)
     parser = Parser()
@@ -213,11 +214,8 @@ class Beside:
 
     def module(self, name: str, level: int, folder: str) -> tuple[ast.Module, str] | None:
         """Return a module's syntax tree and folder, None for a library's. ``level`` is that of a relative import."""
-        starts = (
-            module_folders(self.folder)
-            if not level
-            else [os.path.normpath(os.path.join(folder, *[os.pardir] * (level - 1)))]
-        )
+        above = os.path.normpath(os.path.join(folder, *[os.pardir] * (level - 1)))
+        starts = [above] if level else module_folders(self.folder)
         own = self.folder and (level or name.partition(".")[0] not in self._libraries)
         for start in starts if own else ():
             base = os.path.join(start, *name.split("."))

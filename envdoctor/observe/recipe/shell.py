@@ -146,8 +146,8 @@ class Shell:
         first = self._line
         while self._at < len(self._text):
             first = first if words else self._line
-            found = self._next(redirects="[[" not in (word.text for word in words[:3]))
-            if found is None:
+            more = self._next(redirects="[[" not in (word.text for word in words[:3]))
+            if more is None:
                 self.lines = first, self._line - (self._stop == "\n")
                 status, is_command = _status(words), bool(words)
                 inside = len(words) > 1 and words[0].text == "[[" and words[-1].text != "]]"
@@ -158,8 +158,8 @@ class Shell:
                 words, self._here = test, None
                 if self._stop == ";;" and self._is("case"):
                     words = self._arm()
-            elif words or len(found) != 1 or not self._keyword(found[0].text):
-                words += self._paid(found)
+            elif words or len(more) != 1 or not self._keyword(more[0].text):
+                words += self._paid(more)
         self.lines = first, self._line
         yield from self._ended(words)
         while self._branches:
@@ -175,8 +175,8 @@ class Shell:
             self._branches.append(_Branches(word))
         elif word == "case" and not deep:
             subject = []
-            while (found := self._next()) is not None and [one.text for one in found] != ["in"]:
-                subject += found
+            while (words := self._next()) is not None and [item.text for item in words] != ["in"]:
+                subject += words
             self._branches.append(_Branches(word, subject[0] if len(subject) == 1 else None))
             self._arm()
         elif (word, self._is("then")) in (("then", False), ("else", True)) and self._is("if", "then"):
@@ -200,12 +200,12 @@ class Shell:
         """Read the patterns of the next arm of a ``case``, or its end, which is returned."""
         patterns: list[Word] = []
         while self._at < len(self._text):
-            found = self._next()
-            if found and not patterns and found[0].text == "esac":
+            words = self._next()
+            if words and not patterns and words[0].text == "esac":
                 self._close()
-                return found
-            patterns += found or ()
-            if found is None and self._stop == ")":
+                return words
+            patterns += words or ()
+            if words is None and self._stop == ")":
                 break
         matches = [_equal(self._branches[-1].subject, pattern, fnmatchcase) for pattern in patterns[:200]]
         self._enter(True if True in matches else None if None in matches else False)
@@ -227,11 +227,11 @@ class Shell:
             self._branches.append(_Branches(self._stop))
             self._enter(status if self._stop == "&&" else _not(status))
 
-    def _enter(self, taken: bool | None) -> None:
+    def _enter(self, truth: bool | None) -> None:
         """Begin a branch that is taken if the shell gets there and the test says so."""
         self._leave()
         top = self._branches[-1]
-        top.state, top.rest = _both(top.rest, taken), _both(top.rest, _not(taken))
+        top.state, top.rest = _both(top.rest, truth), _both(top.rest, _not(truth))
         if top.state is None:
             self._before.append({})
 
@@ -245,9 +245,9 @@ class Shell:
             value = self.variables.pop(name)
             if before is not None:
                 self.variables[name] = before
-            known, count = top.values.get(name, (value, 0))
-            asked = [any(word.asked for word in words) for words in (known, value)]
-            top.values[name] = (value if asked[0] else known if asked[1] else _either(known, value), count + 1)
+            earlier, count = top.values.get(name, (value, 0))
+            flags = [any(word.asked for word in words) for words in (earlier, value)]
+            top.values[name] = (value if flags[0] else earlier if flags[1] else _either(earlier, value), count + 1)
 
     def _close(self) -> None:
         """End all branches: a variable is known afterwards if each of them leaves it the same."""
@@ -272,7 +272,7 @@ class Shell:
         return alone and names[:1] == ["exit"] and "/b" not in names  # exit /b: cmd's subroutines
 
     def _left_out(self) -> bool:
-        return any(one.state is False for one in self._branches)
+        return any(branch.state is False for branch in self._branches)
 
     def _ended(self, words: list[Word]) -> Iterator[list[Word]]:
         """Yield the command, or those of the script that it runs, all in its line."""
@@ -324,9 +324,9 @@ class Shell:
         """Return the command without what stands before it; assignments are kept as variables."""
         while words and (_BEFORE.match(words[0].text) or _NAME.match(words[0].text)):
             word = words.pop(0)
-            if (found := _NAME.match(word.text)) is not None:
-                value = word._replace(text=word.text[found.end() :])
-                self._assign(found, _split(value) or [value] * value.computed)
+            if (match := _NAME.match(word.text)) is not None:
+                value = word._replace(text=word.text[match.end() :])
+                self._assign(match, _split(value) or [value] * value.computed)
         if words and words[0].text == "read" and self._here is not None:
             # read -r -d '' NAME <<EOF
             if not self._left_out():
@@ -379,9 +379,9 @@ class Shell:
         spread: list[Word] = []
         while self._at < len(self._text) and self._peek() not in " \t\r<>" + _STOPS:
             char = self._peek()
-            asked = _ASKED.match(self._text, self._at) if not parts or parts.endswith("=") else None
-            if asked is not None and asked[1] not in self._given:
-                self._skip(len(asked[0]))
+            match = _ASKED.match(self._text, self._at) if not parts or parts.endswith("=") else None
+            if match is not None and match[1] not in self._given:
+                self._skip(len(match[0]))
                 return [Word(parts, line, True, True)]
             if char == "\\":
                 parts += self._escaped()
@@ -405,8 +405,8 @@ class Shell:
                 parts += joined(value)
                 computed = computed or any(word.computed for word in value)
                 asked_for = any(word.asked for word in value)
-            if self._peek() == "(" and parts.endswith("=") and (found := _NAME.match(parts)):
-                self._assign(found, self._array())
+            if self._peek() == "(" and parts.endswith("=") and (name := _NAME.match(parts)):
+                self._assign(name, self._array())
                 return [Word("declare", line)]
         computed = computed or _UNKNOWN in parts
         asked_for = asked_for and parts in ("", _UNKNOWN)
@@ -426,9 +426,9 @@ class Shell:
             return [Word(total, self._line)]
         if self._text.startswith("$(", self._at) or (char == "`" and not quoted):
             return self._substitution()
-        if char == "$" and (found := _PARAMETER.match(self._text, self._at)) is not None:
-            value = self._value(found)
-            self._skip(len(found[0]))
+        if char == "$" and (match := _PARAMETER.match(self._text, self._at)) is not None:
+            value = self._value(match)
+            self._skip(len(match[0]))
             return value
         self._skip(1)
         return None if char == "$" and not quoted else [Word(char, self._line)]
@@ -449,7 +449,7 @@ class Shell:
     def _quoted(self) -> tuple[str, bool, bool]:
         """Return what stands between double quotes, whether some of it is not known, and whether somebody gives it."""
         self._skip(1)
-        text, computed, asked = "", False, False
+        text, computed, is_asked = "", False, False
         while self._at < len(self._text) and self._peek() != '"':
             if self._peek() == "\\":
                 text += self._escaped()
@@ -459,24 +459,24 @@ class Shell:
             text += (piece := joined(value or ()))
             text += _UNKNOWN if unknown and not _doubtful(piece) else ""
             computed = computed or unknown
-            asked = any(word.asked for word in value or ())
+            is_asked = any(word.asked for word in value or ())
         self._skip(1)
-        return text, computed, asked
+        return text, computed, is_asked
 
     def _sum(self) -> str | None:
         """Return what ``$((16 / NODES))`` or ``$(expr 16 / $NODES)`` comes to, where all is known."""
-        found = _SUM.match(self._text, self._at)
-        if found is None:
+        match = _SUM.match(self._text, self._at)
+        if match is None:
             return None
 
         def known(name: re.Match[str]) -> str:
             value = self.variables.get(name[1] or name[2], [])
             return value[0].text if len(value) == 1 and not value[0].computed else "?"
 
-        terms = re.sub(r"\$?\{(\w+)\}|\$?([A-Za-z_]\w*)", known, found[1] or found[2])
+        terms = re.sub(r"\$?\{(\w+)\}|\$?([A-Za-z_]\w*)", known, match[1] or match[2])
         total = _whole(terms)
         if total is not None:
-            self._skip(len(found[0]))
+            self._skip(len(match[0]))
         return total
 
     def _substitution(self) -> list[Word] | None:
@@ -515,12 +515,12 @@ class Shell:
         self._left = shell._left
         return [Word(os.path.normpath(path), self._line)] if path.startswith(_ROOT) else None
 
-    def _value(self, found: re.Match[str]) -> list[Word] | None:
-        name, otherwise = found[1] or found[2], found[3]
-        known = self._given.get(name, self.variables.get(name))
-        if known is None and otherwise is not None:
+    def _value(self, match: re.Match[str]) -> list[Word] | None:
+        name, otherwise = match[1] or match[2], match[3]
+        words = self._given.get(name, self.variables.get(name))
+        if words is None and otherwise is not None:
             return self._words(otherwise, self._line)
-        return [Word("", self._line, True, True)] if known is None else known
+        return [Word("", self._line, True, True)] if words is None else words
 
     def _document(self, end: str) -> None:
         """Read a here-document: its words, for ``read NAME``."""
@@ -595,26 +595,26 @@ def _equal(left: Word | None, right: Word, how: Callable[[str, str], bool] = str
     return how(left.text, right.text)
 
 
-def _not(taken: bool | None) -> bool | None:
-    return None if taken is None else not taken
+def _not(truth: bool | None) -> bool | None:
+    return None if truth is None else not truth
 
 
-def _both(one: bool | None, other: bool | None) -> bool | None:
-    return False if False in (one, other) else None if None in (one, other) else True
+def _both(left: bool | None, right: bool | None) -> bool | None:
+    return False if False in (left, right) else None if None in (left, right) else True
 
 
-def _either(one: list[Word], other: list[Word]) -> list[Word]:
+def _either(first: list[Word], second: list[Word]) -> list[Word]:
     """Return what two values have in common, and behind it the options of both, whose values are undecided."""
-    pairs = enumerate(zip(one, other, strict=False))
-    shorter = min(len(one), len(other))
+    pairs = enumerate(zip(first, second, strict=False))
+    shorter = min(len(first), len(second))
     at = next((at for at, (left, right) in pairs if left[::2] != right[::2]), shorter)
-    tails = [tail for tail in (one[at:], other[at:]) if tail]
+    tails = [tail for tail in (first[at:], second[at:]) if tail]
     loose = [tail[0] for tail in tails if not OPTION.match(tail[0].text)]
     options = {word.text.partition("=")[0]: word for tail in tails for word in tail if OPTION.match(word.text)}
     if len(options) > _MOST_OPTIONS:
         loose, options = tails[0], {}
     undecided = [Word(f"{key}={_OPEN}", word.line, True) for key, word in options.items()]
-    return [*one[:at], *([Word(_OPEN, loose[0].line, True)] if loose else ()), *undecided]
+    return [*first[:at], *([Word(_OPEN, loose[0].line, True)] if loose else ()), *undecided]
 
 
 def _whole(terms: str) -> str | None:

@@ -428,12 +428,11 @@ def test_any_document_is_read_with_its_lines_or_refused(tmp_path_factory, conten
         assert all(1 <= line <= (before + content).count("\n") + 1 for line in lines)
 
 
-@pytest.mark.parametrize("words", [": : ", "{{{{ ", "-- launch x ", "launch x.py ", "-m ", "launch -- "])
+@pytest.mark.parametrize("words", [": : ", "{{{{ ", "-- torchrun x ", "torchrun x.py ", "-m ", "torchrun -- "])
 def test_a_word_of_a_script_is_asked_a_bounded_number_of_times_what_it_is(words):
-    text, asked, formats = words * (60_000 // len(words)), [], Formats(MATRIX)
-    formats.kind_of = lambda name: (asked.append(name), "launcher" if name == "launch" else "")[1]
+    text, formats = words * (60_000 // len(words)), Formats(MATRIX)
     command_parts(text, formats)
-    assert 0 < len(asked) < 5 * len(text.split())
+    assert 0 < sum(formats.kind_of.cache_info()[:2]) < 5 * len(text.split())
 
 
 @pytest.mark.parametrize(

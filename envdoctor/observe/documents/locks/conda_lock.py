@@ -17,6 +17,7 @@ from envdoctor.observe.documents.locks.lock import (
     bound,
     items,
     place_in,
+    table,
     unpinned,
     wheel_of,
 )
@@ -46,19 +47,19 @@ _DEEPEST = 20
 
 def read(text: str, path: str, wish: Wish) -> Lock:
     """Return the packages of conda and of pip. Raises :class:`LockError`."""
-    found = Conda(path, wish)
+    conda = Conda(path, wish)
     if re.search(r"(?m)^@EXPLICIT\s*$", text):
         lines = enumerate(text.splitlines(), 1)
-        found.files((line.strip(), Origin(path, number)) for number, line in lines if "://" in line)
-        return found.lock()
+        conda.files((line.strip(), Origin(path, number)) for number, line in lines if "://" in line)
+        return conda.lock()
     pixi = re.search(r"(?m)^packages:", text)  # what is needed of pixi.lock stands before the list of all files
     document = _read_yaml(text[: pixi.start()] if pixi else text)
     match document:
         case {"environments": dict(environments)}:
-            return _pixi(environments, found, wish)
+            return _pixi(environments, conda, wish)
         case {"dependencies": list(dependencies)}:
-            found.specs(dependencies)
-            return found.lock()
+            conda.specs(dependencies)
+            return conda.lock()
         case dict():
             raise LockError("has no list of dependencies")
     raise LockError("holds no environment")
@@ -85,7 +86,7 @@ class Conda:
                 case _Text():
                     self.spec(entry, Origin(self._path, entry.line))
                 case {"pip": list(lines)}:
-                    for line in (one for one in lines if isinstance(one, _Text)):
+                    for line in (item for item in lines if isinstance(item, _Text)):
                         self.pip.line(line.strip(), self._path, Origin(self._path, line.line))
 
     def spec(self, text: str, place: str) -> None:
@@ -99,10 +100,10 @@ class Conda:
         plain = re.fullmatch(r"[\w.!+]+", version or "") is not None and "[" not in text and "*" not in version
         exact = plain and (build is not None or operator == "==" or version.count(".") > 1)
         self._whole = self._whole and exact and build is not None
-        said = text[match.end(1) :].strip() if match and version else ""
-        self._add(name, version if exact else "", build or "", place, said)
+        rest = text[match.end(1) :].strip() if match and version else ""
+        self._add(name, version if exact else "", build or "", place, rest)
         if name == "python":
-            self._python = version if plain else _only_minor(said)
+            self._python = version if plain else _only_minor(rest)
         if plain and name == "pip":
             self._pip_version = version
 
@@ -119,15 +120,15 @@ class Conda:
             elif wheel is not None and (valid := valid_name(wheel[0])) is not None:
                 self.packages.append(Locked(valid, wheel[1], place, wheel=wheel[2]))
 
-    def _add(self, conda: str, version: str, build: str, place: str, said: str = "") -> None:
+    def _add(self, conda: str, version: str, build: str, place: str, text: str = "") -> None:
         name = valid_name(self._names.get(conda, conda))
         if name is None or conda == "python":
             return
-        known = version if version and is_version(version) else unpinned(place, "" if version else said)
-        self.packages.append(Locked(name, known, place, conda=True))
+        pinned = version if version and is_version(version) else unpinned(place, "" if version else text)
+        self.packages.append(Locked(name, pinned, place, conda=True))
         if name == "torch" or conda == "pytorch-cuda":
             cuda = re.search(_CUDA, build) or (
-                re.match(r"(1\d)\.(\d)", version or said.lstrip("= ")) if conda != "pytorch" else None
+                re.match(r"(1\d)\.(\d)", version or text.lstrip("= ")) if conda != "pytorch" else None
             )
             value: Value = f"{cuda[1]}.{cuda[2]}" if cuda else ABSENT
             if cuda or re.search(_CPU, build):
@@ -140,45 +141,38 @@ class Conda:
             raise LockError("names no package")
         pip_known = self._pip_version and is_version(self._pip_version)
         old_pip = satisfies(str(self._pip_version), "<25.3") if pip_known else None
-        whole = self._whole and not self.notes and all(isinstance(one.version, str) for one in pip.packages)
+        whole = self._whole and not self.notes and all(isinstance(entry.version, str) for entry in pip.packages)
         # conda installs the section by `pip install -U -r`, also when all of it is pinned.
-        commands = tuple(one._replace(legacy=old_pip, upgrade=True) for one in pip.commands)
+        commands = tuple(entry._replace(legacy=old_pip, upgrade=True) for entry in pip.commands)
         incomplete, facts = None if whole else Message(_OPEN, self._path), tuple(self._facts.values())
         packages, notes = [*self.packages, *pip.packages], (*self.notes[:5], *pip.notes)
         return Lock(packages, incomplete, self._python, facts, notes=notes, commands=commands)
 
 
-def _only_minor(asked: str) -> str | None:
+def _only_minor(text: str) -> str | None:
     """Return the one minor release of Python (``3.10``) that ``=3.10.*`` or ``>=3.10,<3.11`` allows, if it is one."""
     with suppress(NotASpecifier):
-        exact = re.sub(r"\A=?(?=\d)", "==", asked)
+        exact = re.sub(r"\A=?(?=\d)", "==", text)
         minors = [f"3.{minor}" for minor in range(4, 40) if any(satisfies(f"3.{minor}.{at}", exact) for at in (0, 99))]
         return minors[0] if len(minors) == 1 else None
     return None
 
 
-def _pixi(environments: dict[str, Any], found: Conda, wish: Wish) -> Lock:
-    name = next((one for one in wish.names if one in environments), "default")
+def _pixi(environments: dict[str, Any], conda: Conda, wish: Wish) -> Lock:
+    name = next((key for key in wish.names if key in environments), "default")
     if name not in environments:
         raise LockError("has no environment {}; there are {}", repr(name), ", ".join(environments)[:200])
-    match environments[name]:
-        case {"packages": dict(platforms)}:
-            pass
-        case _:
-            platforms = {}
+    platforms = table(environments, name, "packages")
     system, machine = (str(wish.markers[name] or "") for name in ("platform_system", "platform_machine"))
-    stated = system.lower(), machine.replace("AMD64", "x86_64")
-    wanted = [one for one in platforms if _PLATFORMS.get(one) == stated or not system]
-    if not wanted:
-        raise LockError(
-            "has nothing for {} in the environment {}: {}", " ".join(stated), repr(name), ", ".join(platforms)[:200]
-        )
-    listed = platforms[wanted[0]]
-    tables = [entry for entry in (listed if isinstance(listed, list) else ()) if isinstance(entry, dict)]
-    urls = [url for entry in tables for url in entry.values() if isinstance(url, _Text)]
-    found.files((url, Origin(found.pip.path, url.line)) for url in urls)
-    lock = found.lock()
-    others = ", ".join(one for one in environments if one != name)[:200]
+    target = system.lower(), machine.replace("AMD64", "x86_64")
+    fitting = [key for key in platforms if _PLATFORMS.get(key) == target or not system]
+    if not fitting:
+        text = "has nothing for {} in the environment {}: {}"
+        raise LockError(text, " ".join(target), repr(name), ", ".join(platforms)[:200])
+    urls = [url for entry in items(platforms[fitting[0]]) for url in entry.values() if isinstance(url, _Text)]
+    conda.files((url, Origin(conda.pip.path, url.line)) for url in urls)
+    lock = conda.lock()
+    others = ", ".join(key for key in environments if key != name)[:200]
     beside = [Message("the environment {} is judged, beside it are {}", name, others)] if others else []
     return lock._replace(notes=(*lock.notes, *beside))
 
@@ -241,7 +235,7 @@ def read_sbom(text: str, path: str, wish: Wish) -> Lock:
     if not isinstance(document, dict) or not {"bomFormat", "spdxVersion"} & set(document):
         raise LockError("is no bill of materials by CycloneDX or SPDX")
     lines = _lines(text)
-    conda, found = Conda(path, wish), []
+    conda, packages = Conda(path, wish), []
     for purl, marker in _purls(document):
         match = re.match(_PURL, purl)
         place = place_in(path, lines.get(purl))
@@ -252,10 +246,11 @@ def read_sbom(text: str, path: str, wish: Wish) -> Lock:
             build, subdir = (more.get(key, [""])[0] for key in ("build", "subdir"))
             conda.files([(f"/{subdir or 'noarch'}/{name}-{version}-{build or '0'}.conda", place)])
         elif (valid := valid_name(name)) is not None:
-            found.append(Locked(valid, version if is_version(version) else unpinned(place, ""), place, marker))
-    if not found:
+            packages.append(Locked(valid, version if is_version(version) else unpinned(place, ""), place, marker))
+    if not packages:
         return conda.lock()
-    return Lock(found) if not conda.packages else (lock := conda.lock())._replace(packages=[*found, *lock.packages])
+    lock = conda.lock() if conda.packages else Lock([])
+    return lock._replace(packages=[*packages, *lock.packages])
 
 
 def _purls(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -268,8 +263,8 @@ def _purls(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for _ in range(_DEEPEST):
         inner: list[dict[str, Any]] = []
         for component in level:
-            said = {one.get("name"): one.get("value") for one in items(component.get("properties"))}
-            yield str(component.get("purl")), str(said.get(_MARKER) or "")
+            properties = {entry.get("name"): entry.get("value") for entry in items(component.get("properties"))}
+            yield str(component.get("purl")), str(properties.get(_MARKER) or "")
             inner += items(component.get("components"))
         if not inner:
             return
@@ -280,10 +275,10 @@ def _purls(document: dict[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _lines(text: str) -> dict[str, int]:
     """Return the line of the first place that has each purl; nothing where the document is one line."""
-    found: dict[str, int] = {}
+    lines: dict[str, int] = {}
     line, counted = 1, 0
     for match in re.finditer(_WRITTEN, text):
         line += text.count("\n", counted, match.start())
         counted = match.start()
-        found.setdefault(match[0], line)
-    return found if line > 1 else {}
+        lines.setdefault(match[0], line)
+    return lines if line > 1 else {}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from envdoctor.facts.values import Fact, Origin, Unknown
 from envdoctor.observe.documents.locks.conda_lock import Conda
 from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, LockError, Wish, read_text
-from envdoctor.observe.documents.locks.requirements import Requirements
+from envdoctor.observe.documents.locks.requirements import FILES, INDEXES, Requirements
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import is_version, satisfies
 from envdoctor.versions.requirement import valid_name
@@ -24,8 +24,7 @@ _VARIABLE = r"\$(?:\{(\w+)(?::?-([^{}]*))?\}|(\w+))"
 _COMMAND = r"\b(?:(?:uv\s+)?pip3?(?:\.\d+)?|conda|mamba|micromamba)\s+(?:install|uninstall|add)\b"
 _SYSTEM = r"\b(?:apt-get|apt|dnf|yum)\b[^;&|\n]*"
 _ENDS = r"&&|\|\||[;|]|\n"
-_LISTS = ("-r", "--requirement", "-c", "--constraint")
-_WITH_VALUE = (*_LISTS, "-i", "--index-url", "--extra-index-url", "-f", "--find-links", "-e", "--editable")
+_WITH_VALUE = (*FILES, *INDEXES, "-e", "--editable")
 #: Options whose value is no package, and says nothing of one.
 _SKIPPED = (
     *("--target", "-t", "--prefix", "--root", "--python", "-p", "-n", "--name", "--channel", "--timeout", "--retries"),
@@ -52,7 +51,7 @@ _Lines = tuple["_Lines | None", list[_Line]]
 
 def read(text: str, path: str, wish: Wish) -> Lock:
     """Return what the last stage has installed, with the stages that it comes from. Raises :class:`LockError`."""
-    named: dict[str, _Lines] = {}
+    by_name: dict[str, _Lines] = {}
     arguments: dict[str, str] = {}
     last: _Lines | None = None
     for line in _instructions(text):
@@ -60,9 +59,9 @@ def read(text: str, path: str, wish: Wish) -> Lock:
             words = [word for word in _filled(line.text, arguments).split() if not word.startswith("--")]
             if not words:
                 raise LockError("has a FROM without an image in line {}", line.first)
-            last = named.get(words[0].lower()), [line._replace(text=words[0])]
+            last = by_name.get(words[0].lower()), [line._replace(text=words[0])]
             if len(words) > 2 and words[1].lower() == "as":
-                named[words[2].lower()] = last
+                by_name[words[2].lower()] = last
         elif last is not None:
             last[1].append(line)
         elif line.word in ("ARG", "ENV"):
@@ -90,32 +89,33 @@ def read_containers(text: str, path: str, wish: Wish) -> Lock:
     several the one that the table images knows, else of the one with a command. Raises :class:`LockError`."""
     from envdoctor.observe.recipe.document import containers
 
-    found = {(one.image, one.build) if one.build else one.image: one for one in containers(text)}
-    known = {str(row["image"]) for row in wish.rows("images") if any(key[:4] == "pkg." for key in row["facts"])}
+    by_image = {(box.image, box.build) if box.build else box.image: box for box in containers(text)}
+    images = {str(row["image"]) for row in wish.rows("images") if any(key[:4] == "pkg." for key in row["facts"])}
     ranks = [
-        [one for one in found.values() if one.build or _name_and_tag(_filled(one.image, {}))[0] in known],
-        [one for one in found.values() if one.command],
-        list(found.values()),
+        [box for box in by_image.values() if box.build or _name_and_tag(_filled(box.image, {}))[0] in images],
+        [box for box in by_image.values() if box.command],
+        list(by_image.values()),
     ]
     chosen = next((rank for rank in ranks if rank), [])
     if not chosen:
         raise LockError("names no container with an image")
-    one, place = chosen[0], Origin(path, chosen[0].line + 1)
-    named = listed([one.build or one.image[:100] for one in chosen], 3)
+    first, place = chosen[0], Origin(path, chosen[0].line + 1)
+    names = listed([box.build or box.image[:100] for box in chosen], 3)
     text = "{}: what the image {} has installed is not known; --lock FILE gives the list that it is made from"
-    unknown = Message(text, place, named)
+    unknown = Message(text, place, names)
     try:
         if len(chosen) > 1:
             raise LockError("names several images")
-        if one.build:
-            file = os.path.normpath(os.path.join(os.path.dirname(path), one.build))
+        if first.build:
+            file = os.path.normpath(os.path.join(os.path.dirname(path), first.build))
             return read(read_text(os.path.join(wish.cwd, file), file), file, wish)
-        words = (word for node in one.command for word in ([node] if node.id == "scalar" else node.value))
+        words = (word for node in first.command for word in ([node] if node.id == "scalar" else node.value))
         script = " ".join(str(word.value) for word in words if word.id == "scalar").replace("\\\n", " ")
-        lines = {one.line: f"FROM {one.image}", max(one.place, one.line + 1): "RUN " + script.replace("\n", " ; ")}
+        run = "RUN " + script.replace("\n", " ; ")
+        lines = {first.line: f"FROM {first.image}", max(first.place, first.line + 1): run}
         return read("\n".join(lines.get(at, "") for at in range(max(lines) + 1)), path, wish)
     except LockError:
-        return Lock([], Message("what the image {} has installed is not known", named), notes=(unknown,))
+        return Lock([], Message("what the image {} has installed is not known", names), notes=(unknown,))
 
 
 def read_notebook(text: str, path: str, wish: Wish) -> Lock:
@@ -154,34 +154,34 @@ class _Stage:
         #: Files of the build by their names in the image.
         self._copied: dict[str, str] = {}
 
-    def image(self, named: str, place: str) -> None:
+    def image(self, image: str, place: str) -> None:
         """Take the base image, by the table images."""
-        name, tag = _name_and_tag(named)
+        name, tag = _name_and_tag(image)
         for row in self._wish.rows("images"):
             if row["image"] == name and (match := re.fullmatch(tag_pattern(row["tag"]), tag)):
-                told = dict.fromkeys(row.get("others", ()), "")
+                contents = dict.fromkeys(row.get("others", ()), "")
                 for key, form in row["facts"].items():
                     value = str(form).format(**match.groupdict())
                     if key.startswith("pkg."):
-                        told[key[4:]] = value
+                        contents[key[4:]] = value
                         self._packages[key[4:]] = Locked(key[4:], value, place)
                     elif key == "python.version":
                         self._python = value if value.count(".") else None
                     else:
                         self._facts[key] = Fact(key, value, place, "environment")
-                self._before = tuple(told.items()) if "others" in row else None
+                self._before = tuple(contents.items()) if "others" in row else None
                 if "installs" in row:
-                    made = Requirements(self._path, self._wish)
+                    requirements = Requirements(self._path, self._wish)
                     for line in row["installs"]:
-                        made.line(line.format(**match.groupdict()), self._path, place)
-                    self._commands.append(made.command()._replace(before=self._before, image=True))
+                        requirements.line(line.format(**match.groupdict()), self._path, place)
+                    self._commands.append(requirements.command()._replace(before=self._before, image=True))
                 return
-        self.unknown_image(Message("{}: what the image {} has installed is not known", place, named[:100]))
+        self.unknown_image(Message("{}: what the image {} has installed is not known", place, image[:100]))
 
-    def unknown_image(self, why: Message) -> None:
+    def unknown_image(self, note: Message) -> None:
         """Take an image that may have anything."""
         self._before = None
-        self._notes.append(why)
+        self._notes.append(note)
 
     def copied(self, text: str) -> None:
         """Remember which file of the build a file of the image is."""
@@ -192,66 +192,66 @@ class _Stage:
                 is_folder = target.endswith(("/", ".")) or len(sources) > 1
                 self._copied[posixpath.basename(source if is_folder else target)] = source
 
-    def _file(self, named: str) -> str:
+    def _file(self, path: str) -> str:
         """Return the file of the build that a command means: as it is named, as it was copied, or beside the
         Dockerfile; what was copied may lie in the folder above (``docker build -f docker/Dockerfile .``)."""
-        name = posixpath.basename(named)
+        name = posixpath.basename(path)
         source = self._copied.get(name, name)
         folder = os.path.join(self._wish.cwd, os.path.dirname(self._path))
         choices = [
-            *([] if named.startswith("/") or name in self._copied else [named]),
+            *([] if path.startswith("/") or name in self._copied else [path]),
             source,
             posixpath.basename(source),
             *([posixpath.join("..", source)] if name in self._copied else []),
         ]
-        return next((one for one in choices if os.path.isfile(os.path.join(folder, one))), named)
+        return next((choice for choice in choices if os.path.isfile(os.path.join(folder, choice))), path)
 
     def run(self, line: _Line) -> None:
         """Take the commands of one RUN."""
         script = _filled(line.text, self.variables)
-        pythons = {one for found in re.findall(_SYSTEM, script) for one in re.findall(r"\bpython(3\.\d+)\b", found)}
+        pythons = {version for apt in re.findall(_SYSTEM, script) for version in re.findall(r"\bpython(3\.\d+)\b", apt)}
         if self._python is None and len(pythons) == 1:
             self._python = pythons.pop()
         for command in re.finditer(_COMMAND, script):
             end = re.compile(_ENDS).search(script, command.end())
             words = script[command.end() : end.start() if end else len(script)]
             try:
-                given = shlex.split(words.replace("\x00", " "), comments=True)
+                arguments = shlex.split(words.replace("\x00", " "), comments=True)
             except ValueError:
                 continue
             number = line.first + script.count("\x00", 0, command.start())
-            places = {word: number + words[: max(0, words.find(word))].count("\x00") for word in given}
-            self._command(command[0], given, {word: Origin(self._path, at) for word, at in places.items()})
+            places = {word: number + words[: max(0, words.find(word))].count("\x00") for word in arguments}
+            self._command(command[0], arguments, {word: Origin(self._path, at) for word, at in places.items()})
 
     def _command(self, command: str, words: list[str], places: Mapping[str, str]) -> None:
         if "uninstall" in command:
-            gone = {valid_name(word) for word in words}
-            self._packages = {name: one for name, one in self._packages.items() if name not in gone}
-            self._before = self._before and tuple(one for one in self._before if one[0] not in gone)
+            removed = {valid_name(word) for word in words}
+            self._packages = {name: package for name, package in self._packages.items() if name not in removed}
+            self._before = self._before and tuple(package for package in self._before if package[0] not in removed)
             return
         conda = re.search(r"\b(conda|mamba|micromamba)\b", command) is not None
-        found = Conda(self._path, self._wish) if conda else None
-        pip = Requirements(self._path, self._wish) if found is None else found.pip
+        specs = Conda(self._path, self._wish) if conda else None
+        pip = Requirements(self._path, self._wish) if specs is None else specs.pip
         waiting = iter(words)
         for word in waiting:
             if word in _SKIPPED or (conda and word == "-c") or re.fullmatch(r"\d*[<>]+", word):
                 next(waiting, None)
             elif word in _WITH_VALUE:
                 value = next(waiting, "")
-                pip.line(f"{word} {self._file(value) if word in _LISTS else value}", self._path, places[word])
+                pip.line(f"{word} {self._file(value) if word in FILES else value}", self._path, places[word])
             elif word.startswith("-") or re.match(_NO_PACKAGE, word):
                 if word.partition("=")[0] in _WITH_VALUE or re.match(_FOLDER, word):
                     pip.line(f"-e {word}" if word[0] == "." else word, self._path, places[word])
-            elif found is not None:
-                found.spec(word, places[word])
+            elif specs is not None:
+                specs.spec(word, places[word])
             else:
                 pip.line(word, self._path, places[word])
-        lock = found.lock() if found is not None else pip.lock()
+        lock = specs.lock() if specs is not None else pip.lock()
         self._notes += lock.notes
         self._facts.update({fact.key: fact for fact in lock.facts})
         self._python = lock.python or self._python
         newest = bool({"-U", "--upgrade", "--force-reinstall", "--upgrade-strategy"} & set(words))
-        if found is None:
+        if specs is None:
             isolated = "--no-build-isolation" not in words
             # Until 25.3 pip built what has only a setup.py without isolation where setuptools was there, which images
             # of Python 3.12 and newer leave out; uv never did.
@@ -259,13 +259,13 @@ class _Stage:
             legacy = "uv" not in command and not is_bare and (not self._is_pip_new or None)
             self._is_pip_new = self._is_pip_new or (newest and "pip" in words)
             deps = "--no-deps" not in words
-            made = pip.command()._replace(deps=deps, upgrade=newest, isolated=isolated)
-            self._commands.append(made._replace(legacy=legacy, before=self._before))
-        for one in lock.packages:
-            there = self._packages.get(one.name)
-            if isinstance(one.version, Unknown) and there is not None and not newest:
+            install = pip.command()._replace(deps=deps, upgrade=newest, isolated=isolated)
+            self._commands.append(install._replace(legacy=legacy, before=self._before))
+        for package in lock.packages:
+            there = self._packages.get(package.name)
+            if isinstance(package.version, Unknown) and there is not None and not newest:
                 continue  # what is there is kept where it is new enough
-            self._packages[one.name] = one
+            self._packages[package.name] = package
 
     def lock(self) -> Lock:
         """Return what was installed."""

@@ -42,9 +42,9 @@ class EmptyLockError(LockError):
 
 
 class Wish(NamedTuple):
-    """What is asked of a lock. ``markers`` are the variables of PEP 508 for the stated target, None for what nobody
-    stated; ``names`` the extras, groups or environments that are chosen. ``cwd`` is the caller's folder, ``rows`` gives
-    the rows of a table of the matrix, ``decided`` keeps what markers came to."""
+    """What is asked of a lock. ``markers`` are the variables of PEP 508 for the target, None if not stated; ``names``
+    the chosen extras, groups or environments. ``cwd`` is the caller's folder, ``rows`` gives the rows of a table of the
+    matrix, ``decided`` caches the answers of markers."""
 
     markers: Mapping[str, str | None]
     names: tuple[str, ...]
@@ -75,16 +75,17 @@ class Locked(NamedTuple):
 
 
 class Command(NamedTuple):
-    """What one command installs that is still to be run: ``limits`` are its constraints, ``deps`` says whether what
-    packages require comes along, ``upgrade`` whether named ones are taken new; ``elsewhere``: it names an index beside
-    PyPI, or a folder of files, ``builds``: it names PyTorch's own index, ``only`` the tag of such an index which
-    replaces PyPI (``cu121``), ``tags`` those of all; ``isolated``: what is built from source does not see what is
-    installed, but for what was there before where ``legacy`` says so (None: the newest pip decides). ``overrides`` are
-    requirements that replace those of all others on the same packages, ``invalid`` are lines (as ``url``) that no
-    installer reads. ``before`` are the packages of the image, each with its version, or "" if that is unknown; None: it
-    may have any. ``image``: it was run when the base image was made, on the day of the release that its first line
-    pins. ``folder``: it takes nothing but the files of a folder, which has these releases by the names of their
-    packages."""
+    """One install command that is still to be run.
+
+    ``limits`` are its constraints, ``overrides`` replace all other requirements on the same packages, ``invalid`` are
+    lines (as ``url``) that no installer reads. ``deps``: requirements come along; ``upgrade``: named packages are taken
+    new. ``elsewhere``: it names another index than PyPI, or a folder of files. ``builds``: it names PyTorch's own
+    index; ``only`` is the tag of such an index that replaces PyPI (``cu121``), ``tags`` are those of all. ``folder``:
+    it takes files of a folder alone, which has these releases of each package. ``isolated``: a build from source does
+    not see what is installed; ``legacy`` says whether it sees what was there before (None: the newest pip decides).
+    ``before`` are the packages of the image with their versions ("" for an unknown one); None: it may have any.
+    ``image``: the command made the base image, on the day of the release that its first line pins.
+    """
 
     lines: tuple[AskedRequirement, ...]
     limits: tuple[AskedRequirement, ...] = ()
@@ -104,10 +105,10 @@ class Command(NamedTuple):
 
 
 class Lock(NamedTuple):
-    """``incomplete`` says why more may be installed than is named; None when it is all. ``python`` is the version that
-    the lock is made for (``3.11``, ``3.11.9``), ``facts`` are what it tells besides; ``overrides`` are packages of
-    which nobody's requirement counts; ``notes`` are sentences for the user. ``commands`` are those that are still to be
-    run, none for what was installed or resolved."""
+    """``incomplete`` says why more may be installed than is named; None if it is all. ``python`` is the version that
+    the lock is made for (``3.11``, ``3.11.9``), ``facts`` are others that it tells. Requirements on the packages
+    ``overrides`` do not count. ``notes`` are sentences for the user. ``commands`` are still to be run: none for what
+    was installed or resolved."""
 
     packages: list[Locked]
     incomplete: Message | None = None
@@ -131,7 +132,7 @@ def _holds(marker: str, wish: Wish) -> bool | None:
     # Where only the minor release was stated, what holds for its first and for its last release holds.
     releases = [whole] if whole or python is None else [f"{python}.0", f"{python}.99"]
     try:
-        answers = {holds(plain(marker, wish), {**wish.markers, "python_full_version": one}) for one in releases}
+        answers = {holds(plain(marker, wish), {**wish.markers, "python_full_version": release}) for release in releases}
     except NotAMarker:
         return None
     return answers.pop() if len(answers) == 1 else None
@@ -145,10 +146,10 @@ def plain(marker: str, wish: Wish) -> str:
         return marker
 
     def decided(match: re.Match[str]) -> str:
-        operator, one = (match[1], match[2]) if match[1] else (match[4] or "in", match[3])
+        operator, extra = (match[1], match[2]) if match[1] else (match[4] or "in", match[3])
         names = map(normalise, wish.names)
         chosen = any(
-            normalise(one) == name or re.fullmatch(rf"(extra|group)-.*-{re.escape(name)}", one) for name in names
+            normalise(extra) == name or re.fullmatch(rf"(extra|group)-.*-{re.escape(name)}", extra) for name in names
         )
         return "extra == ''" if chosen is (operator in ("==", "in")) else "extra != ''"
 
@@ -184,9 +185,8 @@ def wheel_of(url: str) -> tuple[str, str, str] | None:
 
 def build_of(name: str, version: str, tags: Iterable[str], wish: Wish) -> str | None:
     """Return the first tag of an index (``cu121``, ``cpu``) that has a build of this release; None without one."""
-    if "+" in version or not any(
-        row["name"] == name and row.get("wheel_index") for row in wish.rows("packages", "package")
-    ):
+    indexed = {row["name"] for row in wish.rows("packages", "package") if row.get("wheel_index")}
+    if "+" in version or name not in indexed:
         return None
     column = "key" if name == "torch" else name
     rows = [row for row in wish.rows("torch-builds") if row.get(column) == version]
@@ -200,23 +200,24 @@ def bound(packages: int) -> None:
         raise LockError("names more than {} packages, and no environment has so many", f"{_MOST_PACKAGES:,}")
 
 
-def name_of(given: object, entry: object) -> str:
+def name_of(written: object, entry: object) -> str:
     """Return the normalised name of the package whose entry this is. Raises :class:`LockError` for what is none."""
-    name = valid_name(str(given)) if isinstance(entry, dict) else None
+    name = valid_name(str(written)) if isinstance(entry, dict) else None
     if name is None:
-        raise LockError("names a package that is none: {}", repr(str(given)[:60]))
+        raise LockError("names a package that is none: {}", repr(str(written)[:60]))
     return name
 
 
-def version_at(place: str, given: object) -> str | Unknown:
+def version_at(place: str, version: object) -> str | Unknown:
     """Return the version that a package has at a place of the lock; unknown without one."""
-    return str(given) if given is not None else Unknown(Message("{} takes it from its source", place))
+    return str(version) if version is not None else Unknown(Message("{} takes it from its source", place))
 
 
-def unpinned(place: str, asked: str) -> Unknown:
+def unpinned(place: str, specifiers: str) -> Unknown:
     """Return why a line gives no one version: what it asks for, if anything."""
-    text = Message("{} asks for {}, no one version", place, asked) if asked else Message("{} names no version", place)
-    return Unknown(text)
+    if not specifiers:
+        return Unknown(Message("{} names no version", place))
+    return Unknown(Message("{} asks for {}, no one version", place, specifiers))
 
 
 def place_in(path: str, line: int | None) -> str:
@@ -229,11 +230,11 @@ def left_out(names: list[str]) -> Message:
     return Message("extras and groups that nobody chose are left out: {}", listed(names, 6))
 
 
-def check_names(wish: Wish, known: Iterable[str]) -> Wish:
+def check_names(wish: Wish, spellings: Iterable[str]) -> Wish:
     """Return the wish with its extras and groups as the file spells them. Raises :class:`LockError` for one that was
     chosen and is not among those that the file has."""
     there: dict[str, list[str]] = {WHOLE: [WHOLE]}
-    for name in sorted({*known} - {WHOLE}):
+    for name in sorted({*spellings} - {WHOLE}):
         there.setdefault(normalise(name), []).append(name)
     strange = [name for name in wish.names if normalise(name) not in there]
     if strange:
@@ -281,12 +282,12 @@ def read_packages(text: str, key: str) -> tuple[dict[str, Any], list[LockEntry]]
 
 def items(value: object) -> list[dict[str, Any]]:
     """Return the tables of a list; nothing of anything else."""
-    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
 
 def words(value: object) -> list[str]:
     """Return the texts of a list; nothing of anything else."""
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
+    return [text for text in value if isinstance(text, str)] if isinstance(value, list) else []
 
 
 def table(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -297,7 +298,7 @@ def table(value: Mapping[str, Any], *names: str) -> dict[str, Any]:
     return {**value}
 
 
-def line_of(name: object, extras: Sequence[str], asked: str, marker: str) -> str:
+def line_of(name: object, extras: Sequence[str], specifiers: str, marker: str) -> str:
     """Return a requirement as a line: ``trl[vllm]>=0.9 ; python_version >= '3.10'``."""
     chosen = f"[{','.join(extras)}]" if extras else ""
-    return f"{name}{chosen}{asked}" + (f" ; {marker}" if marker else "")
+    return f"{name}{chosen}{specifiers}" + (f" ; {marker}" if marker else "")

@@ -63,11 +63,12 @@ _LARGEST_CODE, _TOGETHER = 1 << 20, 16 << 20
 _MOST_FILES = 60
 _SECONDS, _STEPS = 2.0, 50_000
 _KINDS = ("module", "name", "attribute")
+_BY_WHEELS = Message("compiled files are known by the names of wheels alone")
 
 
 def open_lock(
-    given: str,
-    stated: FactSet,
+    argument: str,
+    target: FactSet,
     cwd: str,
     rows: Callable[..., Any],
     ledger: Ledger,
@@ -75,17 +76,17 @@ def open_lock(
     option: str = "--lock",
     until: str = "",
 ) -> tuple[FactSet, tuple[Message, ...]]:
-    """Return the facts of the environment that would be installed for the ``stated`` target, and notes on the reading.
+    """Return the facts of the environment that would be installed for the stated ``target``, and notes on the reading.
 
-    ``given`` is a path below ``cwd``, or ``-`` for standard input; behind it may stand extras, groups or environments:
+    ``argument`` is a path below ``cwd``, or ``-`` for standard input, perhaps with extras, groups or environments:
     ``uv.lock[gpu]``. ``rows`` gives the rows of a table of the matrix; errors name the ``option``. Open requirements
-    are taken as an install takes them, on the day ``until`` if it is given, or as a resolver says. Raises
+    count as an install takes them, on the day ``until`` if it is given, or as a resolver says. Raises
     :class:`LockError`.
     """
-    path, names = given, tuple[str, ...]()
-    if (match := re.match(_NAMED, given)) and not os.path.exists(os.path.join(cwd, given)):
+    path, names = argument, tuple[str, ...]()
+    if (match := re.match(_NAMED, argument)) and not os.path.exists(os.path.join(cwd, argument)):
         path, names = match[1], tuple(name.strip() for name in match[2].split(",") if name.strip())
-    markers = marker_values(stated.value)
+    markers = marker_values(target.value)
     wish = with_python(Wish(markers, names, cwd, rows, {}), markers["python_full_version"])
     try:
         text = read_text(os.path.join(cwd, path), path)
@@ -127,66 +128,64 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
         raise LockError("is a program: `uv pip compile setup.py -o requirements.txt` writes the list that --lock reads")
     fitting = (module for globs, module in _FORMATS for glob in globs.split() if fnmatchcase(name.lower(), glob))
     module, _, function = next(fitting, "requirements.read").partition(".")
-    read: Callable[[str, str, Wish], Lock]
-    read = getattr(import_module(f"envdoctor.observe.documents.locks.{module}"), function)
-    return read
+    reader: Callable[[str, str, Wish], Lock]
+    reader = getattr(import_module(f"envdoctor.observe.documents.locks.{module}"), function)
+    return reader
 
 
 def _facts(
     lock: Lock, path: str, wish: Wish, ledger: Ledger, until: str | Resolve
 ) -> tuple[FactSet, tuple[Message, ...]]:
     chosen, undecided = _chosen(lock, wish)
-    taken = take(lock, chosen, wish, ledger, until)
-    preset = {one.name: one for one in taken.packages}
+    install = take(lock, chosen, wish, ledger, until)
+    preset = {entry.name: entry for entry in install.packages}
     chosen.update(preset)
-    for gone in taken.refused:
-        if gone.kind == "release" and gone.package in chosen:
-            unreleased = Unknown(Message("there is no release {} {}", gone.package, gone.version))
-            chosen[gone.package] = chosen[gone.package]._replace(version=unreleased)
-    facts, notes = FactSet([records(taken.refused, path)]), [*lock.notes, *taken.notes]
+    for refusal in install.refused:
+        if refusal.kind == "release" and refusal.package in chosen:
+            unreleased = Unknown(Message("there is no release {} {}", refusal.package, refusal.version))
+            chosen[refusal.package] = chosen[refusal.package]._replace(version=unreleased)
+    facts, notes = FactSet([records(install.refused, path)]), [*lock.notes, *install.notes]
     if lock.python and wish.markers["python_version"] == minor(lock.python):
         key = "python.version" if lock.python.count(".") > 1 else "python.minor"
         facts.add(Fact(key, lock.python, path, "environment"))
-    items = []
-    for one in chosen.values():
-        facts.add(Fact(f"pkg.{one.name}", one.version, one.place, "preset" if one.name in preset else "environment"))
-        items.append(_dist(one, ledger, lock, chosen))
-    facts.add(Fact("dist", Records(tuple(items), lock.incomplete), path, "environment"))
+    for name, package in chosen.items():
+        source = "preset" if name in preset else "environment"
+        facts.add(Fact(f"pkg.{name}", package.version, package.place, source))
+    dists = tuple(_dist(package, ledger, lock, chosen) for package in chosen.values())
+    facts.add(Fact("dist", Records(dists, lock.incomplete), path, "environment"))
+    of_project = _own(path, wish)
     if lock.incomplete is None:
         facts.declare_complete("pkg", path)
-        seed = Unknown(Message("an environment may have it without its lock"))
-        facts.update(Fact(f"pkg.{name}", seed, path, "environment") for name in _SEEDS - set(chosen))
-        own = Unknown(Message("the project beside the list has its code"))
-        facts.update(Fact(f"pkg.{name}", own, path, "environment") for name in _own(path, wish) - set(chosen))
+        perhaps = dict.fromkeys(_SEEDS, Message("an environment may have it without its lock"))
+        perhaps |= dict.fromkeys(of_project, Message("the project beside the list has its code"))
+        others = ((name, Unknown(reason)) for name, reason in perhaps.items() if name not in chosen)
+        facts.update(Fact(f"pkg.{name}", unknown, path, "environment") for name, unknown in others)
     behind = {line for row in wish.rows("run-needs") if row.get("built") for line in row["asks"]}
     left_out, certain = unbrought(lock, chosen, path, wish, ledger)
-    unlisted = {*left_out} - _own(path, wish)
+    unlisted = {*left_out} - of_project
     behind = behind if certain else unlisted
     facts.update(Fact(f"pkg.{name}", ABSENT, path, "environment") for name in unlisted - behind)
-    known = taken.all_known and not lock.notes
-    rows = [row for row in wish.rows("entry-statements") if row["name"] in chosen] if known else []
-    asked = (name for row in rows for name in row.get("runs_with", ()) if name not in chosen)
-    lacks = tuple(dict.fromkeys((*asked, *sorted(behind & unlisted))))
+    rows = wish.rows("entry-statements") if install.all_known and not lock.notes else ()
+    needed = (name for row in rows if row["name"] in chosen for name in row.get("runs_with", ()) if name not in chosen)
+    lacks = tuple(dict.fromkeys((*needed, *sorted(behind & unlisted))))
     facts.add(Fact("environment.lacks", lacks, path, "environment"))
-    named = {one.name for command in lock.commands for one in command.lines}
-    facts.add(Fact("environment.brought", tuple(sorted(chosen.keys() - named)) if named else (), path, "environment"))
+    names = {line.name for command in lock.commands for line in command.lines}
+    facts.add(Fact("environment.brought", tuple(sorted(chosen.keys() - names)) if names else (), path, "environment"))
     if isinstance(until, str) and until:
         facts.add(Fact("environment.day", until, "--as-of", "given"))
     facts.update(lock.facts)
-    every = (one for command in lock.commands for one in (*command.lines, *command.limits) if not command.image)
-    ranges = (one for one in every if one.specifiers and not one.pin and counts(one.marker, wish))
-    listed_lines = tuple({"package": one.name, "asks": one.specifiers, "place": one.by} for one in ranges)
+    every = (line for command in lock.commands for line in (*command.lines, *command.limits) if not command.image)
+    ranges = (line for line in every if line.specifiers and not line.pin and counts(line.marker, wish))
+    listed_lines = tuple({"package": line.name, "asks": line.specifiers, "place": line.by} for line in ranges)
     facts.add(Fact("listed", Records(listed_lines), path, "environment"))
     extensions = {row["name"] for row in wish.rows("torch-extensions", "package")}
-    wheels = (one for one in chosen.values() if one.name in extensions and one.wheel and isinstance(one.version, str))
+    wheels = (one for name, one in chosen.items() if name in extensions and one.wheel and isinstance(one.version, str))
     built = map(_extension, wheels)
-    said = tuple(item for item in built if item["built_torch"] is not ABSENT or item["built_cuda"] is not ABSENT)
-    facts.add(
-        Fact("extension", Records(said, Message("compiled files are known by the names of wheels alone")), path, "")
-    )
+    builds = tuple(item for item in built if item["built_torch"] is not ABSENT or item["built_cuda"] is not ABSENT)
+    facts.add(Fact("extension", Records(builds, _BY_WHEELS), path, ""))
     if undecided:
-        stated = {"python_version": "--target-python 3.11", "platform_machine": "--target-platform linux-x86_64"}
-        options = " ".join(option for variable, option in stated.items() if wish.markers[variable] is None)
+        targets = {"python_version": "--target-python 3.11", "platform_machine": "--target-platform linux-x86_64"}
+        options = " ".join(option for variable, option in targets.items() if wish.markers[variable] is None)
         text = "whether {} would be installed depends on the target{}"
         notes.append(Message(text, listed(undecided, 3), f": {options}" if options else ""))
     return facts, tuple(notes)
@@ -206,36 +205,37 @@ def _chosen(lock: Lock, wish: Wish) -> tuple[dict[str, Locked], list[str]]:
     """Return one entry a package: those that count for the target. A package that counts perhaps, or twice with
     different versions, has no version that is known."""
     chosen: dict[str, Locked] = {}
-    undecided: dict[str, None] = {}
+    undecided: list[str] = []
     perhaps: dict[str, Locked] = {}
-    for one in lock.packages:
-        there = counts(one.marker, wish)
+    for locked in lock.packages:
+        there = counts(locked.marker, wish)
         if there is None:
-            perhaps.setdefault(one.name, one)
+            perhaps.setdefault(locked.name, locked)
         elif there:
-            known = chosen.get(one.name)
-            if known is None or isinstance(known.version, Unknown):
-                chosen[one.name] = one
-            elif known.version != one.version and isinstance(one.version, str):
-                twice = Unknown(Message("{} and {} ask for different versions", known.place, one.place))
-                chosen[one.name] = known._replace(version=twice)
-    for name, one in perhaps.items():
+            before = chosen.get(locked.name)
+            if before is None or isinstance(before.version, Unknown):
+                chosen[locked.name] = locked
+            elif before.version != locked.version and isinstance(locked.version, str):
+                twice = Unknown(Message("{} and {} ask for different versions", before.place, locked.place))
+                chosen[locked.name] = before._replace(version=twice)
+    for name, locked in perhaps.items():
         if name not in chosen:
-            undecided[name] = None
-            chosen[name] = one._replace(version=Unknown(Message("{} asks for it on some targets only", one.place)))
-    return chosen, list(undecided)
+            undecided.append(name)
+            some = Unknown(Message("{} asks for it on some targets only", locked.place))
+            chosen[name] = locked._replace(version=some)
+    return chosen, undecided
 
 
-def _dist(one: Locked, ledger: Ledger, lock: Lock, names: Collection[str]) -> dict[str, Value]:
+def _dist(locked: Locked, ledger: Ledger, lock: Lock, names: Collection[str]) -> dict[str, Value]:
     """Return the item of ``dist``, with the requirements that the ledger knows unless the lock has them as declared."""
-    item: dict[str, Value] = {"name": one.name, "version": one.version, "active": True}
-    if one.conda:
+    item: dict[str, Value] = {"name": locked.name, "version": locked.version, "active": True}
+    if locked.conda:
         return {**item, "kind": "conda", "requires": (), "requires_python": ABSENT}
-    requires: tuple[str, ...] | Unknown = Unknown(Message("what {} requires is not known", one.name))
-    python = one.requires_python
-    released = ledger.package(one.name) if not one.declared and not one.rebuilt else None
-    if isinstance(one.version, str) and released is not None:
-        release, _, build = one.version.partition("+")
+    requires: tuple[str, ...] | Unknown = Unknown(Message("what {} requires is not known", locked.name))
+    python = locked.requires_python
+    released = ledger.package(locked.name) if not locked.declared and not locked.rebuilt else None
+    if isinstance(locked.version, str) and released is not None:
+        release, _, build = locked.version.partition("+")
         requires = released.items("requires", "*", release)
         if isinstance(requires, tuple):
             # What PyPI's build asks of a platform, CUDA libraries, does not count for a build with a local tag. Who
@@ -248,32 +248,32 @@ def _dist(one: Locked, ledger: Ledger, lock: Lock, names: Collection[str]) -> di
                 and not (build and "platform" in line.partition(";")[2])
             )
         python = python or next((each.requires_python for each in released.releases if each.version == release), "")
-    if isinstance(requires, Unknown) and one.requires is not None:
-        requires = one.requires
-    tags = {"tags": ("-".join(one.wheel.removesuffix(".whl").split("-")[-3:]),)} if one.wheel else {}
+    if isinstance(requires, Unknown) and locked.requires is not None:
+        requires = locked.requires
+    tags = {"tags": ("-".join(locked.wheel.removesuffix(".whl").split("-")[-3:]),)} if locked.wheel else {}
     return {**item, "requires": requires, "requires_python": python or ABSENT, **tags}
 
 
-def _extension(one: Locked) -> dict[str, Value]:
-    said = said_by_tag(str(one.version).partition("+")[2])
-    python, _, platform = one.wheel.split("-")[-3:]
-    linux = said.new_abi is not None and platform == "linux_x86_64.whl"
+def _extension(locked: Locked) -> dict[str, Value]:
+    build = said_by_tag(str(locked.version).partition("+")[2])
+    python, _, platform = locked.wheel.split("-")[-3:]
+    linux = build.new_abi is not None and platform == "linux_x86_64.whl"
     return {
-        "package": one.name,
-        "version": one.version,
-        "built_torch": said.torch or ABSENT,
-        "built_cuda": said.cuda or ABSENT,
+        "package": locked.name,
+        "version": locked.version,
+        "built_torch": build.torch or ABSENT,
+        "built_cuda": build.cuda or ABSENT,
         "built_says": "the name of its wheel",
-        "built_abi": ("cxx11" if said.new_abi else "pre-cxx11") if linux else ABSENT,
+        "built_abi": ("cxx11" if build.new_abi else "pre-cxx11") if linux else ABSENT,
         "unresolved": ABSENT,
         **({"python_tag": python} if python.startswith("cp") else {}),
     }
 
 
 def _beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> Iterator[Fact]:
-    """Yield the fact for the list at a path; none where nothing is listed that code may do without, or that runs with
-    what is not there, or where no file there takes a package of the training stack. Only files that name such a package
-    are parsed, by a bounded child."""
+    """Yield the fact ``beside``: what the code beside the list takes from the training stack. Yield nothing unless the
+    list has a package that code may do without, or that runs with one that is not there. Only files that name such a
+    package are parsed, by a bounded child."""
     table = rows("entry-statements")
     listed = [row for row in table if facts.text(f"pkg.{row['name']}") is not None]
     if not facts.words("environment.lacks") and not any(row.get("choice") for row in listed):
@@ -282,18 +282,18 @@ def _beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> It
     names = re.compile(rb"\b(?:" + "|".join(sorted(tops)).encode() + rb")\b")
     folder = os.path.dirname(path) or "."
     files = Files(budget=Budget(seconds=_SECONDS, size=_TOGETHER, steps=_STEPS))
-    found: list[tuple[CodeFile, bytes]] = []
+    contents: list[tuple[CodeFile, bytes]] = []
     try:
         for file in find_code([folder], folder, files, tops)[0]:
             with suppress(OSError):
                 content = files.whole(file.path, _LARGEST_CODE)
-                wanted = len(found) < _MOST_FILES and not file.path.endswith("setup.py") and names.search(content)
-                found += [(file, content)] if wanted else []
+                is_wanted = len(contents) < _MOST_FILES and not file.path.endswith("setup.py") and names.search(content)
+                contents += [(file, content)] if is_wanted else []
     except (ObservationError, Spent):
         return
-    read = [(file, answer) for file, answer in answers(found, seconds=5.0) if not isinstance(answer, ChildProblem)]
-    taken = [one for one in items(read) if one["kind"] in _KINDS and str(one["module"]).partition(".")[0] in tops]
-    if taken:
-        uses = dict.fromkeys((one["module"], one["name"], one["guarded"]) for one in taken)
-        told = tuple(dict(zip(("module", "name", "guarded"), use, strict=True)) for use in uses)
-        yield Fact("beside", Records(told), folder, "code")
+    parsed = [(file, answer) for file, answer in answers(contents, seconds=5.0) if not isinstance(answer, ChildProblem)]
+    imports = (use for use in items(parsed) if use["kind"] in _KINDS)
+    taken = (use for use in imports if str(use["module"]).partition(".")[0] in tops)
+    if uses := dict.fromkeys((use["module"], use["name"], use["guarded"]) for use in taken):
+        columns = tuple(dict(zip(("module", "name", "guarded"), use, strict=True)) for use in uses)
+        yield Fact("beside", Records(columns), folder, "code")

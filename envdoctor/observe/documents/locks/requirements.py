@@ -41,8 +41,8 @@ _MOST_SAID = 5
 _OPEN = "{} says what is asked for, and an installer adds what that requires, unless all is listed: --lock '{}[whole]'"
 #: ``-r FILE``, ``--requirement=FILE``, ``-rFILE``: the options whose value matters, by their names.
 _OPTION = r"(--[a-z-]+|-[a-zA-Z])\s*=?(.*)"
-_FILES = ("-r", "--requirement", "-c", "--constraint")
-_INDEXES = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
+FILES = ("-r", "--requirement", "-c", "--constraint")
+INDEXES = ("-i", "--index-url", "--extra-index-url", "-f", "--find-links")
 #: Every option that pip takes in a list, and what is a path, a template or a variable instead of a requirement.
 _OPTIONS = (
     *("--index-url", "--pypi-url", "--extra-index-url", "--no-index", "--constraint", "--requirement", "--editable"),
@@ -61,9 +61,9 @@ _TAG = r"/(cpu|cu\d{2,4}|rocm\d+(?:\.\d+)*)(?=/|\Z)"
 
 def read(text: str, path: str, wish: Wish) -> Lock:
     """Return the packages of the list and of those that it names. Raises :class:`LockError`."""
-    found = Requirements(path, check_names(wish, ()))
-    found.read(text, path)
-    lock = found.lock()
+    requirements = Requirements(path, check_names(wish, ()))
+    requirements.read(text, path)
+    lock = requirements.lock()
     if not lock.packages:
         raise (LockError if lock.notes else EmptyLockError)("names no package")
     return lock
@@ -100,41 +100,41 @@ class Requirements:
 
     def line(self, line: str, path: str, place: str, constraints: bool = False) -> None:
         """Take one line, without its comment: an option or a requirement."""
-        wanted, *behind = re.split(r"(?:^|(?<=\s))(?=-)", line, maxsplit=1)
+        text, *behind = re.split(r"(?:^|(?<=\s))(?=-)", line, maxsplit=1)
         options = behind[0] if behind else ""
-        named = [word.partition("=")[0] if word[:2] == "--" else word[:2] for word in options.split() if word[0] == "-"]
-        if not all(any(option.startswith(name) for option in _OPTIONS) for name in named):
+        names = [word.partition("=")[0] if word[:2] == "--" else word[:2] for word in options.split() if word[0] == "-"]
+        if not all(any(option.startswith(name) for option in _OPTIONS) for name in names):
             self._refuse(line, place)
-        elif not wanted and (match := re.match(_OPTION, options)):
+        elif not text and (match := re.match(_OPTION, options)):
             value = match[2].strip().strip("\"'")
             if match[1] in ("-e", "--editable") and re.match(_REPOSITORY, value):
-                wanted = value
+                text = value
             else:
                 self._option(match[1], value, path, place)
-        asked = self._read(wanted.strip(), place) if wanted else None
-        if asked is None:
+        requirement = self._read(text.strip(), place) if text else None
+        if requirement is None:
             return
         bound(len(self._asked))
-        version = exact(asked.specifiers)
+        version = exact(requirement.specifiers)
         if not constraints:
-            self._asked.append(asked)
-            hashed = re.search(_HASH, line) is not None and (version is not None or bool(asked.url))
+            self._asked.append(requirement)
+            hashed = re.search(_HASH, line) is not None and (version is not None or bool(requirement.url))
             self._all_hashed = self._all_hashed and hashed
             return
-        self._limits.append(asked)
+        self._limits.append(requirement)
         if version is not None:
-            self._pins[asked.name] = version, place
+            self._pins[requirement.name] = version, place
 
     def _option(self, name: str, value: str, path: str, place: str) -> None:
-        if name in _FILES:
-            self._include(value, path, place, name in _FILES[2:])
+        if name in FILES:
+            self._include(value, path, place, name in FILES[2:])
         elif name == "--no-index":
             self._closed = place
-        elif name in _INDEXES:
-            self._folders += [value] if name in _INDEXES[3:] else []
+        elif name in INDEXES:
+            self._folders += [value] if name in INDEXES[3:] else []
             self._builds_index = self._builds_index or re.search(_PYTORCH, value) is not None
             self._elsewhere = self._elsewhere or not re.search(f"{_PYPI}|{_PYTORCH}", value)
-            match, is_only = re.search(_TAG, value), name in _INDEXES[:2]
+            match, is_only = re.search(_TAG, value), name in INDEXES[:2]
             # A further index may be of other packages: huggingface.github.io/autogptq-index/whl/cu118 has no torch.
             if match and (is_only or re.search(_PYTORCH, value)):
                 self._indexes.append((match[1], place))
@@ -147,23 +147,23 @@ class Requirements:
         if there in self._seen:
             return
         self._seen.add(there)
-        why = ""
+        reason = ""
         if "://" in name:
-            why = Message("is not fetched")
+            reason = Message("is not fetched")
         elif not there.startswith(os.path.join(self._root, "")):
-            why = Message("lies outside the folder of the list")
+            reason = Message("lies outside the folder of the list")
         elif os.path.exists(there) and not os.path.isfile(there):  # nobody waits for the writers of 50 pipes
-            why = Message("is not a regular file")
+            reason = Message("is not a regular file")
         elif len(self._seen) > _MOST_FILES:
-            why = Message("is one of more than {} files", _MOST_FILES)
+            reason = Message("is one of more than {} files", _MOST_FILES)
         try:
-            if not why:
+            if not reason:
                 shown = os.path.normpath(os.path.join(os.path.dirname(path), name))
                 self.read(read_text(there), shown, constraints)
         except LockError as error:
-            why = said_by(error)
-        if why:
-            self._notes.append(Message("{}: {} {}", place, name[:100], why))
+            reason = said_by(error)
+        if reason:
+            self._notes.append(Message("{}: {} {}", place, name[:100], reason))
 
     def _read(self, line: str, place: str) -> AskedRequirement | None:
         bare, _, marker = line.partition(" ;") if " ;" in line else line.partition("; ")
@@ -177,15 +177,15 @@ class Requirements:
             if name is not None:
                 return AskedRequirement(name, (), "", place, marker.strip(), bare)
         try:
-            wanted = read_requirement(line)
-            satisfies("0", wanted.specifiers)
-            if wanted.marker:
-                holds(wanted.marker, {**self._wish.markers, "extra": ""})
+            asked = read_requirement(line)
+            satisfies("0", asked.specifiers)
+            if asked.marker:
+                holds(asked.marker, {**self._wish.markers, "extra": ""})
         except (NotARequirement, NotASpecifier, NotAMarker):
             self._refuse(line, place)
             return None
         url = bare.partition("@")[2].strip()
-        return AskedRequirement(wanted.name, wanted.extras, wanted.specifiers, place, wanted.marker, url)
+        return AskedRequirement(asked.name, asked.extras, asked.specifiers, place, asked.marker, url)
 
     def _refuse(self, line: str, place: str) -> None:
         self._notes.append(Message("{} is no requirement that can be read", place))
@@ -195,7 +195,7 @@ class Requirements:
 
     def _files(self) -> Mapping[str, str] | None:
         """Return the releases that lie in the folders, by the names of their packages; None if they cannot be seen."""
-        found: dict[str, dict[Order, str]] = {}
+        releases: dict[str, dict[Order, str]] = {}
         files = Files(budget=Budget(steps=20_000))
         for folder in self._folders:
             there = os.path.join(self._wish.cwd, os.path.dirname(self.path), folder.removeprefix("file://"))
@@ -205,27 +205,26 @@ class Requirements:
                 wheel, source = wheel_of(file), re.fullmatch(r"(.+)-(\d[^-]*)\.(?:tar\.gz|zip)", file)
                 name, version = wheel[:2] if wheel else (source[1], source[2]) if source else ("", "")
                 place = order(version)
-                if (known := valid_name(name)) is not None and place is not None:
-                    found.setdefault(known, {})[place] = version
-        ends = ((name, versions[min(versions)], versions[max(versions)]) for name, versions in found.items())
+                if (package := valid_name(name)) is not None and place is not None:
+                    releases.setdefault(package, {})[place] = version
+        ends = ((name, versions[min(versions)], versions[max(versions)]) for name, versions in releases.items())
         return {name: f"=={low}" if low == high else f">={low},<={high}" for name, low, high in ends} or None
 
     def lock(self) -> Lock:
         """Return what was read, with the constraints on it and the builds of the indexes."""
-        packages = [self._locked(asked) for asked in self._asked]
+        packages = [self._locked(requirement) for requirement in self._asked]
         whole = (self._all_hashed or WHOLE in self._wish.names) and not self._notes
         notes = self._notes[:_MOST_SAID]
         if len(self._notes) > _MOST_SAID:
             notes.append(Message("{} more lines of {} were not read", len(self._notes) - _MOST_SAID, self.path))
-        for (tag, named), taken in self._builds.items():
-            notes.append(
-                Message("{} names an index of builds {}: {} is taken from there", named, tag, ", ".join(taken))
-            )
+        for (tag, place), releases in self._builds.items():
+            text = "{} names an index of builds {}: {} is taken from there"
+            notes.append(Message(text, place, tag, ", ".join(releases)))
         open_ = None if whole else Message(_OPEN, self.path, self.path)
         command = self.command()
         # As `pip freeze` wrote it of a machine whose folders it names: what was installed together there.
-        pinned = all(asked.url or exact(asked.specifiers) for asked in self._asked)
-        if whole or (pinned and any(asked.url.startswith("file:") for asked in self._asked)):
+        pinned = all(requirement.url or exact(requirement.specifiers) for requirement in self._asked)
+        if whole or (pinned and any(requirement.url.startswith("file:") for requirement in self._asked)):
             command = Command((), invalid=command.invalid)
         elif self._closed is not None and command.folder is None:
             text = "{}: nothing but {} is installed from, and what is in it could not be seen"
@@ -247,16 +246,16 @@ class Requirements:
             folder=self._files() if self._closed is not None else None,
         )
 
-    def _locked(self, asked: AskedRequirement) -> Locked:
-        name, place = asked.name, asked.by
-        version: str | Unknown | None = exact(asked.specifiers)
+    def _locked(self, requirement: AskedRequirement) -> Locked:
+        name, place = requirement.name, requirement.by
+        version: str | Unknown | None = exact(requirement.specifiers)
         if version is None and name in self._pins:
             version, place = self._pins[name]
-        wheel = asked.url if asked.url.endswith(".whl") else ""
-        if version is None and asked.url:
+        wheel = requirement.url if requirement.url.endswith(".whl") else ""
+        if version is None and requirement.url:
             version = Unknown(Message("{} takes it from a repository or a folder", place))
         elif version is None:
-            version = unpinned(place, "".join(asked.specifiers.split()))
+            version = unpinned(place, "".join(requirement.specifiers.split()))
         elif isinstance(version, str) and not is_version(version):
             version = Unknown(Message("{} gives a version that is none", place))
         elif not wheel:
@@ -265,7 +264,7 @@ class Requirements:
             if tag is not None:
                 self._builds.setdefault((tag, dict(self._indexes)[tag]), []).append(f"{name} {version}")
                 version = f"{version}+{tag}"
-        return Locked(name, version, place, asked.marker, wheel=wheel)
+        return Locked(name, version, place, requirement.marker, wheel=wheel)
 
 
 def _logical(text: str) -> Iterator[tuple[int, str]]:
@@ -305,60 +304,64 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
     project, tool = table(document, "project"), table(document, "tool")
     uv, poetry = table(tool, "uv"), table(tool, "poetry")
     own = normalise(str(project.get("name") or poetry.get("name") or ""))
-    extras = {f"{own}[{normalise(name)}]": one for name, one in table(project, "optional-dependencies").items()}
-    groups = {normalise(name): one for name, one in table(document, "dependency-groups").items()}
-    of_poetry, seen = [*requirements_of_poetry(table(poetry, "dependencies"))], _Seen()
+    extras = {f"{own}[{normalise(name)}]": group for name, group in table(project, "optional-dependencies").items()}
+    groups = {normalise(name): group for name, group in table(document, "dependency-groups").items()}
+    of_poetry, visited = [*requirements_of_poetry(table(poetry, "dependencies"))], _Seen()
     lines = [*words(project.get("dependencies")), *of_poetry]
-    named = (*table(poetry, "extras"), *table(poetry, "group"), "dev")  # of which poetry's own lock tells
+    names = (*table(poetry, "extras"), *table(poetry, "group"), "dev")  # of which poetry's own lock tells
     tables = (table(project, "optional-dependencies"), table(document, "dependency-groups"))
-    wish = check_names(wish, [*(name for table in tables for name in table), *(named if poetry else ())])
+    wish = check_names(wish, [*(name for table in tables for name in table), *(names if poetry else ())])
     for name in map(normalise, wish.names):
-        lines += _of_group({**groups, **extras}, f"{own}[{name}]" if f"{own}[{name}]" in extras else name, seen)
-    sources = {normalise(name): [*_sources(given, wish)] for name, given in table(uv, "sources").items()}
-    asked = [(normalise(re.split(r"[^\w.-]", line.strip(), maxsplit=1)[0]), line) for line in lines]
-    indexes = {str(source.get("index")) for name, _ in asked for source in sources.get(name, ())}
+        lines += _of_group({**groups, **extras}, f"{own}[{name}]" if f"{own}[{name}]" in extras else name, visited)
+    sources = {normalise(name): [*_sources(entry, wish)] for name, entry in table(uv, "sources").items()}
+    pairs = [(normalise(re.split(r"[^\w.-]", line.strip(), maxsplit=1)[0]), line) for line in lines]
+    indexes = {str(source.get("index")) for name, _ in pairs for source in sources.get(name, ())}
     replacing = Requirements(path, wish)
     for line in words(uv.get("override-dependencies")):
         replacing.line(line, path, _place(text, path, line))
-    found = Requirements(path, wish)
+    requirements = Requirements(path, wish)
     for index in (*items(uv.get("index")), *items(poetry.get("source"))):
         if index.get("explicit") and str(index.get("name")) not in indexes:  # serves only what names it
             continue
-        found.line(f"--extra-index-url {index.get('url', '')}", path, _place(text, path, str(index.get("url", ""))))
+        requirements.line(
+            f"--extra-index-url {index.get('url', '')}", path, _place(text, path, str(index.get("url", "")))
+        )
     # Files from which setuptools and hatch take the dependencies.
     files = table(tool, "setuptools", "dynamic", "dependencies").get("file")
     files = [files] if isinstance(files, str) else words(files)
     of_hatch = table(tool, "hatch", "metadata", "hooks", "requirements_txt")
     files += [*words(of_hatch.get("files")), *words([of_hatch.get("filename")])]
     for file in files:
-        found.line(f"-r {file}", path, _place(text, path, file))
-    for name, line in asked:
+        requirements.line(f"-r {file}", path, _place(text, path, file))
+    for name, line in pairs:
         if name != own:
-            found.line(_from_source(line, name, sources), path, _place(text, path, line))
+            requirements.line(_from_source(line, name, sources), path, _place(text, path, line))
     for line in words(uv.get("constraint-dependencies")):
-        found.line(line, path, _place(text, path, line), constraints=True)
-    lock = found.lock()
+        requirements.line(line, path, _place(text, path, line), constraints=True)
+    lock = requirements.lock()
     computed = "dependencies" in words(project.get("dynamic")) and not files
     if not lock.packages:
         raise LockError(_COMPUTED if computed else "names no package that is installed with the project")
     built = (*words(uv.get("no-build-isolation-package")), *table(uv, "extra-build-dependencies"))
     isolated, overrides = not built and not uv.get("no-build-isolation"), replacing.command().lines
-    command = found.command()._replace(isolated=isolated, overrides=overrides)
+    command = requirements.command()._replace(isolated=isolated, overrides=overrides)
     if of_poetry:  # whose versions mean more than those of pip
         command = command._replace(invalid=())
-    walked = {name for name, _ in seen}
+    walked = {name for name, _ in visited}
     others = [name.removeprefix(f"{own}[").rstrip("]") for name in (*groups, *extras) if name not in walked]
     notes = (*lock.notes, *((left_out(others),) if others else ()))
     notes = (*([Message("{} {}", path, Message(_COMPUTED))] if computed else ()), *notes)
     return lock._replace(notes=notes, commands=(command,))
 
 
-def _of_group(groups: Mapping[str, Any], name: str, seen: _Seen, under: frozenset[str] = frozenset()) -> Iterator[str]:
+def _of_group(
+    groups: Mapping[str, Any], name: str, visited: _Seen, under: frozenset[str] = frozenset()
+) -> Iterator[str]:
     """Yield the lines of a group or an extra (``own-name[extra]``), and of those that it includes or asks for,
     ``under`` these markers."""
-    if (name, under) in seen or len(seen) > _MOST_GROUPS:
+    if (name, under) in visited or len(visited) > _MOST_GROUPS:
         return
-    seen.add((name, under))
+    visited.add((name, under))
     for entry in groups[name] if isinstance(groups.get(name), list) else ():
         match entry:
             case str():
@@ -367,22 +370,22 @@ def _of_group(groups: Mapping[str, Any], name: str, seen: _Seen, under: frozense
                     marker = entry.partition(";")[2].strip()
                     for extra in match[2].split(","):
                         inner = f"{normalise(match[1])}[{normalise(extra.strip())}]"
-                        for line in _of_group(groups, inner, seen, under | {*filter(None, [marker])}):
+                        for line in _of_group(groups, inner, visited, under | {*filter(None, [marker])}):
                             yield _where(line, marker)
             case {"include-group": str(included)}:
-                yield from _of_group(groups, normalise(included), seen, under)
+                yield from _of_group(groups, normalise(included), visited, under)
 
 
 def _where(line: str, marker: str) -> str:
     """Return the line for where a marker holds as well."""
     bare, _, own = line.partition(";")
-    both = " and ".join(f"({one.strip()})" for one in (own, marker) if one.strip())
+    both = " and ".join(f"({condition.strip()})" for condition in (own, marker) if condition.strip())
     return f"{bare} ; {both}" if both else line
 
 
-def _sources(given: Any, wish: Wish) -> Iterator[dict[str, Any]]:
+def _sources(sources: Any, wish: Wish) -> Iterator[dict[str, Any]]:
     """Yield the sources of one package that may count: for this target, with the chosen extras and groups."""
-    for source in (given,) if isinstance(given, dict) else items(given):
+    for source in (sources,) if isinstance(sources, dict) else items(sources):
         name, marker = source.get("extra") or source.get("group"), source.get("marker")
         chosen = name is None or name in wish.names
         if chosen and counts(marker if isinstance(marker, str) else "", wish) is not False:
@@ -392,15 +395,15 @@ def _sources(given: Any, wish: Wish) -> Iterator[dict[str, Any]]:
 def _from_source(line: str, name: str, sources: Mapping[str, list[dict[str, Any]]]) -> str:
     """Return the line as uv reads it: from a repository or a folder where its one source says so."""
     match sources.get(name):
-        case [source] if (taken := next((key for key in _ELSEWHERE if source.get(key)), None)) is not None:
-            return f"{name} @ {source[taken] if taken == 'url' else f'git+https://host.invalid/{name}'}"
+        case [source] if (kind := next((key for key in _ELSEWHERE if source.get(key)), None)) is not None:
+            return f"{name} @ {source[kind] if kind == 'url' else f'git+https://host.invalid/{name}'}"
     return line
 
 
 def requirements_of_poetry(dependencies: Mapping[str, Any]) -> Iterator[str]:
     """Yield the dependencies of poetry as requirements; its Python and what may be left out are not among them."""
-    for name, given in dependencies.items():
-        for entry in given if isinstance(given, list) else [given]:
+    for name, entries in dependencies.items():
+        for entry in entries if isinstance(entries, list) else [entries]:
             entry = entry if isinstance(entry, dict) else {"version": entry}
             if name == "python" or entry.get("optional"):
                 continue

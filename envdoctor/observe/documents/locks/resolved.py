@@ -51,15 +51,15 @@ def read_uv(text: str, path: str, wish: Wish) -> Lock:
     there = {extra for root in roots for extra in _extras_of_uv(packages[root])}
     wish = check_names(wish, there.union(*(_without_packages(packages[root]) for root in roots)))
     reached = _reached(packages, roots, with_python(wish, python))
-    taken = [
+    locked = [
         _locked_by_uv(entry, path, wish, sure=reached[number] is True)
         for number, entry in enumerate(entries)
         if number in reached and (number not in roots or "version" in entry.table)
     ]
-    left = sorted(there - {_DEFAULT_OF_UV, *wish.names})
-    notes = [Message("{}; --lock '{}[{}]' takes one", left_out(left), path, left[0])] if left else []
+    others = sorted(there - {_DEFAULT_OF_UV, *wish.names})
+    notes = [Message("{}; --lock '{}[{}]' takes one", left_out(others), path, others[0])] if others else []
     overrides = tuple(str(entry.get("name")) for entry in items(table(document, "manifest").get("overrides")))
-    return Lock(taken, None, python, overrides=overrides, notes=tuple(notes))
+    return Lock(locked, None, python, overrides=overrides, notes=tuple(notes))
 
 
 def _roots(packages: list[dict[str, Any]]) -> list[int]:
@@ -117,8 +117,8 @@ def _locked_by_uv(entry: LockEntry, path: str, wish: Wish, *, sure: bool) -> Loc
     package, place = entry.table, place_in(path, entry.line)
     name, wheel = name_of(package.get("name"), package), wheel_of(str(table(package, "source").get("url", "")))
     requires = tuple(
-        line_of(one.get("name"), words(one.get("extra")), "", plain(str(one.get("marker") or ""), wish))
-        for one in items(package.get("dependencies"))
+        line_of(item.get("name"), words(item.get("extra")), "", plain(str(item.get("marker") or ""), wish))
+        for item in items(package.get("dependencies"))
     )
     partly = Unknown(Message("{} is for some targets only", place))
     version = version_at(place, package.get("version")) if sure else partly
@@ -134,21 +134,21 @@ def read_list(text: str, path: str, wish: Wish) -> Lock:
     standard = "lock-version" in text[: text.find("[[packages]]")] if "[[packages]]" in text else False
     document, entries = read_packages(text, "packages" if standard else "package")
     wish = check_names(wish, _names(document, [entry.table for entry in entries], wish))
-    found: list[Locked] = []
-    left: set[str] = set()
+    packages: list[Locked] = []
+    others: set[str] = set()
     extras = table(document, "extras")
-    asked = {re.split(r"[^\w.-]", line, maxsplit=1)[0] for name in wish.names for line in words(extras.get(name))}
+    of_extras = {re.split(r"[^\w.-]", line, maxsplit=1)[0] for name in wish.names for line in words(extras.get(name))}
     for entry in entries:
         package = entry.table
         groups = words(package.get("groups")) or [str(package.get("category", _DEFAULT[0]))]
-        optional = package.get("optional") is True and str(package.get("name")) not in asked
+        optional = package.get("optional") is True and str(package.get("name")) not in of_extras
         chosen = [group for group in groups if group in (*_DEFAULT, *wish.names)]
         if optional or not chosen:
-            left.update(extras if optional else groups)
+            others.update(extras if optional else groups)
             continue
-        found.append(_locked(entry, path, chosen))
-    notes = (left_out(sorted(left)),) if left else ()
-    return Lock(found, None if found else Message("no group of it was chosen"), notes=notes)
+        packages.append(_locked(entry, path, chosen))
+    notes = (left_out(sorted(others)),) if others else ()
+    return Lock(packages, None if packages else Message("no group of it was chosen"), notes=notes)
 
 
 def _names(document: dict[str, Any], packages: list[dict[str, Any]], wish: Wish) -> Iterator[str]:
@@ -171,7 +171,7 @@ def _locked(entry: LockEntry, path: str, groups: Iterable[str]) -> Locked:
     marker = package.get("marker", package.get("markers", ""))
     if isinstance(marker, dict):  # of poetry, by group; a group without one has the package everywhere
         each = [str(marker.get(group, "")) for group in groups]
-        marker = " or ".join(f"({one})" for one in each) if all(each) else ""
+        marker = " or ".join(f"({condition})" for condition in each) if all(each) else ""
     wheels = items(package.get("wheels")) or items([package.get("archive")])
     wheel = wheel_of(str(wheels[0].get("name") or wheels[0].get("url", ""))) if len(wheels) == 1 else None
     requires, declared = _requires(package.get("dependencies"))
@@ -181,11 +181,11 @@ def _locked(entry: LockEntry, path: str, groups: Iterable[str]) -> Locked:
     return Locked(name, version, place, str(marker), requires, declared, python, file, rebuilt=entry.rebuilt)
 
 
-def _requires(given: object) -> tuple[tuple[str, ...] | None, bool]:
+def _requires(dependencies: object) -> tuple[tuple[str, ...] | None, bool]:
     """Return requirements by PEP 508, and whether they are those of the metadata, as pdm's and poetry's are."""
-    match given:
+    match dependencies:
         case dict():
-            return tuple(requirements_of_poetry(given)), True
-        case list() if given and all(isinstance(line, str) for line in given):
-            return tuple(given), True
+            return tuple(requirements_of_poetry(dependencies)), True
+        case list() if dependencies and all(isinstance(line, str) for line in dependencies):
+            return tuple(dependencies), True
     return None, False

@@ -71,10 +71,10 @@ def take(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, ledger: Ledger, u
     refused = [TakingRefusal("line", line.name, "", f"{line.url} ({line.by})") for line in lines]
     steps = [(command, *_step(command, wish, ledger)) for command in lock.commands]
     misspelled = wish.rows("names-that-do-not-install", "package")
-    unread = _unread(steps, {*(one.package for one in refused), *(row["name"] for row in misspelled)}, ledger)
+    unread = _unread(steps, {*(entry.package for entry in refused), *(row["name"] for row in misspelled)}, ledger)
     minor = wish.markers["python_version"]
     if minor is None or not any(command.lines for command in lock.commands):
-        is_open = any(isinstance(one.version, Unknown) for one in chosen.values())
+        is_open = any(isinstance(entry.version, Unknown) for entry in chosen.values())
         return TakenPackages((), tuple(refused), (*unread, *[_NO_PYTHON] * (is_open and minor is None)))
     whole = wish.markers["python_full_version"] or minor + _PATCH
     markers = {"implementation_name": "cpython", "platform_python_implementation": "CPython"}
@@ -113,13 +113,13 @@ def _installed(
     # The day of the newest release that the list pins.
     pins = [(line.name, exact(line.specifiers)) for command, _, _ in steps for line in command.lines]
     pinned = (listed_release(ledger.package(name), pin) for name, pin in pins if pin)
-    written = max((one.date for one in pinned if one is not None), default="")
+    written = max((entry.date for entry in pinned if entry is not None), default="")
     others = PackageReleases(ledger, situation, behind=True, written=written)
     built_first = wish.rows("built-with-torch", "package")
     old = any("" < situation.until <= row["until"] for row in wish.rows("built-with-torch", "legacy"))
     places = {line.by for command, _, _ in steps for line in (*command.lines, *command.limits)}
-    before = [one for one in chosen.values() if one.place not in places]
-    there = {one.name: one.version if isinstance(one.version, str) else _ANY for one in before}
+    before = [entry for entry in chosen.values() if entry.place not in places]
+    there = {entry.name: entry.version if isinstance(entry.version, str) else _ANY for entry in before}
     day = situation.until or ledger.days()[1]
     bounds, kept, image = dict[str, str](), set[str](), _Image({}, {}, frozenset(), "")
     for command, step, opaque in steps:
@@ -139,13 +139,13 @@ def _installed(
         single = list(refusals(releases, step, first, unsure=legacy and command.legacy is None))
         refused += [*_lacking(command, step, there), *misnamed(step, misspelled), *single]
         as_it_is = [line.name for line in command.lines if line.url]
-        as_it_is += (one.package for one in single if one.kind not in _BUILT)
+        as_it_is += (entry.package for entry in single if entry.kind not in _BUILT)
         result = _of_folder(command, _solved((releases, others), step, there, as_it_is), there)
         if isinstance(result, Message):
             return TakenPackages((), tuple(refused), (*unread, result))
         if isinstance(result, TakingRefusal):
-            known = any(one.package == result.package and one.kind not in (*_BUILT, "index") for one in refused)
-            return TakenPackages((), tuple(refused) if known else (*refused, result), unread)
+            is_told = any(entry.package == result.package and entry.kind not in (*_BUILT, "index") for entry in refused)
+            return TakenPackages((), tuple(refused) if is_told else (*refused, result), unread)
         new = {name: version for name, version in result.versions.items() if there.get(name) != version}
         refused += failing(releases, step, new, wish.rows("sources-that-fail", "package"))
         unread = (*unread, *_replaced(releases, there, new, chosen))
@@ -155,15 +155,15 @@ def _installed(
         bounds.update(_bounds(releases, bounds, opaque, result))
         for name in step.newest:  # its default branch
             since = releases.fitting(name, True)[:1]
-            bounds[name] = join_specifiers((bounds.get(name, ""), *(f">={one}" for one in since))) or ""
+            bounds[name] = join_specifiers((bounds.get(name, ""), *(f">={entry}" for entry in since))) or ""
         kept.update(new)
     stays = {name for name, version in image.versions.items() if there[name] == version != _ANY}
-    taken = tuple(_taken({name: version for name, version in there.items() if name not in stays}, bounds, chosen, day))
-    named = {name for name, one in chosen.items() if isinstance(one.version, str)}
-    brought = tuple(image.brings(name) for name in sorted(stays - named))
-    notes = (*unread, *_note(taken, day, wish, (chosen, ledger.packages())))
-    seen = image.is_whole and not any(step.unseen or opaque for _, step, opaque in steps)
-    return TakenPackages((*brought, *taken), tuple(refused), notes, seen)
+    added = tuple(_taken({name: version for name, version in there.items() if name not in stays}, bounds, chosen, day))
+    names = {name for name, entry in chosen.items() if isinstance(entry.version, str)}
+    brought = tuple(image.brings(name) for name in sorted(stays - names))
+    notes = (*unread, *_note(added, day, wish, (chosen, ledger.packages())))
+    is_whole = image.is_whole and not any(step.unseen or opaque for _, step, opaque in steps)
+    return TakenPackages((*brought, *added), tuple(refused), notes, is_whole)
 
 
 def _replaced(
@@ -176,11 +176,11 @@ def _replaced(
             continue
         if str(chosen[name].version).partition("+")[0] != pin.partition("+")[0]:
             continue  # what stands in the lock is the later line's
-        asking = (one for other, its in new.items() for one in releases.required(Candidate(other, (), its)))
-        asked = next((one for one in asking if one.name == name and not allows(one.specifiers, pin)), None)
-        if asked is not None:
-            told = chosen[name].place, version, asked.by, name + asked.specifiers
-            yield Message("{} {} ({}) is replaced by {}: {} asks for {}", name, pin, *told)
+        asking = (line for other, its in new.items() for line in releases.required(Candidate(other, (), its)))
+        requirement = next((line for line in asking if line.name == name and not allows(line.specifiers, pin)), None)
+        if requirement is not None:
+            details = chosen[name].place, version, requirement.by, name + requirement.specifiers
+            yield Message("{} {} ({}) is replaced by {}: {} asks for {}", name, pin, *details)
 
 
 class _Image(NamedTuple):
@@ -207,22 +207,24 @@ def _image(step: LedgerStep, ledger: Ledger, situation: TakingSituation) -> _Ima
     then = situation._replace(until=release.date)
     both = PackageReleases(ledger, then), PackageReleases(ledger, then, behind=True)
     result = _solved(both, step._replace(unseen=False), {}, [])
-    sure, asked = {one.name: one for one in step.asked if one.pin}, list(step.asked)
-    for one in (pins := list(sure.values())):  # it grows
-        wanted = both[0].required(Candidate(one.name, one.extras, one.pin or ""))
-        asked += wanted
-        new = [each for each in wanted if each.pin and each.name not in sure]
+    sure, requirements = {line.name: line for line in step.asked if line.pin}, list(step.asked)
+    for line in (pins := list(sure.values())):  # it grows
+        needs = both[0].required(Candidate(line.name, line.extras, line.pin or ""))
+        requirements += needs
+        new = [each for each in needs if each.pin and each.name not in sure]
         pins += new
         sure.update((each.name, each) for each in new)
-    versions = dict(result.versions) if isinstance(result, Solution) else dict.fromkeys((one.name for one in asked), "")
-    pinned = {name: one.pin or _ANY for name, one in sure.items()}
+    names = [line.name for line in requirements]
+    versions = dict(result.versions) if isinstance(result, Solution) else dict.fromkeys(names, "")
+    pinned = {name: line.pin or _ANY for name, line in sure.items()}
     versions = {name: pinned.get(name) or version or _ANY for name, version in versions.items()}
     until = str(date.fromisoformat(release.date) + _SLACK)
     ranges = {}
     for name in versions.keys() - sure.keys():
         releases = getattr(ledger.package(name), "releases", ())
-        newest = [f"<={one.version}" for one in releases if one.date <= until][-1:]
-        ranges[name] = join_specifiers((*(one.specifiers for one in asked if one.name == name), *newest)) or ""
+        newest = [f"<={each.version}" for each in releases if each.date <= until][-1:]
+        bounds = (line.specifiers for line in requirements if line.name == name)
+        ranges[name] = join_specifiers((*bounds, *newest)) or ""
     return _Image(versions, ranges, frozenset(sure), first.by, isinstance(result, Solution))
 
 
@@ -234,17 +236,17 @@ def _unread(steps: _Steps, refused: Collection[str], ledger: Ledger) -> tuple[Me
         for line in command.lines
         if line.url and line.name in {*opaque} - {*step.checkouts}
     ]
-    asked = [one for command, step, _ in steps if command.deps and not command.image for one in step.asked]
-    strange = [one.name for one in asked if one.name not in {*own, *refused} and not _is_read(ledger, one)]
+    lines = [line for command, step, _ in steps if command.deps and not command.image for line in step.asked]
+    strange = [line.name for line in lines if line.name not in {*own, *refused} and not _is_read(ledger, line)]
     first, second = listed(dict.fromkeys(own), 3), listed(dict.fromkeys(strange), 3)
     unread = Message("what {} requires is not read: it is taken from a repository or a folder", first)
     unknown = Message("whether the other lines fit what these require is not known: {}", second)
     return (*([unread] if own else []), *([unknown] if strange else []))
 
 
-def _is_read(ledger: Ledger, asked: AskedRequirement) -> bool:
+def _is_read(ledger: Ledger, line: AskedRequirement) -> bool:
     """Return whether the ledger knows what a package requires, of a pin what this release does."""
-    package, pin = ledger.package(asked.name), (asked.pin or "").partition("+")[0]
+    package, pin = ledger.package(line.name), (line.pin or "").partition("+")[0]
     before, behind = package.neighbours(pin) if package is not None and pin else ("", "")
     return package is not None and before is not None and before == behind
 
@@ -252,7 +254,7 @@ def _is_read(ledger: Ledger, asked: AskedRequirement) -> bool:
 def records(refused: Sequence[TakingRefusal], path: str) -> Fact:
     """Return the fact ``refused``."""
     columns = ("package", "kind", "version", "asked", "lacks", "next")
-    items = tuple({column: getattr(one, column) or ABSENT for column in columns} for one in refused)
+    items = tuple({column: getattr(refusal, column) or ABSENT for column in columns} for refusal in refused)
     return Fact("refused", Records(items), path, "environment")
 
 
@@ -261,12 +263,13 @@ def _resolved(lock: Lock, chosen: Mapping[str, Locked], wish: Wish, resolve: Res
     pins = resolve(lines, wish.markers)
     if isinstance(pins, str):
         names = [line.name for command in lock.commands for line in command.lines]
-        named = next((name for name in names if re.search(rf"\b{re.escape(name)}\b", pins)), names[0])
-        return TakenPackages(refused=(TakingRefusal("conflict", named, "", pins[:_LONGEST]),))
-    read = [read_requirement(pin) for pin in pins]
-    there = {one.name: exact(one.specifiers) or _ANY for one in read}
-    taken = tuple(one._replace(place=Message("what uv would install")) for one in _taken(there, {}, chosen, ""))
-    return TakenPackages(taken, notes=(Message("--resolve asked uv, which used the network, what an install takes"),))
+        package = next((name for name in names if re.search(rf"\b{re.escape(name)}\b", pins)), names[0])
+        return TakenPackages(refused=(TakingRefusal("conflict", package, "", pins[:_LONGEST]),))
+    requirements = [read_requirement(pin) for pin in pins]
+    there = {line.name: exact(line.specifiers) or _ANY for line in requirements}
+    packages = tuple(line._replace(place=Message("what uv would install")) for line in _taken(there, {}, chosen, ""))
+    note = Message("--resolve asked uv, which used the network, what an install takes")
+    return TakenPackages(packages, notes=(note,))
 
 
 def _texts(command: Command) -> Iterator[str]:
@@ -274,8 +277,8 @@ def _texts(command: Command) -> Iterator[str]:
     names = {line.name for line in command.lines}
     yield from (f"--extra-index-url https://download.pytorch.org/whl/{tag}" for tag in command.tags)
     for line in (*command.lines, *(limit for limit in command.limits if limit.name in names)):
-        asked = f" @ {line.url}" if "://" in line.url else line.specifiers
-        yield line_of(line.name, line.extras, asked, line.marker)
+        specifiers = f" @ {line.url}" if "://" in line.url else line.specifiers
+        yield line_of(line.name, line.extras, specifiers, line.marker)
 
 
 def _solved(
@@ -289,11 +292,10 @@ def _solved(
     second = solve(both[1], step, there, refused) if both[0].guessed or step.checkouts else first
     if first is None or second is None:
         return _TOO_LATE
-    pinned = {asked.name for asked in step.asked if asked.pin}
+    pinned = {line.name for line in step.asked if line.pin}
     guessed = both[0].guessed | both[1].guessed
-    if (
-        isinstance(first, TakingRefusal) and isinstance(second, TakingRefusal) and guessed
-    ):  # each may rest on another guess
+    is_refused = isinstance(first, TakingRefusal) and isinstance(second, TakingRefusal)
+    if is_refused and guessed:  # each may rest on another guess
         sure = solve(both[0].certainly(), step, there, refused)
         if isinstance(sure, TakingRefusal):
             return sure
@@ -308,9 +310,9 @@ def _solved(
     return _without(Solution({**other, **one}, clauses), differing)
 
 
-def _without(taken: Solution, unknown: Collection[str]) -> Solution:
-    versions = {name: _ANY if name in unknown else version for name, version in taken.versions.items()}
-    return Solution(versions, {name: met for name, met in taken.clauses.items() if name not in unknown})
+def _without(solution: Solution, unknown: Collection[str]) -> Solution:
+    versions = {name: _ANY if name in unknown else version for name, version in solution.versions.items()}
+    return Solution(versions, {name: met for name, met in solution.clauses.items() if name not in unknown})
 
 
 def _bounds(
@@ -319,12 +321,12 @@ def _bounds(
     """Yield the specifiers that releases meet which nobody tells: what they met before counts on where it certainly
     fits, for then they are not moved. ``new`` are those that the step itself brings."""
     for name, version in step.versions.items():
-        asked = ",".join(sorted(step.clauses.get(name, ()))) if version == _ANY else ""
-        known = before.get(name, "") if version == _ANY and name not in new else ""
-        if known and asked and releases.known(AskedRequirement(name, (), known, "")):
-            stays = all(allows(asked, one) for one in releases.allowed(name, known))
-            known = known if stays else ""
-        yield name, join_specifiers((known, asked)) or ""
+        clauses = ",".join(sorted(step.clauses.get(name, ()))) if version == _ANY else ""
+        bound = before.get(name, "") if version == _ANY and name not in new else ""
+        if bound and clauses and releases.known(AskedRequirement(name, (), bound, "")):
+            stays = all(allows(clauses, release) for release in releases.allowed(name, bound))
+            bound = bound if stays else ""
+        yield name, join_specifiers((bound, clauses)) or ""
 
 
 def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[LedgerStep, list[str]]:
@@ -332,7 +334,7 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[LedgerStep, lis
     opaque = [line for line in command.lines if _is_opaque(line) and counts(line.marker, wish) is not False]
     like = {line.name: line for line in opaque if line.url and ledger.package(line.name) and command.before is not None}
     lines = (*(line for line in command.lines if not _is_opaque(line)), *like.values())
-    asked, limits, overriding = (
+    requirements, limits, overriding = (
         [line._replace(marker="", url="") for line in group if counts(line.marker, wish)]
         for group in (lines, command.limits, command.overrides)
     )
@@ -340,10 +342,10 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[LedgerStep, lis
         limits += _of_index(command.only, wish)
     limits += [AskedRequirement(name, (), has, "--find-links") for name, has in (command.folder or {}).items()]
     overrides = {line.name: line for line in overriding}
-    asked = [overrides.get(one.name, one)._replace(extras=one.extras) for one in asked]
+    requirements = [overrides.get(line.name, line)._replace(extras=line.extras) for line in requirements]
     of_torch = (name for name in ledger.packages() if command.builds and re.fullmatch(_BUILDS, name))
-    given = frozenset((*(line.name for line in command.lines if line.url), *of_torch))
-    step = LedgerStep(tuple(asked), tuple(limits), command.deps, command.upgrade, command.elsewhere)
+    known = frozenset((*(line.name for line in command.lines if line.url), *of_torch))
+    step = LedgerStep(tuple(requirements), tuple(limits), command.deps, command.upgrade, command.elsewhere)
     # Behind the last slash of an address, @v4.48.0.
     tags = {
         line.name: line.url.partition("#")[0].rpartition("/")[2].partition("@")[2]
@@ -353,16 +355,16 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[LedgerStep, lis
     own = {row["name"]: row["repository"] for row in wish.rows("packages", "package") if "repository" in row}
     newest = frozenset(name for name in tags if name in own and _is_default_branch(like[name].url, own[name]))
     step = step._replace(
-        overrides=tuple(overrides.values()), given=given, unseen=command.before is None, checkouts=tags, newest=newest
+        overrides=tuple(overrides.values()), given=known, unseen=command.before is None, checkouts=tags, newest=newest
     )
     return step, [line.name for line in opaque]
 
 
 def _lacking(command: Command, step: LedgerStep, there: Mapping[str, str]) -> Iterator[TakingRefusal]:
     """Yield what a command asks for that the one index it names does not have."""
-    for one in step.asked if command.only and not step.unseen else ():
-        if re.fullmatch(_NOT_THERE, one.name) and one.name not in there:
-            yield TakingRefusal("lacking", one.name, "", str(one), command.only)
+    for line in step.asked if command.only and not step.unseen else ():
+        if re.fullmatch(_NOT_THERE, line.name) and line.name not in there:
+            yield TakingRefusal("lacking", line.name, "", str(line), command.only)
 
 
 def _of_folder(
@@ -379,11 +381,11 @@ def _of_folder(
 def _of_index(tag: str, wish: Wish) -> Iterator[AskedRequirement]:
     """Limits to the releases that an index of builds has."""
     rows = wish.rows("torch-builds")
-    kept = [row for row in rows if tag == "cpu" or any(tag == "cu" + cuda.replace(".", "") for cuda in row["cuda"])]
-    if not tag.startswith(("cpu", "cu")) or not kept:
+    built = [row for row in rows if tag == "cpu" or any(tag == "cu" + cuda.replace(".", "") for cuda in row["cuda"])]
+    if not tag.startswith(("cpu", "cu")) or not built:
         return
     for column, name in (("key", "torch"), ("torchvision", "torchvision"), ("torchaudio", "torchaudio")):
-        others = {row[column] for row in rows if column in row} - {row[column] for row in kept if column in row}
+        others = {row[column] for row in rows if column in row} - {row[column] for row in built if column in row}
         if others:
             yield AskedRequirement(name, (), ",".join(f"!={version}" for version in sorted(others)), f"the index {tag}")
 
@@ -403,22 +405,22 @@ def _taken(
     there: Mapping[str, str], bounds: Mapping[str, str], chosen: Mapping[str, Locked], day: str
 ) -> Iterator[Locked]:
     for name, version in there.items():
-        known = chosen.get(name)
+        before = chosen.get(name)
         if version == _ANY and bounds.get(name):
             range_ = Range(bounds[name])
             origin = Message("what an install on {} asks for", day)
-            yield known._replace(version=range_) if known else Locked(name, range_, origin)
-        is_known = known is not None and isinstance(known.version, str) and same_release(known.version, version)
+            yield before._replace(version=range_) if before else Locked(name, range_, origin)
+        is_known = before is not None and isinstance(before.version, str) and same_release(before.version, version)
         if version in ("", _ANY) or is_known:
             continue
-        taken = Locked(name, version, Message("what an install on {} takes", day))
-        yield known._replace(version=version, place=taken.place, conda=False) if known is not None else taken
+        locked = Locked(name, version, Message("what an install on {} takes", day))
+        yield before._replace(version=version, place=locked.place, conda=False) if before is not None else locked
 
 
-def _note(taken: Sequence[Locked], day: str, wish: Wish, names: Sequence[Collection[str]]) -> list[Message]:
+def _note(packages: Sequence[Locked], day: str, wish: Wish, names: Sequence[Collection[str]]) -> list[Message]:
     python = wish.markers["python_version"] or ""
     python = python if wish.markers["sys_platform"] else Message("{} for Linux", python)
-    known = [one for one in taken if isinstance(one.version, str)]
-    known.sort(key=lambda one: [one.name not in group for group in names])
-    named = listed([f"{one.name} {one.version}" for one in known], 3)
-    return [Message("taken as an install with Python {} on {} takes them: {}", python, day, named)] if known else []
+    releases = [locked for locked in packages if isinstance(locked.version, str)]
+    releases.sort(key=lambda locked: [locked.name not in group for group in names])
+    text = listed([f"{locked.name} {locked.version}" for locked in releases], 3)
+    return [Message("taken as an install with Python {} on {} takes them: {}", python, day, text)] if releases else []

@@ -24,59 +24,59 @@ _LARGEST, _TOGETHER, _MOST_FILES = 1 << 20, 8 << 20, 60
 def unbrought(
     lock: Lock, chosen: Mapping[str, Locked], path: str, wish: Wish, ledger: Ledger
 ) -> tuple[list[str], bool]:
-    """Return which packages of the stack (stack-modules, and what run-needs and entry-statements ask for) an install of
-    an open list does not bring, whatever releases it takes: nothing in it requires them in any release that it allows,
-    and no file beside it names them (``pip install flash-attn`` in a README). None where a line may bring anything.
-    And whether that is certain: where the requirements of a line are not known, it is told of what recipes ask for
-    alone, which few packages bring, unless the line may be from an index or a repository of one's own."""
+    """Return the packages of the stack (stack-modules, and what run-needs and entry-statements ask for) that an install
+    of an open list does not bring: no release that the list allows requires them, and no file beside the list names
+    them (``pip install flash-attn`` in a README). Return none if a line may bring anything. The second value says
+    whether that is certain. If the requirements of a line are unknown, it is not, and only what recipes ask for is
+    named, which few packages bring; nothing is named if such a line may come from an index or a repository of the
+    user's own."""
     commands = lock.commands
-    is_base = lock.notes or any(one.before != () or one.image for one in commands)
-    if not commands or is_base or any(one.conda for one in chosen.values()):
+    is_base = lock.notes or any(entry.before != () or entry.image for entry in commands)
+    if not commands or is_base or any(entry.conda for entry in chosen.values()):
         return [], True
-    lines = [line for one in commands for line in one.lines if counts(line.marker, wish) is not False]
+    lines = [line for entry in commands for line in entry.lines if counts(line.marker, wish) is not False]
     brought, whole = _brought(lines, wish, ledger)
     needing = {row["name"]: row["runs_with"] for row in wish.rows("entry-statements") if row.get("runs_with")}
     if brought.isdisjoint(needing):
         return [], True  # a list without them is not all that a run has
     # A list that names all that its packages require was written of an environment: what it leaves out is not there.
-    certain = all(ledger.package(line.name) is not None for line in lines) or (
-        whole and all(line.pin for line in lines)
-    )
-    if not certain and (any(one.elsewhere for one in commands) or any(line.url for line in lines)):
+    is_frozen = whole and all(line.pin for line in lines)
+    certain = is_frozen or all(ledger.package(line.name) is not None for line in lines)
+    if not certain and (any(entry.elsewhere for entry in commands) or any(line.url for line in lines)):
         return [], False
     rows = [row for row in wish.rows("run-needs") if any(re.match(_ASKING, key) for key in row.get("when", ()))]
-    asked = {read_requirement(line) for row in rows for line in row["asks"]}
-    names = {one.name for one in asked if not (one.specifiers or one.extras)}
+    needed = {read_requirement(line) for row in rows for line in row["asks"]}
+    names = {entry.name for entry in needed if not (entry.specifiers or entry.extras)}
     others = {str(row["name"]) for row in wish.rows("stack-modules", "module")}.union(*needing.values())
     indexed = {row["name"] for row in wish.rows("packages", "package") if "wheel_index" in row}
     lacking = (names | others) - brought - chosen.keys() - indexed
     words = _words_in(dict.fromkeys((os.path.dirname(os.path.join(wish.cwd, path)), wish.cwd)))
     # What a README has installed apart from the list brings more: unsloth bitsandbytes.
-    apart = [Requirement(name=name, extras=(), specifiers="", marker="") for name in lacking & words]
+    apart = [Requirement(name, "", "") for name in lacking & words]
     lacking -= words | _brought(apart, wish, ledger)[0]
     return sorted(lacking if certain else lacking & names), certain
 
 
 def _brought(lines: Sequence[AskedRequirement | Requirement], wish: Wish, ledger: Ledger) -> tuple[set[str], bool]:
     """Return the names of all that the lines may bring, and whether they name all that they certainly bring."""
-    asked = [Requirement(name=line.name, extras=line.extras, specifiers=line.specifiers, marker="") for line in lines]
-    named, seen = {line.name for line in lines}, set(asked)
+    requirements = [Requirement(line.name, line.specifiers, "", line.extras) for line in lines]
+    names, visited = {line.name for line in lines}, set(requirements)
     whole = True
-    for one in asked:  # it grows
-        package = ledger.package(one.name)
+    for requirement in requirements:  # it grows
+        package = ledger.package(requirement.name)
         if package is None:
             continue
-        versions = [each.version for each in package.releases if allows(one.specifiers, each.version)]
-        read = {near for version in versions for near in package.neighbours(version) if near}
-        inner = wish._replace(names=one.extras, decided={})
-        for wanted in {wanted for version in read for wanted in package.requires(version, one.extras)}:
-            there = counts(wanted.marker, inner)
-            whole = whole and (there is not True or wanted.name in named)
-            wanted = wanted._replace(marker="")
-            if there is not False and wanted not in seen:
-                seen.add(wanted)
-                asked.append(wanted)
-    return {one.name for one in asked}, whole
+        versions = [each.version for each in package.releases if allows(requirement.specifiers, each.version)]
+        readable = {near for version in versions for near in package.neighbours(version) if near}
+        inner = wish._replace(names=requirement.extras, decided={})
+        for needed in {needed for version in readable for needed in package.requires(version, requirement.extras)}:
+            there = counts(needed.marker, inner)
+            whole = whole and (there is not True or needed.name in names)
+            needed = needed._replace(marker="")
+            if there is not False and needed not in visited:
+                visited.add(needed)
+                requirements.append(needed)
+    return {requirement.name for requirement in requirements}, whole
 
 
 def _words_in(folders: Iterable[str]) -> set[str]:
@@ -88,7 +88,8 @@ def _words_in(folders: Iterable[str]) -> set[str]:
         paths = [os.path.join(folder, name) for folder, names in inside.items() for name in names]
         below = [path for path in paths if os.path.isdir(path) and not os.path.basename(path).startswith(".")]
         paths += [os.path.join(path, name) for path in below[:_MOST_FILES] for name in files.names_or_none(path)]
-        told = (path for path in paths if any(fnmatchcase(os.path.basename(path).lower(), glob) for glob in _TELLING))
-        for path in islice(told, _MOST_FILES):
+        named = ((path, os.path.basename(path).lower()) for path in paths)
+        telling = (path for path, name in named if any(fnmatchcase(name, glob) for glob in _TELLING))
+        for path in islice(telling, _MOST_FILES):
             words.update(normalise(word) for word in _WORDS.findall(files.text_or_empty(path, _LARGEST)))
     return words

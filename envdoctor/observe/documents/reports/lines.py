@@ -96,12 +96,12 @@ class Forms:
             if row.get("has", "") not in text:
                 continue
             behind = text.partition(row["has"])[2] if row.get("each") else text
-            for found in pattern.finditer(behind) if row.get("each") else [pattern.fullmatch(text)]:
-                claims += self._shaped(row, found, number, in_table) if found is not None else ()
+            for match in pattern.finditer(behind) if row.get("each") else [pattern.fullmatch(text)]:
+                claims += self._shaped(row, match, number, in_table) if match is not None else ()
         return understood(Line(tuple(claims)), self._matrix) if claims else None
 
-    def _shaped(self, row: Mapping[str, Any], found: re.Match[str], number: int, in_table: bool) -> Iterator[Claim]:
-        groups = found.groupdict()
+    def _shaped(self, row: Mapping[str, Any], match: re.Match[str], number: int, in_table: bool) -> Iterator[Claim]:
+        groups = match.groupdict()
         value, loose = groups["value"].replace("%2B", "+"), row.get("loose", False)
         if "fact" in row:
             yield Claim(row["fact"], value, number, loose)
@@ -118,12 +118,9 @@ class Forms:
         if name == "python":
             yield Claim("python.version", value, number, loose and not in_table)
             return
-        if (
-            name is None
-            or name in _NO_PACKAGES
-            or (row.get("known") and name not in self.names.values())
-            or not is_version(value)
-        ):
+        if name is None or name in _NO_PACKAGES or not is_version(value):
+            return
+        if row.get("known") and name not in self.names.values():
             return
         yield self._version(name, value, number, loose and not in_table)
         built = _BUILT_FOR.search(groups.get("build") or "") if name == "torch" else None
@@ -137,39 +134,39 @@ class Forms:
 
     def labelled(self, text: str, number: int) -> Line | None:
         """Read a line with a label that is known; None for another line."""
-        found = _LABEL.match(text) or _DOTS.match(text)
-        if found is None:
+        match = _LABEL.match(text) or _DOTS.match(text)
+        if match is None:
             return None
-        label = " ".join(re.sub(r"[`*🤗\"]", "", found[1]).lower().split())
-        said = _HOW.sub("", found[2].strip(" `*\"';；。\t"))
+        label = " ".join(re.sub(r"[`*🤗\"]", "", match[1]).lower().split())
+        content = _HOW.sub("", match[2].strip(" `*\"';；。\t"))
         rows = self._labels.get(label) or self._labels.get(label.partition("(")[0].rstrip())
         if rows is not None:
-            return understood(self._of_label(rows, said, number), self._matrix)
+            return understood(self._of_label(rows, content, number), self._matrix)
         words = re.sub(r" ?\([^()]{0,40}\)", "", label)
-        named = re.sub(r"(?:[\s'.]{1,3}(?:installed )?version|\s?版本号?|\.__version__)\Z", "", words)
-        package = self.package(named.strip(" '"))
-        if said.lower() in _NONE and named != words:
-            package = package or valid_name(named.strip(" '"))
+        stem = re.sub(r"(?:[\s'.]{1,3}(?:installed )?version|\s?版本号?|\.__version__)\Z", "", words)
+        package = self.package(stem.strip(" '"))
+        if content.lower() in _NONE and stem != words:
+            package = package or valid_name(stem.strip(" '"))
             return Line((Claim(f"pkg.{package}", ABSENT, number),)) if package else None
-        value = _VALUE.match(said) or _VALUE.match(said.lower().removeprefix(f"{package}-"))
-        if package is None or (value is None and named == words):
+        value = _VALUE.match(content) or _VALUE.match(content.lower().removeprefix(f"{package}-"))
+        if package is None or (value is None and stem == words):
             return None
         if value is None or not is_version(value[1]):
-            return Line(unread="" if said.lower() in _UNSAID else f"pkg.{package}")
-        return Line((self._version(package, value[1], number, loose=named == words),))
+            return Line(unread="" if content.lower() in _UNSAID else f"pkg.{package}")
+        return Line((self._version(package, value[1], number, loose=stem == words),))
 
-    def _of_label(self, rows: Sequence[tuple[Mapping[str, Any], re.Pattern[str]]], said: str, number: int) -> Line:
+    def _of_label(self, rows: Sequence[tuple[Mapping[str, Any], re.Pattern[str]]], text: str, number: int) -> Line:
         first = rows[0][0]
-        if said.lower() in first.get("absent", ()):
+        if text.lower() in first.get("absent", ()):
             return Line((Claim(first["fact"], ABSENT, number),))
-        if said.lower() in _UNSAID:
+        if text.lower() in _UNSAID:
             return Line()
         claims = []
         for row, pattern in rows:
-            found = pattern.fullmatch(said)
-            if found is not None:
+            match = pattern.fullmatch(text)
+            if match is not None:
                 spec = self.registry.find(row["fact"])
-                value: Value = float(found["value"]) if spec is not None and spec.type == "number" else found["value"]
+                value: Value = float(match["value"]) if spec is not None and spec.type == "number" else match["value"]
                 claims.append(Claim(row["fact"], value, number))
         return Line(tuple(claims), "" if claims or first.get("quiet") else first["fact"])
 
@@ -179,9 +176,9 @@ class Forms:
         if not pairs:
             return None
         text = text.removeprefix("# ") if number == 1 else text  # the title; further down it may be switched off
-        left = self._pair.sub(" ", text)
+        rest = self._pair.sub(" ", text)
         for phrase in (*self._gpus, self._beside):
-            left = phrase.sub(" ", left)
+            rest = phrase.sub(" ", rest)
         claims: list[Claim] = []
         for name, value in ((pair[1].lower(), pair[2]) for pair in pairs):
             release = value.partition("+")[0]
@@ -191,7 +188,7 @@ class Forms:
             elif release.startswith(("3.", "2.7")):
                 key = "python.version" if release.count(".") == 2 else "python.minor"
                 claims.append(Claim(key, release, number, loose=True))
-        if re.search(r"[\w<>?%$#@\\&]", left) or self.doubtful(text) or not claims:
+        if re.search(r"[\w<>?%$#@\\&]", rest) or self.doubtful(text) or not claims:
             first = self.package(pairs[0][1])
             return Line(unread=f"pkg.{first}" if first else "python.version")
         return understood(Line(tuple(claims)), self._matrix)
@@ -260,7 +257,7 @@ def standing(
     do not count, and the numbers of lines below a heading, or between fences, that speak of something else."""
     forms, prose = Forms(matrix), Prose(matrix, formats)
     claims: list[Claim] = []
-    told: list[Claim] = []
+    sentences: list[Claim] = []
     unread: list[tuple[int, str]] = []
     silenced: set[int] = set()
     below = fenced = behind = False  # what a heading says is in doubt; between fences; behind a line that doubts
@@ -275,7 +272,7 @@ def standing(
             below = forms.doubtful(rows[0].text)
         before = "" if fenced else next((row.text for row in reversed(rows) if row.text), before)
         if not (fenced or below or behind):
-            told += prose.told([(row.number, row.text) for row in rows if row.is_words and row.text])
+            sentences += prose.told([(row.number, row.text) for row in rows if row.is_words and row.text])
         doubt = any(forms.doubtful(row.words) for row in rows)
         for row in rows:
             if below or behind:
@@ -287,7 +284,7 @@ def standing(
                     claims.append(claim)
             if row.said is not None and row.said.unread:
                 unread.append((row.number, row.said.unread))
-    return claims, told, unread, silenced
+    return claims, sentences, unread, silenced
 
 
 def _paragraphs(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
@@ -308,7 +305,7 @@ def _paragraphs(rows: Iterable[_Row]) -> Iterator[list[_Row]]:
 def _read(lines: Sequence[str], forms: Forms, matrix: Matrix) -> Iterator[_Row]:
     """Yield the lines, each with what it says."""
     variables = matrix.registry.names("env")
-    starts = [found.end(1) if (found := _ALIGNED.match(line)) else 0 for line in lines]
+    starts = [match.end(1) if (match := _ALIGNED.match(line)) else 0 for line in lines]
     in_table = in_tool = False
     before = ""
     for place, line in enumerate(lines):
@@ -317,22 +314,21 @@ def _read(lines: Sequence[str], forms: Forms, matrix: Matrix) -> Iterator[_Row]:
             in_table = True
         elif not text or text.startswith(_FENCE):
             in_table = False
-        said, is_words = None, not text.startswith(_FENCE)
+        reading, is_words = None, not text.startswith(_FENCE)
         # Most lines of logs are told by this alone.
         may = _DIGIT.search(text) or "nstalled" in text or any(sign in text for sign in (":", "=", " ..", "] "))
         if may and not text.startswith(_FENCE) and not _TABLE.fullmatch(text) and not _RULE.match(text):
-            aligned = (
-                starts[place] > 0 and starts[place] in starts[max(0, place - 1) : place] + starts[number : number + 1]
-            )
-            said = _titled(before, text, number, forms) or _line(text, number, forms, in_table or aligned)
-            variable = _ENV.match(text) if said is None and in_tool else None
+            beside = starts[max(0, place - 1) : place] + starts[number : number + 1]
+            aligned = starts[place] > 0 and starts[place] in beside
+            reading = _titled(before, text, number, forms) or _line(text, number, forms, in_table or aligned)
+            variable = _ENV.match(text) if reading is None and in_tool else None
             if variable is not None and variable[1] in variables:
-                said = Line((Claim(f"env.{variable[1]}", variable[2], number),))
-            is_words = said is None
-            said = said if said is not None and said.claims else forms.sentence(text, number) or said
-            in_tool = in_tool or (said is not None and any(not claim.loose for claim in said.claims))
+                reading = Line((Claim(f"env.{variable[1]}", variable[2], number),))
+            is_words = reading is None
+            reading = reading if reading is not None and reading.claims else forms.sentence(text, number) or reading
+            in_tool = in_tool or (reading is not None and any(not claim.loose for claim in reading.claims))
         before = before if not text or text.startswith(_FENCE) else text
-        yield _Row(number, text, said, is_words)
+        yield _Row(number, text, reading, is_words)
 
 
 def _titled(before: str, text: str, number: int, forms: Forms) -> Line | None:
@@ -340,16 +336,16 @@ def _titled(before: str, text: str, number: int, forms: Forms) -> Line | None:
     if title is None:
         return None
     label = f"{title[3]} version" if title[3] else title[title.lastindex or 0]
-    said = forms.labelled(f"{label}: {text.removeprefix('Version: ')}", number)
-    return said if said is not None and said.claims else None
+    reading = forms.labelled(f"{label}: {text.removeprefix('Version: ')}", number)
+    return reading if reading is not None and reading.claims else None
 
 
 def _line(text: str, number: int, forms: Forms, in_table: bool) -> Line | None:
     """Read a line by itself: what a tool prints, a range of versions, a label with its value."""
     cells = _columns(text)
     for words in (": ".join(cells), " ".join(cells)) if cells else ():
-        if (said := _line(words, number, forms, in_table)) is not None:
-            return said
+        if (line := _line(words, number, forms, in_table)) is not None:
+            return line
     gpu = smi_line(text, number)
     if gpu is not None:
         return Line((gpu,))

@@ -74,26 +74,26 @@ def understood(line: Line, matrix: Matrix) -> Line:
     return line._replace(claims=tuple(claims))
 
 
-def _gpu(said: str, number: int, matrix: Matrix) -> Claim | None:
+def _gpu(text: str, number: int, matrix: Matrix) -> Claim | None:
     """Claim the GPUs behind a label, as tools print them or as the tables name them; None if any of it is unclear."""
-    if (listed := smi_line(said, number)) is not None:
+    if (listed := smi_line(text, number)) is not None:
         return listed
-    if _PRODUCTS.fullmatch(said):
-        names = said.split(", ")
-        return _gpus([{"name": name} for name in names], number) if names[1:] else Claim("gpu.type", said, number)
-    plain = re.sub(_ASIDE, "", re.sub(_MEMORY, r" \1", re.sub(_EACH, "", said)))
-    found = counted(" ".join(plain.split()))
-    if found is None:
+    if _PRODUCTS.fullmatch(text):
+        names = text.split(", ")
+        return _gpus([{"name": name} for name in names], number) if names[1:] else Claim("gpu.type", text, number)
+    plain = re.sub(_ASIDE, "", re.sub(_MEMORY, r" \1", re.sub(_EACH, "", text)))
+    pair = counted(" ".join(plain.split()))
+    if pair is None:
         return None
-    count, name = found
+    count, name = pair
     if count and (size := re.fullmatch(r"(\d{2,3}) ?G(?:i?B)?", name)) is not None:  # 2 x 24G
         return _gpus([{"memory_gib": float(size[1])}] * count, number)
     words = [word for word in re.split(r"[\s,/]+", name) if not re.match(_WORDS, word)]
     products = [word for word in words if gpu_named(word, matrix) is not None]
-    known = gpu_named(name, matrix)
-    if known is None or len(products) > 1 or not all(any(map(str.isdigit, word)) for word in words):
+    product = gpu_named(name, matrix)
+    if product is None or len(products) > 1 or not all(any(map(str.isdigit, word)) for word in words):
         return None
-    name = known.name if re.match(r"(?i)\d|RTX\d", name) else name
+    name = product.name if re.match(r"(?i)\d|RTX\d", name) else name
     return _gpus([{"name": name}] * count, number) if count else Claim("gpu.type", name, number)
 
 
@@ -101,37 +101,37 @@ def _gpus(items: Sequence[Mapping[str, Value]], line: int, doubt: Message | None
     return Claim("gpu", Records(tuple(map(dict, items)) if len(items) <= _MOST else (), doubt), line)
 
 
-def _platform(said: str, number: int, matrix: Matrix) -> Iterator[Claim]:
+def _platform(text: str, number: int, matrix: Matrix) -> Iterator[Claim]:
     """Yield ``Linux-5.15.0-91-generic-x86_64-with-glibc2.35``, ``Ubuntu 22.04.3 LTS (x86_64)``, ``Windows 11``."""
-    said = said.strip()
-    lowered = said.lower()
+    text = text.strip()
+    lowered = text.lower()
     rows = matrix.rows("report-forms", "system")
-    named = {row["platform"] for row in rows for word in row["words"] if word in lowered}
-    if len(named) != 1 or not any(lowered.startswith(word) for row in rows for word in row["words"]):
+    platforms = {row["platform"] for row in rows for word in row["words"] if word in lowered}
+    if len(platforms) != 1 or not any(lowered.startswith(word) for row in rows for word in row["words"]):
         return
-    yield Claim("os.platform", named.pop(), number)
-    found = _LINUX.match(said)
-    arch = found[2] if found is not None else (_ARCH.findall(said) or [""])[-1].lower()
+    yield Claim("os.platform", platforms.pop(), number)
+    match = _LINUX.match(text)
+    arch = match[2] if match is not None else (_ARCH.findall(text) or [""])[-1].lower()
     if arch:
         yield Claim("os.arch", _ARCHES.get(arch, arch), number)
-    if found is None:
+    if match is None:
         return
-    yield Claim("os.kernel", found[1], number)
-    if "microsoft" in found[1].lower():
+    yield Claim("os.kernel", match[1], number)
+    if "microsoft" in match[1].lower():
         yield Claim("os.wsl", True, number)
-    if found[3] == "glibc" and found[4]:
+    if match[3] == "glibc" and match[4]:
         yield Claim("os.libc", "glibc", number)
-        yield Claim("os.libc_version", found[4], number)
+        yield Claim("os.libc_version", match[4], number)
 
 
 def smi_line(text: str, number: int) -> Claim | None:
     """Read a line of nvidia-smi's table or list: a GPU's index and name, or its memory."""
-    found = _SMI_NAME.fullmatch(text) or _LISTED.match(text)
-    if found is not None:
-        name = found[2].strip()
+    match = _SMI_NAME.fullmatch(text) or _LISTED.match(text)
+    if match is not None:
+        name = match[2].strip()
         if name.endswith("..."):  # cut off: the product alone, or nothing if it may be another
             name = "" if (product := re.match(r"(.*\d)-\w{0,10}\.\.\.\Z", name)) is None else product[1]
-        return Claim(f"smi.{found[1]}", name, number) if re.search(r"\d|\.\.\.|TITAN", found[2]) else None
+        return Claim(f"smi.{match[1]}", name, number) if re.search(r"\d|\.\.\.|TITAN", match[2]) else None
     group = _GROUP.fullmatch(text)
     if group is not None:
         return _gpus([{"name": group[2]} for _ in group[1].split(",")], number)
@@ -141,9 +141,9 @@ def smi_line(text: str, number: int) -> Claim | None:
 
 def gpu_fact(claims: Sequence[Claim], name: str) -> Fact | None:
     """Return the GPUs by all lines that speak of them: lists with indexes, a type with its number and memory, words."""
-    said = [*_listed(claims), *(claim for claim in claims if claim.key == "gpu"), *_typed(claims)]
-    said = [claim for claim in said if not is_nameless(claim)] or said
-    all_of = [(claim.line, claim.value) for claim in said if isinstance(claim.value, Records) and claim.value.items]
+    lists = [*_listed(claims), *(claim for claim in claims if claim.key == "gpu"), *_typed(claims)]
+    lists = [claim for claim in lists if not is_nameless(claim)] or lists
+    all_of = [(claim.line, claim.value) for claim in lists if isinstance(claim.value, Records) and claim.value.items]
     if not all_of:
         return None
     line, best = min(all_of, key=lambda one: (one[1].incomplete is not None, -len(one[1].items[0])))
@@ -190,7 +190,7 @@ def _typed(claims: Sequence[Claim]) -> Iterator[Claim]:
     """Yield ``GPU type`` with ``GPU number`` and ``GPU memory`` below it, as env commands print them."""
     for place, claim in enumerate(claims):
         if claim.key == "gpu.type":
-            near = {one.key: one.value for one in claims[place + 1 : place + 4] if one.line - claim.line <= 3}
+            near = {below.key: below.value for below in claims[place + 1 : place + 4] if below.line - claim.line <= 3}
             item = {"name": claim.value} | {key[4:]: near[key] for key in ("gpu.memory_gib",) if key in near}
             count = near.get("gpu.count")
             doubt = Message("how many GPUs there are is not said") if count is None else None
@@ -205,7 +205,7 @@ def _agree(one: Records, other: Records) -> bool:
         names = [str(item["name"]).lower() for item in pair if "name" in item]
         words = [re.findall(r"[a-z\d]+", name) for name in names]
         numbers = [
-            {one for one in said if re.search(r"\d", one) and not re.fullmatch(r"\d+gb?", one)} for said in words
+            {word for word in name if re.search(r"\d", word) and not re.fullmatch(r"\d+gb?", word)} for name in words
         ]
         first, *rest = numbers or [set()]
         if not all(first <= other or other <= first for other in rest):

@@ -55,62 +55,61 @@ class Prose:
         self._numbers: Mapping[str, int] = words["numbers"]
         self._doubt = re.compile(words["aside"], re.IGNORECASE)
         self._against = re.compile(words["against"], re.IGNORECASE)
-        self._phrases = [
-            (row, re.compile(row["pattern"], re.I | re.A)) for row in matrix.rows("report-forms", "phrase")
-        ]
+        phrases = matrix.rows("report-forms", "phrase")
+        self._phrases = [(row, re.compile(row["pattern"], re.I | re.A)) for row in phrases]
 
     def told(self, rows: Sequence[tuple[int, str]]) -> Iterator[Claim]:
         """Yield what the sentences of lines that stand together say; each line comes with its number."""
         rows = [(number, text) for number, text in rows if not _NO_WORDS.match(text)]
         text = "\n".join(line for _, line in rows)[: self._left]
         self._left -= len(text)
-        ends = sorted(found.start() for ends in (_END, self._against) for found in ends.finditer(text))
+        ends = sorted(match.start() for ends in (_END, self._against) for match in ends.finditer(text))
         for start, end in pairwise([0, *ends, len(text)]):
             sentence = text[start:end]
             if len(sentence) > _LONGEST or self._doubt.search(sentence):
                 continue
             for _, same in groupby(sorted(self._said(sentence), key=attrgetter("key")), attrgetter("key")):
-                said = list(same)
-                one, *others = [claim for claim in said if not is_nameless(claim)] or said
-                if all(other.value == one.value for other in others):
-                    yield one._replace(line=rows[text.count("\n", 0, start + one.line)][0])
+                claims = list(same)
+                first, *others = [claim for claim in claims if not is_nameless(claim)] or claims
+                if all(other.value == first.value for other in others):
+                    yield first._replace(line=rows[text.count("\n", 0, start + first.line)][0])
 
     def _said(self, sentence: str) -> Iterator[Claim]:
         """Yield claims, with their places in the sentence as lines."""
         for row, pattern in self._phrases:
-            for found in pattern.finditer(sentence):
-                groups = found.groupdict()
+            for match in pattern.finditer(sentence):
+                groups = match.groupdict()
                 value = row.get("says", groups.get("value"))
                 if row["fact"] == "gpu.name":
-                    yield from self._gpu(found.start(), groups)
+                    yield from self._gpu(match.start(), groups)
                 elif "more" in groups:
-                    yield from self._claim(row["fact"], int(value) + int(groups["more"] or 0), found.start())
+                    yield from self._claim(row["fact"], int(value) + int(groups["more"] or 0), match.start())
                 else:
-                    yield from self._claim(row["fact"], value, found.start())
-        for found in _OPTION.finditer(sentence):
-            meaning = self._options.get(found[1])
-            if meaning is not None and (word := meaning.word(spelled(scalar(found[2])))):
-                yield from self._claim(f"recipe.{meaning.field}", scalar(word), found.start())
-        for found in (*_NAME.finditer(sentence), *_IN_WORDS.finditer(sentence)):
-            name = found[0].rstrip(".:-").replace(" ", "-")
+                    yield from self._claim(row["fact"], value, match.start())
+        for match in _OPTION.finditer(sentence):
+            meaning = self._options.get(match[1])
+            if meaning is not None and (word := meaning.word(spelled(scalar(match[2])))):
+                yield from self._claim(f"recipe.{meaning.field}", scalar(word), match.start())
+        for match in (*_NAME.finditer(sentence), *_IN_WORDS.finditer(sentence)):
+            name = match[0].rstrip(".:-").replace(" ", "-")
             if _DIGIT.search(name) and is_repo_name(name):
-                yield from self._model(name, found.start())
+                yield from self._model(name, match.start())
 
     def _claim(self, key: str, value: object, place: int) -> Iterator[Claim]:
         spec = self._matrix.registry.find(key)
         with suppress(FactTypeError):
-            if spec is not None and unlisted(spec, known := parse_value(spec, value)) is None:
-                yield Claim(key, known, place)
+            if spec is not None and unlisted(spec, parsed := parse_value(spec, value)) is None:
+                yield Claim(key, parsed, place)
                 if key == "recipe.eval_batch_size":
-                    yield Claim("recipe.batch_size", known, place)
+                    yield Claim("recipe.batch_size", parsed, place)
 
     def _gpu(self, place: int, groups: Mapping[str, str | None]) -> Iterator[Claim]:
         """Yield the GPUs by the name that the tables have, with how many there are and their memory if that is said."""
         count, size = groups["count"] or groups["after"], groups["size"] or groups["before"]
-        said = f"{groups['value']} {size}G" if size else f"{groups['value']}"
+        text = f"{groups['value']} {size}G" if size else f"{groups['value']}"
         if count:
-            said = f"{self._numbers.get(count.lower(), count)} x {said}"
-        yield from understood(Line((Claim("gpu.name", said, place),)), self._matrix).claims
+            text = f"{self._numbers.get(count.lower(), count)} x {text}"
+        yield from understood(Line((Claim("gpu.name", text, place),)), self._matrix).claims
 
     def _model(self, name: str, place: int) -> Iterator[Claim]:
         """Yield a model that the table of shapes has: as its repository if it is the only one of that name. Else its
@@ -134,13 +133,13 @@ class Prose:
     @cached_property
     def _options(self) -> Mapping[str, Meaning]:
         """Return what the keys of all formats mean that mean one thing, or what TrainingArguments mean by them."""
-        meant: dict[str, set[str]] = {}
-        found: dict[str, Meaning] = {}
+        fields: dict[str, set[str]] = {}
+        chosen: dict[str, Meaning] = {}
         for form in (*self._formats, self._formats["hf-arguments"]):
             for key, meanings in form.keys.items():
                 name = key.rpartition(".")[2].lower()
                 for meaning in meanings[:1]:
-                    meant.setdefault(name, set()).add(meaning.field)
-                    found[name] = meaning
+                    fields.setdefault(name, set()).add(meaning.field)
+                    chosen[name] = meaning
         own = self._formats["hf-arguments"].keys
-        return {name: meaning for name, meaning in found.items() if len(meant[name]) == 1 or name in own}
+        return {name: meaning for name, meaning in chosen.items() if len(fields[name]) == 1 or name in own}

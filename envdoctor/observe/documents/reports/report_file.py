@@ -58,18 +58,17 @@ class _Block(NamedTuple):
 
 def _in_place(block: _Block, keep: Collection[int] | None = None) -> str:
     """Return the lines at the places that they have in the report; all, or those with the numbers ``keep``."""
-    return "\n" * (block.start - 1) + "\n".join(
-        row if keep is None or number in keep else "" for number, row in enumerate(block.rows, block.start)
-    )
+    rows = (row if keep is None or at in keep else "" for at, row in enumerate(block.rows, block.start))
+    return "\n" * (block.start - 1) + "\n".join(rows)
 
 
 def run_facts(
     lines: Sequence[str], doubtful: Collection[int], formats: Formats, name: str, installed: FactSet
 ) -> tuple[list[Fact], list[str], list[Message]]:
-    """Return ``recipe.*``, ``recipe_key``, ``env.*`` and the model, each with the line that says it. A report may show
-    a part of the run only: of a framework's defaults what it switches on is a guess, and no other one counts. Lines
-    with the numbers ``doubtful`` are left out. What two commands or configurations say differently is unknown; the
-    keys of that come second, and sentences about files that are named and not shown third."""
+    """Return ``recipe.*``, ``recipe_key``, ``env.*`` and the model, each with its line; the keys that two commands or
+    configurations say differently, which are unknown; and sentences about files that are named and not shown. A report
+    may show a part of the run only: of a framework's defaults those that switch something on are guesses, and the
+    others do not count. Lines with the numbers ``doubtful`` are left out."""
     blocks = list(_blocks(lines, doubtful))
     parts = [part for block in blocks for part in _command_lines(block, formats)]
     parts += islice((part for block in blocks for part in _configurations(block, formats)), _DOCUMENTS)
@@ -114,14 +113,14 @@ def run_facts(
             before = facts.get(fact.key)
             if before is None or fact.key.startswith("recipe_") or fact.source == "preset":
                 continue
-            said = before.value if isinstance(before.value, tuple) else ()
-            if isinstance(fact.value, tuple) and set(fact.value) < set(said):  # the same command, cut off
+            values = before.value if isinstance(before.value, tuple) else ()
+            if isinstance(fact.value, tuple) and set(fact.value) < set(values):  # the same command, cut off
                 continue
             if before.value != fact.value and not isinstance(before.value, Unknown):
                 facts[fact.key] = before._replace(value=differ(before, fact))
                 differing.append(fact.key)
     text = "{} names {}, which {}: what it sets is not known"
-    return list(facts.values()), differing, [Message(text, place, one, why) for one, place, why in recipe.missing]
+    return list(facts.values()), differing, [Message(text, place, one, reason) for one, place, reason in recipe.missing]
 
 
 def _model_facts(recipe: Recipe) -> Iterator[Fact]:
@@ -152,7 +151,7 @@ def _blocks(lines: Sequence[str], doubtful: Collection[int]) -> Iterator[_Block]
 def _command_lines(block: _Block, formats: Formats) -> list[Part]:
     """Command lines with the lines that continue them, and between fences the variables that are set beside them."""
     script: dict[int, str] = {}
-    goes_on = found = False
+    goes_on = has_command = False
     for number, line in enumerate(block.rows, block.start):
         plain = line[match.end() :] if (match := _PROMPT.match(line)) is not None else line.strip()
         begins = _COMMAND.match(plain) is not None
@@ -161,11 +160,11 @@ def _command_lines(block: _Block, formats: Formats) -> list[Part]:
             script[number - 1] = script[number - 1].rstrip().rstrip("\\") + " \\"
             script[number] = line.strip(" \t\r*")
         elif begins:
-            script[number], found = plain.rstrip("`"), True
+            script[number], has_command = plain.rstrip("`"), True
         elif block.fenced and _ASSIGNMENT.match(line) is not None:
             script[number] = line.strip()
         goes_on = line.rstrip().endswith("\\") and number in script
-    if not found:
+    if not has_command:
         return []
     rows = [script.get(number, "") for number, _ in enumerate(block.rows, block.start)]
     text = _in_place(block._replace(rows=rows))
@@ -176,9 +175,8 @@ def _command_lines(block: _Block, formats: Formats) -> list[Part]:
 
 def _configurations(block: _Block, formats: Formats) -> Iterator[Part]:
     """YAML and JSON: what stands between fences, or lines of settings one below the other."""
-    whole = (
-        list(_configuration(_in_place(block), formats)) if block.fenced and len(block.rows) <= _LONGEST_BLOCK else []
-    )
+    is_whole = block.fenced and len(block.rows) <= _LONGEST_BLOCK
+    whole = list(_configuration(_in_place(block), formats)) if is_whole else []
     if whole or (block.fenced and block.rows[0].lstrip().startswith("{")):
         yield from whole
         return
@@ -187,10 +185,8 @@ def _configurations(block: _Block, formats: Formats) -> Iterator[Part]:
         if _SETTING.fullmatch(line) is not None or (run and not line.strip()):
             run.add(number)
             continue
-        if (
-            len(run) <= _LONGEST_BLOCK
-            and sum(1 for one in run if _KEY_AND_VALUE.fullmatch(block.rows[one - block.start])) >= _FEWEST
-        ):
+        settings = sum(1 for at in run if _KEY_AND_VALUE.fullmatch(block.rows[at - block.start]))
+        if len(run) <= _LONGEST_BLOCK and settings >= _FEWEST:
             yield from _configuration(_dedented(block, run), formats)
         run = set()
 
@@ -209,14 +205,15 @@ def _configuration(text: str, formats: Formats) -> Iterator[Part]:
     except RecipeError:
         return
     form = formats.of_part(part)
-    said = 0 if form is None else sum(1 for one in part.entries if (known := formats.find(form, one.key)) and known[1])
-    if form is not None and (said >= _FEWEST or (said and form.row.get("marked_only"))):
-        yield part
+    if form is not None:
+        lookups = (formats.find(form, entry.key) for entry in part.entries)
+        count = sum(1 for lookup in lookups if lookup is not None and lookup[1])
+        yield from [part] if count >= _FEWEST or (count and form.row.get("marked_only")) else []
 
 
-def differ(one: Fact, other: Fact) -> Unknown:
+def differ(first: Fact, other: Fact) -> Unknown:
     """Return an unknown value, because two places say different things."""
-    words = (Message("{} says {}", fact.origin, spell(fact.value)) for fact in (one, other))
+    words = (Message("{} says {}", fact.origin, spell(fact.value)) for fact in (first, other))
     return Unknown(joined(words, ", "))
 
 
@@ -253,13 +250,13 @@ def read_report(place: Path, matrix: Matrix, path: str) -> ReadReport:
         raise ReportError("{}: larger than {} MiB, not read", path, _LARGEST // 1024 // 1024)
     # Terminals of Windows write UTF-16 and code pages.
     text = decoded(data, "replace")
-    read = report_facts(text, matrix, "report" if path == "-" else path.replace("\\", "/").rpartition("/")[2])
-    if not list(read.facts):
-        said = Message("{}: no version, GPU or system could be read in it", path)
-        nothing = ReportError(joined([said, *read.notes]))
+    report = report_facts(text, matrix, "report" if path == "-" else path.replace("\\", "/").rpartition("/")[2])
+    if not list(report.facts):
+        sentence = Message("{}: no version, GPU or system could be read in it", path)
+        nothing = ReportError(joined([sentence, *report.notes]))
         nothing.usage, nothing.text = False, text
         raise nothing
-    return read._replace(text=text)
+    return report._replace(text=text)
 
 
 def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
@@ -269,24 +266,24 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
     lines = lines[:_LINES]
     plain = [_QUOTE.sub("", visible(line[:_LINE])).translate(_WIDE).rstrip() for line in lines]
     formats = Formats(matrix)
-    stated, told, speaking, silenced = standing(plain, matrix, formats)
+    claimed, sentences, speaking, silenced = standing(plain, matrix, formats)
     # What paths say counts where no line does.
-    said = {"python" if claim.key.startswith("python.") else claim.key for claim in stated}
-    paths = (claim for claim in traces(plain) if claim.key.removesuffix(".minor") not in said)
-    claims = [claim for claim in (*stated, *paths) if not claim.key.startswith(("gpu", "smi."))]
+    keys = {"python" if claim.key.startswith("python.") else claim.key for claim in claimed}
+    paths = (claim for claim in traces(plain) if claim.key.removesuffix(".minor") not in keys)
+    claims = [claim for claim in (*claimed, *paths) if not claim.key.startswith(("gpu", "smi."))]
     facts = FactSet(_checked(_facts_of(claims, name), matrix))
-    if (gpu := gpu_fact(stated, name)) is not None:
+    if (gpu := gpu_fact(claimed, name)) is not None:
         facts.add(gpu)
     commands = [_QUOTE.sub("", visible(line[:_LONGEST_COMMAND])) for line in lines]
     run, differing, unread = run_facts(commands, silenced, formats, name, facts)
-    differing += [one.key for one in run if one.key in facts]
-    for one in run:  # what the lines say stands, unless the run that is shown says something else
-        before = facts.get(one.key)
-        if one.key not in facts:
-            facts.add(one)
-        elif before.value != one.value and not isinstance(before.value, Unknown):
-            facts.add(before._replace(value=differ(before, one)))
-    facts.update(_told(told, facts, name))
+    differing += [setting.key for setting in run if setting.key in facts]
+    for setting in run:  # what the lines say stands, unless the run that is shown says something else
+        before = facts.get(setting.key)
+        if setting.key not in facts:
+            facts.add(setting)
+        elif before.value != setting.value and not isinstance(before.value, Unknown):
+            facts.add(before._replace(value=differ(before, setting)))
+    facts.update(_told(sentences, facts, name))
     notes = [Message("{}: only the first {} lines were read", name, len(lines))] if cut else []
     notes += unread[:_NAMED]
     notes += [
@@ -294,11 +291,11 @@ def report_facts(text: str, matrix: Matrix, name: str) -> ReadReport:
         for fact in facts
         if isinstance(fact.value, Unknown) and (not fact.key.startswith("recipe.") or fact.key in differing)
     ]
-    left = [(number, key) for number, key in speaking if key not in facts]
-    for number, key in left[:_NAMED]:
+    skipped = [(number, key) for number, key in speaking if key not in facts]
+    for number, key in skipped[:_NAMED]:
         notes.append(Message("line {} of {} speaks of {} and was not read", number, name, key.removeprefix("pkg.")))
-    if len(left) > _NAMED:
-        notes.append(Message("{} more lines of {} that look like facts were not read", len(left) - _NAMED, name))
+    if len(skipped) > _NAMED:
+        notes.append(Message("{} more lines of {} that look like facts were not read", len(skipped) - _NAMED, name))
     return ReadReport(facts, tuple(notes))
 
 
@@ -307,10 +304,10 @@ def _facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
     by_key: dict[str, list[Claim]] = {}
     for claim in claims:
         by_key.setdefault(claim.key, []).append(claim)
-    for key, said in by_key.items():
-        best = said[0]
+    for key, several in by_key.items():
+        best = several[0]
         value: Value = best.value
-        for other in said[1:]:
+        for other in several[1:]:
             both = _joined(best, other)
             if both is None:
                 words = (Message("line {} of {} says {}", one.line, name, spell(one.value)) for one in (best, other))
@@ -319,9 +316,8 @@ def _facts_of(claims: Iterable[Claim], name: str) -> Iterator[Fact]:
             best, value = both, both.value
         else:
             if best.partial:
-                value = Unknown(
-                    Message("line {} of {} says {}, which may be any {}.x", best.line, name, best.value, best.value)
-                )
+                text = "line {} of {} says {}, which may be any {}.x"
+                value = Unknown(Message(text, best.line, name, best.value, best.value))
         yield Fact(key, value, Origin(name, best.line), "given")
 
 
@@ -332,8 +328,8 @@ def _told(claims: Sequence[Claim], facts: FactSet, name: str) -> Iterator[Fact]:
     sizes = [claim for claim in settings if claim.key == "recipe.batch_size"]
     largest = max(sizes, key=lambda claim: float(str(claim.value)), default=None)
     settings = [claim for claim in settings if claim not in sizes or claim is largest]
-    said = [*_facts_of(settings, name), gpu_fact(claims, name)]
-    yield from (fact._replace(source="told") for fact in said if fact is not None and fact.key not in facts)
+    candidates = [*_facts_of(settings, name), gpu_fact(claims, name)]
+    yield from (fact._replace(source="told") for fact in candidates if fact is not None and fact.key not in facts)
     models = [claim for claim in claims if claim.key.startswith("model.")]
     if models and all(fact.is_computed for fact in facts.below("model.")):
         # Of GLM-4-9B and glm-4-9b-chat-hf the second says more.

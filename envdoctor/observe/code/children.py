@@ -1,26 +1,46 @@
-"""Looks up what a script uses in the installed files. Runs in a bounded child.
-
-It is asked about a ``use`` as ``[kind, module, name, keyword, parameters]``, in the ``folders`` of an environment below
-its ``root``; ``complete`` says whether they are all. It answers false where the files have it, null where that cannot
-be told, and otherwise what is missing: the dotted name of a module or of what should lie in one, the keyword, or how
-the base class calls the method that is overridden (``2 num_items_in_batch=``).
-"""
+"""What bounded children answer about code: what a file uses, by its syntax tree, and what installed files lack."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
+from typing import Any
 
+from envdoctor.source.definitions import attributes_of, methods_of, siblings_of
 from envdoctor.source.library import Library, Unreadable
 from envdoctor.source.names import Names
+from envdoctor.source.notebook import parse_code
 from envdoctor.source.signatures import can_be_called
+from envdoctor.source.uses import uses_of
 from envdoctor.source.values import UNKNOWN, World
 from envdoctor.system.files import Files
 
 _RECURSION = 6000
 
 
-def answer(use: Sequence[str], *, root: str, folders: Sequence[str], complete: bool) -> str | bool | None:
-    """Return what the installed files lack of one use."""
+def code_of(content: bytes, own: Collection[str], *, notebook: bool, definitions: bool = False) -> dict[str, Any]:
+    """Return ``uses``, ``mentioned`` and ``provided`` of one file (``source/uses.py``; in place of its line a use has
+    its place, the line and the cell of a notebook), ``unread`` cells, and with ``definitions`` also ``methods``,
+    ``attributes`` and ``siblings`` (``source/definitions.py``). ``own`` are the project's own modules. Raises what
+    :func:`parse_code` and :func:`uses_of` raise."""
+    tree, place, unread = parse_code(content, notebook=notebook)
+    uses = uses_of(tree, own)
+    columns = {
+        "uses": [(*use[:-1], place(use.line)) for use in uses.uses],
+        "mentioned": sorted(uses.mentioned),
+        "provided": sorted(uses.provided),
+        "unread": unread,
+    }
+    if definitions:
+        parts = {"methods": methods_of, "attributes": attributes_of, "siblings": siblings_of}
+        columns |= {name: sorted(set(reader(tree))) for name, reader in parts.items()}
+    return columns
+
+
+def lacks_of(use: Sequence[str], *, root: str, folders: Sequence[str], complete: bool) -> str | bool | None:
+    """Return what the installed files lack of a ``use``, ``[kind, module, name, keyword, parameters]``: False if they
+    have it, None if that is unknown, else what is missing: the dotted name of a module or of what should lie in one,
+    the keyword, or how the base class calls the overridden method (``2 num_items_in_batch=``). ``folders`` are those of
+    an environment below its ``root``; ``complete`` says whether they are all."""
     sys.setrecursionlimit(_RECURSION)
     try:
         return _lacks(use, _names(root, complete, *folders))
