@@ -336,8 +336,8 @@ class _CompiledFile(NamedTuple):
 
 
 class _Package(NamedTuple):
-    """What was read of one package. ``problem`` is (path, name, reason) of a damaged file, ``unread`` why a file that need
-    not be damaged was not read, ``tags`` are the Pythons that its files are named for."""
+    """What was read of one package. ``problem`` is (path, name, reason) of a damaged file, ``unread`` why a file that
+    need not be damaged was not read; ``tags`` are the Pythons that its files are named for."""
 
     files: list[_CompiledFile]
     problem: tuple[str, str, Message] | None

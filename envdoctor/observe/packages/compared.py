@@ -113,8 +113,6 @@ class Package:
             if "changed" not in self._told_elsewhere:
                 yield "files-changed", [file for file, _ in libraries], False
         found = [one for one in found if one[1] not in self._told_elsewhere or one not in libraries]
-        if hidden := list(self._hidden()):
-            yield "files-hidden", hidden, True
         needed = self._words() if found else ()
         by_kind: dict[str, tuple[list[str], list[str]]] = {}
         for file, kind in found:
@@ -122,24 +120,6 @@ class Package:
             told = "changed" if kind == "patched" else kind
             by_kind.setdefault(f"files-{told}", ([], []))[not fails].append(file)
         yield from ((kind, failing + others, bool(failing)) for kind, (failing, others) in by_kind.items())
-
-    def _hidden(self) -> Iterator[str]:
-        """Yield what no package lists and an import takes in place of the Python file of the same name beside it."""
-        stems: dict[str, set[str]] = {}
-        for one in self._sources if self._of_stack else ():
-            folder, _, base = one.name.rpartition("/")
-            stems.setdefault(folder, set()).add(base[:-3])
-        digits = "".join(map(str, self._python)) or "(?!)"
-        module = re.compile(rf"\.(?:(?:cpython-{digits}-[\w-]+|abi3)\.so|so|(?:cp{digits}-\w+\.)?pyd)\Z")
-        for folder, known in stems.items():
-            for name in self._files.names_or_none(os.path.join(self._folder, folder)) if folder else ():
-                stem, dot, _ = name.partition(".")
-                front = f"{folder}/{name}" if dot else f"{folder}/{name}/__init__.py"
-                inside = os.path.join(self._folder, front)
-                if stem not in known or not (module.match(name, len(stem)) if dot else self._files.is_file(inside)):
-                    continue
-                if front.encode() not in self._digests():
-                    yield f"{front} ({stem}.py)"
 
     def _is_of_another(self, file: str) -> bool:
         """Return whether another package installed the file as it is now: the one that was installed last has it."""
