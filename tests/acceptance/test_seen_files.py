@@ -412,29 +412,6 @@ def test_startup_code_that_a_distribution_brings_is_its_own(live):
     assert live(change).code == 0
 
 
-@pytest.mark.parametrize(
-    "name", ["nn/__init__.py", "nn.abi3.so", "nn.so", f"nn.{sys.implementation.cache_tag}-x86_64-linux-gnu.so"]
-)
-@pytest.mark.parametrize("listed", [False, True])
-def test_what_stands_in_front_of_an_installed_file_is_an_error(live, name, listed):
-    def change(site: Path) -> None:
-        write(site, {f"torch/{name}": ""})
-        if listed:
-            with (site / RECORD).open("a") as record:
-                record.write(f"torch/{name},,\n")
-
-    messages = [message for message in told(live(change)) if "stands in front" in message]
-    assert len(messages) == (not listed)
-    assert listed or f"torch/{name} (nn.py)" in messages[0]
-
-
-@pytest.mark.parametrize("name", ["nn/readme.py", "nn.cpython-27-x86_64-linux-gnu.so", "nn.pyi", "other.so"])
-def test_what_hides_no_file_is_not_accused(check, name):
-    assert not any(
-        "stands in front" in message for message in told(check(lambda site: write(site, {f"torch/{name}": ""})))
-    )
-
-
 @pytest.mark.parametrize("file", ["trl/__init__.py", None])
 def test_of_an_interrupted_uninstall_the_missing_files_are_told(check, file):
     def change(site: Path) -> None:

@@ -41,17 +41,17 @@ def extension(request: Request) -> Found:
     if not isinstance(dists, Records):
         return Unknown(Message("the installed packages are not known"))
     modules = {row["name"]: row["modules"] for row in request.rows("torch-extensions", "package")}
-    named: dict[str, Mapping[str, Value]] = {}
+    first: dict[str, Mapping[str, Value]] = {}
     for dist in dists:
         if dist.get("name") in modules:
-            named.setdefault(str(dist["name"]), dist)
+            first.setdefault(str(dist["name"]), dist)
     incomplete = dists.incomplete
     chosen: list[tuple[Mapping[str, Value], _Package]] = []
     room = _MOST_NAMES
-    for name, dist in named.items():
+    for name, dist in first.items():
         metadata, kind = str(dist.get("path")), str(dist.get("kind"))
-        found, partly = compiled_files(metadata, kind, modules[name], layout.site_packages, layout.files)
-        package = read_package(found, layout.files, room)
+        listed, partly = compiled_files(metadata, kind, modules[name], layout.site_packages, layout.files)
+        package = read_package(listed, layout.files, room)
         room -= sum(len(symbol) for file in package.files for symbol in file.symbols)
         incomplete = incomplete or partly or package.unread
         chosen.append((dist, package))
@@ -66,7 +66,7 @@ def extension(request: Request) -> Found:
     finally:
         for library in torch.opened:
             library.close()
-    origin = Message("compiled files") if named else Message("installed packages")
+    origin = Message("compiled files") if first else Message("installed packages")
     return [("extension", Records(tuple(filter(None, items)), incomplete), origin)]
 
 
@@ -79,16 +79,16 @@ def _item(
 ) -> dict[str, Value] | None:
     """Return what the compiled files of a distribution tell; None if they ask nothing of torch, and are for any
     Python."""
-    read, problem, unread, tags = package
-    if not (read or problem or unread or tags):
+    members, problem, unread, tags = package
+    if not (members or problem or unread or tags):
         return None
     name, version = str(dist.get("name")), dist.get("version", NOT_KNOWN)
     item: dict[str, Value] = {"package": name, "version": version, "python_tag": ", ".join(tags) or ABSENT}
     item |= {"problem": problem[2] if problem else ABSENT, **dict.fromkeys(_COLUMNS, ABSENT)}
     linked: Value = ABSENT
-    if read:
-        item |= _needs(read, torch, packages, files)
-        runtimes = sorted({file.cuda for file in read if file.cuda}, key=int)
+    if members:
+        item |= _needs(members, torch, packages, files)
+        runtimes = sorted({file.cuda for file in members if file.cuda}, key=int)
         linked = runtimes[0] if runtimes else ABSENT
         if len(runtimes) > 1:
             linked = Unknown(Message("its files are linked to CUDA {}", " and ".join(runtimes)))
@@ -152,10 +152,10 @@ def compiled_files(
             pass
         except OSError as error:
             return [], Message("RECORD of {} cannot be read: {}", os.path.basename(metadata), because_of(error))
-    found: list[tuple[str, str]] = []
+    compiled: list[tuple[str, str]] = []
     for folder in folders:
-        found += _beside(folder, modules, files)
-    return found[:MOST_FILES], _too_many(len(found))
+        compiled += _beside(folder, modules, files)
+    return compiled[:MOST_FILES], _too_many(len(compiled))
 
 
 def python_tag(name: str) -> str | None:
@@ -197,13 +197,13 @@ def built_for(name: str, version: str, metadata: str, files: Files) -> BuiltFor:
     """
     own = _OWN_FILES.get(name)
     if own is not None:
-        said = _read(os.path.join(os.path.dirname(metadata), *own[0].split("/")), own[1], files)
-        if said.torch or said.cuda:
-            return said._replace(says=own[0])
-    said = _read(os.path.join(metadata, "direct_url.json"), _wheel_name, files)
+        build = _read(os.path.join(os.path.dirname(metadata), *own[0].split("/")), own[1], files)
+        if build.torch or build.cuda:
+            return build._replace(says=own[0])
+    build = _read(os.path.join(metadata, "direct_url.json"), _wheel_name, files)
     tagged = said_by_tag(version.partition("+")[2])
-    if said.torch or (said.cuda and not tagged.torch):
-        return said._replace(says="the name of its wheel")
+    if build.torch or (build.cuda and not tagged.torch):
+        return build._replace(says="the name of its wheel")
     return tagged._replace(says=Message("its local version")) if tagged.torch or tagged.cuda else BuiltFor()
 
 
@@ -229,8 +229,8 @@ def _xformers(text: str) -> BuiltFor:
 
 def _deepspeed(text: str) -> BuiltFor:
     match = re.search(_DEEPSPEED, text, re.MULTILINE)
-    said = {key: value for key, value in re.findall(_PAIR, match[1]) if value != "0.0"} if match else {}
-    return BuiltFor(said.get("version"), said.get("cuda_version"))
+    versions = {key: value for key, value in re.findall(_PAIR, match[1]) if value != "0.0"} if match else {}
+    return BuiltFor(versions.get("version"), versions.get("cuda_version"))
 
 
 def _wheel_name(text: str) -> BuiltFor:
@@ -337,7 +337,7 @@ class _CompiledFile(NamedTuple):
 
 class _Package(NamedTuple):
     """What was read of one package. ``problem`` is (path, name, reason) of a damaged file, ``unread`` why a file that
-    need not be damaged was not read, ``tags`` are the Pythons that its files are named for."""
+    need not be damaged was not read; ``tags`` are the Pythons that its files are named for."""
 
     files: list[_CompiledFile]
     problem: tuple[str, str, Message] | None
@@ -382,35 +382,35 @@ def _looked_up(
     machines = {library.machine for library in torch.opened}
     siblings = {os.path.basename(other.name) for package in packages for other in package.files}
     verdict: list[tuple[_CompiledFile, list[str], list[bytes]]] = []
-    for one in read:
-        if one.machine not in machines:
-            return Unknown(Message("{} is for {}, torch for {}", one.name, one.machine, ", ".join(sorted(machines))))
+    for file in read:
+        if file.machine not in machines:
+            return Unknown(Message("{} is for {}, torch for {}", file.name, file.machine, ", ".join(sorted(machines))))
         try:
-            symbols = torch.lacking(one.symbols)
+            symbols = torch.lacking(file.symbols)
         except (ElfError, OSError) as error:
             return Unknown(Message("a library of torch cannot be read: {}", because_of(error)))
-        libraries = [library for library in one.libraries if library not in torch.names | siblings]
-        verdict.append((one, libraries, symbols))
+        libraries = [library for library in file.libraries if library not in torch.names | siblings]
+        verdict.append((file, libraries, symbols))
     given = _of_siblings({name for _, _, names in verdict for name in names}, packages, files)
-    return [(one, libraries, [name for name in names if name not in given]) for one, libraries, names in verdict]
+    return [(file, libraries, [name for name in names if name not in given]) for file, libraries, names in verdict]
 
 
-def _of_siblings(wanted: set[bytes], packages: Sequence[_Package], files: Files) -> set[bytes]:
+def _of_siblings(symbols: set[bytes], packages: Sequence[_Package], files: Files) -> set[bytes]:
     """Return those that some extension gives: one file of a package may define what another one uses."""
-    given: set[bytes] = set()
-    if len(wanted) > _MOST_OF_SIBLINGS:
-        return given
+    defined: set[bytes] = set()
+    if len(symbols) > _MOST_OF_SIBLINGS:
+        return defined
     for package in packages:
         for other in package.files:
-            left = sorted(wanted - given)
-            if not left:
-                return given
+            lacking = sorted(symbols - defined)
+            if not lacking:
+                return defined
             try:
                 with ElfFile(other.path, files) as file:
-                    given.update([name for name in left if file.exports(name)])
+                    defined.update([name for name in lacking if file.exports(name)])
             except (ElfError, OSError):
                 continue
-    return given
+    return defined
 
 
 def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MOST_NAMES) -> _Package:

@@ -90,7 +90,7 @@ def _lacking(name: str, path: str, folder: str, files: Files) -> str | None:
     try:
         with ElfFile(path, files) as front, ElfFile(os.path.join(folder, name), files) as own:
             there = files.names_or_none(folder) if front.machine == own.machine else []  # else it is passed over
-            for asking in (one for one in _LOADED if one in there):
+            for asking in (library for library in _LOADED if library in there):
                 with ElfFile(os.path.join(folder, asking), files) as asker:
                     for symbol in asker.undefined() if name in asker.needed else ():
                         if own.exports(symbol) and not front.exports(symbol):
@@ -125,26 +125,26 @@ class _Loader:
         waiting = [self._open(path, None)]
         self.loaded.add(os.path.basename(path))
         while waiting and len(self.loaded) < _MOST_FILES:
-            one = waiting.pop(0)
-            if one is None:
+            file = waiting.pop(0)
+            if file is None:
                 continue
-            for name in one.needed:
+            for name in file.needed:
                 if name not in self.loaded:
                     self.loaded.add(name)
-                    found = self._find(name, one)
-                    if found is not None:
-                        waiting.append(self._open(found, one))
+                    place = self._find(name, file)
+                    if place is not None:
+                        waiting.append(self._open(place, file))
             # cuDNN opens its other parts by name when it is used.
-            if os.path.basename(one.path).startswith("libcudnn.so."):
-                self._parts(one)
+            if os.path.basename(file.path).startswith("libcudnn.so."):
+                self._parts(file)
 
-    def _parts(self, one: _Loaded) -> None:
-        folder, name = os.path.split(one.path)
+    def _parts(self, file: _Loaded) -> None:
+        folder, name = os.path.split(file.path)
         ending = name[len("libcudnn") :]
         for part in self._files.names_or_none(folder):
             if part.startswith("libcudnn_") and part.endswith(ending) and part not in self.loaded:
                 self.loaded.add(part)
-                self._find(part, one)
+                self._find(part, file)
 
     def _find(self, name: str, asker: _Loaded) -> str | None:
         """Return the file that is taken for a name; None when it is one of the system's, or nowhere."""
@@ -325,8 +325,8 @@ def _nowhere(names: list[str], paths: Sequence[str], home: str, request: Request
     folders = [_place(path, origin) for origin in origins for path in paths]
     for nvidia in (os.path.join(site, "nvidia") for site in layout.site_packages):
         folders += [os.path.join(nvidia, part, "lib") for part in files.names_or_none(nvidia)[:_MOST_FOLDERS]]
-    named, preloaded = _variables(request)
-    folders += [*named, os.path.join(layout.prefix, "lib"), *map(request.path, SYSTEM_FOLDERS)]
+    variables, preloaded = _variables(request)
+    folders += [*variables, os.path.join(layout.prefix, "lib"), *map(request.path, SYSTEM_FOLDERS)]
     loaded = {os.path.basename(path) for path in preloaded}
     return tuple(
         name
@@ -431,11 +431,11 @@ def torch_archs(request: Request) -> Found:
 
 def _read(path: str, files: Files) -> Value:
     try:
-        found = set(_lists(_constants(path, files)))
+        lists = set(_lists(_constants(path, files)))
     except (OSError, ValueError) as error:
         return Unknown(Message("libtorch_python.so cannot be read: {}", because_of(error)))
     # A build for one architecture only has a list of one word, which other constants may look like.
-    several = {text for text in found if b" " in text} or found
+    several = {text for text in lists if b" " in text} or lists
     if len(several) != 1:
         return Unknown(Message("libtorch_python.so names no list of architectures, or several"))
     return tuple(several.pop().decode("ascii").split())

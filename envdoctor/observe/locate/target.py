@@ -258,8 +258,6 @@ def _at(folder: str, caller: Caller) -> Installation | None:
 
 
 def _on_path(caller: Caller, notes: list[Message]) -> Iterator[tuple[Installation, str | None, str]]:
-    from envdoctor.observe.locate.target import told_by_files
-
     for directory in caller.environ.get("PATH", "").split(os.pathsep):
         for name in ("python.exe",) if os.name == "nt" else ("python", "python3"):
             executable = os.path.join(directory, name)
@@ -345,8 +343,6 @@ def choose(
     caller = Caller(environ, cwd, running or Running.this(), Files(budget=Budget()), [])
     if python is None:
         return _lay_out(default_environment(caller), caller)
-    from envdoctor.observe.locate.target import named_environment
-
     return _lay_out(Choice(*named_environment(python, caller), Message("--python")), caller, named=True)
 
 

@@ -100,8 +100,6 @@ def _libc(request: Request) -> tuple[Value, Value, str]:
         match = re.search(r"^P:musl\nV:(\d+(?:\.\d+)+)", installed, re.MULTILINE)
         unknown = Unknown(Message("musl is not a package of /lib/apk/db/installed"))
         return "musl", match[1] if match else unknown, "/lib/ld-musl-*"
-    if hasattr(sys, "getandroidapilevel"):
-        return ABSENT, ABSENT, "sys"
     reason = Unknown(Message("neither glibc's confstr nor /lib/ld-musl-* answered"))
     return reason, reason, "confstr"
 

@@ -96,25 +96,23 @@ class Package:
                 kind = self._others if run else None
             if kind is not None:
                 kind.append(Listed(name.decode("utf-8", "replace"), match[2] or b"", match[3]))
-        programs = [one for one in self._others if _PROGRAM.search(one.name)]
-        words = self._words(*{f"{one.name.partition('/')[0]}/__init__.py" for one in programs}) if programs else ()
+        programs = [entry for entry in self._others if _PROGRAM.search(entry.name)]
+        words = self._words(*{f"{entry.name.partition('/')[0]}/__init__.py" for entry in programs}) if programs else ()
         # The others are tests and tools, which people remove.
-        idle = {one.name for one in programs if os.path.basename(one.name).encode() not in words}
-        self._others = [one for one in self._others if one.name not in idle]
+        idle = {entry.name for entry in programs if os.path.basename(entry.name).encode() not in words}
+        self._others = [entry for entry in self._others if entry.name not in idle]
 
     def damage(self) -> Iterator[tuple[str, list[str], bool]]:
         """Kinds with their files, and whether an import fails for them."""
         compared = ((self._sources, self._source), (self._libraries, self._library), (self._others, self._other))
-        found = [one for listed, look in compared for each in listed if (one := self._looked_at(each, look))]
+        found = [pair for listed, look in compared for each in listed if (pair := self._looked_at(each, look))]
         found = [(file, kind) for file, kind in found if kind == "gone" or not self._is_of_another(file)]
         libraries = [(file, kind) for file, kind in found if is_library(file.encode())]
         if len(self._libraries) > 1 and [kind for _, kind in libraries] == ["changed"] * len(self._libraries):
-            found = [one for one in found if one not in libraries]  # all were stripped, or linked anew
+            found = [pair for pair in found if pair not in libraries]  # all were stripped, or linked anew
             if "changed" not in self._told_elsewhere:
                 yield "files-changed", [file for file, _ in libraries], False
-        found = [one for one in found if one[1] not in self._told_elsewhere or one not in libraries]
-        if hidden := list(self._hidden()):
-            yield "files-hidden", hidden, True
+        found = [pair for pair in found if pair[1] not in self._told_elsewhere or pair not in libraries]
         needed = self._words() if found else ()
         by_kind: dict[str, tuple[list[str], list[str]]] = {}
         for file, kind in found:
@@ -122,24 +120,6 @@ class Package:
             told = "changed" if kind == "patched" else kind
             by_kind.setdefault(f"files-{told}", ([], []))[not fails].append(file)
         yield from ((kind, failing + others, bool(failing)) for kind, (failing, others) in by_kind.items())
-
-    def _hidden(self) -> Iterator[str]:
-        """Yield what no package lists and an import takes in place of the Python file of the same name beside it."""
-        stems: dict[str, set[str]] = {}
-        for one in self._sources if self._of_stack else ():
-            folder, _, base = one.name.rpartition("/")
-            stems.setdefault(folder, set()).add(base[:-3])
-        digits = "".join(map(str, self._python)) or "(?!)"
-        module = re.compile(rf"\.(?:(?:cpython-{digits}-[\w-]+|abi3)\.so|so|(?:cp{digits}-\w+\.)?pyd)\Z")
-        for folder, known in stems.items():
-            for name in self._files.names_or_none(os.path.join(self._folder, folder)) if folder else ():
-                stem, dot, _ = name.partition(".")
-                front = f"{folder}/{name}" if dot else f"{folder}/{name}/__init__.py"
-                inside = os.path.join(self._folder, front)
-                if stem not in known or not (module.match(name, len(stem)) if dot else self._files.is_file(inside)):
-                    continue
-                if front.encode() not in self._digests():
-                    yield f"{front} ({stem}.py)"
 
     def _is_of_another(self, file: str) -> bool:
         """Return whether another package installed the file as it is now: the one that was installed last has it."""
@@ -170,17 +150,17 @@ class Package:
 
     def _words(self, *files: str) -> set[bytes]:
         """Return all words of the package's Python files, or of these, and texts that may name a file."""
-        found: set[bytes] = set()
-        for one in self._sources:
-            if files and one.name not in files:
+        words: set[bytes] = set()
+        for source in self._sources:
+            if files and source.name not in files:
                 continue
             try:
-                text = self._files.whole(os.path.join(self._folder, one.name), _LARGEST)
+                text = self._files.whole(os.path.join(self._folder, source.name), _LARGEST)
             except OSError:
                 continue
-            found.update(re.findall(rb"\w+", text))
-            found.update(re.findall(rb"[\w.-]+", text))
-        return found
+            words.update(re.findall(rb"\w+", text))
+            words.update(re.findall(rb"[\w.-]+", text))
+        return words
 
     def _looked_at(self, listed: Listed, look: Any) -> tuple[str, str] | None:
         path = os.path.join(self._folder, listed.name)

@@ -71,9 +71,9 @@ def answer(**asked: Any) -> dict[str, Any]:
             for stop in result[1]:
                 found.setdefault(stop, []).append(f"{module}.{name}")
         # What fails behind it is told of packages of which nothing is told yet: a cure has to meet that too.
-        told = {_parties(stop) for stop in stopped}
-        named = {stop: what for stop, what in found.items() if stop.consumer and (stop.kind != "raise" or stop.text)}
-        stopped |= {stop: what for stop, what in named.items() if _parties(stop) not in told}
+        parties = {_parties(stop) for stop in stopped}
+        shown = {stop: what for stop, what in found.items() if stop.consumer and (stop.kind != "raise" or stop.text)}
+        stopped |= {stop: what for stop, what in shown.items() if _parties(stop) not in parties}
         if not failing:
             break
         following.mend(found)

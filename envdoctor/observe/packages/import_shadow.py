@@ -66,10 +66,10 @@ def _in_front(request: Request) -> Iterator[tuple[str, str]]:
     if cwd not in folders and cwd not in (os.sep, layout.prefix):
         yield "working-directory", cwd
     entries = environ.get("PYTHONPATH", "").split(os.pathsep)
-    named = [os.path.normpath(os.path.join(cwd, entry)) for entry in entries if entry]
-    yield from (("pythonpath", folder) for folder in named if folder in folders)
+    places = [os.path.normpath(os.path.join(cwd, entry)) for entry in entries if entry]
+    yield from (("pythonpath", folder) for folder in places if folder in folders)
     last = max((place for place, folder in enumerate(folders) if _is_site(folder)), default=0)
-    yield from (("pth", folder) for folder in folders[:last] if folder not in named and not _is_site(folder))
+    yield from (("pth", folder) for folder in folders[:last] if folder not in places and not _is_site(folder))
     if layout.kind != "venv" and not environ.get("PYTHONNOUSERSITE"):
         home = environ.get("HOME") or os.path.expanduser("~")
         base = environ.get("PYTHONUSERBASE") or os.path.join(home, ".local")
@@ -167,7 +167,7 @@ def _named(module: str, folder: str, files: Files) -> Iterator[tuple[str, str]]:
     names = re.compile(rf"^from[ \t]+{module}[ \t]+import[ \t]+\(?([\w, \t]+)", re.MULTILINE)
     for script, text in _scripts(folder, files):
         for taken in names.findall(text):
-            yield from ((script, one.split()[0]) for one in taken.split(",") if one.split())
+            yield from ((script, word.split()[0]) for word in taken.split(",") if word.split())
 
 
 def _importing(package: str, through: Iterable[str], folder: str, files: Files) -> Value:

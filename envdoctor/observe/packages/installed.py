@@ -87,50 +87,50 @@ def installed(request: Request) -> Found:
 
 
 def _read_folders(layout: Layout) -> _Folders:
-    found = _Folders({}, [], [], [])
+    folders = _Folders({}, [], [], [])
     for folder in layout.site_packages:
         try:
-            found.distributions[folder] = _read_folder(folder, layout.files, found)
+            folders.distributions[folder] = _read_folder(folder, layout.files, folders)
         except OSError as error:
-            found.trouble.append(Message("{} cannot be read: {}", folder, because_of(error)))
-    if not found.distributions:
-        if found.trouble:
+            folders.trouble.append(Message("{} cannot be read: {}", folder, because_of(error)))
+    if not folders.distributions:
+        if folders.trouble:
             text = "nothing of the environment {} could be read: {}"
-            raise EnvironmentUnreadable(text, layout.prefix, joined(found.trouble))
+            raise EnvironmentUnreadable(text, layout.prefix, joined(folders.trouble))
         raise EnvironmentUnreadable(
             "the environment {} has no folder of packages{}; point at another one with --python PATH, or at the folder "
             "with --path DIR",
             layout.prefix,
             Message(" ({})", joined(layout.notes)) if layout.notes else NOTHING,
         )
-    for folder in set(found.linked) & set(found.distributions):
-        found.distributions[folder] = [item._replace(editable=True) for item in found.distributions[folder]]
+    for folder in set(folders.linked) & set(folders.distributions):
+        folders.distributions[folder] = [item._replace(editable=True) for item in folders.distributions[folder]]
     if layout.kind == "conda":
         try:
-            known = {item.name for items in found.distributions.values() for item in items}
-            found.distributions["conda-meta"] = _conda_packages(layout.prefix, known, layout.files)
+            known = {item.name for items in folders.distributions.values() for item in items}
+            folders.distributions["conda-meta"] = _conda_packages(layout.prefix, known, layout.files)
         except OSError as error:
-            found.trouble.append(Message("conda-meta cannot be listed: {}", because_of(error)))
-    _follow_extras(found.distributions)
-    return found
+            folders.trouble.append(Message("conda-meta cannot be listed: {}", because_of(error)))
+    _follow_extras(folders.distributions)
+    return folders
 
 
 def _follow_extras(in_folders: Mapping[str, list[Distribution]]) -> None:
     """Drop the requirements of extras that no other distribution asks for (``fsspec[http]``)."""
-    asked: dict[str, set[str]] = {}
+    extras: dict[str, set[str]] = {}
     for _ in range(_DEEPEST):
-        before, asked = asked, {}
+        before, extras = extras, {}
         for item in (item for items in in_folders.values() for item in items):
             for line in item.requires:
                 if "[" in line and counts(line, before.get(item.name, ())):
                     with suppress(NotARequirement):
                         requirement = read_requirement(line)
-                        asked.setdefault(requirement.name, set()).update(requirement.extras)
-        if asked == before:
+                        extras.setdefault(requirement.name, set()).update(requirement.extras)
+        if extras == before:
             break
     for items in in_folders.values():
         for at, item in enumerate(items):
-            lines = (line for line in item.requires if counts(line, asked.get(item.name, ())))
+            lines = (line for line in item.requires if counts(line, extras.get(item.name, ())))
             items[at] = item._replace(requires=tuple(" ".join(line.split()) for line in lines))
 
 
@@ -138,7 +138,7 @@ def _replaced_code(
     in_folders: Mapping[str, list[Distribution]], modules: Mapping[str, str], layout: Layout
 ) -> dict[str, VersionFile]:
     """Return the versions of code that is another release than its metadata says, of the packages that are imported."""
-    found: dict[str, VersionFile] = {}
+    versions: dict[str, VersionFile] = {}
     seen: set[str] = set(VERSION_FILES)
     for items in in_folders.values():
         for item in items:
@@ -150,10 +150,10 @@ def _replaced_code(
             folders = layout.site_packages if editable else (os.path.dirname(item.path),)
             places = (module_in(folder, module, layout.files) for folder in folders)
             place = next(filter(None, places), None)
-            said = place and another_version(item.path, item.version, place, layout.files, listed=not editable)
-            if place and said:
-                found[item.name] = VersionFile(os.path.dirname(place), said[1], {"__version__": said[0]})
-    return found
+            code = place and another_version(item.path, item.version, place, layout.files, listed=not editable)
+            if place and code:
+                versions[item.name] = VersionFile(os.path.dirname(place), code[1], {"__version__": code[0]})
+    return versions
 
 
 def _dists(folders: _Folders, files: Files) -> Iterator[dict[str, Value]]:
@@ -325,8 +325,8 @@ def _decide_versions(
 
 
 def _prefer_file(name: str, file: VersionFile, chosen: dict[str, tuple[Value, str]], folders: _Folders) -> None:
-    said = file.get("__version__")
-    version = checked_version(said) if isinstance(said, str) else Unknown(Message("{} does not say", file.origin))
+    text = file.get("__version__")
+    version = checked_version(text) if isinstance(text, str) else Unknown(Message("{} does not say", file.origin))
     if isinstance(version, Unknown):
         chosen.setdefault(name, (version, file.origin))
         return

@@ -33,14 +33,14 @@ def required(item: Mapping[str, Value]) -> Iterator[str]:
 
 def needed(installed: Mapping[str, Mapping[str, Value]], names: Iterable[str]) -> list[str]:
     """Return the ``names`` that are ``installed`` (items of ``dist`` by name), and what they require of it."""
-    wanted = [name for name in names if name in installed]
-    seen = set(wanted)
-    for name in wanted:  # it grows
+    packages = [name for name in names if name in installed]
+    seen = set(packages)
+    for name in packages:  # it grows
         for other in required(installed[name]):
             if other in installed and other not in seen:
                 seen.add(other)
-                wanted.append(other)
-    return wanted
+                packages.append(other)
+    return packages
 
 
 CHILD = "envdoctor.observe.packages.followed:answer"

@@ -122,8 +122,8 @@ def read_directory(
         if header.cut and version != from_version:
             version = None
         if trouble is None and (name is None or version is None):
-            gone = " and no ".join(field for field, value in (("Name", name), ("Version", version)) if value is None)
-            trouble = "no-version", Message("{} has no {}; the name of its folder is taken instead", origin, gone)
+            fields = " and no ".join(field for field, value in (("Name", name), ("Version", version)) if value is None)
+            trouble = "no-version", Message("{} has no {}; the name of its folder is taken instead", origin, fields)
         name = name or from_name
         # A directory without METADATA is mostly what an uninstall left: its name is then no evidence of a version.
         if version is None and from_version is not None and trouble is not None and trouble[0] != "no-metadata":
@@ -185,7 +185,7 @@ def _requires_text(path: str, kind: str, files: Files) -> tuple[str, ...]:
     ``[extra:marker]`` those for which these must hold."""
     if kind != "egg-info":
         return ()
-    found: list[str] = []
+    lines: list[str] = []
     marker = ""
     for line in map(str.strip, files.text_or_empty(f"{path}{os.sep}requires.txt", _REQUIRES_LIMIT).splitlines()):
         if line.startswith("["):
@@ -193,8 +193,8 @@ def _requires_text(path: str, kind: str, files: Files) -> tuple[str, ...]:
             extra = normalise(name.strip())
             marker = " and ".join([f"({marker})"] * bool(marker) + [f"extra == {extra!r}"] * bool(extra))
         elif line and not line.startswith("#"):
-            found.append(f"{line} ; {marker}" if marker else line)
-    return tuple(found)
+            lines.append(f"{line} ; {marker}" if marker else line)
+    return tuple(lines)
 
 
 def _beside(path: str, name: str, limit: int, files: Files) -> bytes | Absent | Unknown:

@@ -58,31 +58,33 @@ def package_damage(request: Request) -> Found:
     stack = {*modules, *extensions}
     active = {str(item["name"]): item for item in dists if item.get("active") is True and item.get("kind") != "conda"}
     altered = tuple(str(row["name"]) for row in request.rows("installers", "installer"))
-    found: list[dict[str, Value]] = []
+    records: list[dict[str, Value]] = []
     compared: list[_Item] = []
     imported = request.value("link_imported")
     for name in needed(active, stack.union(imported if isinstance(imported, tuple) else ())):
         item = active[name]
         if item.get("editable") is True:
-            found += _source_gone(item, modules.get(name), layout, request.cwd)
+            records += _source_gone(item, modules.get(name), layout, request.cwd)
             continue
-        gone = _module_gone(_as_named(item), modules.get(name), layout)
-        gone = gone or _vital_gone(item, extensions.get(name, {}), layout)
-        found += gone
-        if not gone and (_lists_hold(item, altered, layout.files) or _half_removed(item)):
+        missing = _module_gone(_as_named(item), modules.get(name), layout)
+        missing = missing or _vital_gone(item, extensions.get(name, {}), layout)
+        records += missing
+        if not missing and (_lists_hold(item, altered, layout.files) or _half_removed(item)):
             compared.append(item)
     answer = _compared(compared, stack, extensions, request)
     misfits = _misfits(request)
     for name, kind, files, fails in answer:
         if kind == "files-edited" and not misfits.keys().isdisjoint(files):
             files, fails = sorted((misfits.get(file, file) for file in files), key=lambda text: "(" not in text), True
-        found.append(_record(_as_named(active[name]), kind, ", ".join(first_named(files)), fails=fails))
-    found += _met_on_imports(request, {str(item["name"]): item for item in dists if item.get("active") is True}, found)
-    found += _left_behind(modules, dists, layout)
-    found += _half_installed(modules, active, layout)
+        records.append(_record(_as_named(active[name]), kind, ", ".join(first_named(files)), fails=fails))
+    records += _met_on_imports(
+        request, {str(item["name"]): item for item in dists if item.get("active") is True}, records
+    )
+    records += _left_behind(modules, dists, layout)
+    records += _half_installed(modules, active, layout)
     for file in dict.fromkeys(_not_understood(layout, dists)):
-        found.append(_record({"name": file}, "unread", _AT_START, fails=False))
-    return [("package_damage", Records(tuple(found), dists.incomplete), Message("installed packages"))]
+        records.append(_record({"name": file}, "unread", _AT_START, fails=False))
+    return [("package_damage", Records(tuple(records), dists.incomplete), Message("installed packages"))]
 
 
 def _record(item: _Item, kind: str, file: str, *, fails: bool) -> dict[str, Value]:
@@ -129,8 +131,8 @@ def _half_removed(item: _Item) -> bool:
 
 def _as_named(item: _Item) -> _Item:
     """Return a package of which METADATA is gone with the release that the name of its folder tells."""
-    said = named_by(os.path.basename(str(item["path"])))[1] if _half_removed(item) else ""
-    return {**item, "version": checked_version(said)} if said else item
+    version = named_by(os.path.basename(str(item["path"])))[1] if _half_removed(item) else ""
+    return {**item, "version": checked_version(version)} if version else item
 
 
 def _module_gone(item: _Item, module: str | None, layout: Layout) -> list[dict[str, Value]]:
@@ -158,7 +160,7 @@ def _begins(folder: str, module: str, files: Files) -> bool:
         names = files.names(folder)
     except OSError:
         return True
-    return module in names or any(one.startswith(f"{module}.") and not one.endswith("-info") for one in names)
+    return module in names or any(name.startswith(f"{module}.") and not name.endswith("-info") for name in names)
 
 
 def _vital_gone(item: _Item, by_major: Mapping[str, str], layout: Layout) -> list[dict[str, Value]]:
@@ -188,9 +190,9 @@ def _compared(
     for item in compared:
         # Of NVIDIA's wheels others tell whether they are found, of extensions for torch whether they can be loaded.
         of_nvidia = component_of(str(item["name"])) is not None
-        told = ("gone", "changed") if of_nvidia else ("damaged", "changed") if item["name"] in extensions else ()
+        elsewhere = ("gone", "changed") if of_nvidia else ("damaged", "changed") if item["name"] in extensions else ()
         named = {"name": item["name"], "metadata": item["path"]}
-        packages.append({**named, "stack": item["name"] in stack, "elsewhere": told})
+        packages.append({**named, "stack": item["name"] in stack, "elsewhere": elsewhere})
     machine = request.value("os.arch")
     asked = {
         "root": place.files.root,
