@@ -29,7 +29,6 @@ _LOADED = re.compile(
 #: Other libraries load code by these, by rules of their own.
 _OTHERS = ("modules.json", "model_index.json")
 CONFLICT_MARKS = re.compile(rb"^(?:<{7}|>{7}) ", re.MULTILINE)
-_LONGEST_CIRCLE = 4
 #: A name that is no attribute, no word in quotes and no keyword.
 _NAME = re.compile(r"(?<![\w.'\"#])[A-Za-z_]\w*\b(?!=)")
 
@@ -178,27 +177,7 @@ def faults(side: CodeSide, codes: Mapping[str, FileCode]) -> Iterator[tuple[str,
             for name in _NAME.findall(one.text):
                 if name in one.mentions and not (_has(code, name) or hasattr(builtins, name)):
                     yield path, Message("{} derives from {}, which is not defined", one.name, name)
-    required = {path: {one.name for one in code.imports if one.required} for path, code in codes.items()}
-    edges = {
-        path: {at for written, at, name in _imported_files(path, code, files) if name and written in required[path]}
-        for path, code in codes.items()
-    }
-    for path in codes:
-        circle = _circle(path, edges)
-        if circle and path == min(circle):
-            yield path, Message("these files import names from each other in a circle: {}", ", ".join(circle))
 
 
 def _has(code: FileCode, name: str) -> bool:
     return name.partition(".")[0] in code.bound or "*" in code.bound or "__getattr__" in code.bound
-
-
-def _circle(start: str, edges: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the shortest circle through a file, of imports of names that run whenever a file is loaded."""
-    paths = [[start]]
-    for _ in range(_LONGEST_CIRCLE):
-        paths = [[*path, at] for path in paths for at in sorted(edges.get(path[-1], ())) if at not in path[1:]]
-        for path in paths:
-            if path[-1] == start:
-                return path[:-1]
-    return []
