@@ -10,14 +10,12 @@ import re
 from collections.abc import Iterator
 
 from envdoctor.revision.comparer import Change, Compared, Revisions, differences, outcome, short
-from envdoctor.revision.hub.snapshot import Unread
+from envdoctor.revision.hub.snapshot import Unread, is_text_about_the_model
 from envdoctor.system.message import Message
 
 _LIMIT = 16 << 20
-_DOCUMENTATION = (
-    *(".md", ".txt", ".rst", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".pdf", ".ipynb", ".gitattributes"),
-    *(".gitignore", ".mp4", ".html", ".css"),
-)
+#: Beside what is about the model: other text, which no loader reads.
+_DOCUMENTATION = (".txt", ".rst", ".ipynb", ".html", ".css")
 _README = "README.md"
 _LICENCES = ("licen", "copying", "notice", "use_policy", "usage_policy")
 _LONGEST_LICENCE, _MOST_LICENCES = 4 << 20, 20
@@ -42,7 +40,7 @@ def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
         if isinstance(pair, Unread):
             yield pair
         elif pair is None or pair[0] != pair[1]:
-            about = path.lower().endswith(_DOCUMENTATION)
+            about = is_text_about_the_model(path) or path.lower().endswith(_DOCUMENTATION)
             if code == () and not about:
                 code = revisions.code() or None
                 if isinstance(code, Unread):
