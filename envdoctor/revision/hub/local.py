@@ -255,7 +255,7 @@ def open_folder(
 
 
 def _walk(folder: str, within: str, called: str, refused: list[Unread], aside: Container[str] = ()) -> Iterator[_Found]:
-    """Yield the regular files below a folder; what is none, has a bad name or leads out of ``within`` is ``refused``.
+    """Yield the regular files below a folder; other entries, bad names and links out of ``within`` are ``refused``.
     ``within`` is a path without links, ``called`` its name for people. Folders of a name in ``aside`` are left out."""
     closed: list[OSError] = []
     for base, folders, names in os.walk(folder, onerror=closed.append):

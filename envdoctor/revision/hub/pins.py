@@ -94,7 +94,7 @@ def pins_text(pins: Iterable[Pin]) -> str:
 
 class PinState(NamedTuple):
     """A snapshot beside its pin: ``state`` is same, changed or moved (another commit), None when it cannot be told;
-    ``differing`` are the files that differ, ``unsure`` those of which that is not known, with the reason."""
+    ``differing`` are the files that differ, ``unsure`` the files that may differ, with the reason."""
 
     state: str | None
     differing: list[str]

@@ -193,7 +193,7 @@ def _entries(top: _Object) -> dict[str, Tensor]:
                 raise HeaderError("bad-metadata")
         else:
             tensors[name] = _tensor(name, entry)  # of two of a name the last one holds, as in the library
-    # Only those that hold are measured: the library forgets the others before it looks.
+    # Of two tensors of one name only the last is measured: the library has forgotten the first.
     for name, tensor in tensors.items():
         key = (tensor.dtype, tensor.shape)
         if key not in sizes:

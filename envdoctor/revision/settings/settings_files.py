@@ -89,7 +89,7 @@ def flatten(config: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, 
 def _walk(table: Mapping[str, Any], prefix: str, said: str) -> Iterator[tuple[str, str, Any]]:
     """Yield ``(name, name in the file, value)`` of every leaf. Whoever read the file bounded its depth."""
     for key, value in table.items():
-        # A dot of the file's own is no step down: {"a.b": 1} is not {"a": {"b": 1}}.
+        # A dot inside a key is not a step down: {"a.b": 1} is not {"a": {"b": 1}}.
         name = prefix + (_QUANTIZATION if key == _FORMER_QUANTIZATION else json.dumps(key) if "." in key else key)
         if key in ("rope_theta", "rope_scaling", "rope_parameters"):
             continue
@@ -328,7 +328,7 @@ def _one_sided(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> Chang
         # The class's default held before (or holds now): that is a value like any other.
         shown = Message("{} (the class's default)", short(default))
         return names.change(kind or "key-changed", name, was or shown, now or shown)
-    # null is what most classes mean by a missing key, but nobody said so of this one: no kind of its own.
+    # Most classes mean null by a missing key, but no table says so of this one: the kind stays plain.
     # A type or class that is given where there was none is that of the same model.
     named = was is None and kind in ("model-type-changed", "architecture-changed")
     return names.change(plain if value is None or named else kind or plain, name, was, now)

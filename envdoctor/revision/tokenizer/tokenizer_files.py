@@ -145,7 +145,7 @@ def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
 
 
 class _Token(NamedTuple):
-    """A token: its ids, as far as the files give any, and those of its flags that are given."""
+    """A token: the ids and the flags that the files give."""
 
     numbers: tuple[int, ...] = ()
     flags: Mapping[str, bool] = {}
@@ -174,7 +174,7 @@ class _TokenizerFile(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """The changed tokenizer files of one snapshot by name, as far as they could be read, and the ``broken`` ones."""
+    """The changed tokenizer files of one snapshot by name, and the ``broken`` ones, which could not be read."""
 
     tables: Mapping[str, JsonObject]
     file: _TokenizerFile | None

@@ -1,8 +1,8 @@
 """Pickles among the files: which came, whether safetensors went, and what new ones would import when they are loaded.
 
 ``pickle-added``: after is ``loaded by default``, ``beside safetensors`` or ``other file``. ``safetensors-removed``: it
-is what is loaded instead, or nothing. ``unsafe-global-added``: it is ``runs code`` or ``not on torch's list``. What has
-a pickle's name and is none by its first bytes is told as another file.
+is what is loaded instead, or nothing. ``unsafe-global-added``: it is ``runs code`` or ``not on torch's list``. A file
+with a pickle's name and other first bytes is told as another file.
 """
 
 import posixpath

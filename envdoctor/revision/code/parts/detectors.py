@@ -24,7 +24,7 @@ _INNER_PARTS = frozenset({"__globals__", "__builtins__", "__subclasses__"})
 _FAULT_ENDINGS = ("Error", "Exception", "Warning", "Timeout", "Expired")
 _SAFE_LOADERS = frozenset({"SafeLoader", "CSafeLoader", "BaseLoader"})
 _ASKS_VERSION = re.compile(r"is_\w+_(?:version|or_higher|or_later|or_newer)\Z|is_\w+?_greater_or_equal")
-#: A version in the text of an expression; Python's is none of a package: nobody's code waits for its second number.
+#: The version of a package in the text of an expression; Python's own is left out.
 _VERSION = re.compile(
     r"(?<!\bsys\.)\b__version__|\bbase_version\b|\b(?:version|version\.parse|parse_version|\w{0,20}Version)\("
     r"|\b(?!\w{0,20}python)\w{0,40}version\w{0,20}(?:\([^()]{0,60}\))?\.split\('\.'"

@@ -29,7 +29,7 @@ _LOADED = re.compile(
 #: Other libraries load code by these, by rules of their own.
 _OTHERS = ("modules.json", "model_index.json")
 CONFLICT_MARKS = re.compile(rb"^(?:<{7}|>{7}) ", re.MULTILINE)
-#: A name that is no attribute, no word in quotes and no keyword.
+#: A name; attributes, words in quotes and keywords are left out.
 _NAME = re.compile(r"(?<![\w.'\"#])[A-Za-z_]\w*\b(?!=)")
 
 
@@ -99,7 +99,7 @@ class LoadedEntry(NamedTuple):
 
 class CodeSide(NamedTuple):
     """One revision: what its configurations name, what each file holds, its lines, what keeps transformers from loading
-    some, and those that hold the marks of a conflict, which no interpreter can parse."""
+    some, and the files that hold the marks of a conflict, which no interpreter can parse."""
 
     snapshot: Snapshot
     entries: list[LoadedEntry]

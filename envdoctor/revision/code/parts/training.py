@@ -47,7 +47,7 @@ _OFF = frozenset({"False", "None", "0", "0.0"})
 _TOKEN = re.compile(r"'[^']*'|[A-Za-z_]\w*|\d[\w.]*|[-+*/<>=!&|^~%@]+|\S")
 _OPERATOR = re.compile(r"[-+*/<>=!&|^~%@]+\Z|not\Z")
 _TARGET = re.compile(r"[\w, ()*]+\Z")
-#: A name that is no attribute, no keyword's and no word in quotes.
+#: A name; attributes, keywords and words in quotes are left out.
 _NAME = re.compile(r"(?<![.\w'])[A-Za-z_]\w*(?!\w|'|=(?!=))")
 #: What is unpacked from these is often not used.
 _SIZES = re.compile(r"\.(?:size\(\)|shape\b)|get_batch_size|config\.")

@@ -215,7 +215,7 @@ def _embeddings(old: WeightLayout, new: WeightLayout, new_snapshot: Snapshot) ->
     """Return the changes ``embedding-rows`` and ``rows-differ-from-config``, and the tensor names that they cover."""
     changes: list[Change] = []
     covered: set[str] = set()
-    # The token embedding is the matrix with the most rows of those that are called so.
+    # Of the matrices with such a name, the token embedding has the most rows.
     named = [name for name, spec in new.tensors.items() if len(spec.shape) == 2 and _EMBEDDING.search(name)]
     name = max(named, key=lambda name: (new.tensors[name].shape[0], name), default=None)
     if name is None:
