@@ -99,8 +99,8 @@ class _Names:
         self._targets: dict[str, set[str]] = {}
         scopes = scopes_of(tree, (), standard=True).values()
         for name, targets in ((name, targets) for scope in scopes for name, targets in scope.bound.items()):
-            if known := {target.dotted for target in targets if target}:
-                self._targets.setdefault(name, set()).update(known)
+            if names := {target.dotted for target in targets if target}:
+                self._targets.setdefault(name, set()).update(names)
         for node in nodes:
             match node:
                 case ast.Assign(value=ast.Name() | ast.Attribute() as original) if self._is_imported(dotted(original)):
@@ -133,8 +133,8 @@ class _Names:
                 if name.startswith("."):
                     return self._name_kind(name), None
                 # Without a call, `compile` and `code` are ordinary names of variables; `eval` and what is imported not.
-                known = self._is_imported(name) or name in ("eval", "exec", "__import__", "__builtins__")
-                return self._first(name) if known else "", []
+                is_known = self._is_imported(name) or name in ("eval", "exec", "__import__", "__builtins__")
+                return self._first(name) if is_known else "", []
             case ast.ImportFrom(module=module, names=[ast.alias(name="*")], level=0):
                 return self._name_kind(f"{module}.*"), []
         return "", None

@@ -138,10 +138,10 @@ def loaded_files(sides: Sequence[CodeSide], wanted: Collection[str]) -> set[str]
     kinds = {None, *(kind_of_file(entry.path) for entry in entries)}
     reached = {entry.path for entry in entries if not entry.away}
     reached |= {path for path in wanted if kind_of_file(path) not in kinds}
-    done: set[str] = set()
-    while not reached.issuperset(wanted) and reached - done:
-        waiting = sorted(reached - done)
-        done |= reached
+    followed: set[str] = set()
+    while not reached.issuperset(wanted) and reached - followed:
+        waiting = sorted(reached - followed)
+        followed |= reached
         files = sides[1].snapshot.files
         unknown = [path for path in waiting if path in files and not any(path in side.codes for side in sides)]
         sources, _ = parted(read_sources(sides[1].snapshot, unknown))
