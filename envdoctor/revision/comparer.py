@@ -99,9 +99,9 @@ class Revisions(NamedTuple):
         first, second = self.old.files.get(path), self.new.files.get(path)
         if first is None or second is None:
             return "added" if first is None else "removed"
-        told = first.same_as(second)
-        if told is not None:
-            return "same" if told else "changed"
+        is_same = first.same_as(second)
+        if is_same is not None:
+            return "same" if is_same else "changed"
         # One of the two was not hashed, or one is an LFS file and the other is not: only the sizes can tell.
         return "changed" if first.size != second.size else "unknown"
 
@@ -143,40 +143,40 @@ class Comparer(NamedTuple):
     wants: Callable[[str], bool] | None
 
 
-def parted(found: Iterable[Item | Unread]) -> tuple[tuple[Item, ...], tuple[Unread, ...]]:
+def parted(parts: Iterable[Item | Unread]) -> tuple[tuple[Item, ...], tuple[Unread, ...]]:
     """Return the good parts, and the parts that could not be read."""
-    items = list(found)
+    items = list(parts)
     unread = tuple(item for item in items if isinstance(item, Unread))
     return tuple(item for item in items if not isinstance(item, Unread)), unread
 
 
-def outcome(found: Iterable[Change | Unread], name: str | None, harmless: Collection[str] = ()) -> Compared:
+def outcome(parts: Iterable[Change | Unread], name: str | None, harmless: Collection[str] = ()) -> Compared:
     """Return the outcome. What has the ``name`` is equal if all was read and each change is of a harmless kind."""
-    changes, unread = parted(found)
+    changes, unread = parted(parts)
     settled = name and not unread and all(change.kind in harmless for change in changes)
     return Compared(changes, unread, equal=(name,) if name and settled else ())
 
 
-def differences(one: Mapping[Key, Item], two: Mapping[Key, Item]) -> Iterator[tuple[Key, Item | None, Item | None]]:
+def differences(old: Mapping[Key, Item], new: Mapping[Key, Item]) -> Iterator[tuple[Key, Item | None, Item | None]]:
     """Yield key, old and new value of what differs, in the order of the new table, what is gone at the end."""
-    for key in dict.fromkeys([*two, *one]):
-        before, after = one.get(key), two.get(key)
+    for key in dict.fromkeys([*new, *old]):
+        before, after = old.get(key), new.get(key)
         if not same(before, after):
             yield key, before, after
 
 
-def same(one: Any, two: Any) -> bool:
+def same(left: Any, right: Any) -> bool:
     """Return whether two JSON values are equal: true is not 1, and NaN is NaN."""
-    match one, two:
+    match left, right:
         case (bool(), _) | (_, bool()):
-            return one is two
+            return left is right
         case int() | float(), int() | float():
-            return bool(one == two) or (math.isnan(one) and math.isnan(two))
+            return bool(left == right) or (math.isnan(left) and math.isnan(right))
         case list(), list():
-            return len(one) == len(two) and all(map(same, one, two))
+            return len(left) == len(right) and all(map(same, left, right))
         case dict(), dict():
-            return one.keys() == two.keys() and all(same(value, two[key]) for key, value in one.items())
-    return bool(one == two)
+            return left.keys() == right.keys() and all(same(value, right[key]) for key, value in left.items())
+    return bool(left == right)
 
 
 def read_json(snapshot: Snapshot, path: str, limit: int = LARGEST) -> JsonObject | Unread | None:

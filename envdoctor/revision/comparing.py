@@ -151,17 +151,17 @@ def attribute(
         raise SnapshotError(text, old.label, _MOST_STEPS, new.label, kind="usage")
     pending, before = list(wanted), old
     commits: dict[Wanted, Commit] = {}
-    known = set[Wanted]()
+    shown_before = set[Wanted]()
     for number, commit in enumerate(reversed(newest_first), 1):
         progress(Message("history: commit {} of {}", number, len(newest_first)))
         after = open_hub(repo, commit.id, new.access)
         oids = [{path: entry.oid for path, entry in side.files.items()} for side in (before, after)]
         touching = [change for change in pending if oids[0].get(change[2]) != oids[1].get(change[2])]
-        concerned = [change for change in touching if change not in known]
+        concerned = [change for change in touching if change not in shown_before]
         commits |= dict.fromkeys(concerned, commit)
         for area in dict.fromkeys(change[0] for change in concerned):
             step = compare_snapshots(before, after, matrix, areas=[area])
             shown = {(change.area, change.kind, change.path, change.symbol) for change in step.changes}
-            known |= shown.intersection(concerned)
+            shown_before |= shown.intersection(concerned)
         before = after
     return {change: commits[change] for change in pending if change in commits}

@@ -34,7 +34,7 @@ LOOP = {
     "clipping": ("grad-clip", "norm-overflows", "probe-gradient-clipping-wrong"),
     "linear": ("arithmetic", "inaccurate", "probe-operation-inaccurate"),
     "lost-activation": ("arithmetic", "nan-output", "probe-operation-nan"),
-    "saturated-sum": ("arithmetic", "wrong-sum", "probe-operation-inaccurate"),
+    "saturated-sum": ("arithmetic", "inaccurate", "probe-operation-inaccurate"),
     "short-products": ("tf32", "inaccurate", "probe-float32-inexact"),
     "noise": ("repeatable", "not-repeatable", "probe-not-repeatable"),
     "accumulation": ("grad-accumulation", "accumulation-scale", "probe-accumulation-differs"),

@@ -19,7 +19,6 @@ https://github.com/pytorch/pytorch/issues/95125), a convolution of ones
 
 from __future__ import annotations
 
-import operator
 import random
 from collections.abc import Iterator
 from functools import partial
@@ -105,13 +104,12 @@ _WORK = 1 << 22
 
 
 def run(job: Job, emit: Emit) -> None:
-    """One observation an operation, dtype and sizes, for the judge ``rounding``; exact ones of products of ones."""
+    """One observation an operation, dtype and sizes, for the judge ``rounding``."""
     device = job["device"]
     switches = _without_reduced_reductions() if device == "cuda" else {}
     with full_precision():  # TF32, which NVIDIA's containers switch on, is the business of another experiment
         run_rows(job, emit, _rows(device, seed_of(job)))
-        ones = [row for dtype in _HALVES for row in _ones(dtype)]
-        run_rows(job, emit, [*ones, *(_dropout(device, row) for row in drawn(seed_of(job), **_DROPOUT))])
+        run_rows(job, emit, (_dropout(device, row) for row in drawn(seed_of(job), **_DROPOUT)))
     for name, value in switches.items():
         setattr(torch.backends.cuda.matmul, name, value)
     # 128 tiles of 128 x 128, for which libraries take the kernels of training.
@@ -202,29 +200,6 @@ def _operation(device: str, name: str, kinds: dict[str, str], choose: random.Ran
         layouts=[LAYOUTS[way] for way in ways],
         asks=asks,
     )
-
-
-def _ones(dtype: str) -> list[Case]:
-    """Products and convolutions of ones count: every element must be exactly the number of terms."""
-    rows: list[tuple[str, Any, Any, float]] = [
-        ("matmul of ones", ((32, 1024), (1024, 32)), operator.matmul, 1024.0),
-        ("2 x 2 convolution of ones", ((1, 1, 8, 8), (1, 1, 2, 2)), functional.conv2d, 4.0),
-    ]
-    return [
-        Case(
-            f"{label} {dtype}",
-            lambda x, y, count=count, terms=terms: {f"{terms:g} expected": count(x, y)},
-            lambda x, y, terms=terms: [torch.tensor(terms)],
-            shapes,
-            judge="exact",
-            limit=0.0,
-            dtype=dtype,
-            spread={0: (0.0, 1.0), 1: (0.0, 1.0)},
-            params={"operation": label},
-            signature="wrong-sum",
-        )
-        for label, shapes, count, terms in rows
-    ]
 
 
 def _dropout(device: str, row: dict[str, Any]) -> Case:

@@ -3,8 +3,7 @@
 The record that every other result is read against. One release of torch takes another attention kernel when the wheel
 of cuDNN beside it changes (https://github.com/pytorch/pytorch/pull/162073,
 https://github.com/pytorch/pytorch/pull/171627), when ``TORCH_CUDNN_SDPA_DEPRIORITIZED`` is set, and by GPU: so what
-torch reports at run time is recorded, and nothing is inferred. Expandable segments are tried, because that a setting is
-accepted does not mean that it works (https://github.com/pytorch/pytorch/issues/187343).
+torch reports at run time is recorded, and nothing is inferred.
 """
 
 from __future__ import annotations
@@ -40,9 +39,7 @@ def run(job: Job, emit: Emit) -> None:
         emit({"kind": "environment", "case": "device", **_device()})
     emit({"kind": "environment", "case": "settings", **_settings()})
     if job["device"] == "cuda":
-        # Which allocator is at work, and whether expandable segments are more than accepted.
-        backend, works = _asked(lambda: torch.cuda.get_allocator_backend()), _asked(_expandable)
-        emit({"kind": "environment", "case": "allocator", "backend": backend, "expandable_segments": works})
+        emit({"kind": "environment", "case": "allocator", "backend": _asked(torch.cuda.get_allocator_backend)})
 
 
 def _build() -> dict[str, Any]:
@@ -119,22 +116,6 @@ def _cudnn() -> str | None:
         return None
     unit = 10000 if number >= 90000 else 1000
     return f"{number // unit}.{number % unit // 100}.{number % 100}"
-
-
-def _expandable() -> str:
-    torch.cuda.empty_cache()
-    torch.cuda.memory._set_allocator_settings("expandable_segments:True")
-    try:
-        block = torch.zeros(64 << 20, dtype=torch.uint8, device="cuda")
-        right = int(block.sum()) == 0
-        segments = [part for part in torch.cuda.memory_snapshot() if part.get("is_expandable")]
-        del block
-    finally:
-        torch.cuda.empty_cache()
-        torch.cuda.memory._set_allocator_settings("expandable_segments:False")
-    if not right:
-        return "wrong values"
-    return "works" if segments else "ignored"
 
 
 def _asked(question: Any) -> Any:

@@ -76,13 +76,11 @@ def eval_mode(job: Job, emit: Emit) -> None:
 
     Under ``no_grad`` and ``eval()`` other kernels and other code may run: dropout must be off, a padded batch with a
     row of nothing but padding and a row whose labels are all ignored must be finite and give the logits of training,
-    prompts that are continued with a cache must give those of the whole text at once, asking for attention's weights
-    must change none, and samples packed into one row have those that they have alone, where the installed transformers
-    tells packed samples by their positions.
+    prompts that are continued with a cache must give those of the whole text at once, and samples packed into one row
+    have those that they have alone, where the installed transformers tells packed samples by their positions.
 
     https://github.com/huggingface/transformers/issues/36536 and
     https://github.com/huggingface/transformers/issues/37574 (generation with a cache differs),
-    https://github.com/huggingface/transformers/pull/30652 (with attention's weights),
     https://github.com/huggingface/transformers/pull/31629 (packing), https://github.com/pytorch/pytorch/issues/110213
     (fully padded rows). In float32, but for the finite values, which are asked of bf16.
     """
@@ -92,7 +90,7 @@ def eval_mode(job: Job, emit: Emit) -> None:
         model = tiny_models.unlike(tiny_models.build(name, "sdpa", job["model"])).to(job["device"])
         tiny_models.stress(model, _GAIN)
         tiny_models.stress(model, "bias")
-        for check in (_dropout, _masked, _attentions, _packed):
+        for check in (_dropout, _masked, _packed):
             case = {"case": f"{called}: {check.__name__[1:]}", "params": {"model": called}}
             emit({**common, **case, **check(model, job, name)})
 
@@ -210,17 +208,6 @@ def _written(row: dict[str, Any], job: Job) -> dict[str, Any]:
             exact.append(logits)
             found.append(torch.stack([logits[place] for logits in said.logits]).cpu())
     return _change(torch.cat(found), torch.cat(exact), "cache-differs")
-
-
-def _attentions(model: Any, job: Job, name: str) -> dict[str, Any]:
-    """Asking for the weights of attention changes no logits."""
-    tokens = torch.stack([tokens for tokens, _ in tiny_models.samples((24, 24))])
-    exact = _logits(model.eval(), {"input_ids": tokens})
-    try:
-        found = _logits(model, {"input_ids": tokens}, output_attentions=True)
-    except ValueError as error:
-        return {"skip": f"sdpa attention does not give its weights here: {error}"[:300]}
-    return _change(found, exact, "eval-differs")
 
 
 def _packed(model: Any, job: Job, name: str) -> dict[str, Any]:

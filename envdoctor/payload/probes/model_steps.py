@@ -130,15 +130,11 @@ def memory_cycles(job: Job, emit: Emit) -> None:
     not there before and are shorter than the longest; and what is allocated after the last one must be what was after
     the second. Attention alone, and a model's step and evaluation. On the CPU the storages of live tensors are added
     up, for resident memory shows slopes where there is no leak. https://github.com/pytorch/pytorch/issues/152550
-    (varying lengths), https://github.com/pytorch/pytorch/issues/147449 (checkpointing); a silent change to the
-    quadratic math kernel with a mask shows as a larger peak: https://github.com/huggingface/transformers/pull/46960.
+    (varying lengths), https://github.com/pytorch/pytorch/issues/147449 (checkpointing).
     """
     device = job["device"]
     lengths = _LENGTHS if device == "cuda" else _LENGTHS[:6]
-
-    def attend(length: int) -> None:
-        _attend(length, device, masked=True)
-
+    attend = partial(_attend, device=device)
     same = [list(lengths)] * _SAME
     _held(emit, device, attend, same, f"{_SAME} cycles of {len(lengths)} lengths, forward and backward with a mask")
     new = [[max(lengths), *range(33 + cycle, 48 + cycle, _NEW)] for cycle in range(_NEW)]
@@ -149,11 +145,6 @@ def memory_cycles(job: Job, emit: Emit) -> None:
         _held(emit, device, lambda length: _use(model, length), new, case)
     except Unavailable as reason:
         emit({"case": "a model", "skip": str(reason)})
-    for masked in (False, True) if device == "cuda" else ():
-        torch.cuda.reset_peak_memory_stats()
-        _attend(2048, device, masked)
-        peak = torch.cuda.max_memory_allocated() / 1048576.0
-        emit({"kind": "info", "case": "peak with a mask" if masked else "peak without", "peak_mib": round(peak, 1)})
 
 
 def mixed_precision(job: Job, emit: Emit) -> None:
@@ -407,11 +398,8 @@ def _use(model: Any, length: int) -> None:
         model.eval()(**batch)
 
 
-def _attend(length: int, device: str, masked: bool) -> None:
+def _attend(length: int, device: str) -> None:
     q, k, v = (torch.randn(2, 4, length, 64, device=device, dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
-    mask = None
-    if masked:
-        mask = torch.ones(2, 1, length, length, dtype=torch.bool, device=device).tril()
-        mask[1, :, :, : length // 4] = False
-    out = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=not masked)
-    out.sum().backward()
+    mask = torch.ones(2, 1, length, length, dtype=torch.bool, device=device).tril()
+    mask[1, :, :, : length // 4] = False
+    functional.scaled_dot_product_attention(q, k, v, attn_mask=mask).sum().backward()

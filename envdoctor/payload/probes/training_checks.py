@@ -13,16 +13,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..probing.kit import (
-    Case,
-    Job,
-    Unavailable,
-    full_precision,
-    loaded_dtype,
-    of_rows,
-    offered,
-    seed_of,
-)
+from ..probing.kit import Case, Job, Unavailable, full_precision, loaded_dtype, of_rows, offered, seed_of
 from ..probing.shapes import HIDDEN, SIZES, drawn, each
 
 PROBES = {

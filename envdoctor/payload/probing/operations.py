@@ -651,6 +651,8 @@ mm | rows width, width outer | whole
     x @ y ~ torch.einsum('rw,wo->ro', x, y)
 mm of transposed | width rows, outer width | whole
     x.T @ y.T ~ torch.einsum('wr,ow->ro', x, y)
+product of counts | rows width | whole | values: counts, gate: o, sizes: one tails tiles hidden middle
+    x @ x.T ~ torch.einsum('rw,ow->ro', x, x)
 addmm | outer, rows width, width outer | rms | values: unit
     torch.addmm(x, y, z, beta=0.5, alpha=2.0) ~ x / 2 + 2 * torch.einsum('rw,wo->ro', y, z)
 addmm of a matrix | rows outer, rows width, width outer | whole

@@ -153,9 +153,9 @@ def _changes(pairs: Sequence[FilePair]) -> list[Change]:
             continue
         if pair.old_path != pair.new_path:
             changes.append(_change("file-moved", pair.path, pair.path, pair.old_path, pair.new_path))
-        found = [*compare_file(pair, moved)]
-        changes += found
-        if not found and all(change.path != pair.path for change in changes):
+        changes_of_file = [*compare_file(pair, moved)]
+        changes += changes_of_file
+        if not changes_of_file and all(change.path != pair.path for change in changes):
             before, after = ([one.name for one in code.definitions] for code in (pair.old, pair.new))
             detail = None if before == after else Message("definitions in another order")
             changes.append(_change("formatting-only", pair.path, pair.path, detail=detail))
@@ -205,14 +205,14 @@ def _entries(snapshot: Snapshot, path: str) -> list[LoadedEntry] | Unread:
     if isinstance(document, Unread):
         return document
     own = {name.casefold() for name in (snapshot.repo, snapshot.asked) if name}
-    known: dict[str, LoadedEntry] = {}
+    entries_by_key: dict[str, LoadedEntry] = {}
     for key, text in entries(document.data) if document else ():
         repository, separator, _ = text.rpartition("--")
         away = repository[:_MAX_REFERENCE] if separator and repository.casefold() not in own else None
-        known[key] = LoadedEntry(path, key[:_MAX_REFERENCE], text[:_MAX_REFERENCE], away)
-        if len(known) > _MAX_ENTRIES:
+        entries_by_key[key] = LoadedEntry(path, key[:_MAX_REFERENCE], text[:_MAX_REFERENCE], away)
+        if len(entries_by_key) > _MAX_ENTRIES:
             return Unread(path, Message("its auto_map has more than {} entries", _MAX_ENTRIES))
-    return [*known.values()]
+    return [*entries_by_key.values()]
 
 
 def _map_changes(path: str, old: Sequence[LoadedEntry], new: Sequence[LoadedEntry]) -> Iterator[Change]:
@@ -250,8 +250,8 @@ def _windows(revisions: Revisions, sides: list[CodeSide], unread: Mapping[str, U
     compared = Compared(facts={"revision.transformers_old": was, "revision.transformers_new": now})
     if old_problems or new_problems or was == now:
         return compared
-    asked, asks = ({demand.reason for demand in demands} for demands in (before, after))
-    news = [demand for demand in dict.fromkeys(after) if demand.reason not in asked]
+    reasons_before, asks = ({demand.reason for demand in demands} for demands in (before, after))
+    news = [demand for demand in dict.fromkeys(after) if demand.reason not in reasons_before]
     dropped = [Message("no longer: {}", one.reason) for one in dict.fromkeys(before) if one.reason not in asks]
     path = (news or after or before)[0].path
     detail = listed([*(demand.reason for demand in news), *dropped], 3)
@@ -290,8 +290,8 @@ def _config_demands(path: str, data: Mapping[str, Any], matrix: Matrix) -> Itera
         if row["file"] != path or value is None or row.get("without") in data or own_code:
             continue
         if "values" not in row or value in row["values"]:
-            what = f"{row['key']} = {value}" if "values" in row else row["key"]
-            yield _Demand(row["releases"], Message("{} is understood by {}", what, row["releases"]), path)
+            setting = f"{row['key']} = {value}" if "values" in row else row["key"]
+            yield _Demand(row["releases"], Message("{} is understood by {}", setting, row["releases"]), path)
 
 
 def _method_demands(path: str, code: FileCode, matrix: Matrix) -> Iterator[_Demand]:
@@ -338,11 +338,11 @@ def _import_demands(path: str, code: FileCode, ledger: Ledger) -> Iterator[_Dema
             yield _Demand(releases, Message("{} is in {}", what, releases), path)
 
 
-def _having(ledger: Ledger, released: Released, asked: Symbol, minors: Mapping[str, str]) -> Releases:
+def _having(ledger: Ledger, released: Released, symbol: Symbol, minors: Mapping[str, str]) -> Releases:
     """Return the releases that have it. A release that cannot tell is like the one before it."""
-    known: list[bool] = []
+    answers: list[bool] = []
     for version in minors.values():
-        lacking = answer(ledger, released, asked, version, lambda _: None)
+        lacking = answer(ledger, released, symbol, version, lambda _: None)
         unsure = isinstance(lacking, Unknown)
-        known.append(known[-1] if unsure and known else not isinstance(lacking, Lacking))
-    return Releases.of(list(minors), known)
+        answers.append(answers[-1] if unsure and answers else not isinstance(lacking, Lacking))
+    return Releases.of(list(minors), answers)

@@ -10,14 +10,12 @@ import re
 from collections.abc import Iterator
 
 from envdoctor.revision.comparer import Change, Compared, Revisions, differences, outcome, short
-from envdoctor.revision.hub.snapshot import Unread
+from envdoctor.revision.hub.snapshot import Unread, is_text_about_the_model
 from envdoctor.system.message import Message
 
 _LIMIT = 16 << 20
-_DOCUMENTATION = (
-    *(".md", ".txt", ".rst", ".png", ".jpg", ".jpeg", ".gif", ".svg", ".webp", ".pdf", ".ipynb", ".gitattributes"),
-    *(".gitignore", ".mp4", ".html", ".css"),
-)
+#: Beside what is about the model: other text, which no loader reads.
+_DOCUMENTATION = (".txt", ".rst", ".ipynb", ".html", ".css")
 _README = "README.md"
 _LICENCES = ("licen", "copying", "notice", "use_policy", "usage_policy")
 _LONGEST_LICENCE, _MOST_LICENCES = 4 << 20, 20
@@ -42,7 +40,7 @@ def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
         if isinstance(pair, Unread):
             yield pair
         elif pair is None or pair[0] != pair[1]:
-            about = path.lower().endswith(_DOCUMENTATION)
+            about = is_text_about_the_model(path) or path.lower().endswith(_DOCUMENTATION)
             if code == () and not about:
                 code = revisions.code() or None
                 if isinstance(code, Unread):
@@ -68,12 +66,12 @@ def compare_licences(revisions: Revisions) -> Compared:
 def _cards(revisions: Revisions) -> list[dict[str, str]]:
     """Return what both lists give of README.md; nothing unless one of two lists of a Hub gives any of it."""
     cards = [card for card in (revisions.old.card, revisions.new.card) if card is not None]
-    found: list[dict[str, str]] = []
+    fields: list[dict[str, str]] = []
     for card in cards if len(cards) == 2 and any(cards) else ():
         lists = [(name, held if isinstance(held := card.get(name), list) else [held]) for name in _FIELDS]
         texts = [(name, ", ".join(one for one in held if isinstance(one, str))) for name, held in lists]
-        found.append({name: short(text) for name, text in texts if text})
-    return found
+        fields.append({name: short(text) for name, text in texts if text})
+    return fields
 
 
 def _compare_licences(revisions: Revisions) -> Iterator[Change | Unread]:
@@ -92,9 +90,9 @@ def _compare_licences(revisions: Revisions) -> Iterator[Change | Unread]:
             yield _change("text", path, path, *revisions.sizes(path))
 
 
-def _change(what: str, path: str, symbol: str, before: str | None, after: str | None) -> Change:
+def _change(part: str, path: str, symbol: str, before: str | None, after: str | None) -> Change:
     how = "added" if before is None else "removed" if after is None else "changed"
-    return Change("licence", f"licence-{what}-{how}", path, symbol, before, after)
+    return Change("licence", f"licence-{part}-{how}", path, symbol, before, after)
 
 
 def _front_matter(content: bytes | None) -> dict[str, str]:

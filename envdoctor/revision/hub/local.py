@@ -255,7 +255,7 @@ def open_folder(
 
 
 def _walk(folder: str, within: str, called: str, refused: list[Unread], aside: Container[str] = ()) -> Iterator[_Found]:
-    """Yield the regular files below a folder; what is none, has a bad name or leads out of ``within`` is ``refused``.
+    """Yield the regular files below a folder; other entries, bad names and links out of ``within`` are ``refused``.
     ``within`` is a path without links, ``called`` its name for people. Folders of a name in ``aside`` are left out."""
     closed: list[OSError] = []
     for base, folders, names in os.walk(folder, onerror=closed.append):
@@ -272,11 +272,11 @@ def _walk(folder: str, within: str, called: str, refused: list[Unread], aside: C
         for name in sorted([*names, *linked]):
             path, place = below + name, os.path.realpath(os.path.join(base, name))
             problem = refusal_of_name(path)
-            found = problem or _size(place, within, called)
-            if isinstance(found, Message):
-                refused.append(Unread(printable(path) if problem else path, found))
+            answer = problem or _size(place, within, called)
+            if isinstance(answer, Message):
+                refused.append(Unread(printable(path) if problem else path, answer))
             else:
-                yield path, place, found
+                yield path, place, answer
     for error in closed:
         path = os.path.relpath(error.filename, folder).replace(os.sep, "/")
         refused.append(Unread(printable(path), Message("the folder cannot be read: {}", because_of(error))))
@@ -295,8 +295,8 @@ def _size(place: str, within: str, called: str) -> int | Message | None:
     except OSError:
         return None
     if not stat.S_ISREG(status.st_mode):
-        what = Message("a link to a folder") if stat.S_ISDIR(status.st_mode) else Message("no regular file")
-        return Message("it is {}", what)
+        kind = Message("a link to a folder") if stat.S_ISDIR(status.st_mode) else Message("no regular file")
+        return Message("it is {}", kind)
     return status.st_size
 
 
@@ -312,15 +312,15 @@ def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: H
     places: dict[str, str] = {}
     refused: list[Unread] = []
     for path, place, size in _walk(cached.folder, cache, Message("the cache"), refused):
-        known = files.get(path)
+        entry = files.get(path)
         if size is None:
             # A link to a blob that was deleted, or that is still on its way.
-            if known is None:
+            if entry is None:
                 refused.append(Unread(path, Message("its content is gone from the cache")))
-        elif known is not None and known.size != size:
+        elif entry is not None and entry.size != size:
             refused.append(Unread(path, Message("the cache holds it with another size than the repository lists")))
         else:
-            named = known.oid if known else _oid_of_link(os.path.join(cached.folder, path))
+            named = entry.oid if entry else _oid_of_link(os.path.join(cached.folder, path))
             oid = hasher.oid(place, size, named.partition(":")[0] if named else "")
             if oid is not None and named is not None and oid != named:
                 refused.append(Unread(path, Message("its content in the cache is not what its name says")))
@@ -345,8 +345,8 @@ def _lacking(files: Mapping[str, FileEntry], places: Mapping[str, str]) -> Messa
 
     named = {path for path in files if path not in places and path.lower().endswith(WEIGHTS)}
     for path in [path for path in places if path.endswith(".index.json")][:_MOST_INDEXES]:
-        taken = _taken_from(places[path], _INDEX_LIMIT, partial(shards, path[: path.rfind("/") + 1]))
-        named |= (taken or set()) - places.keys()
+        shards_named = _taken_from(places[path], _INDEX_LIMIT, partial(shards, path[: path.rfind("/") + 1]))
+        named |= (shards_named or set()) - places.keys()
     if named:
         return Message("{} of its weight files are not in the local cache ({}, …)", len(named), printable(min(named)))
     held = any(path.lower().endswith(WEIGHTS) for path in places)

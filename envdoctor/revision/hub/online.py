@@ -126,13 +126,13 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
     Where ``share`` lists are asked for at once, each may have its part of 48 MiB. It is made in one of the transport's
     threads. Raises :class:`TransportError`."""
     transport = access.hub
-    known = transport.moved.get(repo, repo)
-    url = f"{transport.endpoint}/api/models/{known}/revision/{quote(revision, safe='')}?blobs=true"
+    name_now = transport.moved.get(repo, repo)
+    url = f"{transport.endpoint}/api/models/{name_now}/revision/{quote(revision, safe='')}?blobs=true"
     data, _ = transport.fetch_json(url, _LISTING_LIMIT // share)
     if not isinstance(data, dict):
         raise _odd(transport, Message("the description of a repository"))
     name = data.get("id")
-    present = name if isinstance(name, str) and _NAME.match(name) else known
+    present = name if isinstance(name, str) and _NAME.match(name) else name_now
     if present != repo:
         transport.moved[repo] = present
     commit = data.get("sha")
@@ -156,16 +156,16 @@ def ask_for_snapshot(access: Access, repo: str, revision: str, share: int = 1) -
     return snapshot
 
 
-def _odd(transport: Transport, what: Message) -> TransportError:
+def _odd(transport: Transport, expected: Message) -> TransportError:
     text = "{} did not send {}; it is not a Hub, or its mirror is broken"
-    return TransportError(text, transport.host, what, kind="protocol")
+    return TransportError(text, transport.host, expected, kind="protocol")
 
 
 def _pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
     """Yield the pages of a list, up to the one that passes ``most`` items. Raises :class:`TransportError`."""
-    seen = 0
+    count = 0
     asked: set[str] = set()
-    while url and seen <= most:
+    while url and count <= most:
         if url in asked or not url.startswith(transport.endpoint + "/"):
             raise _odd(transport, Message("a sane address of the next page"))
         asked.add(url)
@@ -173,7 +173,7 @@ def _pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
         if not isinstance(page, list):
             raise _odd(transport, Message("a list"))
         yield page
-        seen += len(page)
+        count += len(page)
         following = _NEXT.search(headers.get("link", ""))
         url = following[1] if following else ""
 
@@ -191,22 +191,22 @@ def commits(transport: Transport, repo: str, revision: str, most: int) -> Iterat
     known = transport.moved.get(repo, repo)
     url = f"{transport.endpoint}/api/models/{known}/commits/{quote(revision, safe='')}"
     following = iter(_pages(transport, url, most=most))
-    given = 0
-    while given < most:
+    count = 0
+    while count < most:
         try:
             page = transport.in_time(lambda: next(following, None))
         except TransportError as error:
             raise _listing_refused(error, repo, revision, transport) from None
         if page is None:
             return
-        for item in page[: most - given]:
+        for item in page[: most - count]:
             match item:
                 case {"id": str(name)} if _COMMIT.match(name):
                     title, date = (text if isinstance(text := item.get(key), str) else "" for key in ("title", "date"))
                     yield Commit(name, title[:500], moment(date) if len(date) <= 40 else None)
                 case _:
                     raise SnapshotError("{} sent a history of {} that is none", transport.host, repo, kind="protocol")
-        given += len(page)
+        count += len(page)
 
 
 def moment(text: str) -> datetime | None:

@@ -34,12 +34,12 @@ def commits_between(
 ) -> tuple[list[Commit], bool]:
     """Return the commits from ``new`` back to the one after ``old``, newest first, and whether ``old`` is an ancestor.
     Raises :class:`SnapshotError`."""
-    found: list[Commit] = []
+    between: list[Commit] = []
     for commit in commits(transport, repo, new, most):
         if commit.id == old:
-            return found, True
-        found.append(commit)
-    return found, False
+            return between, True
+        between.append(commit)
+    return between, False
 
 
 class Step(NamedTuple):
@@ -54,14 +54,14 @@ def steps(newer: HubSnapshot, until: str | None, most: int) -> tuple[list[Step],
     One request lists the files of a commit, side by side; all lists together have at most 48 MiB. Raises
     :class:`SnapshotError`."""
     access, repo = newer.access, str(newer.repo)
-    found, related = commits_between(access.hub, repo, until, str(newer.revision), most + 1)
-    ids = [commit.id for commit in found] + ([until] if until and related else [])
+    between, related = commits_between(access.hub, repo, until, str(newer.revision), most + 1)
+    ids = [commit.id for commit in between] + ([until] if until and related else [])
     calls = [partial(ask_for_snapshot, access, repo, id, len(ids)) for id in ids[1:]]
     sides: list[HubSnapshot | TransportError | None] = [newer, *access.hub.side_by_side(calls)]
-    more = len(found) > most
+    more = len(between) > most
     pairs = pairwise(sides if related or more else [*sides, None])
-    given = [Step(commit, _changed(*pair)) for commit, pair in zip(found, pairs, strict=False)]
-    return given, ids[-1] if more else None
+    entries = [Step(commit, _changed(*pair)) for commit, pair in zip(between, pairs, strict=False)]
+    return entries, ids[-1] if more else None
 
 
 def _changed(*sides: HubSnapshot | TransportError | None) -> list[str] | Unread:
@@ -91,7 +91,7 @@ def _open_revision(repo: str, revision: str | None, access: Access) -> HubSnapsh
         if when is not None:
             begun = [_commit_at(access.hub, repo, when, text)]
         elif _PREFIX.match(text):
-            begun = [one.id for one in commits(access.hub, repo, "main", 1000) if one.id.startswith(text)]
+            begun = [commit.id for commit in commits(access.hub, repo, "main", 1000) if commit.id.startswith(text)]
         if len(begun) > 1:
             problem = "{} commits of {} begin with {}: give more of it"
             raise SnapshotError(problem, len(begun), repo, text, kind="revision-not-found") from None
@@ -120,14 +120,14 @@ def _date_of(text: str) -> datetime | None:
 
 
 def _commit_at(transport: Transport, repo: str, when: datetime, text: str) -> str:
-    seen, first = 0, Message("")
+    count, first = 0, Message("")
     for commit in commits(transport, repo, "main", MOST_COMMITS):
         if commit.date is not None and commit.date <= when:
             return commit.id
-        seen += 1
+        count += 1
         first = Message("; its first is of {}", f"{commit.date:%Y-%m-%d}") if commit.date else first
-    if seen == MOST_COMMITS:
-        first = Message("; of its history the last {} commits were looked at", f"{seen:,}")
+    if count == MOST_COMMITS:
+        first = Message("; of its history the last {} commits were looked at", f"{count:,}")
     raise SnapshotError("{} has no commit on main at or before {}{}", repo, text, first, kind="revision-not-found")
 
 
@@ -212,9 +212,9 @@ def open_pair(model: str, old: str | None, new: str | None, access: Access) -> P
 
 def _known_to(one: Snapshot, other: Snapshot) -> Snapshot:
     """Return the other one with the files of both; others, except text about the model, are refused as unknown."""
-    why = Message("whether it changed is not known: it was not downloaded with {}", one.label)
+    reason = Message("whether it changed is not known: it was not downloaded with {}", one.label)
     more = [path for path in other.files if path not in one.files and not is_text_about_the_model(path)]
-    return limited_to(other, one.files, [Unread(path, why) for path in more])
+    return limited_to(other, one.files, [Unread(path, reason) for path in more])
 
 
 def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pair:
@@ -272,14 +272,14 @@ def _essence(snapshot: Snapshot) -> dict[str, tuple[int, str | None]]:
 
 def _with_the_cache(cached: list[CachedCommit], repo: str, newer: Snapshot, access: Access) -> Pair:
     others = [item for item in cached if item.commit != newer.revision]
-    chosen, why = cached[0], Message("the last used of the local cache")
+    chosen, reason = cached[0], Message("the last used of the local cache")
     if "main" in chosen.refs:
-        why = Message("what main of the local cache points to")
+        reason = Message("what main of the local cache points to")
     if chosen.commit == newer.revision:
-        why = Message("which is NEW: nothing changed since it was downloaded")
+        reason = Message("which is NEW: nothing changed since it was downloaded")
         if others:
-            chosen, why = others[0], Message("another commit of the local cache, for its main is NEW")
-    notes = [Message("OLD is {}, {}", chosen.commit[:7], why)]
+            chosen, reason = others[0], Message("another commit of the local cache, for its main is NEW")
+    notes = [Message("OLD is {}, {}", chosen.commit[:7], reason)]
     if chosen.repo != newer.repo:
         notes.append(Message("the local cache holds it under the name {}", chosen.repo))
     if not isinstance(newer, HubSnapshot):

@@ -136,7 +136,7 @@ class _Scan:
         """Return tensors by name; None unless the pickle is one table of them, made as torch.save makes it."""
         letters = "".join(self.letters)
         state = _STATE.match(letters)
-        found: dict[str, PickledTensor] = {}
+        tensors: dict[str, PickledTensor] = {}
         if "?" in letters or "Q" in letters[state.end() if state else 0 :]:
             return None
         for match in re.finditer(_TENSOR, letters):
@@ -150,8 +150,8 @@ class _Scan:
                 return None
             kind = (self.values[match.start(2)] if match[2] else kind).rpartition(".")[2]
             dtype = _DTYPES.get(kind, kind.removesuffix("Storage").lower())
-            found[name] = PickledTensor(dtype, shape, f"{key}+{self.values[match.start(1) - 1]}")
-        return found
+            tensors[name] = PickledTensor(dtype, shape, f"{key}+{self.values[match.start(1) - 1]}")
+        return tensors
 
 
 #: For all headers and pickles of a comparison, beyond what a child takes that has little to do.
@@ -197,8 +197,8 @@ def _read_pickle(kind: str, data: bytes, clock: Clock) -> Checkpoint:
         clock.left -= max(0.0, time.monotonic() - began - _USUAL)
         if not isinstance(answer, ChildProblem):
             names, whole, rows, reason, cut = answer
-            found = {name: PickledTensor(dtype, tuple(shape), key) for name, dtype, shape, key in rows or ()}
-            return Checkpoint(tuple(names), whole, None if rows is None else found, unpacked(reason), cut)
+            tensors = {name: PickledTensor(dtype, tuple(shape), key) for name, dtype, shape, key in rows or ()}
+            return Checkpoint(tuple(names), whole, None if rows is None else tensors, unpacked(reason), cut)
         problem = TOO_LONG if answer.kind == "timeout" else Message("its pickle {}", answer.clause())
     return Checkpoint((), False, None, problem)
 

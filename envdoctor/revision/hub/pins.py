@@ -94,7 +94,7 @@ def pins_text(pins: Iterable[Pin]) -> str:
 
 class PinState(NamedTuple):
     """A snapshot beside its pin: ``state`` is same, changed or moved (another commit), None when it cannot be told;
-    ``differing`` are the files that differ, ``unsure`` those of which that is not known, with the reason."""
+    ``differing`` are the files that differ, ``unsure`` the files that may differ, with the reason."""
 
     state: str | None
     differing: list[str]
@@ -105,7 +105,7 @@ def compare_with_pin(pin: Pin, snapshot: Snapshot) -> PinState:
     """Compare pinned files, and look for added or removed code. Missing weights may not have been downloaded."""
     differing = [path for path in snapshot.files if path not in pin.files and _is_loaded(path)]
     unsure = {part.path: part for part in snapshot.refused if part.path in pin.files or _is_loaded(part.path)}
-    for path, wanted in pin.files.items():
+    for path, pinned in pin.files.items():
         entry = snapshot.files.get(path)
         if entry is None:
             if path in unsure or not _is_loaded(path) or path.endswith(_WEIGHTS):
@@ -115,13 +115,13 @@ def compare_with_pin(pin: Pin, snapshot: Snapshot) -> PinState:
             else:
                 unsure[path] = Unread(path, Message("it was not downloaded"))
             continue
-        oid, kind = entry.oid, wanted.partition(":")[0]
+        oid, kind = entry.oid, pinned.partition(":")[0]
         if oid is not None and not oid.startswith(f"{kind}:"):  # a folder does not say which files the Hub has in LFS
             content = snapshot.read(path, _LARGEST)
             oid = None if isinstance(content, Unread) else oid_of_content(kind, content)
         if oid is None:
             unsure[path] = _not_read(entry)
-        elif oid != wanted:
+        elif oid != pinned:
             differing.append(path)
     state = "changed" if differing else None if unsure else "same"
     if snapshot.revision and pin.revision and snapshot.revision != pin.revision:

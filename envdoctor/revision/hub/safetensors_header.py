@@ -127,7 +127,7 @@ def _check_strings_and_depth(top: _Object) -> None:
             if depth > _DEEPEST:
                 raise HeaderError("nested-too-deeply")
             pairs = item if type(item) is _Object else [("", value) for value in item]
-            waiting += [one for key, value in pairs for one in ((key, depth), (value, depth + 1))]
+            waiting += [child for key, value in pairs for child in ((key, depth), (value, depth + 1))]
 
 
 class Tensor(NamedTuple):
@@ -165,8 +165,8 @@ def parse_header(data: bytes, file_size: int) -> Header:
 
 def _length(data: bytes, file_size: int) -> int:
     if min(file_size, len(data)) < 8:
-        known, reason = (file_size, "too-short") if file_size < 8 else (len(data), "header-incomplete")
-        raise HeaderError(reason, Message("{} bytes", known))
+        count, reason = (file_size, "too-short") if file_size < 8 else (len(data), "header-incomplete")
+        raise HeaderError(reason, Message("{} bytes", count))
     length = int.from_bytes(data[:8], "little")
     if length > LARGEST_HEADER:
         start = bytes(data[:256]).lstrip().lower()
@@ -193,7 +193,7 @@ def _entries(top: _Object) -> dict[str, Tensor]:
                 raise HeaderError("bad-metadata")
         else:
             tensors[name] = _tensor(name, entry)  # of two of a name the last one holds, as in the library
-    # Only those that hold are measured: the library forgets the others before it looks.
+    # Of two tensors of one name only the last is measured: the library has forgotten the first.
     for name, tensor in tensors.items():
         key = (tensor.dtype, tensor.shape)
         if key not in sizes:
@@ -209,10 +209,10 @@ def _tensor(name: str, entry: Any) -> Tensor:
     elif type(entry) is _Object:
         fields = dict(entry)
         if len(entry) != 3 or fields.keys() != _NAMES:  # one is missing or named twice; others than these are ignored
-            known = [key for key, _ in entry if key in _FIELDS]
-            if len(set(known)) < len(known):
-                raise HeaderError("duplicate-field", f"{name}: {next(key for key in known if known.count(key) > 1)}")
-            if lacking := [key for key in _FIELDS if key not in known]:
+            names = [key for key, _ in entry if key in _FIELDS]
+            if len(set(names)) < len(names):
+                raise HeaderError("duplicate-field", f"{name}: {next(key for key in names if names.count(key) > 1)}")
+            if lacking := [key for key in _FIELDS if key not in names]:
                 raise HeaderError("bad-entry", Message("{} lacks {}", name, lacking[0]))
         dtype, shape, offsets = fields["dtype"], fields["shape"], fields["data_offsets"]
     else:

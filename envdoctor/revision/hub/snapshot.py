@@ -92,7 +92,7 @@ class FileEntry(NamedTuple):
         return None
 
     def holds(self, content: bytes) -> bool:
-        """Return whether this is the file's content, as far as size and oid tell."""
+        """Return whether size and oid are those of the file; without an oid the size alone counts."""
         oid = self.oid and oid_of_content(self.oid.partition(":")[0], content)
         return len(content) == self.size and oid == self.oid
 

@@ -89,7 +89,7 @@ def flatten(config: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, 
 def _walk(table: Mapping[str, Any], prefix: str, said: str) -> Iterator[tuple[str, str, Any]]:
     """Yield ``(name, name in the file, value)`` of every leaf. Whoever read the file bounded its depth."""
     for key, value in table.items():
-        # A dot of the file's own is no step down: {"a.b": 1} is not {"a": {"b": 1}}.
+        # A dot inside a key is not a step down: {"a.b": 1} is not {"a": {"b": 1}}.
         name = prefix + (_QUANTIZATION if key == _FORMER_QUANTIZATION else json.dumps(key) if "." in key else key)
         if key in ("rope_theta", "rope_scaling", "rope_parameters"):
             continue
@@ -103,27 +103,27 @@ def _walk(table: Mapping[str, Any], prefix: str, said: str) -> Iterator[tuple[st
 
 def _rope(table: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     """Name in the file and value of rotary settings, by their canonical names."""
-    found: dict[str, tuple[str, Any]] = {}
+    settings: dict[str, tuple[str, Any]] = {}
     for key in ("rope_parameters", "rope_scaling"):
         value = table.get(key)
         if not isinstance(value, Mapping):
-            found |= {} if value is None else {key: (key, value)}
+            settings |= {} if value is None else {key: (key, value)}
             continue
         nested = bool(value) and all(item is None or isinstance(item, Mapping) for item in value.values())
         for layers, part in value.items() if nested else [(_FULL, value)]:
             for leaf, item in (part or {}).items():
                 said = f"{key}.{layers}.{leaf}" if nested else f"{key}.{leaf}"
                 if name := _rope_name(leaf, item, "" if layers == _FULL else layers):
-                    found.setdefault(name, (said, item))
+                    settings.setdefault(name, (said, item))
     if table.get("rope_theta") is not None:
-        found["rope_theta"] = ("rope_theta", table["rope_theta"])
-    theta, local = found.get("rope_theta"), found.get("rope_local_base_freq")
+        settings["rope_theta"] = ("rope_theta", table["rope_theta"])
+    theta, local = settings.get("rope_theta"), settings.get("rope_local_base_freq")
     if theta and local and theta[1] == local[1]:
-        del found["rope_local_base_freq"]
-    scaling = {name: value for name, (_, value) in found.items() if name.startswith("rope_scaling.")}
+        del settings["rope_local_base_freq"]
+    scaling = {name: value for name, (_, value) in settings.items() if name.startswith("rope_scaling.")}
     if scaling == {"rope_scaling.rope_type": "default"}:
-        del found["rope_scaling.rope_type"]
-    return found
+        del settings["rope_scaling.rope_type"]
+    return settings
 
 
 def _rope_name(key: str, value: Any, layers: str) -> str | None:
@@ -180,9 +180,9 @@ class _SettingNames(NamedTuple):
             return hidden // heads if hidden and heads and hidden % heads == 0 else _MISSING
         kinds = [flat[here + "model_type"].value if here + "model_type" in flat else None, "*"]
         tables = [self.defaults.get(kind) for kind in kinds if isinstance(kind, str)]
-        known = next((table[leaf] for table in tables if isinstance(table, Mapping) and leaf in table), _MISSING)
-        if known != "null":  # TOML has none of its own
-            return known
+        default = next((table[leaf] for table in tables if isinstance(table, Mapping) and leaf in table), _MISSING)
+        if default != "null":  # TOML has none of its own
+            return default
         # The class's default of None means one key head for each query head.
         return heads or _MISSING if leaf == "num_key_value_heads" else None
 
@@ -231,14 +231,14 @@ def _compare(area: str, revisions: Revisions) -> Iterator[Change | Unread]:
             kind = f"{area}-added" if before is None else f"{area}-removed"
             yield names.change(kind, posixpath.basename(path), *(side and short(side.data) for side in (before, after)))
         else:
-            one, two = (flatten(side.data, names.aliases) for side in (before, after))
-            most = max(len(one), len(two))
+            old, new = (flatten(side.data, names.aliases) for side in (before, after))
+            most = max(len(old), len(new))
             if most > _MOST_KEYS:
                 yield Unread(path, Message("it has {} keys; at most {} are compared", most, _MOST_KEYS))
                 continue
             if area == "config" and all(map(_brings_its_code, (before.data, after.data))):
                 names = names._replace(code=cache(partial(_words, revisions)))
-            yield from compare_settings(names, one, two)
+            yield from compare_settings(names, old, new)
             yield from repeated_keys(names, before, after)
 
 
@@ -262,20 +262,20 @@ def repeated_keys(names: _SettingNames, before: JsonObject, after: JsonObject) -
             yield names.change("repeated-key", short(key), None, None)
 
 
-def compare_settings(names: _SettingNames, one: _Flat, two: _Flat) -> Iterator[Change]:
+def compare_settings(names: _SettingNames, old: _Flat, new: _Flat) -> Iterator[Change]:
     """Yield the changes between two flat configurations, in the order of the new file, removed keys last."""
-    methods = _quantization(one), _quantization(two)
+    methods = _quantization(old), _quantization(new)
     whole = (methods[0] is None) != (methods[1] is None)
     if whole:
         yield names.change(f"quantization-{'removed' if methods[0] else 'added'}", _QUANTIZATION, *methods)
-    for name in dict.fromkeys([*two, *one]):
-        before, after = one.get(name), two.get(name)
+    for name in dict.fromkeys([*new, *old]):
+        before, after = old.get(name), new.get(name)
         if whole and f".{_QUANTIZATION}." in f".{name}":
             continue
         if before is None or after is None:
-            yield _one_sided(names, name, one, two)
+            yield _one_sided(names, name, old, new)
         elif not same(*(_unordered(name, side.value) for side in (before, after))):
-            kind = _kind(names, name, one, two) or ("computation-changed" if _is_read(names, name) else "key-changed")
+            kind = _kind(names, name, old, new) or ("computation-changed" if _is_read(names, name) else "key-changed")
             yield names.change(kind, name, short(before.value), short(after.value))
         elif before.said != after.said:
             rope = name.rpartition(".")[2] in _ROPE or "rope_scaling." in name
@@ -292,43 +292,43 @@ def _unordered(name: str, value: Any) -> Any:
 
 def _is_read(names: _SettingNames, name: str, *, anywhere: bool = False) -> bool | None:
     """Return whether the model's own code speaks of a key, or only its configuration does (``anywhere``); else None."""
-    asked = re.findall(r"\w+", name.rpartition(".")[2])
-    found = [words.issuperset(asked) for words in names.code()]
-    return any(found if anywhere else found[:1]) if found else None
+    words_of_key = re.findall(r"\w+", name.rpartition(".")[2])
+    held = [words.issuperset(words_of_key) for words in names.code()]
+    return any(held if anywhere else held[:1]) if held else None
 
 
-def _kind(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> str | None:
+def _kind(names: _SettingNames, name: str, old: _Flat, new: _Flat) -> str | None:
     """Return the kind of a key whose value changed; None for a key of no group."""
     prefix, dot, leaf = name.rpartition(".")
     switch = f"{prefix}{dot}use_sliding_window"
-    if leaf in _WINDOWS and all(names.value(switch, side) is False for side in (one, two)):
+    if leaf in _WINDOWS and all(names.value(switch, side) is False for side in (old, new)):
         return "without-effect"
     kind = names.kind(name)
-    keys = [side[name].said for side in (one, two) if name in side]
+    keys = [side[name].said for side in (old, new) if name in side]
     if kind in _READ_BY_MODEL and not any(_is_read(names, key, anywhere=True) is not False for key in keys):
         return "unread-key"
-    before, after = (names.value(name, side) for side in (one, two))
+    before, after = (names.value(name, side) for side in (old, new))
     numbers = type(before) in (int, float) and type(after) in (int, float)
     lowered = kind == "position-limit-changed" and numbers and after < before
     return "position-limit-lowered" if lowered else kind
 
 
-def _one_sided(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> Change:
-    flat, other, plain = (two, one, "key-added") if name in two else (one, two, "key-removed")
+def _one_sided(names: _SettingNames, name: str, old: _Flat, new: _Flat) -> Change:
+    flat, other, plain = (new, old, "key-added") if name in new else (old, new, "key-removed")
     value, default, kind = flat[name].value, names.default(name, other), names.kind(name)
-    was, now = (short(value) if name in side else None for side in (one, two))
+    was, now = (short(value) if name in side else None for side in (old, new))
     if kind == "noise":
         return names.change(kind, name, was, now)
     if default is not _MISSING and same(default, value):
         return names.change("implicit", name, was, now, Message("{} is what a missing key means", short(default)))
     if name.rpartition(".")[2] == "layer_types" and type(value) is list and set(map(str, value)) == {_FULL}:
         return names.change("implicit", name, was, now, Message("every layer attends to everything"))
-    kind = _kind(names, name, one, two)
+    kind = _kind(names, name, old, new)
     if default is not _MISSING:
         # The class's default held before (or holds now): that is a value like any other.
         shown = Message("{} (the class's default)", short(default))
         return names.change(kind or "key-changed", name, was or shown, now or shown)
-    # null is what most classes mean by a missing key, but nobody said so of this one: no kind of its own.
+    # Most classes mean null by a missing key, but no table says so of this one: the kind stays plain.
     # A type or class that is given where there was none is that of the same model.
     named = was is None and kind in ("model-type-changed", "architecture-changed")
     return names.change(plain if value is None or named else kind or plain, name, was, now)
@@ -337,7 +337,7 @@ def _one_sided(names: _SettingNames, name: str, one: _Flat, two: _Flat) -> Chang
 def _quantization(flat: _Flat) -> str | None:
     """Return method, format, bits, group or block size (``fp8, e4m3, weight_block_size [128, 128]``), if any."""
     parts = [(f".{name}".rpartition(f".{_QUANTIZATION}."), setting.value) for name, setting in flat.items()]
-    inside = {key: value for (_, found, key), value in parts if found}
+    inside = {key: value for (_, separator, key), value in parts if separator}
     if not inside:
         return None
     words = [short(inside.get("quant_method", "unnamed method"))]

@@ -65,20 +65,20 @@ def render(
     the problem."""
     from envdoctor.system.asking import ChildProblem, Limits, ask
 
-    asked = {"template": template, "variables": dict(variables)}
+    question = {"template": template, "variables": dict(variables)}
     limits = Limits(seconds, mib=256, output=2 << 20)
     given = [
         {"messages": one["messages"], "tools": one.get("tools"), "add_generation_prompt": one.get("prompt", False)}
         for one in suite
     ]
-    answers = list(ask(_CHILD, [({**asked, "given": one}, None) for one in given], limits, packages=True))
+    answers = list(ask(_CHILD, [({**question, "given": one}, None) for one in given], limits, packages=True))
     first = answers[0]
     if isinstance(first, ChildProblem) and first.kind == "failed":
         return Message("it could not be rendered here: {}", first.tail)
     if isinstance(first, dict) and "invalid" in first:
         return as_message(unpacked(first["invalid"]))
-    told = [{"problem": one.said()} if isinstance(one, ChildProblem) else one for one in answers]
-    return [_Rendered(**{name: unpacked(value) for name, value in one.items()}) for one in told]
+    outcomes = [{"problem": one.said()} if isinstance(one, ChildProblem) else one for one in answers]
+    return [_Rendered(**{name: unpacked(value) for name, value in one.items()}) for one in outcomes]
 
 
 _TOKENIZER = "tokenizer_config.json"
@@ -155,12 +155,12 @@ def compare(revisions: Revisions) -> Compared:
     if not first.templates and not second.templates:
         return Compared()
     suite = revisions.matrix.rows("chat-conversations", "conversation")
-    found = [*_differences(first, second, suite)]
+    changes = [*_differences(first, second, suite)]
     was, now = (side.hidden and (side.hidden.text, side.templates["default"].text) for side in (first, second))
     if now and now[0] != now[1] and not (was and was[0] != was[1]):
         detail = Message("{} (before) and {} (after) of the new revision", _TOKENIZER, _JINJA)
-        found.append(_change("template-sources-differ", _JINJA, "default", *around(*now), detail=detail))
-    return outcome(found, Message("chat templates"), harmless=("template-moved",))
+        changes.append(_change("template-sources-differ", _JINJA, "default", *around(*now), detail=detail))
+    return outcome(changes, Message("chat templates"), harmless=("template-moved",))
 
 
 def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
@@ -181,11 +181,11 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
         texts = templates_in(table.data.get("chat_template"))
         if texts is None:
             unread.append(Unread(path, Message("its chat_template is neither a text nor a list of named texts")))
-        found = {name: _Template(text, path) for name, text in (texts or {}).items()}
+        named = {name: _Template(text, path) for name, text in (texts or {}).items()}
         if path == _TOKENIZER:
-            inline, variables = found, special_tokens(table.data)
-        elif "default" in found:
-            templates["processor"] = found["default"]
+            inline, variables = named, special_tokens(table.data)
+        elif "default" in named:
+            templates["processor"] = named["default"]
     hidden = inline.get("default") if "default" in templates else None
     if "processor" in templates and "default" in templates:
         # Processors, like tokenizers, prefer chat_template.jinja.
@@ -217,17 +217,17 @@ def _rendered(
 ) -> Iterator[Change | Unread]:
     """Yield the changes between the outcomes of two templates."""
     change = partial(_change, path=after.path, symbol=name, hunk=template_hunk(before.text, after.text))
-    one, two = (render(side.text, tokens, suite) for side in (before, after))
-    if isinstance(two, Message):
-        neither = Message("neither chat template {} can be rendered: {}", short(name), two)
-        fails = change("rendering-fails", before="renders", after=short(two))
-        yield Unread(after.path, neither) if isinstance(one, Message) else fails
+    old, new = (render(side.text, tokens, suite) for side in (before, after))
+    if isinstance(new, Message):
+        neither = Message("neither chat template {} can be rendered: {}", short(name), new)
+        fails = change("rendering-fails", before="renders", after=short(new))
+        yield Unread(after.path, neither) if isinstance(old, Message) else fails
         return
-    if isinstance(one, Message):
-        reason = Message("chat template {} of the old revision cannot be rendered: {}", short(name), one)
+    if isinstance(old, Message):
+        reason = Message("chat template {} of the old revision cannot be rendered: {}", short(name), old)
         yield Unread(before.path, reason)
         return
-    pairs = [*zip(suite, one, two, strict=True)]
+    pairs = [*zip(suite, old, new, strict=True)]
     broken = [now.problem for _, was, now in pairs if now.problem is not None and was.problem is None]
     if broken and len(broken) == sum(was.problem is None for _, was, _ in pairs):
         yield change("rendering-fails", before="renders", after=short(broken[0]), count=len(broken))

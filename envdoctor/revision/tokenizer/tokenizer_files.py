@@ -119,33 +119,33 @@ def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
             yield from _compare_vocabulary_file(folder.revisions, folder.at(name), name)
     if not folder.everywhere():
         return  # a tokenizer that came or went as a whole
-    one, two = (_read(side, folder) for side in (folder.revisions.old, folder.revisions.new))
-    if _CONFIG in one.tables and _CONFIG in two.tables:
-        yield from _keys(folder.at(_CONFIG), one.tables[_CONFIG], two.tables[_CONFIG], folder.revisions.matrix)
-    if one.file is not None and two.file is not None:
-        yield from _compare_files(folder.at(_FILE), one.file, two.file)
-    if broken := one.broken + two.broken:
+    old, new = (_read(side, folder) for side in (folder.revisions.old, folder.revisions.new))
+    if _CONFIG in old.tables and _CONFIG in new.tables:
+        yield from _keys(folder.at(_CONFIG), old.tables[_CONFIG], new.tables[_CONFIG], folder.revisions.matrix)
+    if old.file is not None and new.file is not None:
+        yield from _compare_files(folder.at(_FILE), old.file, new.file)
+    if broken := old.broken + new.broken:
         yield from broken
         return  # what came or went cannot be told from what could not be read
     shown = folder.at(next((name for name in _JSON if name in folder.changed), folder.changed[0]))
     doubt = folder.doubt(_CONFIG, _SPECIAL)
     if not doubt and not folder.everywhere(_CONFIG, _SPECIAL):
         doubt = Message("one of the revisions has no file that names it; its vocabulary or code may hold it")
-    roles = [*_compare_roles(shown, one.roles(), two.roles(), doubt)]
+    roles = [*_compare_roles(shown, old.roles(), new.roles(), doubt)]
     yield from roles
     doubt = folder.doubt(_CONFIG, _ADDED, _FILE)
-    if not doubt and None in (one.file, two.file) and not (one.tokens() and two.tokens()):
+    if not doubt and None in (old.file, new.file) and not (old.tokens() and new.tokens()):
         # Before transformers 4.34 tokenizer_config.json did not list the tokens of the vocabulary.
         doubt = Message("one of the revisions lists no added tokens at all; its vocabulary or code may hold it")
     # added_tokens.json lists only what lies beyond the vocabulary.
-    certain = {**one.data(_ADDED), **two.data(_ADDED)}
+    certain = {**old.data(_ADDED), **new.data(_ADDED)}
     said = {change[:6] for change in roles}
-    tokens = _grouped(_compare_tokens(shown, one.tokens(), two.tokens(), doubt, certain))
+    tokens = _grouped(_compare_tokens(shown, old.tokens(), new.tokens(), doubt, certain))
     yield from (change for change in tokens if change[:6] not in said)
 
 
 class _Token(NamedTuple):
-    """A token: its ids, as far as the files give any, and those of its flags that are given."""
+    """A token: the ids and the flags that the files give."""
 
     numbers: tuple[int, ...] = ()
     flags: Mapping[str, bool] = {}
@@ -174,7 +174,7 @@ class _TokenizerFile(NamedTuple):
 
 
 class _Side(NamedTuple):
-    """The changed tokenizer files of one snapshot by name, as far as they could be read, and the ``broken`` ones."""
+    """The changed tokenizer files of one snapshot by name, and the ``broken`` ones, which could not be read."""
 
     tables: Mapping[str, JsonObject]
     file: _TokenizerFile | None
@@ -224,14 +224,14 @@ def _entries(value: object) -> list[_Entry]:
     """Return tokens; those of a list in their order, those of a table by name."""
     items: list[tuple[str | None, object]] = [(None, item) for item in value] if isinstance(value, list) else []
     items += sorted(value.items()) if isinstance(value, dict) else []
-    found: list[_Entry] = []
+    entries: list[_Entry] = []
     for name, item in items:
         match item:
             case str(content):
-                found.append((name, content, {}))
+                entries.append((name, content, {}))
             case {"content": str(content), **given}:
-                found.append((name, content, _flags(given)))
-    return found
+                entries.append((name, content, _flags(given)))
+    return entries
 
 
 def _read(snapshot: Snapshot, folder: _Folder) -> _Side:
@@ -280,9 +280,9 @@ def _vocabulary(vocab: object) -> tuple[dict[str, Any] | None, list[tuple[str, f
 
 def _keys(path: str, before: JsonObject, after: JsonObject, matrix: Matrix) -> Iterator[Change]:
     names = names_of("tokenizer", path, matrix)
-    one, two = (flatten(_plain(side.data), names.aliases) for side in (before, after))
-    classes = [str(side["tokenizer_class"].value) if "tokenizer_class" in side else "" for side in (one, two)]
-    for change in compare_settings(names, one, two):
+    old, new = (flatten(_plain(side.data), names.aliases) for side in (before, after))
+    classes = [str(side["tokenizer_class"].value) if "tokenizer_class" in side else "" for side in (old, new)]
+    for change in compare_settings(names, old, new):
         only_suffix = change.kind == "class-changed" and len({name.removesuffix("Fast") for name in classes}) == 1
         yield change._replace(kind="class-suffix-changed") if only_suffix else change
     lists = [isinstance(side.data.get(_EXTRA[1]), list) for side in (before, after)]
@@ -299,9 +299,9 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     return kept
 
 
-def _compare_roles(path: str, one: Mapping[str, Any], two: Mapping[str, Any], doubt: str | None) -> Iterator[Change]:
+def _compare_roles(path: str, old: Mapping[str, Any], new: Mapping[str, Any], doubt: str | None) -> Iterator[Change]:
     """Yield ``special-role-changed`` (eos_token is another token), or -listed / -unlisted if ``doubt`` says why."""
-    for role, before, after in differences(one, two):
+    for role, before, after in differences(old, new):
         was, now = ([(name, content) for name, content, _ in side or ()] for side in (before, after))
         flags = {content: given for _, content, given in before or ()}
         for _, content, given in after or ():
@@ -322,10 +322,10 @@ def _compare_roles(path: str, one: Mapping[str, Any], two: Mapping[str, Any], do
 def _extra_news(was: list[tuple[str | None, str]], now: list[tuple[str | None, str]]) -> str:
     """Return which tokens came and went, else which names have other tokens, else that the order is another one."""
     clauses = []
-    for what, side, other in (("added", now, was), ("removed", was, now)):
+    for state, side, other in (("added", now, was), ("removed", was, now)):
         known = {content for _, content in other}
         if tokens := [short(content) for _, content in side if content not in known]:
-            clauses.append(f"{what}: {', '.join(tokens[:4])}{', …' if len(tokens) > 4 else ''}")
+            clauses.append(f"{state}: {', '.join(tokens[:4])}{', …' if len(tokens) > 4 else ''}")
     names = [
         f"{short(str(name))}: {' -> '.join('absent' if side is None else short(side) for side in pair)}"
         for name, *pair in differences(dict(was), dict(now))
@@ -335,40 +335,40 @@ def _extra_news(was: list[tuple[str | None, str]], now: list[tuple[str | None, s
 
 
 def _compare_tokens(
-    path: str, one: Mapping[str, _Token], two: Mapping[str, _Token], doubt: str | None, certain: Collection[str]
+    path: str, old: Mapping[str, _Token], new: Mapping[str, _Token], doubt: str | None, certain: Collection[str]
 ) -> Iterator[Change]:
     """Yield the changes of the added tokens. ``doubt`` is a clause that says where a token that came or went may have
     been (or still be), because not everything that can hold tokens was read; the token is then only "listed" or
     "unlisted", unless it is one of ``certain``."""
-    gone = {number: content for content, token in one.items() if content not in two for number in token.numbers}
+    removed = {number: content for content, token in old.items() if content not in new for number in token.numbers}
     renamed: set[str] = set()
-    for content, before, after in differences(one, two):
-        why = None if content in certain else doubt
+    for content, before, after in differences(old, new):
+        reason = None if content in certain else doubt
         if before and after:
             if before.numbers != after.numbers:
                 yield _change("special-token-moved", path, short(content), before.ids, after.ids)
             yield from _flag_change(path, content, before.flags, after.flags, after.ids)
         elif after:
-            former = next((gone[number] for number in after.numbers if number in gone), None)
+            former = next((removed[number] for number in after.numbers if number in removed), None)
             if former is None:
-                kind = "special-token-listed" if why else "special-token-added"
-                yield _change(kind, path, short(content), None, _said(after), detail=why)
+                kind = "special-token-listed" if reason else "special-token-added"
+                yield _change(kind, path, short(content), None, _said(after), detail=reason)
             else:
                 renamed.add(former)
                 was, now = short(former), short(content)
                 yield _change("special-token-renamed", path, now, was, now, detail=after.ids)
         elif before and content not in renamed:
-            kind = "special-token-unlisted" if why else "special-token-removed"
-            yield _change(kind, path, short(content), _said(before), None, detail=why)
+            kind = "special-token-unlisted" if reason else "special-token-removed"
+            yield _change(kind, path, short(content), _said(before), None, detail=reason)
 
 
 def _flag_change(
-    path: str, content: str, one: Mapping[str, bool], two: Mapping[str, bool], where: str | None = None
+    path: str, content: str, old: Mapping[str, bool], new: Mapping[str, bool], where: str | None = None
 ) -> Iterator[Change]:
     """Yield ``special-flag-changed`` for the flags that both sides give, and give differently."""
-    flags = [name for name in _FLAGS if {one.get(name), two.get(name)} == {True, False}]
+    flags = [name for name in _FLAGS if {old.get(name), new.get(name)} == {True, False}]
     if flags:
-        was, now = (", ".join(f"{name}={str(side[name]).lower()}" for name in flags) for side in (one, two))
+        was, now = (", ".join(f"{name}={str(side[name]).lower()}" for name in flags) for side in (old, new))
         yield _change("special-flag-changed", path, short(content), was, now, detail=where)
 
 
@@ -391,16 +391,16 @@ def _grouped(changes: Iterable[Change]) -> Iterator[Change]:
         yield first._replace(symbol=pattern, before=before, after=after, count=len(members))
 
 
-def _compare_files(path: str, one: _TokenizerFile, two: _TokenizerFile) -> Iterator[Change]:
+def _compare_files(path: str, old: _TokenizerFile, new: _TokenizerFile) -> Iterator[Change]:
     """Yield the changes between two tokenizer.json files, without those of the added tokens."""
-    yield from _compare_vocabularies(path, "model.vocab", one.vocabulary, two.vocabulary)
-    if one.vocabulary.keys() == two.vocabulary.keys() and one.scores != two.scores:
+    yield from _compare_vocabularies(path, "model.vocab", old.vocabulary, new.vocabulary)
+    if old.vocabulary.keys() == new.vocabulary.keys() and old.scores != new.scores:
         yield _change("vocabulary-changed", path, "model.vocab", "scores", "other scores")
-    yield from _compare_merges(path, "model.merges", one.merges, two.merges)
-    if one.merges == two.merges and one.form is not two.form:
-        was, now = ("texts" if side.form is str else "pairs of tokens" for side in (one, two))
+    yield from _compare_merges(path, "model.merges", old.merges, new.merges)
+    if old.merges == new.merges and old.form is not new.form:
+        was, now = ("texts" if side.form is str else "pairs of tokens" for side in (old, new))
         yield _change("merges-format-changed", path, "model.merges", was, now)
-    for (kind, symbol), before, after in differences(one.parts, two.parts):
+    for (kind, symbol), before, after in differences(old.parts, new.parts):
         yield _change(kind, path, symbol, *_step(before, after))
 
 
@@ -416,11 +416,11 @@ def _name(step: object) -> str:
     return short(kind if isinstance(kind, str) else step)
 
 
-def _compare_vocabularies(path: str, symbol: str, one: Mapping[str, Any], two: Mapping[str, Any]) -> Iterator[Change]:
+def _compare_vocabularies(path: str, symbol: str, old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[Change]:
     """Yield ``vocabulary-grown`` if tokens were only added, else ``vocabulary-changed`` (removed or other ids)."""
-    added = [token for token in two if token not in one]
-    removed = [token for token in one if token not in two]
-    moved = [token for token, number in one.items() if token in two and two[token] != number]
+    added = [token for token in new if token not in old]
+    removed = [token for token in old if token not in new]
+    moved = [token for token, number in old.items() if token in new and new[token] != number]
     clauses = [
         f"{len(tokens):,} {what} ({', '.join(short(token) for token in tokens[:3])}{', …' if len(tokens) > 3 else ''})"
         for what, tokens in (("added", added), ("removed", removed), (Message("with other ids"), moved))
@@ -428,14 +428,14 @@ def _compare_vocabularies(path: str, symbol: str, one: Mapping[str, Any], two: M
     ]
     if clauses:
         kind = "vocabulary-changed" if removed or moved else "vocabulary-grown"
-        was, now = (f"{len(side):,} entries" for side in (one, two))
+        was, now = (f"{len(side):,} entries" for side in (old, new))
         count = len(added) + len(removed) + len(moved)
         yield _change(kind, path, symbol, was, now, count, "; ".join(clauses))
 
 
-def _compare_merges(path: str, symbol: str, one: Sequence[object], two: Sequence[object]) -> Iterator[Change]:
-    if one != two:
-        yield _change("merges-changed", path, symbol, f"{len(one):,} merges", f"{len(two):,} merges")
+def _compare_merges(path: str, symbol: str, old: Sequence[object], new: Sequence[object]) -> Iterator[Change]:
+    if old != new:
+        yield _change("merges-changed", path, symbol, f"{len(old):,} merges", f"{len(new):,} merges")
 
 
 def _compare_vocabulary_file(revisions: Revisions, path: str, name: str) -> Iterator[Change | Unread]:

@@ -1,8 +1,8 @@
 """Pickles among the files: which came, whether safetensors went, and what new ones would import when they are loaded.
 
 ``pickle-added``: after is ``loaded by default``, ``beside safetensors`` or ``other file``. ``safetensors-removed``: it
-is what is loaded instead, or nothing. ``unsafe-global-added``: it is ``runs code`` or ``not on torch's list``. What has
-a pickle's name and is none by its first bytes is told as another file.
+is what is loaded instead, or nothing. ``unsafe-global-added``: it is ``runs code`` or ``not on torch's list``. A file
+with a pickle's name and other first bytes is told as another file.
 """
 
 import posixpath
@@ -36,12 +36,12 @@ def compare(revisions: Revisions) -> Compared:
     read = {path: read_checkpoint(new, path, revisions.clock) for path in here}
     others = {path for path, found in read.items() if not isinstance(found, Unread) and not found.is_pickle}
     changes, unread = parted(_globals(revisions, read))
-    told = [*_added(old, new, before, after, others), *_safetensors_removed(before, after)]
+    changes_of_files = [*_added(old, new, before, after, others), *_safetensors_removed(before, after)]
     # Files that only have a pickle's name, except weights, which the comparer of weights tells.
     gone = {path for path in revisions.changed() if path not in new.files}
     for path in sorted((others | gone) - weight_paths(new).keys() - weight_paths(old).keys()):
-        told.append(Change("files", f"file-{revisions.state(path)}", path, path, *revisions.sizes(path)))
-    return Compared((*told, *changes), unread)
+        changes_of_files.append(Change("files", f"file-{revisions.state(path)}", path, path, *revisions.sizes(path)))
+    return Compared((*changes_of_files, *changes), unread)
 
 
 def _added(old: Snapshot, new: Snapshot, before: Sets, after: Sets, others: Collection[str]) -> Iterator[Change]:
@@ -100,8 +100,8 @@ def _globals(revisions: Revisions, read: Mapping[str, Checkpoint | Unread]) -> I
             if before is None or isinstance(before, Unread) or key[1] not in before.globals:
                 files.setdefault(key, []).append(path)
     more = len(files) - _MOST_GLOBALS
-    for number, ((mild, name), found) in enumerate(sorted(files.items())[: _MOST_GLOBALS + 1]):
-        detail, verdict = listed(found, 3) if len(found) > 1 else None, _NOT_LISTED if mild else _RUNS_CODE
-        one = Change("files", "unsafe-global-added", found[0], name[:200], None, verdict, len(found), detail)
-        rest = one._replace(symbol=Message("{} more globals", more), count=more, detail=None)
-        yield one if number < _MOST_GLOBALS else rest
+    for number, ((mild, name), paths) in enumerate(sorted(files.items())[: _MOST_GLOBALS + 1]):
+        detail, verdict = listed(paths, 3) if len(paths) > 1 else None, _NOT_LISTED if mild else _RUNS_CODE
+        change = Change("files", "unsafe-global-added", paths[0], name[:200], None, verdict, len(paths), detail)
+        rest = change._replace(symbol=Message("{} more globals", more), count=more, detail=None)
+        yield change if number < _MOST_GLOBALS else rest

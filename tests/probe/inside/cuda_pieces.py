@@ -149,32 +149,6 @@ def _count(part: str, given: Any) -> Any:
     return torch.tensor(float(next(given)) if part == "backward" else 0.0)
 
 
-def without_a_compiler_for_the_card_nothing_is_compiled() -> Any:
-    checks, found = part("probes.attention_checks"), []
-    for text in (
-        "Cannot find a working triton installation.",
-        "Found Tesla P100 which is too old to be supported by the triton GPU compiler",
-        "an error of the compiler itself",
-    ):
-
-        def refuses(function: Any, text: str = text) -> Any:
-            raise RuntimeError(text)
-
-        with patch.object(torch, "compile", refuses):
-            checks.compile({"device": "cpu"}, lambda case: found.append(sorted({"skip", "error"} & set(case))))
-    return found == [["skip"], ["skip"], ["error"]] or found
-
-
-def the_memory_of_another_tenant_is_no_growth() -> Any:
-    steps, found = part("probes.model_steps"), []
-    for processes in (1, 2, None):
-        with ExitStack() as stack:
-            cuda(stack, memory_reserved=lambda: 5 << 10, mem_get_info=lambda: (1 << 20, 8 << 20))
-            stack.enter_context(patch.object(steps, "computing", lambda uuids, n=processes: [n]))
-            found.append(steps._driver_kib())
-    return found == [7 << 10, 5, 5] or found
-
-
 def _products(arithmetic: Any) -> Any:
     """Of all operations only the one that multiplies is tried."""
     return patch.object(arithmetic, "OPERATIONS", {"linear": arithmetic.OPERATIONS["linear"]})

@@ -58,8 +58,8 @@ def erase(nodes: list[ast.AST]) -> None:
                 node.msg = None
             case ast.FunctionDef(decorator_list=decorators) | ast.ClassDef(decorator_list=decorators):
                 named = [dotted(getattr(decorator, "func", decorator)).rpartition(".")[2] for decorator in decorators]
-                kept = [not (name.endswith(("docstring", "docstrings")) or name == "wraps") for name in named]
-                node.decorator_list = [*compress(decorators, kept)]
+                keeps = [not (name.endswith(("docstring", "docstrings")) or name == "wraps") for name in named]
+                node.decorator_list = [*compress(decorators, keeps)]
         for field, value in list(vars(node).items()):
             match value:
                 case list():
@@ -131,16 +131,16 @@ def unbound(function: FunctionNode, nodes: Sequence[ast.AST], scopes: Mapping[in
 
 def lines_of(function: FunctionNode) -> list[str]:
     """Return the statements one by one, conditions and loops by their heads, each behind a blank a level."""
-    found = [f"@{exact(one, MAX_LINE)}" for one in function.decorator_list]
+    lines = [f"@{exact(one, MAX_LINE)}" for one in function.decorator_list]
     waiting: list[tuple[str, ast.stmt | str]] = [("", one) for one in reversed(function.body)]
-    while waiting and len(found) < MAX_LINES:
+    while waiting and len(lines) < MAX_LINES:
         indent, one = waiting.pop()
         text, below = (one, []) if isinstance(one, str) else _parts(one)
-        found.append(indent + text)
+        lines.append(indent + text)
         for place, block in reversed([*enumerate(below)]):
             waiting += [(f"{indent} ", inner) for inner in reversed(block)]
             waiting += [(f"{indent} ", f"block {place}")] if place and block else []
-    return found[:MAX_LINES]
+    return lines[:MAX_LINES]
 
 
 def _parts(statement: ast.stmt) -> tuple[str, list[list[ast.stmt]]]:

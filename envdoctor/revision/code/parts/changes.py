@@ -62,9 +62,9 @@ class FilePair(NamedTuple):
 def pair_files(old: Mapping[str, FileCode], new: Mapping[str, FileCode]) -> list[FilePair]:
     """Pair the files by path; a removed and an added file are one if they share half of their definitions."""
     pairs = [FilePair(path, path, old[path], new[path]) for path in sorted(old.keys() & new.keys())]
-    gone = {path: {one.name for one in old[path].definitions} for path in sorted(old.keys() - new.keys())}
+    gone = {path: {definition.name for definition in old[path].definitions} for path in sorted(old.keys() - new.keys())}
     for path in sorted(new.keys() - old.keys()):
-        names = {one.name for one in new[path].definitions}
+        names = {definition.name for definition in new[path].definitions}
         best = max(gone, key=lambda other: len(names & gone[other]), default=None)
         if best is not None and names and len(names & gone[best]) >= _SHARED * max(len(names), len(gone[best])):
             pairs.append(FilePair(best, path, old[best], new[path]))
@@ -84,19 +84,19 @@ def moved_definitions(pairs: Sequence[FilePair]) -> tuple[list[Change], _Moved]:
     changes, moved = list[Change](), (set[tuple[str, str]](), set[tuple[str, str]]())
     waiting: dict[str, list[tuple[str, Definition]]] = {}
     for pair in pairs:
-        for one in _lone(_named(pair.old), _named(pair.new)):
-            if one.kind != "value" and one.weight >= _LIGHTEST:
-                waiting.setdefault(one.sense, []).append((pair.old_path or "", one))
+        for definition in _lone(_named(pair.old), _named(pair.new)):
+            if definition.kind != "value" and definition.weight >= _LIGHTEST:
+                waiting.setdefault(definition.sense, []).append((pair.old_path or "", definition))
     for pair in pairs:
-        for one in _lone(_named(pair.new), _named(pair.old)):
-            candidates = waiting.get(one.sense)
+        for definition in _lone(_named(pair.new), _named(pair.old)):
+            candidates = waiting.get(definition.sense)
             if candidates:
-                same_name = [index for index, (_, other) in enumerate(candidates) if other.leaf == one.leaf]
+                same_name = [index for index, (_, other) in enumerate(candidates) if other.leaf == definition.leaf]
                 old_path, other = candidates.pop(same_name[0] if same_name else 0)
                 moved[0].add((old_path, other.name))
-                moved[1].add((pair.path, one.name))
+                moved[1].add((pair.path, definition.name))
                 before = other.name if old_path == pair.path else f"{old_path}: {other.name}"
-                changes.append(_change("definition-moved", pair.path, one.name, before, one.name))
+                changes.append(_change("definition-moved", pair.path, definition.name, before, definition.name))
     return changes, moved
 
 
@@ -122,27 +122,27 @@ def compare_file(pair: FilePair, moved: _Moved) -> Iterator[Change]:
 
 def one_sided(pair: FilePair) -> Iterator[Change]:
     """Yield the changes of a file that was added or removed as a whole."""
-    what, code = ("added", pair.new) if pair.new_path else ("removed", pair.old)
-    yield _change(f"file-{what}", pair.path, pair.path, count=max(1, len(code.definitions)))
-    for one in code.definitions:
-        changes = _definition(pair.path, *((None, one) if pair.new_path else (one, None)))
-        yield from (change for change in changes if change.kind in (f"attention-class-{what}", _NOOP))
+    state, code = ("added", pair.new) if pair.new_path else ("removed", pair.old)
+    yield _change(f"file-{state}", pair.path, pair.path, count=max(1, len(code.definitions)))
+    for definition in code.definitions:
+        changes = _definition(pair.path, *((None, definition) if pair.new_path else (definition, None)))
+        yield from (change for change in changes if change.kind in (f"attention-class-{state}", _NOOP))
     if pair.new_path:
         yield from _packages_required(pair)
 
 
 def _named(code: FileCode) -> Named:
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     definitions: dict[tuple[str, int], Definition] = {}
     for definition in code.definitions:
-        definitions[definition.name, seen[definition.name]] = definition
-        seen[definition.name] += 1
+        definitions[definition.name, counts[definition.name]] = definition
+        counts[definition.name] += 1
     return definitions
 
 
 def _lone(here: Named, there: Named) -> list[Definition]:
     """Return the definitions that are missing there, whole classes only."""
-    return [one for key, one in here.items() if key not in there and not _inside(one, there, here)]
+    return [definition for key, definition in here.items() if key not in there and not _inside(definition, there, here)]
 
 
 def _inside(definition: Definition, there: Named, here: Named) -> bool:
@@ -162,56 +162,72 @@ def _may_inherit(value: Definition, before: Named, after: Named) -> bool:
 
 def _definition(path: str, old: Definition | None, new: Definition | None, *, is_kept: bool = True) -> Iterator[Change]:
     """Yield the changes of a definition; ``is_kept``: its class or module is on both sides."""
-    one = new or old
-    assert one
-    what = "added" if old is None else "removed" if new is None else "changed"
+    definition = new or old
+    assert definition
+    state = "added" if old is None else "removed" if new is None else "changed"
     before, after = old and old.text, new and new.text
     if old and new and old.sense == new.sense:
         return
     if old and new and old.kind != new.kind:
-        yield _change("definition-changed", path, one.name, old.kind, new.kind, detail=Message("another kind of thing"))
+        yield _change(
+            "definition-changed", path, definition.name, old.kind, new.kind, detail=Message("another kind of thing")
+        )
     elif new and new.is_idle and new.owner and new.leaf in _SWITCH_METHODS and not (old and old.is_idle):
-        yield _change(_NOOP, path, one.name, before, after, detail=Message("nothing is set"))
-    elif old and new and one.kind == "function":
+        yield _change(_NOOP, path, definition.name, before, after, detail=Message("nothing is set"))
+    elif old and new and definition.kind == "function":
         yield from _signature(path, old, new)
         if old.meaning != new.meaning or old.decorators != new.decorators:
             yield _change("definition-changed", path, new.name)
-    elif old and new and one.kind == "class":
+    elif old and new and definition.kind == "class":
         if before != after:
-            yield _change("definition-changed", path, one.name, before, after, detail="bases")
+            yield _change("definition-changed", path, definition.name, before, after, detail="bases")
         if old.decorators != new.decorators:
             was, now = (", ".join(side.decorators) or None for side in (old, new))
-            yield _change("definition-changed", path, one.name, was, now, detail="decorators")
+            yield _change("definition-changed", path, definition.name, was, now, detail="decorators")
     elif not (old and new and old.meaning == new.meaning):
-        kind = f"definition-{what}"
-        if one.kind == "class" and _ATTENTION_CLASS.search(one.leaf) and not _NO_ATTENTION_CLASS.search(one.leaf):
-            kind = f"attention-class-{what}"
-        elif what == "removed" and one.leaf == _GRADIENT_HOOK and is_kept:
+        kind = f"definition-{state}"
+        if (
+            definition.kind == "class"
+            and _ATTENTION_CLASS.search(definition.leaf)
+            and not _NO_ATTENTION_CLASS.search(definition.leaf)
+        ):
+            kind = f"attention-class-{state}"
+        elif state == "removed" and definition.leaf == _GRADIENT_HOOK and is_kept:
             kind = "gradient-checkpointing-hook-removed"
-        elif one.kind == "value" and is_kept and one.leaf == _GRADIENT_FLAG:
+        elif definition.kind == "value" and is_kept and definition.leaf == _GRADIENT_FLAG:
             kind = "gradient-checkpointing-flag-changed"
-        elif one.kind == "value" and is_kept and _ATTENTION_VALUE.search(one.leaf):
+        elif definition.kind == "value" and is_kept and _ATTENTION_VALUE.search(definition.leaf):
             kind = "attention-default-changed"
-        elif one.kind == "value" and is_kept and _LOADING_VALUE.fullmatch(one.leaf):
+        elif definition.kind == "value" and is_kept and _LOADING_VALUE.fullmatch(definition.leaf):
             kind = "definition-changed"
-        yield _change(kind, path, one.name, before, after)
+        yield _change(kind, path, definition.name, before, after)
 
 
 def _statements(pair: FilePair) -> Iterator[Change]:
     """Yield the changed statements of a module or class body that define nothing, one change a body."""
-    classes = {one.name for one in pair.old.definitions} & {one.name for one in pair.new.definitions}
-    before, after = (Counter((one.scope, one.meaning) for one in code.statements) for code in (pair.old, pair.new))
-    texts = {(one.scope, one.meaning): one.text for code in (pair.old, pair.new) for one in code.statements}
-    gone, come = before - after, after - before
+    classes = {statement.name for statement in pair.old.definitions} & {
+        statement.name for statement in pair.new.definitions
+    }
+    before, after = (
+        Counter((statement.scope, statement.meaning) for statement in code.statements) for code in (pair.old, pair.new)
+    )
+    texts = {
+        (statement.scope, statement.meaning): statement.text
+        for code in (pair.old, pair.new)
+        for statement in code.statements
+    }
+    removed, added = before - after, after - before
     detail = Message("statements outside functions")
-    for scope in dict.fromkeys(scope for scope, _ in [*gone, *come]):
+    for scope in dict.fromkeys(scope for scope, _ in [*removed, *added]):
         if scope == MODULE_LEVEL or scope in classes:
-            was, now = ("; ".join(texts[key] for key in part if key[0] == scope)[:400] or None for part in (gone, come))
+            was, now = (
+                "; ".join(texts[key] for key in part if key[0] == scope)[:400] or None for part in (removed, added)
+            )
             yield _change("definition-changed", pair.path, scope, was, now, detail=detail)
 
 
 def _imports(pair: FilePair) -> Iterator[Change]:
-    before, after = ({one.name: one.required for one in code.imports} for code in (pair.old, pair.new))
+    before, after = ({imported.name: imported.required for imported in code.imports} for code in (pair.old, pair.new))
     for name in (name for name in after if name not in before):
         detail = Message("needed to load the file") if after[name] else None
         yield _change("import-added", pair.path, name, None, name, detail=detail)
@@ -221,9 +237,9 @@ def _imports(pair: FilePair) -> Iterator[Change]:
 
 def _packages_required(pair: FilePair) -> Iterator[Change]:
     """Yield ``package-required`` for packages that must be installed beside the ones that everybody has."""
-    imports = ([one.name for one in code.imports if one.demanded] for code in (pair.old, pair.new))
-    known, asked = ({name.partition(".")[0] for name in names} for names in imports)
-    for package in sorted(asked - known - sys.stdlib_module_names - _AT_HAND):
+    imports = ([imported.name for imported in code.imports if imported.demanded] for code in (pair.old, pair.new))
+    before, after = ({name.partition(".")[0] for name in names} for names in imports)
+    for package in sorted(after - before - sys.stdlib_module_names - _AT_HAND):
         yield _change("package-required", pair.path, package, None, package)
 
 
@@ -240,27 +256,29 @@ def _signature(path: str, old: Definition, new: Definition) -> Iterator[Change]:
         kind = "attention-default-changed" if attention else "default-changed"
         yield _change(kind, path, new.name, _defaults(before, other), _defaults(after, other))
         return
-    gone, come = [name for name in before if name not in after], [name for name in after if name not in before]
+    removed, added = [name for name in before if name not in after], [name for name in after if name not in before]
     # A configuration takes any name through **kwargs, and whoever makes one gives names.
     open_ended = "Config" in new.owner and any(parameter.kind == "**" for parameter in new.parameters)
-    extends = open_ended or (not gone and not other and _only_extends(old, new))
+    extends = open_ended or (not removed and not other and _only_extends(old, new))
     if open_ended and other:
         yield _change("default-changed", path, new.name, _defaults(before, other), _defaults(after, other))
     kind = "signature-extended" if extends else "signature-changed"
-    words = [f"{verb} {', '.join(names[:_MAX_NAMES])}" for verb, names in (("without", gone), ("with", come)) if names]
+    words = [
+        f"{verb} {', '.join(names[:_MAX_NAMES])}" for verb, names in (("without", removed), ("with", added)) if names
+    ]
     yield _change(kind, path, new.name, old.text, new.text, detail="; ".join(words) or "other order or defaults")
 
 
 def _only_extends(old: Definition, new: Definition) -> bool:
     """Return whether every call that the old signature accepts means the same to the new one."""
-    known = {parameter.name for parameter in old.parameters}
-    kept = [one for one in new.parameters if one.name in known]
+    names = {parameter.name for parameter in old.parameters}
+    kept = [one for one in new.parameters if one.name in names]
     if [one[:2] for one in kept] != [one[:2] for one in old.parameters]:
         return False
-    places = [parameter.name in known for parameter in new.parameters if parameter.kind in ("positional", "normal")]
+    places = [parameter.name in names for parameter in new.parameters if parameter.kind in ("positional", "normal")]
     takes_rest = any(parameter.kind == "*" for parameter in old.parameters)
     # A new positional parameter before *args takes what used to be the first of those.
-    more = [one for one in new.parameters if one.name not in known and one.kind not in ("*", "**")]
+    more = [one for one in new.parameters if one.name not in names and one.kind not in ("*", "**")]
     optional = all(one.default is not None and (one.kind == "keyword" or not takes_rest) for one in more)
     return optional and places == sorted(places, reverse=True)
 
@@ -276,12 +294,12 @@ def _undefined(pair: FilePair) -> Iterator[Change]:
     before, after = ({one.name: one.unbound for one in code if one.unbound} for code in codes)
     known = {name for names in before.values() for name in names}
     for symbol, names in after.items():
-        if news := [name for name in names if name not in known]:
-            yield _change("name-undefined", pair.path, symbol, None, ", ".join(news[:_MAX_NAMES]))
-    kept = {one.name for one in pair.new.definitions}
+        if unknown := [name for name in names if name not in known]:
+            yield _change("name-undefined", pair.path, symbol, None, ", ".join(unknown[:_MAX_NAMES]))
+    remaining = {one.name for one in pair.new.definitions}
     for symbol, names in before.items():
-        if gone := [name for name in names if symbol in kept and name not in after.get(symbol, ())]:
-            yield _change("name-mended", pair.path, symbol, ", ".join(gone[:_MAX_NAMES]), None)
+        if mended := [name for name in names if symbol in remaining and name not in after.get(symbol, ())]:
+            yield _change("name-mended", pair.path, symbol, ", ".join(mended[:_MAX_NAMES]), None)
 
 
 def _checkpointing(pair: FilePair) -> Iterator[Change]:
@@ -299,7 +317,11 @@ def _checkpointing(pair: FilePair) -> Iterator[Change]:
             detail = Message("checkpoint() does not take {}", words)
             yield _change("gradient-checkpointing-fails", pair.path, name, None, words, detail=detail)
     for (name, word), (_, words) in before.items():
-        if not word and (name, word) not in after and any(one.name == name for one in pair.new.definitions):
+        if (
+            not word
+            and (name, word) not in after
+            and any(definition.name == name for definition in pair.new.definitions)
+        ):
             yield _change("gradient-checkpointing-mended", pair.path, name, words, None)
 
 
@@ -342,13 +364,13 @@ def _asks(function: Definition) -> bool:
 
 def _is_a(name: str, target: str, classes: Mapping[str, Definition]) -> bool:
     """Return whether the file shows that the class is the other one, or derives from it."""
-    waiting, seen = [name], set[str]()
+    waiting, visited = [name], set[str]()
     while waiting:
         name = waiting.pop()
-        if name in classes and name not in seen:
+        if name in classes and name not in visited:
             waiting += classes[name].mentions
-        seen.add(name)
-    return target in seen
+        visited.add(name)
+    return target in visited
 
 
 def _refused(code: FileCode) -> Iterator[tuple[tuple[str, str], str, str]]:
@@ -356,18 +378,18 @@ def _refused(code: FileCode) -> Iterator[tuple[tuple[str, str], str, str]]:
     of its file, or to a module that its class makes, which takes no such parameter: the function and the keyword (none
     for ``checkpoint``), what it calls, and the keywords."""
     functions = {definition.name: definition for definition in code.definitions if definition.kind == "function"}
-    for one, call in ((maker, call) for maker in functions.values() for call in maker.calls):
+    for function, call in ((maker, call) for maker in functions.values() for call in maker.calls):
         words = [word.partition("=")[0] for word in call.keywords if word != "**"]
         owner, _, leaf = call.name.partition(".")
         if call.name.rpartition(".")[2] == "checkpoint":
             extra = ", ".join(word for word in words if word not in _CHECKPOINT_KEYWORDS)
             if extra and "use_reentrant=False" not in call.keywords:
-                yield (one.name, ""), "", extra
-        if owner != "self" or not (one.owner and words):
+                yield (function.name, ""), "", extra
+        if owner != "self" or not (function.owner and words):
             continue
-        maker = functions.get(f"{one.owner}.__init__")
-        made = dict(_MADE.findall("\n".join(maker.lines))) if maker else {}
-        called = functions.get(f"{one.owner}.{leaf}") or functions.get(f"{made.get(leaf)}.forward")
+        maker = functions.get(f"{function.owner}.__init__")
+        attributes = dict(_MADE.findall("\n".join(maker.lines))) if maker else {}
+        called = functions.get(f"{function.owner}.{leaf}") or functions.get(f"{attributes.get(leaf)}.forward")
         if called and all(taken.kind != "**" for taken in called.parameters):
             takes = {taken.name for taken in called.parameters if taken.kind != "positional"}
-            yield from (((one.name, word), called.name, word) for word in words if word not in takes)
+            yield from (((function.name, word), called.name, word) for word in words if word not in takes)

@@ -24,7 +24,7 @@ _INNER_PARTS = frozenset({"__globals__", "__builtins__", "__subclasses__"})
 _FAULT_ENDINGS = ("Error", "Exception", "Warning", "Timeout", "Expired")
 _SAFE_LOADERS = frozenset({"SafeLoader", "CSafeLoader", "BaseLoader"})
 _ASKS_VERSION = re.compile(r"is_\w+_(?:version|or_higher|or_later|or_newer)\Z|is_\w+?_greater_or_equal")
-#: A version in the text of an expression; Python's is none of a package: nobody's code waits for its second number.
+#: The version of a package in the text of an expression; Python's own is left out.
 _VERSION = re.compile(
     r"(?<!\bsys\.)\b__version__|\bbase_version\b|\b(?:version|version\.parse|parse_version|\w{0,20}Version)\("
     r"|\b(?!\w{0,20}python)\w{0,40}version\w{0,20}(?:\([^()]{0,60}\))?\.split\('\.'"
@@ -99,8 +99,8 @@ class _Names:
         self._targets: dict[str, set[str]] = {}
         scopes = scopes_of(tree, (), standard=True).values()
         for name, targets in ((name, targets) for scope in scopes for name, targets in scope.bound.items()):
-            if known := {target.dotted for target in targets if target}:
-                self._targets.setdefault(name, set()).update(known)
+            if names := {target.dotted for target in targets if target}:
+                self._targets.setdefault(name, set()).update(names)
         for node in nodes:
             match node:
                 case ast.Assign(value=ast.Name() | ast.Attribute() as original) if self._is_imported(dotted(original)):
@@ -133,8 +133,8 @@ class _Names:
                 if name.startswith("."):
                     return self._name_kind(name), None
                 # Without a call, `compile` and `code` are ordinary names of variables; `eval` and what is imported not.
-                known = self._is_imported(name) or name in ("eval", "exec", "__import__", "__builtins__")
-                return self._first(name) if known else "", []
+                is_known = self._is_imported(name) or name in ("eval", "exec", "__import__", "__builtins__")
+                return self._first(name) if is_known else "", []
             case ast.ImportFrom(module=module, names=[ast.alias(name="*")], level=0):
                 return self._name_kind(f"{module}.*"), []
         return "", None

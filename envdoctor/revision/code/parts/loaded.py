@@ -29,8 +29,7 @@ _LOADED = re.compile(
 #: Other libraries load code by these, by rules of their own.
 _OTHERS = ("modules.json", "model_index.json")
 CONFLICT_MARKS = re.compile(rb"^(?:<{7}|>{7}) ", re.MULTILINE)
-_LONGEST_CIRCLE = 4
-#: A name that is no attribute, no word in quotes and no keyword.
+#: A name; attributes, words in quotes and keywords are left out.
 _NAME = re.compile(r"(?<![\w.'\"#])[A-Za-z_]\w*\b(?!=)")
 
 
@@ -100,7 +99,7 @@ class LoadedEntry(NamedTuple):
 
 class CodeSide(NamedTuple):
     """One revision: what its configurations name, what each file holds, its lines, what keeps transformers from loading
-    some, and those that hold the marks of a conflict, which no interpreter can parse."""
+    some, and the files that hold the marks of a conflict, which no interpreter can parse."""
 
     snapshot: Snapshot
     entries: list[LoadedEntry]
@@ -139,10 +138,10 @@ def loaded_files(sides: Sequence[CodeSide], wanted: Collection[str]) -> set[str]
     kinds = {None, *(kind_of_file(entry.path) for entry in entries)}
     reached = {entry.path for entry in entries if not entry.away}
     reached |= {path for path in wanted if kind_of_file(path) not in kinds}
-    done: set[str] = set()
-    while not reached.issuperset(wanted) and reached - done:
-        waiting = sorted(reached - done)
-        done |= reached
+    followed: set[str] = set()
+    while not reached.issuperset(wanted) and reached - followed:
+        waiting = sorted(reached - followed)
+        followed |= reached
         files = sides[1].snapshot.files
         unknown = [path for path in waiting if path in files and not any(path in side.codes for side in sides)]
         sources, _ = parted(read_sources(sides[1].snapshot, unknown))
@@ -178,27 +177,7 @@ def faults(side: CodeSide, codes: Mapping[str, FileCode]) -> Iterator[tuple[str,
             for name in _NAME.findall(one.text):
                 if name in one.mentions and not (_has(code, name) or hasattr(builtins, name)):
                     yield path, Message("{} derives from {}, which is not defined", one.name, name)
-    required = {path: {one.name for one in code.imports if one.required} for path, code in codes.items()}
-    edges = {
-        path: {at for written, at, name in _imported_files(path, code, files) if name and written in required[path]}
-        for path, code in codes.items()
-    }
-    for path in codes:
-        circle = _circle(path, edges)
-        if circle and path == min(circle):
-            yield path, Message("these files import names from each other in a circle: {}", ", ".join(circle))
 
 
 def _has(code: FileCode, name: str) -> bool:
     return name.partition(".")[0] in code.bound or "*" in code.bound or "__getattr__" in code.bound
-
-
-def _circle(start: str, edges: Mapping[str, Collection[str]]) -> list[str]:
-    """Return the shortest circle through a file, of imports of names that run whenever a file is loaded."""
-    paths = [[start]]
-    for _ in range(_LONGEST_CIRCLE):
-        paths = [[*path, at] for path in paths for at in sorted(edges.get(path[-1], ())) if at not in path[1:]]
-        for path in paths:
-            if path[-1] == start:
-                return path[:-1]
-    return []

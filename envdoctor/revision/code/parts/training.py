@@ -14,7 +14,7 @@ from envdoctor.revision.code.parts.canonical import LOOKS_AT_NAMES, QUIET
 from envdoctor.revision.code.parts.changes import FilePair
 from envdoctor.revision.code.parts.detectors import MODULE_LEVEL
 from envdoctor.revision.code.parts.loaded import CodeSide
-from envdoctor.revision.code.parts.tree import Definition, FileCode
+from envdoctor.revision.code.parts.tree import Definition, FileCode, Parameter
 from envdoctor.revision.comparer import LONGEST, UNNAMED, WIDEST, Change, Revisions, hunk, read_json, visible
 from envdoctor.system.message import Message
 
@@ -47,7 +47,7 @@ _OFF = frozenset({"False", "None", "0", "0.0"})
 _TOKEN = re.compile(r"'[^']*'|[A-Za-z_]\w*|\d[\w.]*|[-+*/<>=!&|^~%@]+|\S")
 _OPERATOR = re.compile(r"[-+*/<>=!&|^~%@]+\Z|not\Z")
 _TARGET = re.compile(r"[\w, ()*]+\Z")
-#: A name that is no attribute, no keyword's and no word in quotes.
+#: A name; attributes, keywords and words in quotes are left out.
 _NAME = re.compile(r"(?<![.\w'])[A-Za-z_]\w*(?!\w|'|=(?!=))")
 #: What is unpacked from these is often not used.
 _SIZES = re.compile(r"\.(?:size\(\)|shape\b)|get_batch_size|config\.")
@@ -93,10 +93,10 @@ def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str
     generates text is left out unless one of them speaks of it."""
     definitions = [definition for code in codes for definition in code.definitions]
     speakers: dict[str, set[str]] = defaultdict(set)
-    named: dict[str, list[Definition]] = defaultdict(list)
+    by_leaf: dict[str, list[Definition]] = defaultdict(list)
     members: dict[str, list[Definition]] = defaultdict(list)
     for one in definitions:
-        named[one.leaf].append(one)
+        by_leaf[one.leaf].append(one)
         members[one.owner].append(one)
         for name in one.mentions:
             speakers[name].add(one.name)
@@ -115,7 +115,7 @@ def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str
         one = waiting.pop()
         if one.name not in reached:
             reached.add(one.name)
-            waiting += [other for name in one.mentions for other in named.pop(name, ())]
+            waiting += [other for name in one.mentions for other in by_leaf.pop(name, ())]
             waiting += filter(is_called_from_outside, members[one.name] if one.kind == "class" else ())
     return reached
 
@@ -158,8 +158,8 @@ def told(
         is_method = one is not None and one.kind == "function" and bool(one.owner)
         body = change.kind in _BODIES[: 3 if is_method else 1]
         if change.kind == "default-changed" and old and new:
-            known = {parameter.name: parameter.default for parameter in old.parameters}
-            other = {one.name for one in new.parameters if one.name in known and one.default != known[one.name]}
+            defaults = {parameter.name: parameter.default for parameter in old.parameters}
+            other = {one.name for one in new.parameters if one.name in defaults and one.default != defaults[one.name]}
             # Unused is a default that config.json sets, or of what no step calls.
             if other <= _settings(revisions) if "Config" in new.owner else new.name not in path:
                 change = change._replace(kind="default-unused")
@@ -183,8 +183,8 @@ def told(
             continue
         function = both.get((change.path, change.symbol))
         meanings, rest = _meanings(function, everywhere, fresh, alone) if function else ([], True)
-        for kind, gone, come, detail in meanings:
-            yield change._replace(kind=kind, before=_words(gone), after=_words(come), detail=detail or change.detail)
+        for kind, lost, gained, detail in meanings:
+            yield change._replace(kind=kind, before=_words(lost), after=_words(gained), detail=detail or change.detail)
         if function and function.is_alike and not rest:
             yield change._replace(kind="formatting-only")
         elif rest or not (meanings or (function and function.is_told)):
@@ -246,15 +246,15 @@ def _compared(old: Definition, new: Definition, renamed: _Renamed) -> list[list[
         called = parameters.get(name) or renamed[0].get(name) or (renamed[1].get(name) if keyword else None)
         return (called or name) + keyword
 
-    found, known = list[list[str]](), [_names(one.lines) for one in (old, new)]
-    for one, (bound, read), (there, _) in zip((old, new), known, reversed(known), strict=True):
-        lone = bound - read - there if LOOKS_AT_NAMES.isdisjoint(one.mentions) else set[str]()
-        perhaps = {parameter.name for parameter in one.parameters if parameter.default == "None"}
-        lines = [(line, line.partition(" = ")[0] in lone and "…" not in line) for line in _statements(one)]
+    statements, known = list[list[str]](), [_names(function.lines) for function in (old, new)]
+    for function, (bound, read), (there, _) in zip((old, new), known, reversed(known), strict=True):
+        lone = bound - read - there if LOOKS_AT_NAMES.isdisjoint(function.mentions) else set[str]()
+        perhaps = {parameter.name for parameter in function.parameters if parameter.default == "None"}
+        lines = [(line, line.partition(" = ")[0] in lone and "…" not in line) for line in _statements(function)]
         lines = [(line, idle and perhaps.isdisjoint(_TOKEN.findall(line))) for line, idle in lines]
-        found.append([line for line, idle in lines if not (idle and QUIET.issuperset(_DOES.findall(line)[1:]))])
-    kept = {*found[1]}
-    return [[line if line in kept else _plain(_WORD.sub(spelled, line)) for line in found[0]], found[1]]
+        statements.append([line for line, idle in lines if not (idle and QUIET.issuperset(_DOES.findall(line)[1:]))])
+    kept = {*statements[1]}
+    return [[line if line in kept else _plain(_WORD.sub(spelled, line)) for line in statements[0]], statements[1]]
 
 
 def _functions(
@@ -298,8 +298,8 @@ def _statements(function: Definition) -> Iterator[str]:
     for line in function.lines:
         line = _plain(line.strip())
         yield line
-        found = _FIRST_NAME.match(line)
-        name, end = (found[0], found.end()) if found else ("", 0)
+        match = _FIRST_NAME.match(line)
+        name, end = (match[0], match.end()) if match else ("", 0)
         if name and _EXPANDS.search(line) and " = " in line:
             expanded[name] = line
         elif name in expanded and _IN_PLACE.match(line, end):
@@ -310,13 +310,17 @@ def _statements(function: Definition) -> Iterator[str]:
 
 def _fresh(pairs: Sequence[FilePair]) -> re.Pattern[str]:
     """Return a pattern of the options that only the new configurations have, and that are off by default."""
-    known, off = set[str](), set[str]()
-    for one in (one for pair in pairs for one in pair.old.definitions if one.name.endswith("Config.__init__")):
-        known |= {parameter.name for parameter in one.parameters}
-    for one in (one for pair in pairs for one in pair.new.definitions if one.name.endswith("Config.__init__")):
-        off |= {parameter.name for parameter in one.parameters if parameter.default in _OFF}
+    known = {parameter.name for parameter in _options(pair.old for pair in pairs)}
+    off = {parameter.name for parameter in _options(pair.new for pair in pairs) if parameter.default in _OFF}
     names = sorted(off - known)
     return re.compile(rf"\b(?:{'|'.join(names)})\b" if names else r"(?!)")
+
+
+def _options(codes: Iterable[FileCode]) -> Iterator[Parameter]:
+    """Yield the parameters of the constructors of configurations."""
+    for definition in (definition for code in codes for definition in code.definitions):
+        if definition.name.endswith("Config.__init__"):
+            yield from definition.parameters
 
 
 #: The definitions of a file by name, old and new, and by cause the words that went and that came.
@@ -404,15 +408,15 @@ def _unordered(line: str) -> list[str]:
 
 def _givers(lines: Sequence[str]) -> Counter[str]:
     """Count the statements, each with the one that gave a name that it reads."""
-    given, found = dict[str, str](), Counter[str]()
+    giver_of, counts = dict[str, str](), Counter[str]()
     for line in map(str.strip, lines):
         target, _, value = line.partition(" = ")
         binds = bool(value) and _TARGET.match(target) is not None
         for name in {*_NAME.findall(value if binds else line)}:
-            giver = given.get(name, "")
-            found[f"{giver[:_SHORT]}{'…' * (len(giver) > _SHORT)}; {line}" if giver else line] += 1
-        given |= dict.fromkeys(_NAME.findall(target) if binds else (), line)
-    return found
+            giver = giver_of.get(name, "")
+            counts[f"{giver[:_SHORT]}{'…' * (len(giver) > _SHORT)}; {line}" if giver else line] += 1
+        giver_of |= dict.fromkeys(_NAME.findall(target) if binds else (), line)
+    return counts
 
 
 def _without(told: Collection[str], *sides: Counter[str]) -> Iterator[Counter[str]]:
@@ -423,8 +427,8 @@ def _without(told: Collection[str], *sides: Counter[str]) -> Iterator[Counter[st
         yield Counter({line: number for line, number in side.items() if line not in told and line not in mates})
 
 
-def _words(found: Counter[str]) -> str | None:
-    text = ", ".join(list(found)[:4])
+def _words(counts: Counter[str]) -> str | None:
+    text = ", ".join(list(counts)[:4])
     return visible(text)[:LONGEST] or None
 
 
@@ -455,14 +459,14 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
     pairs = [(place, *pair) for place, pair in enumerate(zip(was, now, strict=False)) if pair[0] != pair[1]]
     if target != other or not (target or before.startswith("return ")) or len(was) != len(now) or len(pairs) != 1:
         return None
-    ((place, one, instead),) = pairs
-    if one[0].isdigit() and instead[0].isdigit():
+    ((place, before_token, token),) = pairs
+    if before_token[0].isdigit() and token[0].isdigit():
         near = slice(max(0, place - 3), place + 2)
         counts = _COUNTS.search("".join(was[max(0, place - 4) : place]))
         return ("".join(was[near]), "".join(now[near])) if counts else None
     known = _names(old.lines)[0].union(parameter.name for parameter in old.parameters)
-    are_one = any(line.strip() in (f"{one} = {instead}", f"{instead} = {one}") for line in old.lines)
-    return (one, instead) if known.issuperset((one, instead)) and not are_one else None
+    are_one = any(line.strip() in (f"{before_token} = {token}", f"{token} = {before_token}") for line in old.lines)
+    return (before_token, token) if known.issuperset((before_token, token)) and not are_one else None
 
 
 def _no_longer_read(old: Definition, new: Definition, alone: bool) -> list[str]:

@@ -141,9 +141,9 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
     definitions: list[Definition] = []
     statements: list[_Statement] = []
     for scope, statement in _in_order(tree):
-        found = list(_defined(scope, statement, scopes))
-        definitions += found
-        if not found:  # of a compound statement only its head counts, for what is inside comes by itself
+        definitions_here = list(_defined(scope, statement, scopes))
+        definitions += definitions_here
+        if not definitions_here:  # of a compound statement only its head counts, for what is inside comes by itself
             word, head = head_of(statement)
             head = head if word else [statement]
             meaning = f"{type(statement).__name__} {digest(head).meaning}"
@@ -221,15 +221,15 @@ def _function(scope: str, node: FunctionNode, scopes: Mapping[int, Scope]) -> De
 def _parameters(arguments: ast.arguments) -> tuple[str, list[Parameter]]:
     """Return ``(self, x, /, y=1, *, z=None)``, and each parameter of it."""
     defaults = filter(None, [*arguments.defaults, *arguments.kw_defaults])
-    first, kind, words, found = len(arguments.posonlyargs), "normal", list[str](), list[Parameter]()
+    first, kind, words, parameters = len(arguments.posonlyargs), "normal", list[str](), list[Parameter]()
     for place, word in enumerate(parameter_words(arguments)):
         name, stars = word.strip("*="), "*" * word.count("*")
         default = exact(next(defaults)) if word.endswith("=") else None
         if name:
-            found.append(Parameter(name, stars or ("positional" if place < first else kind), default))
+            parameters.append(Parameter(name, stars or ("positional" if place < first else kind), default))
         kind = "keyword" if stars else kind
         words += [word + (default or ""), *["/"] * (place + 1 == first)]
-    return f"({', '.join(words)})", found
+    return f"({', '.join(words)})", parameters
 
 
 def _imports(tree: ast.Module) -> list[Import]:

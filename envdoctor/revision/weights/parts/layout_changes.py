@@ -40,8 +40,8 @@ _Module = tuple[str, list[TensorGroup]]
 
 def _take_renames(gone: dict[str, TensorGroup], come: dict[str, TensorGroup]) -> list[_Rename]:
     """Take the groups that belong together out of both tables; what stays was really removed or added."""
-    found: list[_Rename] = [((whole,), parts) for whole, parts in _splits(gone, come)]
-    found += [(parts, (whole,)) for whole, parts in _splits(come, gone)]
+    renames: list[_Rename] = [((whole,), parts) for whole, parts in _splits(gone, come)]
+    renames += [(parts, (whole,)) for whole, parts in _splits(come, gone)]
     budget = _MOST_LIKENESSES
     # Whole modules first: a norm's bias has the shape of many biases, a norm's weight and bias together have not.
     for split_off in (True, False):
@@ -57,9 +57,9 @@ def _take_renames(gone: dict[str, TensorGroup], come: dict[str, TensorGroup]) ->
             budget -= len(before) * len(after)
             for one, other in _pairs(before, after, likeness=budget >= 0):
                 for was, now in zip(one[1], other[1], strict=True):
-                    found.append(((was,), (now,)))
+                    renames.append(((was,), (now,)))
                     del gone[was.pattern], come[now.pattern]
-    return sorted(found, key=lambda rename: rename[0][0].pattern)
+    return sorted(renames, key=lambda rename: rename[0][0].pattern)
 
 
 def _likeness(item: TensorGroup, dimension: int = 0) -> object:
@@ -200,13 +200,13 @@ def _config(snapshot: Snapshot) -> dict[str, Any] | None:
     return None if read is None or isinstance(read, Unread) else read.data
 
 
-def _heads(gone: _Heads, come: _Heads, snapshots: tuple[Snapshot, Snapshot]) -> Iterator[Change]:
+def _heads(removed: _Heads, added: _Heads, snapshots: tuple[Snapshot, Snapshot]) -> Iterator[Change]:
     """Yield ``head-gone`` and ``head-added``, with the tying of each configuration as before and after; a head that
     the new configuration ties, and the old one did not untie, is ``tied-head-left-out``."""
-    if gone or come:
+    if removed or added:
         before, after = map(_tying, snapshots)
         went = "tied-head-left-out" if after == "tied" and before != "not tied" else "head-gone"
-        for kind, heads in ((went, gone), ("head-added", come)):
+        for kind, heads in ((went, removed), ("head-added", added)):
             for path, head in heads:
                 yield _change(kind, path, head.pattern, before, after, len(head.names))
 
@@ -215,7 +215,7 @@ def _embeddings(old: WeightLayout, new: WeightLayout, new_snapshot: Snapshot) ->
     """Return the changes ``embedding-rows`` and ``rows-differ-from-config``, and the tensor names that they cover."""
     changes: list[Change] = []
     covered: set[str] = set()
-    # The token embedding is the matrix with the most rows of those that are called so.
+    # Of the matrices with such a name, the token embedding has the most rows.
     named = [name for name, spec in new.tensors.items() if len(spec.shape) == 2 and _EMBEDDING.search(name)]
     name = max(named, key=lambda name: (new.tensors[name].shape[0], name), default=None)
     if name is None:
@@ -262,19 +262,19 @@ def _retyped(names: Sequence[str], old: WeightLayout, new: WeightLayout) -> _Dif
 
 
 def _reshaped(names: Sequence[str], old: WeightLayout, new: WeightLayout) -> _Differences:
-    found: list[Change] = []
+    changes: list[Change] = []
     for pattern, item in group(names, new.tensors).items():
         shapes = [(old.tensors[name].shape, spec.shape) for name, spec in zip(item.names, item.specs, strict=True)]
         more = len(set(shapes)) - 1
         detail = Message("and {} more pairs of shapes", more) if more else None
         was, now = map(spell_shape, shapes[0])
-        found.append(_change("tensor-reshaped", new.where[item.names[0]], pattern, was, now, len(shapes), detail))
-    rest = found[_MOST_RESHAPED:]
+        changes.append(_change("tensor-reshaped", new.where[item.names[0]], pattern, was, now, len(shapes), detail))
+    rest = changes[_MOST_RESHAPED:]
     if not rest:
-        return found, found
+        return changes, changes
     total, detail = sum(change.count for change in rest), listed([change.symbol for change in rest], 3)
     last = _change("tensor-reshaped", rest[0].path, Message("{} more patterns", len(rest)), None, None, total, detail)
-    return [*found[:_MOST_RESHAPED], last], found
+    return [*changes[:_MOST_RESHAPED], last], changes
 
 
 def _renamed(renames: Sequence[_Rename], new: WeightLayout) -> _Differences:

@@ -185,8 +185,8 @@ def amounts_of(tensors: Mapping[str, Spec]) -> dict[str, dict[str, Amount]]:
         parts = pattern_of(name)[0].split(".")
         end = parts.index("{i}") + 2 if "{i}" in parts else len(parts)
         for by, key in (("dtype", spec.dtype), ("module", ".".join(parts[: min(end, len(parts) - 1)] or parts))):
-            known = counted[by].get(key, (0, 0, 0))
-            counted[by][key] = known[0] + 1, known[1] + elements, known[2] + size
+            amount = counted[by].get(key, (0, 0, 0))
+            counted[by][key] = amount[0] + 1, amount[1] + elements, amount[2] + size
     return {by: dict(sorted(table.items(), key=lambda item: -item[1][2])) for by, table in counted.items()}
 
 
@@ -308,11 +308,11 @@ def plan(old: Snapshot, new: Snapshot, shared: Shared) -> tuple[list[tuple[Weigh
         ("set-added", new_sets, old_sets, arrived),
     ):
         for key in sorted(sets.keys() - others.keys() - replaced):
-            if named := [path for path in sets[key] if path not in elsewhere]:
-                text = _spell(key, named)
+            if files_of_set := [path for path in sets[key] if path not in elsewhere]:
+                text = _spell(key, files_of_set)
                 kind = "weights-gone" if kind == "set-removed" and key == old_main and new_main is None else kind
                 gone, come = (None, text) if kind == "set-added" else (text, None)
-                changes.append(Change("weights", kind, named[0], key.stem, gone, come, len(named)))
+                changes.append(Change("weights", kind, files_of_set[0], key.stem, gone, come, len(files_of_set)))
     pairs = []
     for one, other in keys:
         known = ({*shared.same, *shared.moved}, {*shared.same, *arrived}) if one == other else (set[str](), set[str]())
@@ -356,7 +356,7 @@ def check_index(
     present = {*snapshot.files, *absent}
     lost = [name for name, where in places.items() if where not in present]
     moved = [name for name, where in places.items() if layout.where.get(name) != where and where in layout.files]
-    for what, names in (
+    for problem, names in (
         (Message("in a file that is not there"), lost),
         (Message("not in the file it names"), moved),
         (Message("not in the index"), [name for name in layout.where if name not in table]),
@@ -364,4 +364,4 @@ def check_index(
         if names:
             first, *others = dict.fromkeys(pattern_of(name)[0] for name in names)
             rest = listed(others) or None
-            yield Change("weights", "index-mismatch", path, first, None, what, len(names), rest)
+            yield Change("weights", "index-mismatch", path, first, None, problem, len(names), rest)
