@@ -33,6 +33,7 @@ _SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 #: Keys of recipes that divide samples or layers among the GPUs, and the values with which they do not.
 _DIVIDED = r"(?:\A|\.)(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?\Z"
+_OPTIMIZERS = "sgd|adam|adagrad|muon|shampoo|sophia|galore|optim"
 _WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
 #: The parts where the value is no number, and the most that are believed.
 _MANY, _MOST_PARTS = 8, 1 << 20
@@ -221,6 +222,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     """Return what to trace; ``known`` is the table memory-frameworks, ``usual`` the length if none was given. Raises
     :class:`MemoryProblem` if a number without more facts would be a guess."""
     given, keys = settings_of(facts), keys_of(facts)
+    given |= {"optimizer": own} if (own := _own_optimizer(facts)) else {}
     assumed = list[str]()
     method = _method(given, facts.text("model.quantization"), assumed)
     training = method != "infer"
@@ -433,6 +435,13 @@ def _reference(given: Mapping[str, Any], keys: Mapping[str, str], usual: str) ->
     if given.get("stage") == "grpo" and re.fullmatch(r"0*(?:\.0*)?", keys.get("beta", "-")):
         return "none"  # trl/trainer/grpo_trainer.py: no reference model is loaded
     return str(given.get("reference_model") or usual)
+
+
+def _own_optimizer(facts: FactSet) -> str | None:
+    """Return a key that the recipe's framework does not have, and that speaks of an optimizer: that of a fork."""
+    foreign = [item for item in facts.items("recipe_key") if item["state"] in ("unknown", "own")]
+    keys = (str(item["key"]) for item in foreign if item["value"] not in _WHOLE)
+    return next((key for key in keys if re.search(_OPTIMIZERS, key)), None)
 
 
 def _optimizer(

@@ -69,7 +69,7 @@ class _Engine(NamedTuple):
         if asked + self.least > self.free or asked + self.unsure < self.needed(length):
             return "does-not-fit"
         place = self.cache(share) - self.images
-        return "fits" if asked + self.most <= self.free and place >= length * self.token else "tight"
+        return "fits" if asked + self.most <= self.free + 1 and place >= length * self.token else "tight"
 
     def changes(self, length: int) -> list[MemorySaving]:
         """Return the largest share that leaves others theirs, and the length that fits then where that one does not."""
@@ -117,7 +117,9 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     graphs = 0.0 if given.get("enforce_eager") else row.get("graphs", 0.0)
     most = least + high - low + graphs * GIB
     share = _usual_share(row, card, gpu.total, tokens=tokens, sequences=sequences, ranks=ranks)
-    if row["of"] == "free":  # what it leaves by itself is what it takes a step and CUDA graphs to need
+    if not apart:  # what it leaves by itself has been enough for CUDA graphs, also on small cards
+        most = min(most, (1 - share) * whole)
+    elif row["of"] == "free":  # what it leaves by itself is what it takes a step and CUDA graphs to need
         most = max(most, context + (1 - share) * whole)
     if stated is None:
         text = "the longest sequence was not given, and the model's name does not tell it: {} tokens were taken"

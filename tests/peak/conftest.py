@@ -7,7 +7,7 @@ import pytest
 from observing import shipped
 from traced_jobs import GIB, MadeUp
 
-from envdoctor.facts import Fact, FactSet, Records, Value
+from envdoctor.facts import ABSENT, Fact, FactSet, Records, Value
 from envdoctor.peak import Trace, model_of, predict
 
 BASE = {"method": "lora", "max_length": 2048, "batch_size": 2, "optimizer": "adamw_torch"}
@@ -49,7 +49,10 @@ def predicted(trace_of: Callable[..., Trace]) -> Callable[..., dict[str, Any]]:
         facts = FactSet(Fact(f"recipe.{name}", value, "", "recipe") for name, value in values.items())
         facts = FactSet(fact for fact in facts if fact.value != "unknown")
         facts.update(Fact(f"recipe.{name}", value, "--set", "given") for name, value in (given or {}).items())
-        listed = Records(tuple({"key": key, "value": value} for key, value in (keys or {}).items()))
+        states = {True: "own", False: "read"}  # the value of a key that its framework does not have is not shown
+        listed = Records(
+            tuple({"key": key, "value": word, "state": states[word is ABSENT]} for key, word in (keys or {}).items())
+        )
         others = {"recipe_key": listed, "model.dtype": "bfloat16", "pkg.transformers": "4.57.6"}
         if release is not None:
             others[f"pkg.{recipe['framework']}"] = release

@@ -40,6 +40,12 @@ def test_an_unknown_optimizer_needs_no_more_than_adamw(predicted: Any, trace_of:
     assert found["job"]["optimizer"] == "AdamW"
     assert found["interval"]["allocated"] == [4.0, 5.0, pytest.approx(6.0 * 1.07)]
     assert "the optimizer galore_adafactor is unknown" in " ".join(found["assumed"])
+    keys = {"lr_scheduler": "cosine", "use_mfsgd": ABSENT}
+    fork = predicted(trace_of({"weights": 4.0, "optimizer states": 2.0}), keys=keys, optimizer="adamw_torch")
+    assert (fork["interval"], "the optimizer use_mfsgd is unknown" in " ".join(fork["assumed"])) == (
+        found["interval"],
+        True,
+    )
 
 
 @pytest.mark.parametrize(("memory", "judged"), [(3.0, "does-not-fit"), (7.0, None), (16.0, "fits")])

@@ -83,6 +83,12 @@ def test_the_share_that_is_offered_fits(engine: Engine, framework: str, share: f
     assert fits["allocated_gib"] == pytest.approx(change["gib"])
 
 
+def test_the_share_that_vllm_takes_by_itself_leaves_enough_for_cuda_graphs_on_a_small_gpu(engine: Engine) -> None:
+    card = ("vllm", 24.0, "RTX 3090", "0.8.5")
+    sections = [engine(*card, gpu_memory_utilization=share, max_model_len=2048) for share in (0.9, 0.92)]
+    assert [section["verdict"] for section in sections] == ["fits", "tight"]
+
+
 def test_a_share_that_leaves_too_little_for_a_step_says_how_much(engine: Engine) -> None:
     told = engine("sglang", 48.0, gpu_memory_utilization=0.95)["assumed"][-1]
     assert told == (

@@ -195,7 +195,8 @@ class Statements:
 
     def fact_of(self, meaning: Meaning, entry: RecipeEntry, place: str) -> Fact | None:
         """Return what the key says of a field, None for nothing; unknown for what is not said or cannot be."""
-        if entry.computed:
+        loaded = meaning.words.get(str(entry.value)) if entry.computed else None
+        if entry.computed and loaded is None:
             return self.fact(meaning.field, Unknown(UNDECIDED if entry.undecided else COMPUTED), place)
         if entry.value is None and meaning.words.get("false") == "":
             return None  # a switch that is left empty is not thrown

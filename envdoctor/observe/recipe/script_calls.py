@@ -84,8 +84,9 @@ class ScriptTooLong(Exception):
 
 class Calls(ABC):
     """The state of following a script: its ``calls`` in the order in which they run, each with its settings, ``(name,
-    [[key, value, line, how, own]], whether it is made under a condition)``; ``how`` is 1 for a computed value, 2 for a
-    key under a condition, ``own`` tells a field of the script's own class. What follows calls stands here."""
+    [[key, value, line, how, own]], whether it is made under a condition)``; ``how`` is 1 for a computed value (of one
+    that is loaded: ``<model>``, ``<tokenizer>``), 2 for a key under a condition, ``own`` tells a field of the script's
+    own class. What follows calls stands here."""
 
     def __init__(self, words: Sequence[str | None], beside: Beside, names: str) -> None:
         self.calls: list[tuple[str, list[Any], bool]] = []
@@ -474,4 +475,5 @@ def add_setting(settings: list[Any], key: str, value: Any, line: int, depth: int
     elif key:
         plain = isinstance(value, list) and all(type(cell) in _PLAIN for cell in value)
         is_known = value is None or type(value) in _PLAIN or plain
-        settings.append([key, value if is_known else None, line, 2 if value is PERHAPS else int(not is_known)])
+        shown = f"<{value.name}>" if isinstance(value, Loaded) else value if is_known else None
+        settings.append([key, shown, line, 2 if value is PERHAPS else int(not is_known)])
