@@ -19,7 +19,7 @@ from zipfile import ZipFile
 from package_index import Index
 from packaging.utils import parse_wheel_filename
 from packaging.version import Version
-from refresh_transformers import releases, tree, wrapped
+from refresh_transformers import releases, spans, tree
 
 from envdoctor.facts import Unknown, View
 from envdoctor.judge.derivations.model import model_family
@@ -129,25 +129,6 @@ def family_of(repo: str, matrix: Matrix) -> set[str]:
     return {family} if isinstance(family, str) else set()
 
 
-def part(name: str, found: Mapping[str, set[str]], fallback: str | None) -> str:
-    """[name]: families by the first release that has them, and [name-until] by the first that has them no more."""
-    since: dict[str, list[str]] = {}
-    until: dict[str, list[str]] = {}
-    before: set[str] = set()
-    ever: set[str] = set()
-    last = next(reversed(found.values()))
-    for version, ids in found.items():
-        if new := ids - ever:
-            since[version] = sorted(new)
-        if gone := (before - ids) - last - {one for ids_ in until.values() for one in ids_}:
-            until[version] = sorted(gone)
-        before, ever = ids, ever | ids
-    lines = [f"[{name}]", *([f'fallback = "{fallback}"'] if fallback else [])]
-    for title, versions in (("since", since), ("until", until)):
-        lines += [f"[{name}.{title}]", *(f'"{version}" = {wrapped(ids)}' for version, ids in versions.items())]
-    return "\n".join(lines)
-
-
 def table(framework: _Framework, index: Index, matrix: Matrix, by_architecture: Mapping[str, set[str]]) -> str:
     """Return the part of one framework."""
     names: dict[str, set[str]] = {}
@@ -159,7 +140,8 @@ def table(framework: _Framework, index: Index, matrix: Matrix, by_architecture: 
     ever: set[str] = set().union(*names.values())
     ids = {name: family_of(name, matrix) if framework.repos else by_architecture.get(name, set()) for name in ever}
     found = {version: {one for name in here for one in ids[name]} for version, here in names.items()}
-    return part(framework.package, found, fallback)
+    head = "\n".join([f"[{framework.package}]", *([f'fallback = "{fallback}"'] if fallback else [])])
+    return f"{head}\n\n{spans(found, framework.package + '.')}"
 
 
 def main(path: Path) -> None:

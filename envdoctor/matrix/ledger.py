@@ -71,6 +71,11 @@ class Ledger:
         except (OSError, ValueError):
             return {}
 
+    def published(self, name: str) -> list[str]:
+        """Return the releases of a distribution that were not withdrawn, oldest first; none if they are not known."""
+        package = self.package(name)
+        return [] if package is None else [release.version for release in package.releases if not release.yanked]
+
     def changes(self, name: str) -> "Released | None":
         """Return what changed between the releases of a distribution: only modules and names that changed are listed
         (``[members]``: of classes). None if the ledger lacks it."""

@@ -154,8 +154,7 @@ class PackageReleases:
         return [release.version for release in releases if allows(specifiers, release.version)]
 
     def _fits(self, name: str, elsewhere: bool) -> list[str]:
-        releases = reversed(getattr(self.package(name), "releases", ()))
-        versions = [release.version for release in releases if not release.yanked]
+        versions = reversed(self._ledger.published(name))
         return [version for version in versions if self.why_not(name, version, elsewhere) is None]
 
     def like(self, name: str, tag: str) -> list[str]:

@@ -253,7 +253,7 @@ class Candidates(NamedTuple):
             # When none of the nearest will do, one from the other end of the range may, but not one from long before.
             for version in dict.fromkeys([*fitting[:_TRIES], *self._near(name, fitting)[-1:]]):
                 yield self._with_companions([(name, f"=={version}")])
-            if name not in self.matrix.part("releases", "releases") and not fitting:
+            if not self.matrix.ledger.published(name) and not fitting:
                 yield [(name, specifier)]
             return
         if all(ranges):
@@ -274,12 +274,9 @@ class Candidates(NamedTuple):
         exact specifier names."""
         if specifier.startswith("==") and "," not in specifier and "*" not in specifier:
             return [specifier[2:]]
-        released = self.matrix.part("releases", "releases").get(name, [])
+        released = self.matrix.ledger.published(name)
         try:
             fitting = [version for version in released if satisfies(version, specifier)]
-            package = self.matrix.ledger.package(name) if not fitting else None
-            if listed := [entry.version for entry in getattr(package, "releases", ()) if not entry.yanked]:
-                released, fitting = listed, [version for version in listed if satisfies(version, specifier)]
         except NotASpecifier:
             return []
         if released and not fitting:

@@ -201,7 +201,7 @@ class _Conflicts:
         released = self._ledger.package(name)
         if released is None or cause.kind != "conflict":
             return None
-        versions = [release.version for release in released.releases if not release.yanked]
+        versions = self._ledger.published(name)
         fits = [self._fits(released, candidate, cause.package) for candidate in versions]
         nearest = Releases.of(versions, fits).nearest(version).specifier
         return nearest and name + nearest
