@@ -11,14 +11,13 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
-from datetime import date
 from itertools import groupby
 from pathlib import Path
 from zipfile import ZipFile
 
 from package_index import Index
 from packaging.version import Version
-from refresh_transformers import MAPPINGS, registered, releases, tree, wrapped
+from refresh_transformers import MAPPINGS, registered, releases, renewed, tree, wrapped
 
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "default-attention.toml"
 #: Before, no release chose an attention by itself.
@@ -111,10 +110,7 @@ def main() -> None:
         if kept is not None:
             kept.write_text(json.dumps(found[version]))
     text = asked.table.read_text(encoding="utf-8").partition("\n[sdpa]\n")[0]
-    text = re.sub(r"(?m)^as_of = .*$", f"as_of = {date.today()}", text)
-    last = Version(list(found)[-1])
-    text = re.sub(r"(?m)^covers = .*$", f'covers = ">={FIRST},<{last.major}.{last.minor + 1}"', text)
-    parts = [text.rstrip()]
+    parts = [renewed(text, FIRST, next(reversed(found)))]
     for what, kinds in rows(found).items():
         ordered = sorted(kinds, key=lambda spans: [int(number) for number in re.findall(r"\d+", spans)])
         parts.append("\n".join([f"[{what}]", *(f"{json.dumps(spans)} = {wrapped(kinds[spans])}" for spans in ordered)]))

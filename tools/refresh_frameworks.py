@@ -17,8 +17,6 @@ from typing import NamedTuple
 from zipfile import ZipFile
 
 from package_index import Index
-from packaging.utils import parse_wheel_filename
-from packaging.version import Version
 from refresh_transformers import releases, spans, tree
 
 from envdoctor.facts import Unknown, View
@@ -79,17 +77,6 @@ FRAMEWORKS = (
 )
 
 
-def wheels(index: Index, package: str) -> dict[str, str]:
-    """Return a wheel of every release that is not a candidate and was not withdrawn, in the order of the releases."""
-    found: dict[Version, str] = {}
-    for link in index.files(package):
-        if link.filename.endswith(".whl") and link.yanked_reason is None:
-            _, version, _, tags = parse_wheel_filename(link.filename)
-            if not version.is_prerelease and any("linux" in tag.platform or tag.platform == "any" for tag in tags):
-                found.setdefault(version, link.filename)
-    return {str(version): found[version] for version in sorted(found)}
-
-
 def read(framework: _Framework, wheel: ZipFile) -> set[str]:
     """What one wheel has."""
     members = [name for name in wheel.namelist() if re.fullmatch(framework.members, name)]
@@ -132,7 +119,7 @@ def family_of(repo: str, matrix: Matrix) -> set[str]:
 def table(framework: _Framework, index: Index, matrix: Matrix, by_architecture: Mapping[str, set[str]]) -> str:
     """Return the part of one framework."""
     names: dict[str, set[str]] = {}
-    for version, wheel in wheels(index, framework.package).items():
+    for version, wheel in index.wheels(framework.package).items():
         if here := read(framework, index.wheel(wheel, whole=framework.whole)):
             names[version] = here
         print(framework.package, version, len(here), file=sys.stderr, flush=True)

@@ -22,7 +22,6 @@ from zipfile import ZipFile
 import yaml
 from package_index import Index
 from packaging.version import Version
-from refresh_frameworks import wheels
 
 from envdoctor.matrix import Matrix, load_matrix, load_toml
 from envdoctor.observe.recipe.formats import Formats
@@ -289,7 +288,7 @@ def harvested(package: str, index: Index, matrix: Matrix) -> Iterator[str]:
     formats = Formats(matrix)
     sources = [source for source in SOURCES if source.package == package and source.form in {f.name for f in formats}]
     found: dict[Source, dict[str, Defaults]] = {source: {} for source in sources}
-    for version, name in wheels(index, package).items():
+    for version, name in index.wheels(package).items():
         if all(Version(version) < Version(source.since) for source in sources):
             continue
         try:

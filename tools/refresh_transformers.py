@@ -31,9 +31,8 @@ MAPPINGS = ("transformers.models.auto.configuration_auto", "transformers.models.
 
 
 def releases(index: Index) -> list[str]:
-    """Return every release with a wheel, in order; withdrawn ones too, because people have them."""
-    names = {link.filename.split("-")[1] for link in index.files("transformers") if link.filename.endswith("-any.whl")}
-    return sorted((name for name in names if (v := Version(name)) >= FIRST and not v.is_prerelease), key=Version)
+    """Return every release from the first one of the table on."""
+    return [version for version in index.wheels("transformers") if Version(version) >= FIRST]
 
 
 def read(index: Index, version: str) -> set[str]:
@@ -79,6 +78,13 @@ def spans(found: Mapping[str, set[str]], place: str = "") -> str:
     return "\n\n".join(parts)
 
 
+def renewed(head: str, first: Version, last: str) -> str:
+    """Return the head of a table as of today, which covers the releases from the first to the minor of the last."""
+    major, minor, *_ = Version(last).release
+    head = re.sub(r"(?m)^as_of = .*$", f"as_of = {date.today()}", head.rstrip())
+    return re.sub(r"(?m)^covers = .*$", f'covers = ">={first},<{major}.{minor + 1}"', head)
+
+
 def wrapped(names: Iterable[str]) -> str:
     """Return a TOML list over several lines."""
     text = ", ".join(json.dumps(name) for name in sorted(names))
@@ -95,11 +101,8 @@ def main(table: Path) -> None:
     versions = releases(index)
     body = spans({version: read(index, version) for version in versions})
     never = f"[never]\nnames = {wrapped(present['never']['names'])}\n"
-    head = table.read_text(encoding="utf-8").partition("\n[since]\n")[0]
-    major, number, *_ = versions[-1].split(".")
-    head = re.sub(r"(?m)^as_of = .*$", f"as_of = {date.today()}", head)
-    head = re.sub(r"(?m)^covers = .*$", f'covers = ">={FIRST},<{major}.{int(number) + 1}"', head)
-    table.write_text(f"{head.rstrip()}\n\n{body}\n\n{never}", encoding="utf-8")
+    head = renewed(table.read_text(encoding="utf-8").partition("\n[since]\n")[0], FIRST, versions[-1])
+    table.write_text(f"{head}\n\n{body}\n\n{never}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ __all__, __getattr__ = door(
         "model_types": "KnownNames transformers_types",
         "released_wheels": "Gap no_wheel release_named wanted_here with_wheel",
         "rule_file": "RuleError parse_rule",
-        "rules": "Condition ConditionError CONFIDENCES digest EFFECTS glob_fits parse_condition placeholders Rule "
+        "rules": "Condition ConditionError CONFIDENCES EFFECTS glob_fits parse_condition placeholders Rule "
         "SEVERITIES spelled with_conditions",
         "shapes": "ANY DATE FLAG Kind TABLE TEXT TEXT_OR_TEXTS faults one_of rows",
         "symptoms": "Log Seen seen_in",

@@ -66,24 +66,19 @@ def toolkit_fits(facts: View, matrix: Matrix) -> Answer:
     return Derived(fits, Message("nvcc {}, torch for CUDA {}", toolkit, cuda))
 
 
-@derives("torch.cxx_standard build.gcc_min", of="pkg.torch")
-def headers(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
-    """Give the C++ standard of torch's headers and the oldest gcc that has it, by the table cxx-standards; a
-    pre-release may be from before a change of its release."""
+@derives("build.gcc_min", of="pkg.torch")
+def gcc_min(facts: View, matrix: Matrix) -> Answer:
+    """Give the oldest gcc that has the C++ standard of torch's headers, by the table cxx-standards; a pre-release may
+    be from before a change of its release."""
     torch = facts.text("pkg.torch")
     if torch is None:
-        return {}
+        return None
     release = _RELEASE.match(torch)
-    row = next((row for row in matrix.rows("cxx-standards") if release and lies_in(release[0], row["key"])), None)
-    if row is not None:
-        origin = f"cxx-standards: {row['key']}"
-        return {
-            "torch.cxx_standard": Derived(row["cxx_standard"], origin),
-            "build.gcc_min": Derived(row["gcc"], origin),
-        }
-    unlisted = Message("the headers of torch {} are not in the table cxx-standards", torch)
-    reason = unlisted if release else Message("torch {} is not a release", torch)
-    return dict.fromkeys(("torch.cxx_standard", "build.gcc_min"), Derived(Unknown(reason), ""))
+    if release is None:
+        return Unknown(Message("torch {} is not a release", torch))
+    row = next((row for row in matrix.rows("cxx-standards") if lies_in(release[0], row["key"])), None)
+    unlisted = Unknown(Message("the headers of torch {} are not in the table cxx-standards", torch))
+    return unlisted if row is None else Derived(row["gcc"], f"cxx-standards: {row['key']}")
 
 
 @derives("build.gcc_max", of="cuda.toolkit")

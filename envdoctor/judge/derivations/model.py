@@ -14,8 +14,8 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.model_types import KnownNames, transformers_types
 from envdoctor.matrix.rules import glob_fits, parse_condition
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import base_release, dotted, release_of, satisfies
-from envdoctor.versions.releases import EVERY, contains, parse_ranges
+from envdoctor.versions.pep440 import base_release, dotted, satisfies
+from envdoctor.versions.releases import contains, lies_in, parse_ranges
 from envdoctor.versions.requirement import read_requirement
 
 #: The facts that a copy of a model has in common with it.
@@ -197,14 +197,13 @@ def transformers_fits(facts: View, matrix: Matrix) -> Answer:
         return Unknown(Message("transformers is not installed"))
     if window is None or installed is None:
         return None
+    released = matrix.ledger.package("transformers")
     try:
-        ranges = EVERY if window == "any" else () if window == "none" else parse_ranges(window)
+        fits = window != "none" and lies_in(installed, window.removeprefix("any"))
     except ValueError:
         return None
-    release, released = release_of(installed), matrix.ledger.package("transformers")
-    if release is None:
+    if fits is None:
         return None
-    fits = contains(ranges, release)
     if fits and (released is None or not released.covers(installed)):
         return Unknown(Message("transformers {} is not among the releases that were read", installed))
     return Derived(fits, Message("transformers {} against {}", installed, window))
