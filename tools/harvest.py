@@ -19,17 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from harvesting.breaking import Breaking
-from harvesting.history import history
 from harvesting.kept import Kept
 from harvesting.ledger_format import HISTORIES
 from harvesting.metadata import modules, required
 from harvesting.moves import moved, served
 from harvesting.names import Names
-from harvesting.packing import write_packed
 from harvesting.reading import read as read_names
 from harvesting.releases import Release, chosen, released
 from harvesting.selecting import selected
 from harvesting.taking import Taking
+from harvesting.writing import history, write_packed
 from pip._internal.exceptions import NetworkConnectionError
 from pip._vendor.requests import RequestException
 

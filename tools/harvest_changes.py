@@ -16,9 +16,9 @@ from typing import Any
 
 from harvesting.changing import lines_of, read
 from harvesting.kept import Kept
-from harvesting.packing import compressed
 from harvesting.releases import chosen, released
 from harvesting.stubs import told_earlier, with_stubs
+from harvesting.writing import compressed
 
 from envdoctor.matrix import Ledger, load_toml
 

@@ -19,7 +19,7 @@ __all__, __getattr__ = door(
         "missing modules_with name_moves part_moves went_to where",
         "matrix": "Matrix MatrixError add_file load_matrix load_source read_matrix read_source",
         "model_types": "KnownNames transformers_types",
-        "released_wheels": "Gap no_wheel release_named wanted_here with_wheel",
+        "released_wheels": "no_wheel wanted_here with_wheel",
         "rule_file": "RuleError parse_rule",
         "rules": "Condition ConditionError CONFIDENCES EFFECTS glob_fits parse_condition placeholders Rule "
         "SEVERITIES spelled with_conditions",

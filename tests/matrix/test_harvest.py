@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from harvesting.history import history
 from harvesting.kept import _merged
 from harvesting.ledger_format import complaints_of_folder
 from harvesting.metadata import installed, modules, required
 from harvesting.releases import File, chosen, released
 from harvesting.selecting import selected
+from harvesting.writing import history
 from small_index import SmallIndex
 
 from envdoctor.facts import Unknown

@@ -8,7 +8,7 @@ from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.released_wheels import Gap, no_wheel, wanted_here, with_wheel
+from envdoctor.matrix.released_wheels import no_wheel, wanted_here, with_wheel
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import dotted, same_start
 from envdoctor.versions.releases import lies_in
@@ -150,7 +150,7 @@ def _for_this_torch(extension: View, facts: View, matrix: Matrix) -> Value:
     or the same release has one."""
     name, version = extension.text("package") or "", (extension.text("version") or "").partition("+")[0]
     situation = wanted_here(facts.value)
-    if situation is None or not isinstance(no_wheel(matrix, name, version, situation), Gap):
+    if situation is None or not isinstance(no_wheel(matrix, name, version, situation), str):
         return ABSENT
     older, newer = with_wheel(matrix, name, version, situation)
     return newer or older or ABSENT
