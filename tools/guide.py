@@ -1,4 +1,4 @@
-"""Builds the guide as a site: the READMEs and chapters in both languages, a page for each rule, all rules to search.
+"""Build the guide as a site: the READMEs and chapters in both languages, and a page for each rule.
 
     python tools/guide.py SITE        needs sphinx, myst-parser and furo (`pip install .[docs]`)
 
@@ -21,7 +21,6 @@ from sphinx.cmd.build import build_main
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
-from rule_matrix import page as searched  # noqa: E402
 from rule_pages import pages as rule_pages  # noqa: E402
 from update_examples import documents  # noqa: E402
 
@@ -138,7 +137,6 @@ def main(site: Path) -> int:
         for page in place.rglob("*.html"):
             if lang == "zh" or "zh" not in page.relative_to(site).parts:
                 page.write_text(accessible(page.read_text(encoding="utf-8"), lang), encoding="utf-8")
-    (site / "search-rules.html").write_text(searched(load_matrix()), encoding="utf-8")
     return 0
 
 

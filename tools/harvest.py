@@ -19,17 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from harvesting.breaking import Breaking
-from harvesting.history import history
 from harvesting.kept import Kept
 from harvesting.ledger_format import HISTORIES
 from harvesting.metadata import modules, required
 from harvesting.moves import moved, served
 from harvesting.names import Names
-from harvesting.packing import write_packed
 from harvesting.reading import read as read_names
 from harvesting.releases import Release, chosen, released
 from harvesting.selecting import selected
 from harvesting.taking import Taking
+from harvesting.writing import history, write_packed
 from pip._internal.exceptions import NetworkConnectionError
 from pip._vendor.requests import RequestException
 
@@ -61,7 +60,7 @@ class Package:
 
     def __init__(self, name: str, kept: Kept, settings: Mapping[str, Any], *, fresh: bool) -> None:
         self.name = name
-        self.by_names = name in settings["names"] and not settings.get("requirements")
+        self.by_names = name in settings["names"]
         listed = str(settings["listed"])
         self.releases = [one for one in released(kept.files(name, fresh=fresh)) if one.day >= listed]
         self.modules: set[str] = set()
@@ -107,20 +106,6 @@ class Package:
     def text(self) -> str:
         """Return the file of the ledger."""
         return "".join(f"{line}\n" for line in self._lines())
-
-    def within(self, text: str) -> str:
-        """Return a file of the ledger in which only what its releases require is written anew."""
-        read = {str(release.version): found for release, found in self.sections["requires"].items()}
-        above, _, rest = text.partition("[releases]\n")
-        rows, _, rest = rest.partition("[requires]\n")
-        lines, versions = [], []
-        for row in rows.splitlines():
-            version, day, python, *flags = row.split("\t")
-            versions += [version] * (version in read)
-            flags = ["m" * (version in read) + "".join(flags).replace("m", "")]
-            lines.append("\t".join([version, day, python, *filter(None, flags)]))
-        lines += ["[requires]", *history(versions, [read[version] for version in versions])]
-        return f"{above}[releases]\n" + "".join(f"{line}\n" for line in lines) + rest[rest.index("[wheels]") :]
 
     def _lines(self) -> Iterator[str]:
         yield "envdoctor-ledger\t1"
@@ -176,11 +161,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--ledger", type=Path, default=LEDGER, help="folder that is written")
     parser.add_argument("--settings", type=Path, default=HERE / "harvest.toml", help="which packages are read")
     parser.add_argument("--fresh", action="store_true", help="ask the index again which releases there are")
-    parser.add_argument(
-        "--requirements", action="store_true", help="write only what releases require anew: no file of them is read"
-    )
     asked = parser.parse_args(arguments)
-    settings = {**load_toml(asked.settings), "requirements": asked.requirements}
+    settings = load_toml(asked.settings)
     known = [*settings["names"], *settings["metadata"], *settings["packed"]]
     unknown = sorted(set(asked.names) - set(known))
     if unknown:
@@ -194,13 +176,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             package = Package(name, kept, settings, fresh=asked.fresh)
         except (RequestException, NetworkConnectionError) as error:
             raise SystemExit(f"{name}: {error}: start again to go on from here") from None
-        path = asked.ledger / f"{name}.txt"
-        if asked.requirements and path.exists():
-            path.write_text(package.within(path.read_text(encoding="utf-8")), encoding="utf-8", newline="\n")
-        elif name in settings["packed"]:
+        if name in settings["packed"]:
             shared[name] = package.text().encode()
         else:
-            path.write_text(package.text(), encoding="utf-8", newline="\n")
+            (asked.ledger / f"{name}.txt").write_text(package.text(), encoding="utf-8", newline="\n")
         counts = ", ".join(
             f"{len(package.sections[section])} {section}" for section in ("wheels", "requires", "offers")
         )

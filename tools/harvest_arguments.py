@@ -21,7 +21,7 @@ import tomllib
 import yaml
 from package_index import Index
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name, parse_wheel_filename
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parents[1]
 TO = ROOT / "tests" / "metamorphic" / "arguments"
@@ -33,22 +33,14 @@ def main(projects: list[str]) -> None:
     wanted = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     index = Index()
     for project in projects or wanted:
-        groups = dict(wanted[project])
+        groups, wheels = dict(wanted[project]), index.wheels(project)
         texts = [f"# Written by tools/harvest_arguments.py from the wheels of {project}.\n"]
         for release in groups.pop("releases"):
             print(project, release)
-            wheel = index.wheel(_wheel(index, project, release))
+            wheel = index.wheel(wheels[release])
             texts.append(f'[[release]]\nversion = "{release}"\n{_requires(wheel)}')
             texts += [_array(name, _arguments(wheel, places)) for name, places in groups.items()]
         (TO / f"{project}.toml").write_text("\n".join(texts), encoding="utf-8")
-
-
-def _wheel(index: Index, project: str, release: str) -> str:
-    """Return the name of a wheel of the release."""
-    for link in index.files(project):
-        if link.filename.endswith(".whl") and str(parse_wheel_filename(link.filename)[1]) == release:
-            return str(link.filename)
-    raise SystemExit(f"{project} {release} has no wheel")
 
 
 def _requires(wheel: ZipFile) -> str:

@@ -2,7 +2,7 @@
 
 What changed between the releases of a package: names of modules, members of classes, parameters. ``[changes]`` of
 tools/harvest.toml says of which packages, and from when on. As with tools/harvest.py everything that is fetched is kept
-in DIR, and started again it goes on there. ``--text`` prints what would be written, to be compared before a commit.
+in DIR, and started again it goes on there.
 """
 
 from __future__ import annotations
@@ -16,14 +16,16 @@ from typing import Any
 
 from harvesting.changing import lines_of, read
 from harvesting.kept import Kept
-from harvesting.packing import compressed
 from harvesting.releases import chosen, released
 from harvesting.stubs import told_earlier, with_stubs
+from harvesting.writing import compressed
 
 from envdoctor.matrix import Ledger, load_toml
 
 HERE = Path(__file__).parent
 LEDGER = HERE.parent / "matrices" / "ledger"
+#: How much is read of the modules with a beginning; the first that fits counts.
+DEPTHS = {"deep": 2, "unread": -1, "shallow": 0, "thin": 1}
 
 
 def text_of(name: str, kept: Kept, ledger: Ledger, asked: Mapping[str, Any], depth: Callable[[str], int]) -> str:
@@ -53,39 +55,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder for what is fetched, outside the repository")
     parser.add_argument("--ledger", type=Path, default=LEDGER, help="folder that is written")
     parser.add_argument("--settings", type=Path, default=HERE / "harvest.toml", help="which packages are read")
-    parser.add_argument("--text", action="store_true", help="print the text, write nothing")
     asked = parser.parse_args(arguments)
     settings = load_toml(asked.settings)
-    shallow = tuple(settings["changes"]["shallow"])
-    deep, unread, thin = (tuple(settings["changes"][key]) for key in ("deep", "unread", "thin"))
+    starts = [(tuple(settings["changes"][key]), depth) for key, depth in DEPTHS.items()]
 
     def depth(module: str) -> int:
-        if f"{module}.".startswith(deep):
-            return 2
-        return (
-            -1
-            if module.startswith(unread)
-            else 0
-            if module.startswith(shallow)
-            else 1
-            if module.startswith(thin)
-            else 2
-        )
+        names = {2: f"{module}."}  # the others are of the modules below
+        return next((number for start, number in starts if names.get(number, module).startswith(start)), 2)
 
     ledger = Ledger(asked.ledger)
     gc.disable()  # hundreds of thousands of syntax trees, none of them in a cycle
     for name in asked.names or settings["changes"]["packages"]:
-        package = settings["changes"]["packages"][name]
-        text = text_of(
-            name,
-            Kept(asked.work),
-            ledger,
-            package,
-            depth,
-        )
-        if asked.text:
-            sys.stdout.write(text)
-            continue
+        text = text_of(name, Kept(asked.work), ledger, settings["changes"]["packages"][name], depth)
         data = compressed(text.encode())
         (asked.ledger / f"{name}.xz").write_bytes(data)
         print(f"{name}: {len(text):,} bytes of text, {len(data):,} compressed", flush=True)

@@ -11,6 +11,8 @@ from io import BytesIO
 from typing import Any
 from zipfile import ZipFile
 
+from packaging.utils import parse_wheel_filename
+from packaging.version import Version
 from pip._internal.commands import create_command
 from pip._internal.index.collector import parse_links
 from pip._internal.models.link import Link
@@ -32,6 +34,16 @@ class Index:
         for page_url in self.finder.search_scope.get_index_urls_locations(project):
             page = self.finder._link_collector.fetch_response(Link(page_url))
             yield from parse_links(page) if page is not None else ()
+
+    def wheels(self, project: str) -> dict[str, str]:
+        """Return a wheel of every release that is not a candidate, for Linux or for any system, oldest first; also of
+        withdrawn ones, because people have them."""
+        found: dict[Version, str] = {}
+        for name in (link.filename for link in self.files(project) if link.filename.endswith(".whl")):
+            _, version, _, tags = parse_wheel_filename(name)
+            if not version.is_prerelease and any("linux" in tag.platform or tag.platform == "any" for tag in tags):
+                found.setdefault(version, name)
+        return {str(version): found[version] for version in sorted(found)}
 
     def wheel(self, name: str, *, whole: bool = False) -> ZipFile:
         """Return the wheel of this file name; its members are fetched when read, unless it is fetched as a whole."""

@@ -11,14 +11,14 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
-from datetime import date
 from itertools import groupby
 from pathlib import Path
 from zipfile import ZipFile
 
 from package_index import Index
 from packaging.version import Version
-from refresh_transformers import MAPPINGS, registered, releases, tree, wrapped
+from refresh_recipe_defaults import windows
+from refresh_transformers import MAPPINGS, registered, releases, renewed, tree, wrapped
 
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "default-attention.toml"
 #: Before, no release chose an attention by itself.
@@ -78,17 +78,12 @@ def _taken(text: str) -> str:
 
 def rows(found: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, list[str]]]:
     """Return by releases, as ranges, the model types with sdpa, and those whose class decides."""
-    versions = list(found)
+    oldest = next(iter(found))
     result: dict[str, dict[str, list[str]]] = {"sdpa": {}, "open": {}}
     for kind in sorted({kind for types in found.values() for kind in types}):
         for what, table in result.items():
-            spans = []
-            for holds, group in groupby(versions, key=lambda version: found[version].get(kind) == what):
-                span = [*group]
-                if holds:
-                    behind = versions[versions.index(span[-1]) + 1 :]
-                    first = span[0] if span[0] != versions[0] else FIRST
-                    spans.append(",".join((f">={first}", *(f"<{gone}" for gone in behind[:1]))))
+            held = windows({version: types.get(kind) == what for version, types in found.items()})
+            spans = [span.replace(f">={oldest}", f">={FIRST}") for is_held, span in held if is_held]
             if spans:
                 table.setdefault(" | ".join(spans), []).append(kind)
     return result
@@ -111,10 +106,7 @@ def main() -> None:
         if kept is not None:
             kept.write_text(json.dumps(found[version]))
     text = asked.table.read_text(encoding="utf-8").partition("\n[sdpa]\n")[0]
-    text = re.sub(r"(?m)^as_of = .*$", f"as_of = {date.today()}", text)
-    last = Version(list(found)[-1])
-    text = re.sub(r"(?m)^covers = .*$", f'covers = ">={FIRST},<{last.major}.{last.minor + 1}"', text)
-    parts = [text.rstrip()]
+    parts = [renewed(text, FIRST, next(reversed(found)))]
     for what, kinds in rows(found).items():
         ordered = sorted(kinds, key=lambda spans: [int(number) for number in re.findall(r"\d+", spans)])
         parts.append("\n".join([f"[{what}]", *(f"{json.dumps(spans)} = {wrapped(kinds[spans])}" for spans in ordered)]))

@@ -17,9 +17,7 @@ from typing import NamedTuple
 from zipfile import ZipFile
 
 from package_index import Index
-from packaging.utils import parse_wheel_filename
-from packaging.version import Version
-from refresh_transformers import releases, tree, wrapped
+from refresh_transformers import releases, spans, tree
 
 from envdoctor.facts import Unknown, View
 from envdoctor.judge.derivations.model import model_family
@@ -79,17 +77,6 @@ FRAMEWORKS = (
 )
 
 
-def wheels(index: Index, package: str) -> dict[str, str]:
-    """Return a wheel of every release that is not a candidate and was not withdrawn, in the order of the releases."""
-    found: dict[Version, str] = {}
-    for link in index.files(package):
-        if link.filename.endswith(".whl") and link.yanked_reason is None:
-            _, version, _, tags = parse_wheel_filename(link.filename)
-            if not version.is_prerelease and any("linux" in tag.platform or tag.platform == "any" for tag in tags):
-                found.setdefault(version, link.filename)
-    return {str(version): found[version] for version in sorted(found)}
-
-
 def read(framework: _Framework, wheel: ZipFile) -> set[str]:
     """What one wheel has."""
     members = [name for name in wheel.namelist() if re.fullmatch(framework.members, name)]
@@ -129,29 +116,10 @@ def family_of(repo: str, matrix: Matrix) -> set[str]:
     return {family} if isinstance(family, str) else set()
 
 
-def part(name: str, found: Mapping[str, set[str]], fallback: str | None) -> str:
-    """[name]: families by the first release that has them, and [name-until] by the first that has them no more."""
-    since: dict[str, list[str]] = {}
-    until: dict[str, list[str]] = {}
-    before: set[str] = set()
-    ever: set[str] = set()
-    last = next(reversed(found.values()))
-    for version, ids in found.items():
-        if new := ids - ever:
-            since[version] = sorted(new)
-        if gone := (before - ids) - last - {one for ids_ in until.values() for one in ids_}:
-            until[version] = sorted(gone)
-        before, ever = ids, ever | ids
-    lines = [f"[{name}]", *([f'fallback = "{fallback}"'] if fallback else [])]
-    for title, versions in (("since", since), ("until", until)):
-        lines += [f"[{name}.{title}]", *(f'"{version}" = {wrapped(ids)}' for version, ids in versions.items())]
-    return "\n".join(lines)
-
-
 def table(framework: _Framework, index: Index, matrix: Matrix, by_architecture: Mapping[str, set[str]]) -> str:
     """Return the part of one framework."""
     names: dict[str, set[str]] = {}
-    for version, wheel in wheels(index, framework.package).items():
+    for version, wheel in index.wheels(framework.package).items():
         if here := read(framework, index.wheel(wheel, whole=framework.whole)):
             names[version] = here
         print(framework.package, version, len(here), file=sys.stderr, flush=True)
@@ -159,7 +127,8 @@ def table(framework: _Framework, index: Index, matrix: Matrix, by_architecture: 
     ever: set[str] = set().union(*names.values())
     ids = {name: family_of(name, matrix) if framework.repos else by_architecture.get(name, set()) for name in ever}
     found = {version: {one for name in here for one in ids[name]} for version, here in names.items()}
-    return part(framework.package, found, fallback)
+    head = "\n".join([f"[{framework.package}]", *([f'fallback = "{fallback}"'] if fallback else [])])
+    return f"{head}\n\n{spans(found, framework.package + '.')}"
 
 
 def main(path: Path) -> None:

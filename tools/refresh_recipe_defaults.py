@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 from zipfile import ZipFile
@@ -22,7 +23,6 @@ from zipfile import ZipFile
 import yaml
 from package_index import Index
 from packaging.version import Version
-from refresh_frameworks import wheels
 
 from envdoctor.matrix import Matrix, load_matrix, load_toml
 from envdoctor.observe.recipe.formats import Formats
@@ -232,25 +232,13 @@ def read(source: Source, wheel: ZipFile) -> Defaults:
 
 
 def windows(values: Mapping[str, Any]) -> list[tuple[Any, str]]:
-    """Return each value with the releases that have it, as specifiers; empty for releases that leave it open."""
-    spans: list[tuple[Any, str, str]] = []
-    versions = list(values)
-    for number, version in enumerate(versions):
-        value = values[version]
-        after = versions[number + 1] if number + 1 < len(versions) else ""
-        if spans and spans[-1][2] == version and _same(spans[-1][0], value):
-            spans[-1] = (value, spans[-1][1], after)
-        else:
-            spans.append((value, version, after))
-    return [
-        (value, ",".join([f">={first}", *([f"<{after}"] if after else [])]))
-        for value, first, after in spans
-        if value is not OPEN
-    ]
-
-
-def _same(one: Any, other: Any) -> bool:
-    return one is other or (type(one) is type(other) and one == other)
+    """Return each value with the releases that have it, as specifiers; nothing for releases that leave it open."""
+    versions, found = list(values), []
+    for _, run in groupby(enumerate(versions), lambda place: repr(values[place[1]])):
+        places = [*run]
+        first, behind = places[0][1], versions[places[-1][0] + 1 :]
+        found.append((values[first], ",".join([f">={first}", *(f"<{version}" for version in behind[:1])])))
+    return [(value, releases) for value, releases in found if value is not OPEN]
 
 
 def spelled(value: Any) -> str:
@@ -289,7 +277,7 @@ def harvested(package: str, index: Index, matrix: Matrix) -> Iterator[str]:
     formats = Formats(matrix)
     sources = [source for source in SOURCES if source.package == package and source.form in {f.name for f in formats}]
     found: dict[Source, dict[str, Defaults]] = {source: {} for source in sources}
-    for version, name in wheels(index, package).items():
+    for version, name in index.wheels(package).items():
         if all(Version(version) < Version(source.since) for source in sources):
             continue
         try:

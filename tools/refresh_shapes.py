@@ -1,24 +1,19 @@
-"""Add to the table model-shapes, or renew it: python tools/refresh_shapes.py [--litgpt CONFIG.PY] [--hub ORG/NAME ...]
-[--config ORG/NAME FILE SOURCE]
+"""Add to the table model-shapes: python tools/refresh_shapes.py [--hub ORG/NAME ...] [--config ORG/NAME FILE SOURCE]
 
-``--litgpt`` is the file litgpt/config.py of an unpacked wheel, whose models are added; ``--torchtune`` the folder
-torchtune/models of one, whose builders must agree with the table; ``--hub`` names repositories whose config.json the
-Hub (``HF_ENDPOINT``) is asked for, without a token; ``--config`` takes a config.json that was read elsewhere.
-The parameters of both are counted by transformers, which must be installed. A model goes to the row of its shape, else
-to a new one, and leaves the row where it was. Review the difference before committing: what differs from the size in a
-name is printed.
+``--hub`` names repositories whose config.json the Hub (``HF_ENDPOINT``) is asked for, without a token; ``--config``
+takes a config.json that was read elsewhere. The parameters are counted by transformers, which must be installed. A
+model goes to the row of its shape, else to a new one, and leaves the row where it was. Review the difference before
+committing: what differs from the size in a name is printed.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import importlib.util
 import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
@@ -50,40 +45,11 @@ SIZES = re.findall(
 )
 #: What models of one shape may have otherwise.
 OWN = ("max_position_embeddings", "seq_length", "dtype", "torch_dtype", "sliding_window", "quantization_config")
-#: The type in transformers of what litgpt calls so; the first that fits.
-TYPES = {
-    r"stablelm-(base|tuned)-alpha|stablecode|pythia|dolly|RedPajama": "gpt_neox",
-    r"stablelm|stable-code": "stablelm",
-    r"falcon-\d": "falcon",
-    r"phi-(1_5|2)": "phi",
-    r"phi-": "phi3",
-    r"(code)?gemma-\d+b": "gemma",
-    r"gemma-2": "gemma2",
-    r"gemma-3-1b": "gemma3_text",
-    r"gemma-3": "gemma3",
-    r"OLMo-2": "olmo2",
-    r"OLMo": "olmo",
-    r"mixtral": "mixtral",
-    r"(ma|mi)(th)?stral|h2o-danube2": "mistral",
-    r"Qwen3-\d+B-A": "qwen3_moe",
-    r"Qwen3": "qwen3",
-    r"Qwen2|QwQ": "qwen2",
-}
 #: Types without a gate in their MLP.
 UNGATED = ("gpt_neox", "falcon", "phi", "gpt2", "gptj", "gpt_neo", "opt", "bloom", "starcoder2", "mpt", "nemotron")
 #: Types whose head is the embedding unless their configuration says otherwise.
 TIED = (
-    "gemma",
-    "gemma2",
-    "gemma3",
-    "gemma3_text",
-    "gpt2",
-    "gpt_neo",
-    "opt",
-    "bloom",
-    "mpt",
-    "cohere",
-    "starcoder2",
+    *("gemma", "gemma2", "gemma3", "gemma3_text", "gpt2", "gpt_neo", "opt", "bloom", "mpt", "cohere", "starcoder2"),
     "falcon",
 )
 
@@ -114,55 +80,11 @@ def kept(config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _of_litgpt(path: Path, source: str) -> Iterator[Found]:
-    """Read the models of litgpt/config.py."""
-    spec = importlib.util.spec_from_file_location("litgpt_config", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    for described in module.configs:
-        one, name = module.Config(**described), "{org}/{name}".format(**described["hf_config"])
-        found = next((kind for like, kind in TYPES.items() if re.match(like, name.partition("/")[2], re.I)), "llama")
-        config = {
-            "model_type": found,
-            "hidden_size": one.n_embd,
-            "intermediate_size": one.intermediate_size,
-            "num_hidden_layers": one.n_layer,
-            "num_attention_heads": one.n_head,
-            "num_key_value_heads": one.n_query_groups,
-            "head_dim": one.head_size if one.head_size * one.n_head != one.n_embd else None,
-            "vocab_size": one.padded_vocab_size,
-            "max_position_embeddings": one.block_size,
-            "sliding_window": getattr(one, "sliding_window_size", None),
-            "moe_intermediate_size": getattr(one, "moe_intermediate_size", None),
-            "num_experts_per_tok": one.n_expert_per_token or None,
-            "num_local_experts" if found == "mixtral" else "num_experts": one.n_expert or None,
-        }
-        if found != "gemma3":  # its tower for images is not there
-            yield Found(name, config, source)
-
-
 def _of_hub(name: str) -> Found:
     """Ask the Hub for the config.json of a repository."""
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     with urlopen(f"{endpoint}/{name}/resolve/main/config.json", timeout=60) as answer:  # noqa: S310 (an option names it)
         return Found(name, json.loads(answer.read(1 << 20)), f"https://huggingface.co/{name}/blob/main/config.json")
-
-
-def _of_torchtune(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Read what the builders in torchtune/models give their models, by the builder's name."""
-    called = {"num_layers": "num_hidden_layers", "embed_dim": "hidden_size", "intermediate_dim": "intermediate_size"}
-    called |= {"num_heads": "num_attention_heads", "num_kv_heads": "num_key_value_heads"}
-    called |= {name: name for name in ("vocab_size", "tie_word_embeddings")}
-    for path in sorted(folder.glob("*/_model_builders.py")):
-        for function in ast.parse(path.read_text(encoding="utf-8")).body:
-            for call in ast.walk(function):
-                if isinstance(function, ast.FunctionDef) and isinstance(call, ast.Call):
-                    given = {word.arg: word.value for word in call.keywords}
-                    if "embed_dim" in given:
-                        known = {called[name]: value for name, value in given.items() if name in called}
-                        yield function.name, {k: v.value for k, v in known.items() if isinstance(v, ast.Constant)}
 
 
 def parameters(config: Mapping[str, Any]) -> float:
@@ -174,18 +96,14 @@ def parameters(config: Mapping[str, Any]) -> float:
     def size(*names: str, default: float = 0) -> float:
         return float(next((given[name] for name in names if given.get(name) is not None), default))
 
-    hidden, layers = (
-        size("hidden_size", "n_embd", "d_model"),
-        size("num_hidden_layers", "num_layers", "n_layer", "n_layers"),
-    )
+    hidden = size("hidden_size", "n_embd", "d_model")
+    layers = size("num_hidden_layers", "num_layers", "n_layer", "n_layers")
     heads = size("num_attention_heads", "n_head", "n_heads", "num_heads")
     pairs = size("num_key_value_heads", "multi_query_group_num", "num_kv_heads", default=heads)
     pairs = 1 if given.get("model_type") == "falcon" and not given.get("new_decoder_architecture") else pairs
     width = size("head_dim", "kv_channels", default=hidden / heads)
-    kind, between = (
-        given.get("model_type"),
-        size("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", default=4 * hidden),
-    )
+    kind = given.get("model_type")
+    between = size("intermediate_size", "ffn_hidden_size", "ffn_dim", "n_inner", default=4 * hidden)
     between /= 2 if kind == "qwen" else 1  # its two halves are one there
     attention = hidden * width * 2 * (heads + pairs)
     if latent := size("kv_lora_rank"):
@@ -260,12 +178,7 @@ def _alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def text_of(rows: Iterable[Mapping[str, Any]], head: str) -> str:
     """Write the table: a line a row."""
-    lines = []
-    for row in rows:
-        names = json.dumps(row["names"])
-        lines.append(
-            f"  {{ names = {names}, config = {_inline(row['config'])}, source = {json.dumps(row['source'])} }},\n"
-        )
+    lines = (f"  {_inline({key: row[key] for key in ('names', 'config', 'source')})},\n" for row in rows)
     return f"{head}row = [\n{''.join(lines)}]\n"
 
 
@@ -278,31 +191,19 @@ def _inline(value: Any) -> str:
 def main() -> int:
     """Write the table, and print what to look at."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--litgpt", type=Path)
-    parser.add_argument("--torchtune", type=Path)
-    parser.add_argument("--version", default="0.5.13", help="of litgpt")
     parser.add_argument("--hub", nargs="*", default=[])
     parser.add_argument("--table", type=Path, default=TABLE)
     parser.add_argument("--config", nargs=3, action="append", default=[], metavar=("ORG/NAME", "FILE", "SOURCE"))
     asked = parser.parse_args()
-    rows: list[Any] = list(load_toml(asked.table)["row"])
-    if asked.litgpt:
-        rows = merged(rows, _of_litgpt(asked.litgpt, f"pkg:pypi/litgpt@{asked.version}"))
     read = [Found(name, json.loads(Path(file).read_bytes()), source) for name, file, source in asked.config]
     read += map(_of_hub, asked.hub)
-    rows = merged(rows, (one._replace(config=counted(one.config)) for one in read))
+    rows = merged(load_toml(asked.table)["row"], (one._replace(config=counted(one.config)) for one in read))
     head = asked.table.read_text(encoding="utf-8").partition("row = [\n")[0]
     asked.table.write_text(text_of(rows, head), encoding="utf-8")
     for row in rows:
         told, there = named_size(row["names"][0]), parameters(row["config"])
         if told and abs(there / told - 1) > 0.03:
             print(f"{row['names'][0]}: {there / 1e9:.3f} billion parameters")
-    for name, given in _of_torchtune(asked.torchtune) if asked.torchtune else ():
-        for row in rows:
-            if any(words_of(model) == words_of(name) for model in row["names"]):
-                unlike = {key: value for key, value in given.items() if row["config"].get(key, value) != value}
-                if unlike:
-                    print(f"torchtune differs: {name}: {unlike}")
     return 0
 
 

@@ -14,6 +14,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -30,9 +31,8 @@ MAPPINGS = ("transformers.models.auto.configuration_auto", "transformers.models.
 
 
 def releases(index: Index) -> list[str]:
-    """Return every release with a wheel, in order; withdrawn ones too, because people have them."""
-    names = {link.filename.split("-")[1] for link in index.files("transformers") if link.filename.endswith("-any.whl")}
-    return sorted((name for name in names if (v := Version(name)) >= FIRST and not v.is_prerelease), key=Version)
+    """Return every release from the first one of the table on."""
+    return [version for version in index.wheels("transformers") if Version(version) >= FIRST]
 
 
 def read(index: Index, version: str) -> set[str]:
@@ -61,23 +61,28 @@ def registered(module: ast.Module) -> Iterator[str]:
             yield from (key.value for key in keys if isinstance(key, ast.Constant))
 
 
-def model_types(found: Mapping[str, set[str]], never: Iterable[str]) -> str:
-    """[since] and [until]: model types by the first release that registers them, and by the first that does no more."""
-    since: dict[str, list[str]] = {}
-    until: dict[str, list[str]] = {}
-    before: set[str] = set()
-    for version, types in found.items():
-        if types - before:
-            since[version] = sorted(types - before)
-        if before - types:
-            until[version] = sorted(before - types)
-        before = types
+def spans(found: Mapping[str, set[str]], place: str = "") -> str:
+    """Return the parts ``since`` and ``until`` of a table, below a place: names by the first release that has them, and
+    by the first that has them no more, to this day."""
+    since: dict[str, str] = {}
+    last: dict[str, str] = {}
+    for version, names in found.items():
+        since = {**dict.fromkeys(names, version), **since}
+        last |= dict.fromkeys(names, version)
+    behind = dict(pairwise(found))
     parts = []
-    for title, versions in (("since", since), ("until", until)):
-        parts.append(
-            "\n".join([f"[{title}]", *(f'"{version}" = {wrapped(names)}' for version, names in versions.items())])
-        )
-    return "\n\n".join([*parts, f"[never]\nnames = {wrapped(never)}\n"])
+    for title, versions in (("since", since), ("until", {name: behind.get(end) for name, end in last.items()})):
+        of_release = ((version, [name for name, its in versions.items() if its == version]) for version in found)
+        lines = (f'"{version}" = {wrapped(names)}' for version, names in of_release if names)
+        parts.append("\n".join([f"[{place}{title}]", *lines]))
+    return "\n\n".join(parts)
+
+
+def renewed(head: str, first: Version, last: str) -> str:
+    """Return the head of a table as of today, which covers the releases from the first to the minor of the last."""
+    major, minor, *_ = Version(last).release
+    head = re.sub(r"(?m)^as_of = .*$", f"as_of = {date.today()}", head.rstrip())
+    return re.sub(r"(?m)^covers = .*$", f'covers = ">={first},<{major}.{minor + 1}"', head)
 
 
 def wrapped(names: Iterable[str]) -> str:
@@ -94,12 +99,10 @@ def main(table: Path) -> None:
     present: dict[str, Any] = load_toml(table)
     index = Index()
     versions = releases(index)
-    body = model_types({version: read(index, version) for version in versions}, present["never"]["names"])
-    head = table.read_text(encoding="utf-8").partition("\n[since]\n")[0]
-    major, number, *_ = versions[-1].split(".")
-    head = re.sub(r"(?m)^as_of = .*$", f"as_of = {date.today()}", head)
-    head = re.sub(r"(?m)^covers = .*$", f'covers = ">={FIRST},<{major}.{int(number) + 1}"', head)
-    table.write_text(f"{head.rstrip()}\n\n{body}", encoding="utf-8")
+    body = spans({version: read(index, version) for version in versions})
+    never = f"[never]\nnames = {wrapped(present['never']['names'])}\n"
+    head = renewed(table.read_text(encoding="utf-8").partition("\n[since]\n")[0], FIRST, versions[-1])
+    table.write_text(f"{head}\n\n{body}\n\n{never}", encoding="utf-8")
 
 
 if __name__ == "__main__":

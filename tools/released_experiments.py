@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -25,22 +26,6 @@ from envdoctor.matrix import load_toml, read_source
 
 MATRICES = Path(__file__).resolve().parents[1] / "matrices"
 TABLE = MATRICES / "tables" / "released-experiments.toml"
-HEAD = """#:schema ../schema/released-experiments.json
-# What the experiments on released Python code gave, by exact versions: tools/released_experiments.py writes it.
-# `envdoctor probe` leaves out those that are clean where the installed files are those of these releases.
-#
-# versions     of the packages whose code runs; of torch without its build
-# experiments  digest of the files of the experiments that gave this
-# clean        experiments of which every case is right, with their number
-# findings     the others, with the worst of their results: these run wherever they are asked
-
-schema = 1
-
-[table]
-title = "experiments on released code"
-as_of = {day}
-source_note = "the installed releases, run on a CPU with seed 0"
-"""
 
 
 def row(python: str) -> dict[str, Any]:
@@ -69,9 +54,9 @@ def row(python: str) -> dict[str, Any]:
     }
 
 
-def written(rows: Iterable[Mapping[str, Any]]) -> str:
-    """The table as text, a combination after the other by its name."""
-    parts = [HEAD.format(day=date.today().isoformat())]
+def written(rows: Iterable[Mapping[str, Any]], head: str) -> str:
+    """Return the table as text: its head, and a combination after the other by its name."""
+    parts = [re.sub(r"(?m)^as_of = .*$", f"as_of = {date.today()}", head.rstrip() + "\n")]
     for one in sorted(rows, key=lambda one: str(one["name"])):
         lines = ["[[combination]]", f"name = {json.dumps(one['name'])}"]
         for key in ("versions", "clean", "findings"):
@@ -87,13 +72,13 @@ def main() -> int:
     """Run them and write the table; rows of other experiments than today's go."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("python", nargs="+")
-    kept = load_toml(TABLE)["combination"] if TABLE.exists() else []
-    rows = {one["name"]: one for one in kept if one["experiments"] == digest_of()}
+    head = TABLE.read_text(encoding="utf-8").partition("[[combination]]\n")[0]
+    rows = {one["name"]: one for one in load_toml(TABLE)["combination"] if one["experiments"] == digest_of()}
     for python in parser.parse_args().python:
         seen = row(python)
         rows[seen["name"]] = seen
         print(f"{seen['name']}: {sum(seen['clean'].values())} right; {seen['findings'] or 'nothing wrong'}")
-        TABLE.write_text(written(rows.values()), encoding="utf-8")
+        TABLE.write_text(written(rows.values(), head), encoding="utf-8")
     return 0
 
 

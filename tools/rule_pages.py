@@ -6,21 +6,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
-from rule_matrix import conditions, subject  # noqa: E402
-
-from envdoctor.judge import title_of  # noqa: E402
-from envdoctor.matrix import (  # noqa: E402
-    Matrix,
-    Rule,
-)
+from envdoctor.judge import title_of
+from envdoctor.matrix import Matrix, Rule, spelled
 
 INDEX = "README.md"
 HEAD = """# What envdoctor knows
@@ -54,7 +45,7 @@ def _page(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"    {line}" for one in texts.get("symptom", ()) for line in one["seen"].splitlines())
     yield _plain(texts["why"]["en"])
     for heading, lines in (
-        ("It holds for", [f"`{line}`" for line in conditions(rule)]),
+        ("It holds for", [f"`{line}`" for line in _conditions(rule)]),
         ("What to do", [_plain(one["summary"]["en"]) for one in texts["fix"]]),
         ("Evidence", [_evidence(one) for one in texts["evidence"]]),
         ("中文", [_plain(text) for text in (title.zh, *(one.get("zh") for one in told)) if text]),
@@ -63,6 +54,13 @@ def _page(rule: Rule, texts: Mapping[str, Any]) -> Iterator[str]:
             yield f"## {heading}"
             yield "\n".join(f"- {line}" for line in lines)
     yield f"[All rules]({INDEX})"
+
+
+def _conditions(rule: Rule) -> Iterator[str]:
+    """Yield a line a clause: any of the first kind holds, and none of the second."""
+    for head, clauses in (("", rule.affects), ("unless ", rule.unless)):
+        for clause in clauses:
+            yield head + "; ".join(f"{key} {' or '.join(map(spelled, values))}" for key, _, _, values in clause)
 
 
 def _plain(text: str) -> str:
@@ -76,10 +74,10 @@ def _evidence(one: Mapping[str, Any]) -> str:
 
 
 def _words(rule: Rule, texts: Mapping[str, Any]) -> Iterator[list[str]]:
-    """Its subject, the packages and the models that its conditions name, and what a log of it says."""
+    """Yield its subject, the packages and the models that its conditions name, and what a log of it says."""
     named = [condition for clause in rule.affects for condition in clause]
     models = {"model.family", "model.type", "model.repo", "model.architectures"}
-    yield [subject(rule)]
+    yield [rule.origin.split("/")[-2]]
     yield [key[4:] for key, *_ in named if key.startswith("pkg.")]
     yield [_plain(str(one)) for key, _, _, values in named if key in models for one in values]
     yield [f"`{one['seen'][:160].splitlines()[0]}`" for one in texts.get("symptom", ())]

@@ -9,7 +9,7 @@ from envdoctor.facts.factset import FactSet
 from envdoctor.facts.registry import Registry, parse_value
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, NOT_KNOWN, Absent, Fact, Range, Records, Unknown, Value, spell
 from envdoctor.judge.finding import Text
-from envdoctor.matrix.rules import PLACEHOLDER, Condition, Rule, digest, glob_fits, placeholders
+from envdoctor.matrix.rules import PLACEHOLDER, Condition, Rule, glob_fits, placeholders
 from envdoctor.system.language import without_gaps
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import (
@@ -43,13 +43,10 @@ _PLANNED = (
 
 
 def text_of(table: Mapping[str, str] | str | None) -> Text:
-    """Return the texts of one message; a translation of an older English wording is left out (``zh_of`` tells)."""
-    if isinstance(table, str) or not table:
-        return Text(table if isinstance(table, str) else "")
-    english, chinese = table["en"], table.get("zh")
-    if chinese and table.get("zh_of", digest(english)) != digest(english):
-        chinese = None
-    return Text(english, chinese)
+    """Return the texts of one message, which may be in English alone."""
+    if isinstance(table, str):
+        return Text(table)
+    return Text(table["en"], table.get("zh")) if table else Text("")
 
 
 def title_of(texts: Mapping[str, Any], values: Mapping[str, str] = {}) -> Text:

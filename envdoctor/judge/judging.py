@@ -41,7 +41,7 @@ from envdoctor.matrix.rules import Rule
 from envdoctor.system.message import Message, as_message, joined
 
 
-class Applied(NamedTuple):
+class _Applied(NamedTuple):
     """A rule that applies, with the identity of its record. An ``accepted`` one hides nothing that is more severe."""
 
     rule: Rule
@@ -99,7 +99,7 @@ def judge(facts: FactSet, matrix: Matrix, policy: Policy) -> Judgement:
     if policy.baseline is not None:
         findings = [finding._replace(baseline=baseline_state(finding, policy.baseline)) for finding in findings]
     cases = [
-        Applied(rule, match, finding.item, finding.severity, finding.ignored is not None)
+        _Applied(rule, match, finding.item, finding.severity, finding.ignored is not None)
         for finding, (rule, match) in zip(findings, applied, strict=True)
     ]
     stands_for = _fold(cases)
@@ -308,7 +308,7 @@ def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict
     then all, also of problems that are folded into others."""
     active = [rule for rule in matrix.rules if rule.status == "active" and rule.severity == "error"]
     applied = [
-        Applied(rule, match, _identity(rule, match, matrix.registry), rule.severity)
+        _Applied(rule, match, _identity(rule, match, matrix.registry), rule.severity)
         for rule in active
         for match in evaluate(rule, facts, matrix.registry).matches
         for read in [_reader(rule, match, facts, matrix.registry)]
@@ -325,11 +325,11 @@ def errors_of(facts: FactSet, matrix: Matrix) -> tuple[dict[Problem, Text], dict
 def problems_of(rule: Rule, facts: FactSet, matrix: Matrix) -> dict[Problem, Text]:
     """Return everything that the rule applies to, with the message about it."""
     matches = evaluate(rule, facts, matrix.registry).matches
-    applied = [Applied(rule, match, _identity(rule, match, matrix.registry), rule.severity) for match in matches]
+    applied = [_Applied(rule, match, _identity(rule, match, matrix.registry), rule.severity) for match in matches]
     return _problems(applied, facts, matrix)
 
 
-def _problems(applied: Iterable[Applied], facts: FactSet, matrix: Matrix) -> dict[Problem, Text]:
+def _problems(applied: Iterable[_Applied], facts: FactSet, matrix: Matrix) -> dict[Problem, Text]:
     problems: dict[Problem, Text] = {}
     for case in applied:
         read = _reader(case.rule, case.match, facts, matrix.registry)
@@ -346,7 +346,7 @@ def problem_of(finding: Finding) -> Problem:
 # One cause, one finding: which findings are folded into which.
 
 
-def _fold(applied: Sequence[Applied]) -> dict[int, int]:
+def _fold(applied: Sequence[_Applied]) -> dict[int, int]:
     """Return which case (by its number) is folded into which, by ``supersedes``, ``folds_into`` and ``explained_by`` of
     the rules: into the last one of a chain, and into the first one of a circle."""
     places: dict[str, list[int]] = {}
@@ -373,7 +373,7 @@ def _fold(applied: Sequence[Applied]) -> dict[int, int]:
     return {number: end for number, end in ends.items() if end != number}
 
 
-def _elsewhere(applied: Sequence[Applied], stands_for: Mapping[int, int]) -> dict[int, list[FoundFact]]:
+def _elsewhere(applied: Sequence[_Applied], stands_for: Mapping[int, int]) -> dict[int, list[FoundFact]]:
     """Return, by the number of a finding that stands for others, the other records in which its cause showed."""
     shown: dict[int, dict[str, FoundFact]] = {}
     for number, root in stands_for.items():
@@ -384,12 +384,12 @@ def _elsewhere(applied: Sequence[Applied], stands_for: Mapping[int, int]) -> dic
     return {root: list(facts.values()) for root, facts in shown.items()}
 
 
-def _rank(case: Applied) -> int:
+def _rank(case: _Applied) -> int:
     return SEVERITIES.index(case.severity)
 
 
 def _explaining(
-    by: Mapping[int, int], places: Mapping[str, Sequence[int]], applied: Sequence[Applied]
+    by: Mapping[int, int], places: Mapping[str, Sequence[int]], applied: Sequence[_Applied]
 ) -> Iterator[tuple[int, int]]:
     """Yield each case with the cases of other records that explain it, until it is in ``by``."""
     for number, (rule, match, *_) in enumerate(applied):
@@ -404,7 +404,7 @@ def _explaining(
                 yield number, other
 
 
-def _on_its_packages(applied: Sequence[Applied]) -> Iterator[tuple[int, int]]:
+def _on_its_packages(applied: Sequence[_Applied]) -> Iterator[tuple[int, int]]:
     """Yield each case with the cases that rest on a package of each column that ``folds_into`` names. A case that is
     folded itself counts only if it is about other records (two that are alike would hide each other)."""
     folding = [(place, case.rule, case.match.item or {}) for place, case in enumerate(applied) if case.rule.folds_into]

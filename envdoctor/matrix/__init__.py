@@ -18,10 +18,10 @@ __all__, __getattr__ = door(
         "lookup": "Symbol Lacking Move TakenNames answer fitting_consumers fitting_providers inherited_from keepers "
         "missing modules_with name_moves part_moves went_to where",
         "matrix": "Matrix MatrixError add_file load_matrix load_source read_matrix read_source",
-        "model_types": "ModelTypes asked_release knows",
-        "released_wheels": "Gap no_wheel release_named wanted_here with_wheel",
+        "model_types": "KnownNames transformers_types",
+        "released_wheels": "no_wheel wanted_here with_wheel",
         "rule_file": "RuleError parse_rule",
-        "rules": "Condition ConditionError CONFIDENCES digest EFFECTS glob_fits parse_condition placeholders Rule "
+        "rules": "Condition ConditionError CONFIDENCES EFFECTS glob_fits parse_condition placeholders Rule "
         "SEVERITIES spelled with_conditions",
         "shapes": "ANY DATE FLAG Kind TABLE TEXT TEXT_OR_TEXTS faults one_of rows",
         "symptoms": "Log Seen seen_in",

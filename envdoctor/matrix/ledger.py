@@ -71,6 +71,16 @@ class Ledger:
         except (OSError, ValueError):
             return {}
 
+    def published(self, name: str) -> list[str]:
+        """Return the releases of a distribution that were not withdrawn, oldest first; none if they are not known."""
+        package = self.package(name)
+        return [] if package is None else [release.version for release in package.releases if not release.yanked]
+
+    def release(self, name: str, version: str) -> Release | None:
+        """Return the release of this version, whatever its build; None if the ledger does not list it."""
+        package, key = self.package(name), order(version)
+        return None if package is None or key is None else package.by_order.get(key)
+
     def changes(self, name: str) -> "Released | None":
         """Return what changed between the releases of a distribution: only modules and names that changed are listed
         (``[members]``: of classes). None if the ledger lacks it."""
@@ -151,6 +161,11 @@ class Released:
             Release(version, day, "" if python == "-" else python, *(flag in flags for flag in Release._fields[3:]))
             for version, day, python, flags in self._release_lines()
         )
+
+    @cached_property
+    def by_order(self) -> dict[Order, Release]:
+        """Return the releases, oldest first, by the keys that they are ordered by."""
+        return {key: release for release in self.releases if (key := order(release.version)) is not None}
 
     @property
     def days(self) -> tuple[str, str] | None:

@@ -15,7 +15,6 @@ from envdoctor.matrix.ledger_taking import (
     Solution,
     TakingRefusal,
     allows,
-    listed,
 )
 from envdoctor.versions.pep440 import order
 
@@ -188,7 +187,7 @@ class _Provider(AbstractProvider[AskedRequirement, Candidate, _Key]):  # type: i
         key = order(release)
         if name in self._refused or self._step.unseen or key is None or self._releases.package(name) is None:
             return True
-        if listed(self._releases.package(name), release) is None:
+        if self._releases.listed(name, release) is None:
             return self._step.other(name) or key.is_pre or not all(map(self._releases.known, needs))
         return self._releases.why_not(name, release, self._step.other(name) or bool(build)) is None
 

@@ -6,7 +6,7 @@ from functools import cache
 from typing import NamedTuple
 
 from envdoctor.matrix.ledger import Ledger, Release, Released
-from envdoctor.matrix.released_wheels import files_for, listed_releases
+from envdoctor.matrix.released_wheels import files_for
 from envdoctor.versions.marker import NotAMarker, holds
 from envdoctor.versions.pep440 import NotASpecifier, order, satisfies
 from envdoctor.versions.requirement import Requirement
@@ -135,6 +135,10 @@ class PackageReleases:
         """Return the package if the ledger knows its releases."""
         return self._ledger.package(name)
 
+    def listed(self, name: str, version: str) -> Release | None:
+        """Return the ledger's release of this version; None if it does not list one."""
+        return self._ledger.release(name, version)
+
     def known(self, need: AskedRequirement) -> bool:
         """Return whether the ledger has all releases that may meet a need: not if newer or older ones may."""
         return self._known(need._replace(extras=(), by="", marker="", url=""))
@@ -154,8 +158,7 @@ class PackageReleases:
         return [release.version for release in releases if allows(specifiers, release.version)]
 
     def _fits(self, name: str, elsewhere: bool) -> list[str]:
-        releases = reversed(getattr(self.package(name), "releases", ()))
-        versions = [release.version for release in releases if not release.yanked]
+        versions = reversed(self._ledger.published(name))
         return [version for version in versions if self.why_not(name, version, elsewhere) is None]
 
     def like(self, name: str, tag: str) -> list[str]:
@@ -168,8 +171,7 @@ class PackageReleases:
 
     def why_not(self, name: str, version: str, elsewhere: bool) -> tuple[str, str] | None:
         """Return why a listed release is not taken here (``python``, ``file`` or ``date``), and what it lacks."""
-        package, situation = self.package(name), self.situation
-        release = listed(package, version)
+        package, situation, release = self.package(name), self.situation, self.listed(name, version)
         if package is None or release is None:
             return None
         if situation.until and release.date > situation.until:
@@ -182,8 +184,7 @@ class PackageReleases:
     def is_built(self, name: str, version: str) -> bool:
         """Return whether a release is built from its source here, because it has no wheel for this target. True for a
         package that the ledger does not know: callers ask only for packages without wheels."""
-        package = self.package(name)
-        release = listed(package, version)
+        package, release = self.package(name), self.listed(name, version)
         if package is None or release is None:
             return package is None
         files = files_for(package, release.version, self.situation.target)
@@ -231,7 +232,7 @@ def refusals(
         if version is None or package is None or not releases.known(need) or need.name in step.loose:
             continue  # an installed package of unknown release may meet it
         release, _, build = version.partition("+")
-        entry, key, other = listed(package, release), order(release), step.other(need.name)
+        entry, key, other = releases.listed(need.name, release), order(release), step.other(need.name)
         if build and not other and not step.unseen:
             yield TakingRefusal("index", need.name, version, str(need), build)
         elif entry is None and key is not None and not key.is_pre and not other:
@@ -269,12 +270,6 @@ def failing(
             continue
         if allows(row["versions"], version) and releases.is_built(name, version):
             yield TakingRefusal("source", name, version, askers.get(name, f"{name} {version}"), row["fails"])
-
-
-def listed(package: Released | None, version: str) -> Release | None:
-    """Return the ledger's release of this version; None if it does not list one."""
-    key = order(version)
-    return None if package is None or key is None else listed_releases(package).get(key)
 
 
 def allows(specifiers: str, version: str) -> bool:

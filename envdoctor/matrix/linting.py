@@ -13,7 +13,7 @@ from envdoctor.facts.registry import unlisted
 from envdoctor.facts.values import ABSENT
 from envdoctor.matrix.entry_statements import parse_statement
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.rules import Condition, ConditionError, Rule, digest, parse_condition, placeholders
+from envdoctor.matrix.rules import Condition, ConditionError, Rule, parse_condition, placeholders
 from envdoctor.matrix.symptoms import faults_of
 from envdoctor.matrix.toml_files import TomlError, load_toml
 from envdoctor.versions.pep440 import is_version, order, satisfies
@@ -254,8 +254,6 @@ def _wording(rule: Rule, texts: Mapping[str, Any], matrix: Matrix) -> Iterator[s
         chinese = table.get("zh")
         if chinese is not None and placeholders(chinese) != used:
             yield f"{name}: the placeholders of zh and en differ"
-        if chinese is not None and table.get("zh_of", digest(table["en"])) != digest(table["en"]):
-            yield f'{name}: zh translates an older wording; review it, then set zh_of = "{digest(table["en"])}"'
     for language in ("en", "zh"):
         length = len(_RECORD.sub("{", texts["message"].get(language, "")))
         if length > _LONGEST_MESSAGE:

@@ -72,7 +72,8 @@ def answer(
     lacking = _name(released, symbol.module, symbol.name, version)
     if lacking is not None or not (symbol.keyword or symbol.parameters is not None):
         return lacking
-    place = place_of(released, symbol.module, symbol.name, version)
+    public = f"{symbol.module}:{symbol.name}"
+    place = _home(released, public, version)
     if symbol.keyword:
         parameters = _parameters(ledger, released, place, version, other, _HOPS)
         if isinstance(parameters, Unknown):
@@ -83,7 +84,6 @@ def answer(
     calls = _calls(ledger, released, place, version, other, _HOPS)
     if isinstance(calls, Unknown):
         return calls
-    public = f"{symbol.module}:{symbol.name}"
     if not calls and place == public and any(True for _ in released.items_of("alias", public.rpartition(".")[0])):
         return _NOT_CALLED  # only other releases tell where the class is
     unfit = next((call for call in calls if not can_be_called(symbol.parameters or (), call)), None)
@@ -110,7 +110,7 @@ def inherited_from(
 ) -> tuple[Released, ...]:
     """Return the other packages of a class's base classes, the nearest first: the symbol may be theirs."""
     packages: dict[str, Released] = {}
-    queue = [(released, place_of(released, symbol.module, symbol.name.partition(".")[0], version), version)]
+    queue = [(released, f"{symbol.module}:{symbol.name.partition('.')[0]}", version)]
     for package, place, its_version in queue:
         home = _home(package, place, its_version)
         for base in chain(*(_bases(package, section, home, its_version) for section in ("parameters", "calls"))):
@@ -197,8 +197,10 @@ def _known_module(released: Released, module: str, version: str) -> Lacking | Un
     return None
 
 
-def place_of(released: Released, module: str, name: str, version: str) -> str:
-    """Return where a public name is defined, as ``module:Qualified.name``; the name itself if nothing else is known."""
+def _home(released: Released, place: str, version: str) -> str:
+    """Return where the public name at a place, ``module:Qualified.name``, is defined; the place itself if nothing else
+    is known."""
+    module, _, name = place.partition(":")
     parts = name.split(".")
     while len(parts) > 1 and _exists(released, f"{module}.{parts[0]}", version) is True:
         module, parts = f"{module}.{parts[0]}", parts[1:]
@@ -209,12 +211,6 @@ def place_of(released: Released, module: str, name: str, version: str) -> str:
             break
         place = places[0]
     return ".".join([place, *parts[1:]])
-
-
-def _home(released: Released, place: str, version: str) -> str:
-    """Like :func:`place_of`, for a place as base classes are written, ``transformers:TrainingArguments``."""
-    module, _, name = place.partition(":")
-    return place_of(released, module, name, version)
 
 
 def went_to(released: Released, dotted: str, version: str) -> str | None:

@@ -10,7 +10,7 @@ from envdoctor.facts.values import Unknown, Value
 from envdoctor.matrix.ledger import Release, Released
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.system.message import Message, said_by
-from envdoctor.versions.pep440 import NotASpecifier, Order, base_release, order, same_start, satisfies
+from envdoctor.versions.pep440 import NotASpecifier, base_release, order, same_start, satisfies
 from envdoctor.versions.wheel_tags import WheelTarget, wheel_target
 
 
@@ -24,14 +24,6 @@ class _WheelSituation(NamedTuple):
     cuda: str | None = None
 
 
-class Gap(NamedTuple):
-    """A release without a wheel for ``lacks`` (``Python 3.13 on Linux x86_64``, ``torch 2.6``). ``source``: it has an
-    sdist, from which installers would build it."""
-
-    lacks: str
-    source: bool
-
-
 def wanted_here(value: Callable[[str], Value]) -> _WheelSituation | None:
     """Read the situation from the facts of an environment; None if its wheels are not compared."""
     target = wheel_target(value)
@@ -39,17 +31,12 @@ def wanted_here(value: Callable[[str], Value]) -> _WheelSituation | None:
     return None if target is None else _WheelSituation(target, base_release(python) if python else None, torch, cuda)
 
 
-def release_named(matrix: Matrix, name: str, version: str) -> Release | None:
-    """Return a release in the ledger; None if it is not listed, and for builds with a local tag."""
-    package, key = matrix.ledger.package(name), order(version)
-    return None if package is None or key is None or "+" in version else listed_releases(package).get(key)
-
-
-def no_wheel(matrix: Matrix, name: str, version: str, situation: _WheelSituation) -> Gap | Unknown | None:
-    """Return why a release of PyPI has no wheel for the situation; None if it has one. Unknown for packages and
-    releases that the ledger does not list, builds with a local tag, and packages that never had wheels."""
-    package, release = matrix.ledger.package(name), release_named(matrix, name, version)
-    if package is None or release is None:
+def no_wheel(matrix: Matrix, name: str, version: str, situation: _WheelSituation) -> str | Unknown | None:
+    """Return what a release of PyPI has no wheel for (``Python 3.13 on Linux x86_64``, ``torch 2.6``); None if it has
+    one for the situation. Unknown for packages and releases that the ledger does not list, builds with a local tag, and
+    packages that never had wheels."""
+    package, release = matrix.ledger.package(name), matrix.ledger.release(name, version)
+    if package is None or release is None or "+" in version:
         return Unknown(Message("the ledger does not list it"))
     return _gap(matrix, package, release, situation)
 
@@ -64,19 +51,18 @@ def with_wheel(matrix: Matrix, name: str, version: str, situation: _WheelSituati
         for_python = situation.python is None or satisfies(situation.python, release.requires_python)
         return not release.yanked and for_python and _gap(matrix, package, release, situation) is None
 
-    listed = listed_releases(package).items()
+    listed = package.by_order.items()
     older = (release.version for place, release in reversed(listed) if place < key and fits(release))
     newer = (release.version for place, release in listed if place > key and fits(release))
     return next(older, None), next(newer, None)
 
 
-def _gap(matrix: Matrix, package: Released, release: Release, situation: _WheelSituation) -> Gap | Unknown | None:
+def _gap(matrix: Matrix, package: Released, release: Release, situation: _WheelSituation) -> str | Unknown | None:
     files = files_for(package, release.version, situation.target)
     if files is None:
         return _elsewhere(matrix, package.name, release.version, situation)
-    lacks, source = files
-    if lacks is not None:
-        return Gap(lacks, source)
+    if files[0] is not None:
+        return files[0]
     # It works with the torch that it was compiled against; torch's companions have a comparison of their own.
     extensions, companions = (
         {row["name"] for row in matrix.rows(table, "package")} for table in ("torch-extensions", "torch-companions")
@@ -96,18 +82,12 @@ def _gap(matrix: Matrix, package: Released, release: Release, situation: _WheelS
         pinned = (
             same_start(specifiers.strip("= "), situation.torch, 2) if is_pin else satisfies(situation.torch, specifiers)
         )
-        return None if pinned else Gap(f"torch {_minor(situation.torch)}", source)
+        return None if pinned else f"torch {_minor(situation.torch)}"
     except NotASpecifier as error:
         return Unknown(said_by(error))
 
 
 # The same is asked again for every change that is tried.
-
-
-@lru_cache(maxsize=256)
-def listed_releases(package: Released) -> dict[Order, Release]:
-    """Return the releases by the keys they are ordered by."""
-    return {key: release for release in package.releases if (key := order(release.version)) is not None}
 
 
 @lru_cache(maxsize=256)
@@ -129,7 +109,7 @@ def files_for(package: Released, version: str, target: WheelTarget) -> tuple[str
     return (target.lacks(tags), source) if tags and not as_source else None
 
 
-def _elsewhere(matrix: Matrix, name: str, version: str, situation: _WheelSituation) -> Gap | Unknown | None:
+def _elsewhere(matrix: Matrix, name: str, version: str, situation: _WheelSituation) -> str | Unknown | None:
     """Like :func:`no_wheel`, for a package that has only source on PyPI, by the table torch-wheels."""
     table = matrix.rows("torch-wheels")
     rows = [row for row in table if row["package"] == name and satisfies(version, row["versions"])]
@@ -139,7 +119,7 @@ def _elsewhere(matrix: Matrix, name: str, version: str, situation: _WheelSituati
     builds: list[Mapping[str, Any]] = rows[0]["builds"]
     target, torch, major = situation.target, _minor(situation.torch), (situation.cuda or "").partition(".")[0]
     if target.system not in (None, "linux"):
-        return Gap(target.lacks(["py3-none-linux_x86_64"]) or "", True)
+        return target.lacks(["py3-none-linux_x86_64"]) or ""
     text = f"torch {torch}"
     builds = [build for build in builds if build["torch"] == torch]
     for words, column, value in (
@@ -150,7 +130,7 @@ def _elsewhere(matrix: Matrix, name: str, version: str, situation: _WheelSituati
         if builds and value:
             builds = [build for build in builds if value in build[column]]
             text += words
-    return None if builds else Gap(text, True)
+    return None if builds else text
 
 
 def _minor(version: str) -> str:

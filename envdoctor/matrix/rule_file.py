@@ -48,7 +48,7 @@ _REASON = Kind("a text, or texts by language,", lambda value: TEXT.test(value) o
 _FIX: Mapping[str, Any] = {"constraints": [], "cuda": [], "uninstall": [], "set": {}, "env": {}, "command": None}
 
 _DOCUMENT = dict.fromkeys(("rule", "affects", "message", "why"), ANY)
-_PARTS = dict.fromkeys(("schema", "unless", "assume", "details", "fix", "evidence", "symptom", "tests", "test"), ANY)
+_PARTS = dict.fromkeys(("schema", "unless", "assume", "details", "fix", "evidence", "symptom", "tests"), ANY)
 _HEAD = {
     "severity": one_of(*SEVERITIES),
     "confidence": one_of(*CONFIDENCES),
@@ -72,9 +72,7 @@ _FIX_OPTIONS = {
     **dict.fromkeys(("set", "env"), VALUES),
     "command": TEXT,
 }
-_EVIDENCE = {"kind": one_of(*PROOFS), "url": TEXT, "shows": TEXT, "checked": DATE}
 _SYMPTOM = {"lines": TEXTS, "seen": TEXT, "source": TEXT, "raised_in": TEXT}
-_TEST = {"expect": one_of(*ANSWERS), "facts": TABLE}
 
 
 class RuleError(ValueError):
@@ -234,29 +232,25 @@ class _Document:
 
     def _evidence(self, added: str) -> Iterator[dict[str, Any]]:
         for place, entry in rows(self._data, "evidence", self._problems):
-            kind = next((kind for kind in PROOFS if kind in entry), None)
-            if kind is not None and "kind" not in entry:
-                entry = {"kind": kind, "url": entry[kind], **{key: entry[key] for key in entry if key != kind}}
-            elif kind is None and "kind" not in entry:
-                self._wrong(f"{place}one of {', '.join(PROOFS)} is expected")
-                continue
-            needed = {key: _EVIDENCE[key] for key in ("kind", "url", "shows")}
-            if self._sound(place, entry, needed, _EVIDENCE):
-                yield {**entry, "checked": str(entry.get("checked", added))}
+            kind = self._one_of(place, entry, PROOFS)
+            if kind and self._sound(place, entry, {kind: TEXT, "shows": TEXT}, {"checked": DATE}):
+                checked = str(entry.get("checked", added))
+                yield {"kind": kind, "url": entry[kind], "shows": entry["shows"], "checked": checked}
 
     def _tests(self) -> Iterator[dict[str, Any]]:
-        """Yield the tests as expectation and facts; ``[[test]]`` is how older rules write them."""
-        entries = [*rows(self._data, "tests", self._problems), *rows(self._data, "test", self._problems)]
-        for place, entry in entries:
-            answers = [word for word in ANSWERS if word in entry]
-            if len(answers) == 1:
-                others = {key: entry[key] for key in entry if key != answers[0]}
-                entry = {"expect": answers[0], "facts": entry[answers[0]], **others}
-            elif "expect" not in entry:
-                self._wrong(f"{place}one of {', '.join(ANSWERS)} is expected")
-                continue
-            if self._sound(place, entry, _TEST, {"name": TEXT, "complete": TEXTS}):
-                yield {"name": None, "complete": [], **entry}
+        """Yield the tests as expectation and facts."""
+        for place, entry in rows(self._data, "tests", self._problems):
+            expected = self._one_of(place, entry, ANSWERS)
+            if expected and self._sound(place, entry, {expected: TABLE}, {"name": TEXT, "complete": TEXTS}):
+                others = {"name": entry.get("name"), "complete": entry.get("complete", [])}
+                yield {"expect": expected, "facts": entry[expected], **others}
+
+    def _one_of(self, place: str, entry: Mapping[str, Any], words: Sequence[str]) -> str | None:
+        """Return the one key of an entry that is among these words."""
+        keys = [word for word in words if word in entry]
+        if len(keys) != 1:
+            self._wrong(f"{place}one of {', '.join(words)} is expected")
+        return keys[0] if len(keys) == 1 else None
 
     def _sound(
         self, place: str, entry: Mapping[str, Any], required: Mapping[str, Kind], optional: Mapping[str, Kind]

@@ -12,9 +12,8 @@ from envdoctor.versions.pep440 import dotted
 
 # Patterns are compiled when a rule is read from TOML: a compiled matrix needs none of them.
 _QUANTIFIED = r"(any|all)\(([^()]+)\)\Z"
-#: Comparison operators of specifiers: ``~=`` is expanded; ``===`` has no place in a rule.
-_PART = r"(~=|<=|>=|==|!=|<|>)\s*(\S+)\Z"
-_RELEASE = r"[0-9]+(\.[0-9]+)*\Z"
+#: Comparison operators of specifiers: ``~=`` and ``===`` have no place in a rule.
+_PART = r"(<=|>=|==|!=|<|>)\s*(\S+)\Z"
 _VERSION_OPERAND = r"(?a)\d+(\.\d+)*((a|b|rc)\d+)?(\.post\d+)?(\.dev\d+)?\Z|\d+(\.\d+)*\.\*\Z"
 _LONGEST_OPERAND = 64
 _NUMBER = r"-?[0-9]+(\.[0-9]+)?\Z"
@@ -88,18 +87,10 @@ def _comparisons(kind: str, text: str) -> list[list[str]]:
         if kind == "version":
             is_good = re.match(_VERSION_OPERAND, operand) and (operator in ("==", "!=") or not operand.endswith(".*"))
         else:
-            is_number = dotted(operand) is not None if kind == "dotted" else re.match(_NUMBER, operand)
-            is_good = is_number and operator != "~="
+            is_good = (dotted(operand) if kind == "dotted" else re.match(_NUMBER, operand)) is not None
         if not is_good or len(operand) > _LONGEST_OPERAND:
             raise ConditionError(f"{operator}{operand} in {text!r} is not a comparison of type {kind}")
-        if operator != "~=":
-            parts.append([operator, operand])
-            continue
-        # PEP 440: ~=2.5.1 is >=2.5.1, ==2.5.*
-        release = operand.split(".")
-        if len(release) < 2 or not re.match(_RELEASE, operand):
-            raise ConditionError(f"~= needs at least two plain numbers in {text!r}")
-        parts += [[">=", operand], ["==", ".".join(release[:-1]) + ".*"]]
+        parts.append([operator, operand])
     return parts
 
 
@@ -173,13 +164,6 @@ class Rule(NamedTuple):
         for clause in (*self.affects, *self.unless):
             for condition in clause:
                 yield condition[0]
-
-
-def digest(text: str) -> str:
-    """Return a digest of an English text, so that its translation can say which wording it translates (``zh_of``)."""
-    import hashlib  # brings OpenSSL along; needed only where a translation is checked
-
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def placeholders(text: str) -> set[str]:

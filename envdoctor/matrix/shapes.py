@@ -59,8 +59,8 @@ def _is_texts(value: Any) -> bool:
 
 
 def _is_words(value: Any) -> bool:
-    keys = {"en", "zh", "zh_of"}
-    return isinstance(value, dict) and "en" in value and value.keys() <= keys and all(map(TEXT.test, value.values()))
+    is_table = isinstance(value, dict) and "en" in value and value.keys() <= {"en", "zh"}
+    return is_table and all(map(TEXT.test, value.values()))
 
 
 ANY = Kind("a value", lambda value: True)
@@ -79,5 +79,5 @@ VERSIONS = Kind(
     'a table such as { "pkg.torch" = "2.5.1" }',
     lambda value: isinstance(value, dict) and value and all(isinstance(item, str) for item in value.values()),
 )
-#: A text by language; ``zh_of`` names the English wording that was translated.
+#: A text by language.
 WORDS = Kind('texts such as { en = "…", zh = "…" }', _is_words)

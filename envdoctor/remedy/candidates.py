@@ -11,7 +11,7 @@ from envdoctor.facts.registry import FactTypeError, parse_value
 from envdoctor.facts.values import ABSENT, Absent, Fact, Range, Unknown, Value, spell
 from envdoctor.judge.judging import Problem
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.released_wheels import Gap, no_wheel, release_named, wanted_here
+from envdoctor.matrix.released_wheels import no_wheel, wanted_here
 from envdoctor.remedy.commands import Pin, Remedy, written
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import NotASpecifier, base_release, dotted, is_named_by, same_release, satisfies
@@ -39,7 +39,7 @@ def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> Message
     was compiled for does not count: installers bring along its requirements, but not another torch-npu."""
     python = facts.text("python.version")
     base = base_release(python) if python is not None else None
-    release, day = release_named(matrix, name, version), facts.text("environment.day")
+    release, day = matrix.ledger.release(name, version), facts.text("environment.day")
     if release is not None and day is not None and release.date > day:
         return Message("{} {} was released on {}, after {}", name, version, release.date, day)
     row = (torch_row(version, matrix) if name == "torch" else None) or {}
@@ -55,8 +55,8 @@ def no_build(name: str, version: str, facts: FactSet, matrix: Matrix) -> Message
         if own is not None and not same_release(version, own):
             return Message("{} {} is made for torch {}", row["name"], plugin, own)
     platform = wanted_here(facts.value)
-    gap = no_wheel(matrix, name, version, platform._replace(torch=None)) if platform is not None else None
-    return Message("{} {} has no wheel for {}", name, version, gap.lacks) if isinstance(gap, Gap) else None
+    lacks = no_wheel(matrix, name, version, platform._replace(torch=None)) if platform is not None else None
+    return Message("{} {} has no wheel for {}", name, version, lacks) if isinstance(lacks, str) else None
 
 
 def torch_build(version: str, facts: FactSet, matrix: Matrix) -> Build:
@@ -253,7 +253,7 @@ class Candidates(NamedTuple):
             # When none of the nearest will do, one from the other end of the range may, but not one from long before.
             for version in dict.fromkeys([*fitting[:_TRIES], *self._near(name, fitting)[-1:]]):
                 yield self._with_companions([(name, f"=={version}")])
-            if name not in self.matrix.part("releases", "releases") and not fitting:
+            if not self.matrix.ledger.published(name) and not fitting:
                 yield [(name, specifier)]
             return
         if all(ranges):
@@ -263,7 +263,7 @@ class Candidates(NamedTuple):
 
     def _near(self, name: str, fitting: Sequence[str]) -> list[str]:
         """Return the releases without those from long before the first of them."""
-        dates = {version: getattr(release_named(self.matrix, name, version), "date", "") for version in fitting}
+        dates = {version: getattr(self.matrix.ledger.release(name, version), "date", "") for version in fitting}
         first = dates[fitting[0]] if fitting else ""
         since = str(date.fromisoformat(first) - _BEFORE) if first else ""
         return [version for version in fitting if not dates[version] or dates[version] >= since]
@@ -274,12 +274,9 @@ class Candidates(NamedTuple):
         exact specifier names."""
         if specifier.startswith("==") and "," not in specifier and "*" not in specifier:
             return [specifier[2:]]
-        released = self.matrix.part("releases", "releases").get(name, [])
+        released = self.matrix.ledger.published(name)
         try:
             fitting = [version for version in released if satisfies(version, specifier)]
-            package = self.matrix.ledger.package(name) if not fitting else None
-            if listed := [entry.version for entry in getattr(package, "releases", ()) if not entry.yanked]:
-                released, fitting = listed, [version for version in listed if satisfies(version, specifier)]
         except NotASpecifier:
             return []
         if released and not fitting:

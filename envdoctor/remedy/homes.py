@@ -71,7 +71,7 @@ def usable(question: Question, home: Home) -> list[str]:
     """Return the releases of a home that may be installed here, the nearest first."""
     if home.having is not None:
         return question.usable(home.package, home.having)
-    names = question.matrix.part("releases", "releases").get(home.package, ())
+    names = question.matrix.ledger.published(home.package)
     parts = (home.releases or "").split(" or ")
     return Releases.of(names, [any(allows(part, name) for part in parts) for name in names]).by_distance(home.installed)
 

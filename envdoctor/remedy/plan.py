@@ -247,6 +247,5 @@ def _releases(rule: Rule, name: str, choices: Candidates) -> list[str]:
         return evaluate(rule, facts, choices.matrix.registry).holds is False
 
     fitting = list(filter(is_ended, choices.versions(name, ">=0")))
-    released: list[str] = choices.matrix.part("releases", "releases").get(name, [])
-    newest = next((version for version in reversed(released) if version in fitting), None)
+    newest = next((version for version in reversed(choices.matrix.ledger.published(name)) if version in fitting), None)
     return sorted(fitting, key=lambda version: version == newest)

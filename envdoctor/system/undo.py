@@ -49,7 +49,7 @@ class Entry(NamedTuple):
         return self.kind, self.mode, self.size if self.kind == "file" else 0, self.mtime, self.target
 
 
-def entry_of(path: str) -> Entry:
+def _entry_of(path: str) -> Entry:
     """Return the entry of a path; links are not followed. Raises ``OSError``."""
     status = os.lstat(path)
     mode = status.st_mode
@@ -67,7 +67,7 @@ def listing(roots: Iterable[str], skip: str) -> dict[str, Entry]:
         path = stack.pop()
         if path == skip or path in entries:
             continue
-        entries[path] = entry_of(path)
+        entries[path] = _entry_of(path)
         if entries[path].kind == "dir":
             stack += [os.path.join(path, name) for name in os.listdir(path)]
     return entries
@@ -76,13 +76,13 @@ def listing(roots: Iterable[str], skip: str) -> dict[str, Entry]:
 @contextmanager
 def without_new(folder: str, name: str) -> Iterator[None]:
     """Remove the empty file of that name from the folder in the end, unless it was there, and restore its times."""
-    path, before = os.path.join(folder, name), entry_of(folder)
+    path, before = os.path.join(folder, name), _entry_of(folder)
     was_there = os.path.lexists(path)
     try:
         yield
     finally:
         with suppress(OSError):
-            if not was_there and entry_of(path).size == 0:
+            if not was_there and _entry_of(path).size == 0:
                 os.unlink(path)
                 _dress(folder, before)
 
@@ -94,14 +94,14 @@ class Undo:
     def __init__(self, folder: str, roots: Sequence[str]) -> None:
         self._folder, self._roots = folder, sorted(roots)
         self._descriptor = -1
-        self._parent = entry_of(os.path.dirname(folder))
+        self._parent = _entry_of(os.path.dirname(folder))
 
     def take(self) -> bool:
         """Take the folder, and make it if it is missing; return whether it holds an unfinished change: its journal is
         ours, and about these roots. Raises :class:`Busy` and ``OSError``."""
         if not os.path.lexists(self._folder):
             os.mkdir(self._folder, 0o700)
-        entry = entry_of(self._folder)
+        entry = _entry_of(self._folder)
         if entry.kind != "dir" or (hasattr(os, "geteuid") and entry.owner != os.geteuid()) or entry.mode & 0o022:
             raise PermissionError(13, "it is not this user's own folder")
         self._descriptor = os.open(os.path.join(self._folder, _LOCK), os.O_RDWR | os.O_CREAT, 0o600)
@@ -232,11 +232,11 @@ def _restore(path: str, entry: Entry, now: Entry | None, copy: str) -> None:
 
 def _dress(path: str, entry: Entry) -> None:
     """Give a file or folder its owner, mode and times. Raises ``OSError``."""
-    now = entry_of(path)
+    now = _entry_of(path)
     if hasattr(os, "chown") and (now.owner, now.group) != (entry.owner, entry.group):
         with suppress(OSError):
             os.chown(path, entry.owner, entry.group)
-    if entry_of(path).mode != entry.mode:
+    if _entry_of(path).mode != entry.mode:
         os.chmod(path, entry.mode)
     if now.mtime != entry.mtime:
         os.utime(path, ns=(entry.mtime, entry.mtime))

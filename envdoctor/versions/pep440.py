@@ -124,7 +124,7 @@ def _number_at_end(text: str) -> int:
 
 
 @lru_cache(maxsize=4096)
-def clauses_of(specifiers: str) -> tuple[tuple[str, str], ...]:
+def _clauses_of(specifiers: str) -> tuple[tuple[str, str], ...]:
     """Return operator and operand of each clause of a specifier set. Raises :class:`NotASpecifier`."""
     clauses: list[tuple[str, str]] = []
     for part in specifiers.split(","):
@@ -141,7 +141,7 @@ def satisfies(version: str, specifiers: str) -> bool:
 
     Raises :class:`NotASpecifier` for anything that PEP 440 does not allow.
     """
-    clauses = clauses_of(specifiers)
+    clauses = _clauses_of(specifiers)
     if not clauses:
         return True
     parts = _read(version)
@@ -288,7 +288,7 @@ def join_specifiers(sets: Iterable[str]) -> str | None:
 
     Raises :class:`~envdoctor.versions.pep440.NotASpecifier`.
     """
-    clauses = _outermost(list(dict.fromkeys(clause for text in sets for clause in clauses_of(text))))
+    clauses = _outermost(list(dict.fromkeys(clause for text in sets for clause in _clauses_of(text))))
     joined = ",".join(operator + operand for operator, operand in clauses)
     # A version at or just above the highest lower bound is in the set when any is: nothing else bounds it from below.
     bounds = [operand.removesuffix(".*") for operator, operand in clauses if operator not in ("!=", "<")]

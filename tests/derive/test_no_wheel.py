@@ -22,33 +22,33 @@ def records(values, complete=("pkg",)):
 
 def told(values):
     found = records(values)
-    return {item["package"]: (item["lacks"], item["older"], item["newer"], item["source"]) for item in found}
+    return {item["package"]: (item["lacks"], item["older"], item["newer"]) for item in found}
 
 
 @pytest.mark.parametrize(
     ("package", "version", "more", "expected"),
     [
         # Python and system
-        ("torch", "2.4.1", {"python.version": "3.13.1"}, ("Python 3.13 on Linux x86_64", ABSENT, "2.5.0", False)),
+        ("torch", "2.4.1", {"python.version": "3.13.1"}, ("Python 3.13 on Linux x86_64", ABSENT, "2.5.0")),
         ("torch", "2.4.1", {}, None),
-        ("vllm", "0.20.2", {"os.libc_version": "2.31"}, ("glibc 2.31", "0.19.1", "0.21.0", True)),
-        ("vllm", "0.20.2", {"os.arch": "ppc64le"}, ("Linux ppc64le", ABSENT, ABSENT, True)),
-        ("tokenizers", "0.13.3", {}, ("Python 3.12 on Linux x86_64", ABSENT, "0.14.0", True)),
-        ("bitsandbytes", "0.44.0", {"os.arch": "aarch64"}, ("Linux aarch64", "0.42.0", "0.46.0", False)),
+        ("vllm", "0.20.2", {"os.libc_version": "2.31"}, ("glibc 2.31", "0.19.1", "0.21.0")),
+        ("vllm", "0.20.2", {"os.arch": "ppc64le"}, ("Linux ppc64le", ABSENT, ABSENT)),
+        ("tokenizers", "0.13.3", {}, ("Python 3.12 on Linux x86_64", ABSENT, "0.14.0")),
+        ("bitsandbytes", "0.44.0", {"os.arch": "aarch64"}, ("Linux aarch64", "0.42.0", "0.46.0")),
         ("transformers", "4.30.0", {"python.version": "3.13.1"}, None),
         ("deepspeed", "0.16.5", {}, None),  # its wheels are for Windows, its source is for Linux
         ("psutil", "5.7.0", {}, None),
-        ("vllm", "0.20.2", {"os.platform": "windows"}, ("Windows", ABSENT, ABSENT, True)),
+        ("vllm", "0.20.2", {"os.platform": "windows"}, ("Windows", ABSENT, ABSENT)),
         # the torch that it was compiled for
         ("xformers", "0.0.28.post1", {"pkg.torch": "2.4.1+cu121"}, None),
         ("xformers", "0.0.28.post1", {"pkg.torch": "2.4.0"}, None),
-        ("xformers", "0.0.28.post1", {"pkg.torch": "2.6.0+cu124"}, ("torch 2.6", ABSENT, "0.0.29.post2", True)),
-        ("vllm", "0.8.5", {"pkg.torch": "2.7.0"}, ("torch 2.7", ABSENT, "0.9.0", True)),
-        ("flash-attn", "2.7.4.post1", {"pkg.torch": "2.7.1+cu126"}, ("torch 2.7", ABSENT, "2.8.0.post2", True)),
+        ("xformers", "0.0.28.post1", {"pkg.torch": "2.6.0+cu124"}, ("torch 2.6", ABSENT, "0.0.29.post2")),
+        ("vllm", "0.8.5", {"pkg.torch": "2.7.0"}, ("torch 2.7", ABSENT, "0.9.0")),
+        ("flash-attn", "2.7.4.post1", {"pkg.torch": "2.7.1+cu126"}, ("torch 2.7", ABSENT, "2.8.0.post2")),
         ("flash-attn", "2.8.3", {"pkg.torch": "2.8.0+cu128"}, None),
-        ("flash-attn", "2.8.3", {"pkg.torch": "2.12.0+cu130"}, ("torch 2.12", ABSENT, ABSENT, True)),
-        ("mamba-ssm", "2.3.1", {"pkg.torch": "2.8.0+cu118"}, ("torch 2.8 for CUDA 11", ABSENT, ABSENT, True)),
-        ("causal-conv1d", "1.5.0.post8", {"pkg.torch": "2.7.1+cu126"}, ("torch 2.7", ABSENT, "1.5.1", True)),
+        ("flash-attn", "2.8.3", {"pkg.torch": "2.12.0+cu130"}, ("torch 2.12", ABSENT, ABSENT)),
+        ("mamba-ssm", "2.3.1", {"pkg.torch": "2.8.0+cu118"}, ("torch 2.8 for CUDA 11", ABSENT, ABSENT)),
+        ("causal-conv1d", "1.5.0.post8", {"pkg.torch": "2.7.1+cu126"}, ("torch 2.7", ABSENT, "1.5.1")),
         ("flash-attn", "2.8.3", {"pkg.torch": "2.5.0a0+872d972e41.nv24.08"}, None),
         ("flash-attn", "2.8.3", {"pkg.torch": None}, None),
         # Python of wheels that are not on PyPI; the CUDA of a torch without a tag is that of PyPI

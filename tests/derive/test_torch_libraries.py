@@ -29,7 +29,6 @@ def test_build_and_release_are_told_by_versions_alone(companions):
         "build": "cu130",
         "torch_build": "cpu",
         "apart": "other-platform",
-        "same_build": False,
         "made_for": "==2.13.0",
         "same_release": True,
         "wanted": "0.28.0+cpu",
@@ -48,7 +47,7 @@ CU126 = {"pkg.torchvision": "0.22.1+cu126"}
     [
         # builds differ by platform, major or minor
         *(
-            (torch, {"pkg.torchvision": f"0.22.1+{build}"}, {"apart": apart, "same_build": apart == "same"})
+            (torch, {"pkg.torchvision": f"0.22.1+{build}"}, {"apart": apart})
             for torch, build, apart in (
                 ("2.7.1+cu126", "cu126", "same"),
                 ("2.7.1+cu126", "cu128", "minor"),
@@ -66,7 +65,7 @@ CU126 = {"pkg.torchvision": "0.22.1+cu126"}
         ("2.7.1", {**CU126, "torch.cuda": "12.6"}, {"torch_build": "cu126"}),
         ("2.7.1", {**CU126, "torch.cuda": None, "torch.hip": None}, {"torch_build": "cpu"}),
         ("2.7.1", CU126, {"apart": Unknown}),
-        ("2.7.1+cu126", {"pkg.torchvision": "0.22.1"}, {"apart": Unknown, "same_build": Unknown}),
+        ("2.7.1+cu126", {"pkg.torchvision": "0.22.1"}, {"apart": Unknown}),
         # a pin counts by its minor release
         *(
             (torch, made("0.1", made_for), {"same_release": same})

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from known import judged
+from ledgers import ledger
 
 from envdoctor.facts import ABSENT, Fact, FactSet
 from envdoctor.judge import Policy
@@ -43,8 +44,8 @@ BUILDS = {
         build("2.8.0", ["12.6", "12.8", "13.0"], "12.8", python=">=3.10,<3.15", torchvision="0.23.0"),
     ]
 }
-RELEASES = {"releases": {"torch": ["2.4.0", "2.4.1", "2.5.0", "2.5.1", "2.8.0"], "peft": ["0.1.0", "0.2.0", "0.3.0"]}}
 LEDGER = {
+    "torch": ledger("torch", " ".join(row["key"] for row in BUILDS["row"]), depth="metadata"),
     "peft": """envdoctor-ledger\t1
 package\tpeft
 modules\tpeft
@@ -57,7 +58,7 @@ depth\tmetadata
 [wheels]
 *\t0.1.0..\tcp311-cp311-manylinux_2_28_x86_64\tcp312-cp312-manylinux_2_28_x86_64\tsdist
 *\t0.1.0..0.1.0\tcp311-cp311-win_amd64
-"""
+""",
 }
 ARCHS = {
     "row": [
@@ -69,7 +70,7 @@ ARCHS = {
         {"key": "2.8.0", "cuda": "12.8", "machine": "x86_64", "archs": ["sm_75", "sm_80", "sm_90", "compute_120"]},
     ]
 }
-TABLES = {"packages": PACKAGES, "torch_builds": BUILDS, "releases": RELEASES, "torch_archs": ARCHS, "ledger": LEDGER}
+TABLES = {"packages": PACKAGES, "torch_builds": BUILDS, "torch_archs": ARCHS, "ledger": LEDGER}
 TABLES |= {"torch_companions": COMPANIONS}
 NOW = {"pkg.torch": "2.5.0+cu118", "python.version": "3.11.9"}
 PIP, NO, ENV, UV = "python -m pip install ", "not offered: ", "/srv/env/bin/python -m pip ", "uv pip "

@@ -2,6 +2,7 @@
 
 import pytest
 from known import given, judged
+from ledgers import ledger
 from observing import shipped
 
 from envdoctor.facts import ABSENT, Fact, FactSet, Records
@@ -9,7 +10,7 @@ from envdoctor.judge import Ignore, Policy
 from envdoctor.matrix import load_matrix
 from envdoctor.remedy import Remedy, before, try_remedy, with_plan
 
-RELEASES = {"releases": {name: ["1.0", "2.0", "3.0", "4.0"] for name in ("aa", "bb", "cc", "torch")}}
+LEDGER = {name: ledger(name, "1.0 2.0 3.0 4.0", depth="metadata") for name in ("aa", "bb", "cc", "torch")}
 
 
 def fix(**what):
@@ -25,7 +26,7 @@ def planned(matrix_of, facts):
     """The judgement of facts with its plan. ``requires`` maps an installed package to its requirements."""
 
     def run(values, rules, policy=None, requires=()):
-        matrix = matrix_of(rules, releases=RELEASES)
+        matrix = matrix_of(rules, ledger=LEDGER)
         known = facts(values, ["pkg"])
         dists = [
             {"name": key[4:], "version": version, "kind": "dist-info", "requires": dict(requires).get(key[4:], ())}

@@ -8,7 +8,6 @@ import pytest
 
 from envdoctor.facts import Fact, FactSet, Unknown
 from envdoctor.judge import Assumption, Ignore, Judgement, Policy, Text, errors_of
-from envdoctor.matrix import digest
 
 TODAY = date(2026, 11, 20)
 FACTS = {"pkg.torch": "2.5.0+cu118"}
@@ -20,7 +19,6 @@ EAGER = {"unless": [{"recipe.attn": "eager"}]}
 DOUBTED = {**BATCH, **EAGER, "assume": [GUESS]}
 SAYS_NAME = {"message": {"en": "{model.name} fails", "zh": "{model.name} 会失败"}}
 REMOTE = {"model.remote_code": True}
-FRESH = {"en": "torch fails", "zh": "torch 失败", "zh_of": digest("torch fails")}
 A_OVER_B = {"rule": {"supersedes": ["b"]}}
 
 
@@ -66,14 +64,6 @@ FOUND: dict[str, Any] = {
         {"r": {"affects": [{"any(gpu.cc)": ">=9"}], "message": {"en": "compute capability {gpu.cc}"}}},
         {"r": {"en": "compute capability 9.0, 10.0", "facts": {"gpu.cc": "9.0, 10.0"}}},
         {"gpu": [{"cc": "8.0"}, {"cc": "9.0"}, {"cc": "9.0"}, {"cc": "10.0"}]},
-    ),
-    "a stale translation falls back to English": (
-        {
-            "fresh": {"message": FRESH},
-            "stale": {"message": {**FRESH, "zh_of": digest("an older wording")}},
-            "unmarked": {"message": {"en": "torch fails", "zh": "torch 失败"}},
-        },
-        {"fresh": {"zh": "torch 失败"}, "stale": {"zh": None}, "unmarked": {"zh": "torch 失败"}},
     ),
     "a guess lowers confidence and severity one step and a default does not": (
         {"guess": {**BATCH, "assume": [GUESS]}, "default": {**BATCH, "assume": [DEFAULT]}},
@@ -337,13 +327,13 @@ def test_thousands_of_records_are_folded_and_offered_fixes_without_comparing_eac
 EXTENSIONS = {
     **FACTS,
     "extension": [{"package": "torchvision", "unresolved": 3}, {"package": "xformers", "unresolved": 5}],
-    "torch_companion": [{"package": name, "same_build": False} for name in ("torchvision", "torchaudio")],
+    "torch_companion": [{"package": name, "apart": "minor"} for name in ("torchvision", "torchaudio")],
 }
 ABI_AND_BUILD = {
     "abi": {"rule": {"each": "extension"}, "affects": [{"extension.unresolved": ">=1"}], "message": {"en": "abi"}},
     "build": {
         "rule": {"each": "torch_companion", "supersedes": ["abi"]},
-        "affects": [{"torch_companion.same_build": False}],
+        "affects": [{"torch_companion.apart": "minor"}],
         "message": {"en": "build"},
     },
 }

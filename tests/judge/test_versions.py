@@ -31,7 +31,6 @@ versions = st.builds(lambda v, e, n, s, t: f"{v}{e}{n}{s}{t}", prefix, epoch, nu
 written = st.one_of(
     st.builds(lambda o, n, s: f"{o}{n}{s}", st.sampled_from(["==", "!=", "<", "<=", ">", ">="]), numbers, suffix),
     st.builds(lambda o, n: f"{o}{n}.*", st.sampled_from(["==", "!="]), numbers),
-    st.builds(lambda n, m: f"~={n}.{m}", numbers, st.integers(0, 9)),
 )
 specifiers = st.lists(written, min_size=1, max_size=3).map(",".join)
 
@@ -205,7 +204,7 @@ def test_a_glob_answers_what_its_characters_say(pattern, text):
         ("pkg.torch", "2.5"),
         ("pkg.torch", ">=2.5.*"),
         ("pkg.torch", "===2.5"),
-        ("pkg.torch", "~=2"),
+        ("pkg.torch", "~=2.5"),
         ("pkg.torch", ">=2,"),
         ("pkg.torch", 2.5),
         ("pkg.torch", []),

@@ -122,7 +122,6 @@ BROKEN = {
     "placeholder-of-no-condition": ("{pkg.torch}", "{torch.cuda}", "message: {torch.cuda} is not known when the rule"),
     "placeholder-of-an-exception-only": ("{pkg.torch}", "{recipe.attn}", "message: {recipe.attn} is not known when"),
     "placeholders-differ": ("torch {pkg.torch} 在", "torch 2.5 在", "message: the placeholders of zh and en differ"),
-    "translation-stale": (CHINESE, f'{CHINESE}\nzh_of = "00000000"', "message: zh translates an older wording"),
     "why-missing": (f"{WHY}\n", "", "why: missing"),
     "fix-summary-missing": (f"{SUMMARY}\n", "", "fix 1: summary: missing"),
     "fix-summary-with-or": ("use torch 2.4.1", "or use torch 2.4.1", "fix 1: summary: en: reports print the or before"),

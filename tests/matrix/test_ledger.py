@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from harvesting.ledger_format import complaints, complaints_of_folder
-from harvesting.packing import write_packed
+from harvesting.writing import write_packed
 from known import answer
 from ledgers import ledger
 

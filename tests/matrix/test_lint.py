@@ -66,11 +66,11 @@ def test_every_complaint_of_every_file_is_said_although_some_are_no_toml(complai
     write_rule(home / "rules" / "two" / "same.toml")
     write_rule(home / "rules" / "bad.toml", "schema = = 1\n")
     write_rule(home / "rules" / "sound.toml")
-    found = complaints(tables__releases="[releases", tables__gpus=HEAD)
+    found = complaints(tables__withdrawn_releases="[releases", tables__gpus=HEAD)
     by_file = {origin: [text for one, text in found if one == origin] for origin, _ in found}
     assert by_file["rules/bad.toml"][0].startswith("not TOML: ")
     assert by_file["rules/two/same.toml"] == ["the id same is also that of rules/one/same.toml"]
-    assert by_file["tables/releases.toml"][0].startswith("not TOML: ")
+    assert by_file["tables/withdrawn-releases.toml"][0].startswith("not TOML: ")
     assert len(by_file["tables/gpus.toml"]) == 1 and "row" in by_file["tables/gpus.toml"][0]
     assert "evidence: at least one source is needed" in by_file["rules/sound.toml"]
 

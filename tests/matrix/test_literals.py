@@ -81,9 +81,9 @@ def test_assumptions_fixes_and_tests(complaints):
         affects=[{"recipe.attn": "sdpa"}],
         assume=[{"key": "recipe.attn", "value": "flash", "because": "x"}],
         fix=[{"safety": "review", "set": {"recipe.attn": "eagre", "recipe.color": 1}, "summary": {"en": "x"}}],
-        test=[
-            {"expect": "no", "facts": {"recipe.attn": "sdap", "model.type": "of a model that no table has"}},
-            {"expect": "no", "facts": {"change": [{"area": "weihgts"}], "recipe.kernels": ["liger", "ligar"]}},
+        tests=[
+            {"no": {"recipe.attn": "sdap", "model.type": "of a model that no table has"}},
+            {"no": {"change": [{"area": "weihgts"}], "recipe.kernels": ["liger", "ligar"]}},
         ],
     )
     attention, kernels = "known are eager, sdpa", "known are liger, unsloth"

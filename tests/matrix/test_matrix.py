@@ -96,7 +96,7 @@ def test_a_table_is_read_when_asked_for_and_once(home):
             {"fix": [{"safety": [], "constraints": [1], "set": 4, "env": [], "command": 1, "summary": 3}], "schema": 1},
             [],
         ),
-        ({"evidence": [{"kind": [], "url": 1, "shows": {}, "checked": "x"}], "test": [{"facts": 1}], "schema": 1}, []),
+        ({"evidence": [{"issue": 1, "shows": {}, "checked": "x"}], "tests": [{"match": 1}, {}], "schema": 1}, []),
         ({"schema": 1, "affects": [{"pkg.torch": {"deeper": 1}}], "assume": [{"key": [], "value": {}}]}, []),
         ({"schema": 1, "fix": [{"safety": "safe", "summary": {"en": "x", "zh": 4}}]}, []),
     ],
@@ -107,19 +107,19 @@ def test_a_rule_of_any_shape_is_refused_with_all_reasons_at_once(registry, docum
     assert caught.value.problems and all(word in "; ".join(caught.value.problems) for word in said)
 
 
-BOTH = """affects = [{ "pkg.torch" = "==2.5.0" }]
+BOTH = """tests = [{ match = { "pkg.torch" = "2.5.0" }, name = "it", complete = ["pkg"] }]
+affects = [{ "pkg.torch" = "==2.5.0" }]
 message = { en = "it fails" }
 why = { en = "it was built so" }
 """
-OLD = """schema = 1
+WHOLE = """schema = 1
 rule = { status = "active", severity = "error", confidence = "upstream", effect = "crash", added = 2026-11-01, \
 modified = 2026-11-01, open_ended = true }
 fix = [{ safety = "review", constraints = ["torch==2.4.1"], summary.en = "use torch 2.4.1" }]
-evidence = [{ kind = "issue", url = "https://a.b", shows = "it", checked = 2026-11-01 }]
+evidence = [{ issue = "https://a.b", shows = "it", checked = 2026-11-01 }]
 symptom = [{ source = "not opened", lines = ["it fails"], seen = "it fails" }]
-test = [{ expect = "match", name = "it", complete = ["pkg"], facts = { "pkg.torch" = "2.5.0" } }]
 """
-NEW = """tests = [{ match = { "pkg.torch" = "2.5.0" }, name = "it", complete = ["pkg"] }]
+SHORT = """\
 rule = { severity = "error", confidence = "upstream", effect = "crash", added = 2026-11-01, open_ended = true }
 fix = [{ constraints = ["torch==2.4.1"], summary.en = "use torch 2.4.1" }]
 evidence = [{ issue = "https://a.b", shows = "it" }]
@@ -127,9 +127,9 @@ symptom = [{ lines = ["it fails"], seen = "it fails" }]
 """
 
 
-def test_a_rule_is_the_same_as_older_ones_are_written(registry):
-    old, new = (parse_rule("r", "r", parse_toml((text + BOTH).encode(), "r"), registry) for text in (OLD, NEW))
-    assert old == new
+def test_what_a_rule_leaves_out_is_the_default(registry):
+    whole, short = (parse_rule("r", "r", parse_toml((text + BOTH).encode(), "r"), registry) for text in (WHOLE, SHORT))
+    assert whole == short
 
 
 LEDGER = """[requires]

@@ -1,21 +1,16 @@
 """The tables that tools write: the tools give what the tables say, by what the package index has."""
 
 import io
-import shutil
-from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
 import refresh_frameworks as frameworks
-import refresh_releases
 import refresh_torch_wheels
 import refresh_transformers as transformers
 from package_index import Index
-from packaging.version import Version
-from pip._internal.models.link import Link
 
 from envdoctor.facts import Unknown
-from envdoctor.matrix import Matrix, ModelTypes, asked_release, knows, load_toml, parse_toml
+from envdoctor.matrix import KnownNames, Matrix, parse_toml, transformers_types
 
 CONFIGURATION = """
 from collections import OrderedDict
@@ -34,9 +29,12 @@ def test_model_types_are_the_keys_of_the_mapping():
 
 def test_spans_of_types_are_those_of_the_releases():
     found = {"4.56.0": {"t5"}, "4.56.2": {"t5", "glm"}, "4.57.6": {"t5", "glm"}, "5.0.0": {"glm"}}
-    types = parse_toml(transformers.model_types(found, ["chatglm"]).encode(), "")
-    assert types["since"] == {"4.56.0": ["t5"], "4.56.2": ["glm"]}
-    assert types["until"] == {"5.0.0": ["t5"]} and types["never"] == {"names": ["chatglm"]}
+    types = parse_toml(transformers.spans(found).encode(), "")
+    assert types == {"since": {"4.56.0": ["t5"], "4.56.2": ["glm"]}, "until": {"5.0.0": ["t5"]}}
+    gone_and_back = {"1": {"a", "b"}, "2": {"b"}, "3": {"a", "b"}, "4": {"a"}}
+    assert parse_toml(transformers.spans(gone_and_back, "x.").encode(), "") == {
+        "x": {"since": {"1": ["a", "b"]}, "until": {"4": ["b"]}}
+    }
 
 
 REGISTRY = """
@@ -54,13 +52,10 @@ def test_families_are_known_from_the_release_that_names_one_of_their_models(matr
     assert frameworks.family_of("THUDM/glm-4-9b", matrix) == {"glm4"}
     by_architecture = frameworks.families_of(matrix, {"llama": {"LlamaForCausalLM"}})
     assert {"llama3", "yi"} <= by_architecture["LlamaForCausalLM"] and "glm4" in by_architecture["GlmForCausalLM"]
-    found = {"1.0": {"a"}, "1.1": {"a", "b"}, "1.2": {"b"}, "1.3": {"b"}}
-    table = parse_toml(frameworks.part("vllm", found, "1.1").encode(), "")["vllm"]
-    assert table == {"fallback": "1.1", "since": {"1.0": ["a"], "1.1": ["b"]}, "until": {"1.2": ["a"]}}
 
 
 @pytest.mark.parametrize(
-    ("framework", "family", "installed", "asked", "known"),
+    ("framework", "family", "installed", "asked", "answered"),
     [
         ("vllm", "qwen3", "0.6.2", "vllm>=0.8.4", False),
         ("vllm", "qwen3", "0.8.2", None, False),  # it may run it with transformers' class
@@ -69,39 +64,17 @@ def test_families_are_known_from_the_release_that_names_one_of_their_models(matr
         ("sglang", "qwen2", "0.1.3", "sglang", None),  # before the first release that was read
     ],
 )
-def test_what_a_family_asks_of_a_framework(matrix, framework, family, installed, asked, known):
-    assert asked_release(matrix, framework, family, installed) == asked
-    answer = knows(matrix, framework, family, installed)
-    assert (None if isinstance(answer, Unknown) else answer) is known
-
-
-def test_releases_are_those_that_were_not_withdrawn():
-    names = ("a-2.0rc1-py3-none-any.whl", "a-1.9.tar.gz", "a-1.10-py3-none-any.whl", "a-1.8.zip", "a-1.7.exe")
-    files = [Link(f"https://a.b/{name}") for name in names]
-    files.append(Link("https://a.b/a-1.11.tar.gz", yanked_reason="broken"))
-    found = refresh_releases.released(files)
-    assert [str(version) for version in found] == ["1.8", "1.9", "1.10", "2.0rc1"]
-    chosen = refresh_releases.chosen(found, Version("1.9"))
-    assert parse_toml(refresh_releases.body({"a": chosen}).encode(), "") == {"releases": {"a": ["1.9", "1.10"]}}
-
-
-@pytest.mark.slow
-def test_the_table_of_releases_is_what_the_index_has(tmp_path: Path):
-    copy = Path(shutil.copy(refresh_releases.TABLE, tmp_path))
-    refresh_releases.main(copy)
-    before, now = load_toml(refresh_releases.TABLE)["releases"], load_toml(copy)["releases"]
-    assert list(before) == list(now)
-    for name, versions in before.items():  # some may have been released or withdrawn since
-        few = 3 + len(versions) // 5
-        assert len(set(versions) - set(now[name])) <= few, name
-        newest = Version(versions[-1])
-        assert len({version for version in now[name] if Version(version) < newest} - set(versions)) <= few, name
+def test_what_a_family_asks_of_a_framework(matrix, framework, family, installed, asked, answered):
+    known = KnownNames(matrix.part("framework-models", framework))
+    releases, answer = known.required(family, installed), known.has(family, installed)
+    assert (None if releases is None else framework + releases) == asked
+    assert (None if isinstance(answer, Unknown) else answer) is answered
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("version", ["4.46.3", "5.23.0"])
 def test_the_table_of_transformers_is_what_its_wheels_have(matrix: Matrix, version: str):
-    types = ModelTypes(matrix)
+    types = transformers_types(matrix)
     kinds = {kind for listed in matrix.part("transformers-model-types", "since").values() for kind in listed}
     assert transformers.read(Index(), version) == {kind for kind in kinds if types.has(kind, version) is True}
 

@@ -66,7 +66,7 @@ def test_the_conditions_are_those_of_the_registry():
 @pytest.mark.parametrize(
     ("name", "document", "place"),
     [
-        ("releases", {"releases": {"torch": ["2.5.0", "two"]}}, "releases: torch 2: "),
+        ("transformers-model-types", {"since": {"4.26": ["bert", 2]}}, "since: 4.26 2: "),
         ("import-needs", {"row": [{"versions": ">=2,<3"}, {"versions": "two"}]}, "row 2: versions: "),
         ("cxx-standards", {"row": [{"key": ">=4.34,<4.48 | >=5.0"}, {"key": "two"}]}, "row 2: key: "),
         *(

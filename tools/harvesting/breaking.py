@@ -56,11 +56,6 @@ class Breaking:
                 self._known[key] = any(lacks(provider, take, version) for version in there)
             else:
                 without = any(lacks(provider, take, version) for version in provider.read)
-                self._known[key] = without and any(self._may_have(provider, take, one) for one in provider.read)
+                having = (one for one in provider.read if provider.exists(take.module, one) is True)
+                self._known[key] = without and any(not lacks(provider, take, one) for one in having)
         return self._known[key]
-
-    @staticmethod
-    def _may_have(provider: Released, take: TakenNames, version: str) -> bool:
-        """Return whether the module exists, and may have the name."""
-        there = provider.exists(take.module, version) is True
-        return there and not lacks(provider, take, version)

@@ -18,7 +18,7 @@ from zipfile import ZipFile
 
 from envdoctor.source.offers import Offers, read_offers
 from envdoctor.source.signatures import parameters
-from harvesting.history import history
+from harvesting.writing import history
 
 __all__ = ["OPEN", "SECTIONS", "Release", "lines_of", "members", "read"]
 

@@ -169,7 +169,8 @@ def complaints(name: str, data: bytes) -> Iterator[str]:
         yield f"line {short[0]}: releases: version, day and Python are expected"
         return
     rows = [[version, day, python, *flags] for version, day, python, flags in release_rows(parts[1][2])]
-    yield from _numbered(parts[1][1], (list(_release(row)) for row in rows))
+    for number, row in enumerate(rows, parts[1][1] + 1):
+        yield from (f"line {number}: releases: {problem}" for problem in _release(row))
     for row, later_row in pairwise(rows):
         one, other = order(row[0]), order(later_row[0])
         if one is not None and other is not None and one >= other:
@@ -244,8 +245,3 @@ def _history(
             if held.get(item, -1) >= ends[0]:
                 yield f"{where}: {item!r} stands in another line for the same releases"
             held[item] = max(held.get(item, -1), ends[1])
-
-
-def _numbered(start: int, found: Iterator[list[str]]) -> Iterator[str]:
-    for number, problems in enumerate(found, start + 1):
-        yield from (f"line {number}: releases: {problem}" for problem in problems)

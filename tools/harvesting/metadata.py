@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -44,16 +44,6 @@ def installed(name: str) -> str:
 
 def modules(names: Iterable[str]) -> set[str]:
     """Return the top-level import names among the members of a wheel or an sdist."""
-    return set(_modules(names))
-
-
-def _modules(names: Iterable[str]) -> Iterator[str]:
-    for path in map(installed, names):
-        top, slash, rest = path.partition("/")
-        if slash and not rest.endswith((".py", ".so", ".pyd")):
-            continue
-        if not slash and not path.endswith((".py", ".so", ".pyd")):
-            continue
-        top = top if slash else top.partition(".")[0]
-        if top.isidentifier() and top not in _NOT_MODULES and not top.startswith("__"):
-            yield top
+    code = (path for path in map(installed, names) if path.rpartition("/")[2].endswith((".py", ".so", ".pyd")))
+    tops = {path.partition("/")[0] if "/" in path else path.partition(".")[0] for path in code}
+    return {top for top in tops if top.isidentifier() and top not in _NOT_MODULES and not top.startswith("__")}

@@ -63,17 +63,17 @@ def selected(sections: Mapping[str, Mapping[str, Sequence[str]]], settings: Mapp
         # Packages are recorded with what they have of each other; nobody takes the rest from them but by mistake.
         offers["*"] = [name for name in offers.get("*", ()) if name in _STANDARD]
         found["alias"] = {}
-    for subject in list(found["parameters"]):
+    methods, uncalled = frozenset(settings["methods"]), sparse.union(settings["uncalled"])
+
+    def is_kept(section: str, subject: str) -> bool:
         module, _, name = subject.partition(":")
         top = module.partition(".")[0]
-        if top in sparse or top in settings["uncalled"] or ("." in name and top not in settings["methods"]):
-            del found["parameters"][subject]
-    for subject in list(found["calls"]):
-        if subject.partition(":")[0].partition(".")[0] not in settings["subclassed"]:
-            del found["calls"][subject]
-    for subject in list(found["alias"]):
-        if subject.partition(":")[0] in settings["unaliased"]:
-            del found["alias"][subject]
+        if section == "parameters":
+            return top not in uncalled and ("." not in name or top in methods)
+        return module not in settings["unaliased"] if section == "alias" else top in settings["subclassed"]
+
+    for section in ("parameters", "calls", "alias"):
+        found[section] = {subject: v for subject, v in found[section].items() if is_kept(section, subject)}
     return found
 
 

@@ -7,7 +7,7 @@ which it has nothing to say. It never judges. They run in the order of their inp
 """
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from importlib import import_module
 from typing import NamedTuple, cast
@@ -58,6 +58,11 @@ class Derivation:
 def derives(outputs: str, *, of: str) -> Callable[[Callable[[View, Matrix], object]], Derivation]:
     """Make a derivation of the function below: keys of facts, parted by blanks."""
     return lambda function: Derivation(function, outputs, of)
+
+
+def begun(items: Sequence[str], most: int = 3) -> str:
+    """Join the first names of a list in a fact to ``a, b, c, … +2``."""
+    return ", ".join([*items[:most], *([f"… +{len(items) - most}"] if len(items) > most else [])])
 
 
 def with_facts(facts: FactSet, changes: Iterable[Fact], matrix: Matrix) -> FactSet:

@@ -9,7 +9,7 @@ from envdoctor.facts.values import ABSENT, Records, Unknown, Unlisted, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.gpu_code import gpu_named
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.model_types import ModelTypes
+from envdoctor.matrix.model_types import transformers_types
 from envdoctor.observe.packages.link import required
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import dotted, order
@@ -84,7 +84,7 @@ def _machine(facts: View, matrix: Matrix) -> Iterator[_Item]:
 
 
 def _run(facts: View, matrix: Matrix) -> Iterator[_Item]:
-    kind, types = facts.text("model.type"), ModelTypes(matrix)
+    kind, types = facts.text("model.type"), transformers_types(matrix)
     by_name = facts.text("model.family") is not None or facts.value("model.run_by") in ("engine", "trainer")
     if kind is not None and not by_name and types.since(kind) is None and not types.is_never(kind):
         yield "model type", kind, None

@@ -10,7 +10,7 @@ from operator import and_
 
 from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Absent, Records, Value
-from envdoctor.judge.derivations import Answer, Derived, derives
+from envdoctor.judge.derivations import Answer, Derived, begun, derives
 from envdoctor.matrix.entry_statements import entries, named, parse_statement
 from envdoctor.matrix.ledger import Ledger, Released
 from envdoctor.matrix.lookup import (
@@ -36,7 +36,6 @@ _COLUMNS = (
     *("consumer", "consumer_version", "provider", "provider_version", "kind", "name", "keyword", "place", "stops"),
     *("reach", "text", "need", "works", "package"),
 )
-_SHOWN = 3
 _OF_CLASSES = ("keyword", "override")
 #: Frameworks whose recipes make trl's own trainers, and a recipe of none.
 _WITH_CLASSES_OF_TRL = (None, "trl", "transformers", "accelerate", "unsloth")
@@ -143,7 +142,7 @@ def _with_needs(
         own = (entry.statement for entry in listed if entry.package == package)
         works = [statement for statement in own if statement not in failing]
         seldom = {"reach": "sometimes"} if need and link["kind"] in _OF_CLASSES else {}
-        columns = {"need": need or ABSENT, "works": _listed(works) if need == "part" and works else ABSENT}
+        columns = {"need": need or ABSENT, "works": begun(works) if need == "part" and works else ABSENT}
         yield {**link, **seldom, **columns}
 
 
@@ -344,7 +343,7 @@ def _of_ledger(
                 "kind": "demand" if requirement else "name" if takes[0].name else "module",
                 "name": label,
                 "place": takes[0].place,
-                "stops": _listed([take.entry for take in takes]),
+                "stops": begun([*dict.fromkeys(take.entry for take in takes)]),
                 **dict.fromkeys(("text", "keyword", "reach", "need", "works", "package"), ABSENT),
                 "fail": tuple(dict.fromkeys(take.entry for take in takes)),
             }
@@ -387,7 +386,7 @@ def _of_classes(
             "kind": "override",
             "name": name,
             "place": method.place.partition(":")[0],
-            "stops": _listed(classes),
+            "stops": begun([*dict.fromkeys(classes)]),
             "text": spelled(name, method.call),
             "reach": "always" if method.method in named(matrix.rows, package.name, "every_run") else "sometimes",
             **dict.fromkeys(("keyword", "need", "works", "package"), ABSENT),
@@ -446,9 +445,3 @@ def _going_together(
         "constraint": provider.name + nearest if nearest else ABSENT,
         "consumer_constraint": consumer.name + others if others else ABSENT,
     }
-
-
-def _listed(entries: list[str]) -> str:
-    several = list(dict.fromkeys(entries))
-    more = f", … +{len(several) - _SHOWN}" if len(several) > _SHOWN else ""
-    return ", ".join(several[:_SHOWN]) + more

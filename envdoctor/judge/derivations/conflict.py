@@ -7,7 +7,7 @@ from typing import Any
 from envdoctor.facts.factset import View
 from envdoctor.facts.installed import Installed, InstalledSet, marker_values
 from envdoctor.facts.values import ABSENT, Absent, Records, Unknown, Value
-from envdoctor.judge.derivations import Answer, Derived, derives
+from envdoctor.judge.derivations import Answer, Derived, begun, derives
 from envdoctor.matrix.ledger import Ledger, Released
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.system.message import Message, as_message, said_by
@@ -75,9 +75,6 @@ class _Cause:
     def record(self, everybody_wants: Iterable[str], instead: str | None) -> dict[str, Value]:
         """Return the record; ``everybody_wants`` are the specifiers of all who require the package, met or not."""
         askers = [f"{name} ({specifiers})" if specifiers else name for name, specifiers in self.asked]
-        shown = ", ".join(askers[:_NAMED])
-        if len(askers) > _NAMED:
-            shown += f", … +{len(askers) - _NAMED}"
         distinct = tuple(dict.fromkeys(specifiers for _, specifiers in self.asked if specifiers))
         another = [f"!={self.installed}"] if self.kind == "python" and isinstance(self.installed, str) else []
         try:
@@ -90,7 +87,7 @@ class _Cause:
             "kind": self.kind,
             "installed": self.installed,
             "requires": " / ".join(distinct[:_NAMED]) or "*",
-            "asked_by": shown,
+            "asked_by": begun(askers, _NAMED),
             "required_by": tuple(askers),
             "wanted": fitting,
             "fails": ", ".join(f"{name} {version}".rstrip() for name, version in self.fail.items()) or ABSENT,
@@ -201,7 +198,7 @@ class _Conflicts:
         released = self._ledger.package(name)
         if released is None or cause.kind != "conflict":
             return None
-        versions = [release.version for release in released.releases if not release.yanked]
+        versions = self._ledger.published(name)
         fits = [self._fits(released, candidate, cause.package) for candidate in versions]
         nearest = Releases.of(versions, fits).nearest(version).specifier
         return nearest and name + nearest

@@ -8,7 +8,7 @@ from envdoctor.facts.factset import View
 from envdoctor.facts.values import ABSENT, Range, Records, Unknown, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.released_wheels import Gap, no_wheel, wanted_here, with_wheel
+from envdoctor.matrix.released_wheels import no_wheel, wanted_here, with_wheel
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import dotted, same_start
 from envdoctor.versions.releases import lies_in
@@ -66,24 +66,19 @@ def toolkit_fits(facts: View, matrix: Matrix) -> Answer:
     return Derived(fits, Message("nvcc {}, torch for CUDA {}", toolkit, cuda))
 
 
-@derives("torch.cxx_standard build.gcc_min", of="pkg.torch")
-def headers(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
-    """Give the C++ standard of torch's headers and the oldest gcc that has it, by the table cxx-standards; a
-    pre-release may be from before a change of its release."""
+@derives("build.gcc_min", of="pkg.torch")
+def gcc_min(facts: View, matrix: Matrix) -> Answer:
+    """Give the oldest gcc that has the C++ standard of torch's headers, by the table cxx-standards; a pre-release may
+    be from before a change of its release."""
     torch = facts.text("pkg.torch")
     if torch is None:
-        return {}
+        return None
     release = _RELEASE.match(torch)
-    row = next((row for row in matrix.rows("cxx-standards") if release and lies_in(release[0], row["key"])), None)
-    if row is not None:
-        origin = f"cxx-standards: {row['key']}"
-        return {
-            "torch.cxx_standard": Derived(row["cxx_standard"], origin),
-            "build.gcc_min": Derived(row["gcc"], origin),
-        }
-    unlisted = Message("the headers of torch {} are not in the table cxx-standards", torch)
-    reason = unlisted if release else Message("torch {} is not a release", torch)
-    return dict.fromkeys(("torch.cxx_standard", "build.gcc_min"), Derived(Unknown(reason), ""))
+    if release is None:
+        return Unknown(Message("torch {} is not a release", torch))
+    row = next((row for row in matrix.rows("cxx-standards") if lies_in(release[0], row["key"])), None)
+    unlisted = Unknown(Message("the headers of torch {} are not in the table cxx-standards", torch))
+    return unlisted if row is None else Derived(row["gcc"], f"cxx-standards: {row['key']}")
 
 
 @derives("build.gcc_max", of="cuda.toolkit")
@@ -155,7 +150,7 @@ def _for_this_torch(extension: View, facts: View, matrix: Matrix) -> Value:
     or the same release has one."""
     name, version = extension.text("package") or "", (extension.text("version") or "").partition("+")[0]
     situation = wanted_here(facts.value)
-    if situation is None or not isinstance(no_wheel(matrix, name, version, situation), Gap):
+    if situation is None or not isinstance(no_wheel(matrix, name, version, situation), str):
         return ABSENT
     older, newer = with_wheel(matrix, name, version, situation)
     return newer or older or ABSENT

@@ -11,11 +11,11 @@ from envdoctor.facts.values import ABSENT, NOT_GIVEN, Range, Records, Unknown, V
 from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.judge.evaluate import answer
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.model_types import ModelTypes, asked_release, knows
+from envdoctor.matrix.model_types import KnownNames, transformers_types
 from envdoctor.matrix.rules import glob_fits, parse_condition
 from envdoctor.system.message import Message
-from envdoctor.versions.pep440 import base_release, dotted, release_of, satisfies
-from envdoctor.versions.releases import EVERY, contains, parse_ranges
+from envdoctor.versions.pep440 import base_release, dotted, satisfies
+from envdoctor.versions.releases import contains, lies_in, parse_ranges
 from envdoctor.versions.requirement import read_requirement
 
 #: The facts that a copy of a model has in common with it.
@@ -79,7 +79,7 @@ def model_registered(facts: View, matrix: Matrix) -> Mapping[str, Derived]:
     kind, installed = facts.text("model.type"), facts.text("pkg.transformers")
     if kind is None:
         return {}
-    types, origin = ModelTypes(matrix), Message("table transformers-model-types")
+    types, origin = transformers_types(matrix), Message("table transformers-model-types")
     if types.is_never(kind):
         return {"model.registered_since": Derived(ABSENT, origin)}
     since = types.since(kind)
@@ -99,9 +99,10 @@ def framework_model(facts: View, matrix: Matrix) -> Answer:
     nothing where the framework, its release or the family is not known."""
     framework, family = facts.text("recipe.framework"), facts.text("model.family")
     installed = facts.text(f"pkg.{framework}")
-    if family is None or framework is None or installed is None or not matrix.part("framework-models", framework):
+    known = matrix.part("framework-models", str(framework))
+    if family is None or installed is None or not known:
         return None
-    return Derived(knows(matrix, framework, family, installed), Message("table framework-models"))
+    return Derived(KnownNames(known).has(family, installed), Message("table framework-models"))
 
 
 @derives(
@@ -139,10 +140,9 @@ def asked_of_frameworks(facts: View, matrix: Matrix, names: Sequence[str]) -> It
                 yield line, need["source"]
     family = facts.text("model.family")
     for row in matrix.rows("framework-models", "framework"):
-        name = row["name"]
-        if family is not None and name in names and name not in packages and matrix.part("framework-models", name):
-            line = asked_release(matrix, name, family, facts.text(f"pkg.{name}"))
-            yield from ((line, row["source"]),) if line else ()
+        if family is not None and (name := row["name"]) in names and name not in packages:
+            releases = KnownNames(matrix.part("framework-models", name)).required(family, facts.text(f"pkg.{name}"))
+            yield from () if releases is None else ((name + releases, row["source"]),)
 
 
 def needs_of(facts: View, matrix: Matrix) -> Iterator[Mapping[str, Any]]:
@@ -197,14 +197,13 @@ def transformers_fits(facts: View, matrix: Matrix) -> Answer:
         return Unknown(Message("transformers is not installed"))
     if window is None or installed is None:
         return None
+    released = matrix.ledger.package("transformers")
     try:
-        ranges = EVERY if window == "any" else () if window == "none" else parse_ranges(window)
+        fits = window != "none" and lies_in(installed, window.removeprefix("any"))
     except ValueError:
         return None
-    release, released = release_of(installed), matrix.ledger.package("transformers")
-    if release is None:
+    if fits is None:
         return None
-    fits = contains(ranges, release)
     if fits and (released is None or not released.covers(installed)):
         return Unknown(Message("transformers {} is not among the releases that were read", installed))
     return Derived(fits, Message("transformers {} against {}", installed, window))
@@ -387,12 +386,12 @@ def _releases(installed: Value, kind: str, matrix: Matrix) -> Iterable[tuple[int
     elif isinstance(installed, Range):
         texts = map(str, installed.releases)
     else:
-        texts = matrix.part("releases", "releases").get("transformers", ())
+        texts = matrix.ledger.published("transformers")
     # Release candidates are left out: what they take is not known.
     releases = [release for text in texts if (release := dotted(text.partition("+")[0])) is not None]
     if not kind:
         return [release for release in releases if release >= _FIRST]
-    ranges = ModelTypes(matrix).releases(kind)
+    ranges = transformers_types(matrix).releases(kind)
     return [release for release in releases if ranges is not None and contains(parse_ranges(ranges), release)]
 
 

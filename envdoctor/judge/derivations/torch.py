@@ -182,7 +182,6 @@ def _completed(item: Mapping[str, Value], companion: Mapping[str, Any], facts: V
     return {
         **{"build": build, "torch_build": tag, "apart": apart, "made_for": made_for, "same_release": same_release},
         "wanted": ABSENT if target is None else f"{target}+{tag}" if isinstance(tag, str) else target,
-        "same_build": apart if isinstance(apart, Unknown) else apart == "same",
         **item,
         "made_for": made_for,
     }

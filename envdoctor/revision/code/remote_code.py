@@ -30,7 +30,7 @@ from envdoctor.facts.values import Unknown
 from envdoctor.matrix.ledger import Ledger, Released
 from envdoctor.matrix.lookup import Lacking, Symbol, answer
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.model_types import ModelTypes
+from envdoctor.matrix.model_types import transformers_types
 from envdoctor.observe.model.files import AUTO_MAP_FILES, entries
 from envdoctor.revision.code.parts import loaded
 from envdoctor.revision.code.parts.changes import FilePair, compare_file, moved_definitions, one_sided, pair_files
@@ -282,7 +282,7 @@ def _demands(
 def _config_demands(path: str, data: Mapping[str, Any], matrix: Matrix) -> Iterator[_Demand]:
     own_code = path == "config.json" and isinstance(data.get("auto_map"), dict) and bool(data["auto_map"])
     kind = data.get("model_type")
-    releases = ModelTypes(matrix).releases(kind) if path == "config.json" and isinstance(kind, str) else None
+    releases = transformers_types(matrix).releases(kind) if path == "config.json" and isinstance(kind, str) else None
     if releases and not own_code:
         yield _Demand(releases, Message("model type {} is registered in {}", str(kind)[:60], releases), path)
     for row in matrix.rows(_TABLE, "config"):

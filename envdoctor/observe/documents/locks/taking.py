@@ -21,7 +21,6 @@ from envdoctor.matrix.ledger_taking import (
     misnamed,
     refusals,
 )
-from envdoctor.matrix.ledger_taking import listed as listed_release
 from envdoctor.observe.documents.locks.lock import Command, Lock, Locked, Wish, build_of, counts, line_of
 from envdoctor.system.message import Message, listed
 from envdoctor.versions.pep440 import is_version, join_specifiers, same_release
@@ -112,7 +111,7 @@ def _installed(
     releases = PackageReleases(ledger, situation)
     # The day of the newest release that the list pins.
     pins = [(line.name, exact(line.specifiers)) for command, _, _ in steps for line in command.lines]
-    pinned = (listed_release(ledger.package(name), pin) for name, pin in pins if pin)
+    pinned = (ledger.release(name, pin) for name, pin in pins if pin)
     written = max((entry.date for entry in pinned if entry is not None), default="")
     others = PackageReleases(ledger, situation, behind=True, written=written)
     built_first = wish.rows("built-with-torch", "package")
@@ -201,7 +200,7 @@ class _Image(NamedTuple):
 def _image(step: LedgerStep, ledger: Ledger, situation: TakingSituation) -> _Image:
     """Return the image that a step made on the day of the release that it pins first."""
     first = step.asked[0]
-    release = listed_release(ledger.package(first.name), first.pin or "")
+    release = ledger.release(first.name, first.pin or "")
     if release is None:
         return _Image({first.name: first.pin or _ANY}, {}, frozenset((first.name,)), first.by, is_whole=False)
     then = situation._replace(until=release.date)
