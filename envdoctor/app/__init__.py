@@ -10,15 +10,14 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "baseline": "accepted read_baseline write_baseline",
+        "accepted": "accepted demand_match read_baseline write_baseline write_ignore",
         "configuration": "Configuration find_configuration load_configuration",
         "diff_revision": "RevisionRequest",
         "errors": "JobError UsageProblem",
-        "explaining": "explain rule_named text_of_option",
+        "explaining": "rule_named text_of_option",
         "facts": "Gathered Sources collect_facts target_facts working_directory",
         "guard": "Stopped",
         "guard_callback": "Guard",
-        "ignore": "demand_match write_ignore",
         "matrix": "lint new_rule test_rules",
         "probe": "catalogue",
         "ranks": "all_ranks launched",

@@ -153,15 +153,14 @@ def compare(*files: str, **judging: Any) -> Report:
 def explain(text: str, *, lang: str = "en", **environment: Any) -> Explanation:
     """Explain a rule by its id, or an error message or traceback for an environment that is named as in :func:`check`;
     without one, for no versions in particular."""
-    from envdoctor.app.explaining import explain as of_rule
-    from envdoctor.app.explaining import explain_error
+    from envdoctor.app.explaining import explain_error, rule_named
     from envdoctor.report.page import Page
 
     matrix = load_matrix()
     if matrix.find(text) is not None or matrix.retired(text) is not None:
         from envdoctor.report.explanation import render
 
-        rule, texts, renamed_from = of_rule(text, matrix)
+        rule, texts, renamed_from = rule_named(text, matrix)
         return Explanation(render(rule, texts, matrix.registry, lang=lang, renamed_from=renamed_from))
     from envdoctor.report import error_text
 

@@ -27,11 +27,7 @@ _FOLDERS = ("", "scripts", "src", "notebooks")
 _ENDINGS = (".py", ".ipynb")
 _MOST_FILES = 20
 _LIMIT = 1 << 16
-_TRAINS = re.compile(
-    r"""(?m)^[ \t"]*(?:from|import)[ \t]+(?:transformers|trl|peft|accelerate|diffusers|deepspeed|unsloth"""
-    r"""|sentence_transformers|lightning|pytorch_lightning)\b"""
-)
-_STEPS = re.compile(r"Trainer\b|TrainingArguments|\.backward\(")
+_TRAINS = re.compile(r"Trainer\b|TrainingArguments|\.backward\(")
 
 
 def check(
@@ -80,7 +76,11 @@ def check(
     judgement = run.judged(gathered.facts, rules, predict)
     section: dict[str, Any] | None = None
     commands: Mapping[str, str] = {}
-    probes = _named_probes(judgement)
+    probes = list(dict.fromkeys(case.probe for case in judgement.findings if case.probe and case.ignored is None))
+    if probes:
+        from envdoctor.experiments.probe.catalogue import has_probe
+
+        probes = list(filter(has_probe, probes))  # a matrix that is newer than envdoctor may name others
     if probe:
         facts, section, notes = _settle(gathered, sources, probes, matrix, progress)
         more = [*notes, *more]
@@ -192,16 +192,6 @@ def _code_not_given(gathered: Gathered, sources: Sources) -> Iterator[Notice]:
             yield Notice("note", Message(text, scripts[0], quote(scripts[0] if len(scripts) == 1 else ".")))
 
 
-def _named_probes(judgement: Judgement) -> list[str]:
-    """Return the existing experiments that would settle a finding."""
-    names = dict.fromkeys(f.probe for f in judgement.findings if f.probe and f.ignored is None)
-    if not names:
-        return []
-    from envdoctor.experiments.probe.catalogue import has_probe
-
-    return [name for name in names if has_probe(name)]
-
-
 def _contradictions(judgement: Judgement, peak: "MemorySection | None") -> Iterator[Notice]:
     """Yield a warning if such runs ran out of memory elsewhere although the prediction says that this one fits."""
     verdict = peak["verdict"] if peak is not None else None
@@ -272,26 +262,16 @@ def _settle(
 
 
 def _training_code(cwd: str) -> list[str]:
-    """Return scripts and notebooks of the folder that import a training library and train, as one would type them. Only
-    the heads of a few files are read; unreadable files are left out."""
+    """Return scripts and notebooks of the folder that train, as one would type them. Only the heads of a few files are
+    read; unreadable files are left out."""
     from envdoctor.observe.model.names import printable
 
     files = Files(budget=Budget(seconds=0.5, size=_MOST_FILES * _LIMIT, steps=20_000))
-
-    def candidates() -> Iterator[str]:
-        for folder in _FOLDERS:
-            names = files.names_or_none(os.path.join(cwd, folder))
-            yield from (os.path.join(folder, name) for name in names if name.endswith(_ENDINGS))
-
-    def trains(path: str) -> bool:
-        try:
-            text = files.text(path, _LIMIT) if printable(path, 4096) == path else ""
-            return None not in (_TRAINS.search(text), _STEPS.search(text))
-        except OSError:
-            return False
-
     try:
-        return [name for name in islice(candidates(), _MOST_FILES) if trains(os.path.join(cwd, name))]
+        listed = ((folder, name) for folder in _FOLDERS for name in files.names_or_none(os.path.join(cwd, folder)))
+        code = (os.path.join(folder, name) for folder, name in listed if name.endswith(_ENDINGS))
+        plain = (path for path in islice(code, _MOST_FILES) if printable(path, 4096) == path)
+        return [path for path in plain if _TRAINS.search(files.text_or_empty(os.path.join(cwd, path), _LIMIT))]
     except Spent:
         return []
 

@@ -192,21 +192,15 @@ def rule_named(rule_id: str, matrix: Matrix) -> _NamedRule:
     """Return the rule of that id, present or former. Raises :class:`UsageProblem`."""
     rule, retired = matrix.find(rule_id), matrix.retired(rule_id)
     if rule is not None:
-        return _NamedRule(rule, matrix.texts(rule))
+        return _NamedRule(with_conditions(rule), matrix.texts(rule))
     if retired is not None:
         if (successor := matrix.find(retired.get("now", ""))) is not None:
-            return _NamedRule(successor, matrix.texts(successor), rule_id)
+            return _NamedRule(with_conditions(successor), matrix.texts(successor), rule_id)
         raise UsageProblem("{} was withdrawn on {}: {}", rule_id, retired["date"], retired["because"])
     if re.search(r"[./\\]", rule_id):
         raise UsageProblem("there is no file {}, and no rule has such a name", rule_id)
     hint = did_you_mean(rule_id, matrix.origins(), Message("`envdoctor matrix list` names them"))
     raise UsageProblem("there is no rule {}; {}", rule_id, hint)
-
-
-def explain(rule_id: str, matrix: Matrix) -> _NamedRule:
-    """Return everything the matrix holds about a rule, also under a former id. Raises :class:`UsageProblem`."""
-    lookup = rule_named(rule_id, matrix)
-    return lookup._replace(rule=with_conditions(lookup.rule))
 
 
 def rules_with(words: Iterable[str], matrix: Matrix) -> Iterator[tuple[Rule, str]]:

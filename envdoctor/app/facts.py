@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,8 @@ from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message, said_by
 
 if TYPE_CHECKING:
+    from datetime import date
+
     from envdoctor.observe.locate.layout import Layout
     from envdoctor.observe.model.config import Shape
     from envdoctor.observe.recipe.assignments import Assignment
@@ -209,7 +212,7 @@ def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
     """Return a function that asks uv for the pins of a list."""
     if sources.lock is None or sources.as_of is not None:
         raise UsageProblem("--resolve asks uv what the list of --lock takes today: give --lock FILE, and no --as-of")
-    from envdoctor.remedy.resolver import NoResolver, Wanted, resolve
+    from envdoctor.remedy.installer import NoResolver, Wanted, resolve
 
     def ask(lines: Sequence[str], markers: Mapping[str, str | None]) -> tuple[str, ...] | str:
         system, machine = markers["platform_system"] or "linux", markers["platform_machine"] or "x86_64"
@@ -226,20 +229,23 @@ def _resolver(sources: Sources) -> Callable[..., tuple[str, ...] | str]:
 
 def _day(day: str, lock: str | None, matrix: Matrix) -> str:
     """Return the day of ``--as-of``; empty if the ledger has nothing newer."""
-    from datetime import date
-
     first, last = matrix.ledger.days()
     if lock is None:
         raise UsageProblem("--as-of says when the list of --lock is installed: give --lock FILE")
-    try:
-        is_day = date.fromisoformat(day).isoformat() == day
-    except ValueError:
-        is_day = False
-    if not is_day:
-        raise UsageProblem("--as-of {}: a day is expected, as 2024-05-01", day[:40])
-    if day < first:
+    if day_of("--as-of", day).isoformat() < first:
         raise UsageProblem("--as-of {}: the ledger of releases begins on {}", day, first)
     return day if day < last else ""
+
+
+def day_of(option: str, text: str) -> "date":
+    """Return the day that an option gives. Raises :class:`UsageProblem`."""
+    from datetime import date
+
+    with suppress(ValueError):
+        day = date.fromisoformat(text)
+        if day.isoformat() == text:
+            return day
+    raise UsageProblem("{} {}: a day is expected, as 2024-05-01", option, text[:40])
 
 
 def _misplaced(error: ObservationError, option: str, words: Sequence[str], sources: Sources) -> UsageProblem:

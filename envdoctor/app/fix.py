@@ -19,6 +19,7 @@ from envdoctor.app.check import check, finished
 from envdoctor.app.errors import JobError, told_as
 from envdoctor.app.facts import Sources
 from envdoctor.app.whole_file import write_whole
+from envdoctor.experiments.probe.verdict import failure_of
 from envdoctor.facts.factset import FactSet
 from envdoctor.judge.finding import Finding, Plan, Policy
 from envdoctor.matrix.entry_statements import entries
@@ -32,7 +33,7 @@ from envdoctor.remedy.installer import (
     place_of_python,
     preview,
 )
-from envdoctor.remedy.recipe_edit import with_settings
+from envdoctor.remedy.own_keys import with_settings
 from envdoctor.report.findings import again_words
 from envdoctor.report.page import Page
 from envdoctor.report.report import Report
@@ -143,7 +144,7 @@ class _Fix:
         if not self._take(undo):
             undo.release() if dry_run else undo.discard()  # that run ended before it changed anything
             return True
-        commands = " && ".join(map(clean_words, undo.about()))
+        commands = " && ".join(" ".join(line.split()) for line in undo.about())
         talk.say(page.say("an interrupted fix left this environment half changed: {commands}", commands=commands))
         if dry_run or not talk.confirm(page.say("Put back what was there before?")):
             undo.release()
@@ -264,7 +265,7 @@ class _Fix:
         page, talk = self.page, self._talk
         talk.progress(page.say("importing what is installed"))
         failing = self._imports(report.facts)
-        for reason, statements in _by_error(failing).items():
+        for reason, statements in _by_error(failing, page).items():
             names = page.sentence(listed(statements, 1))
             talk.say(page.say("fails now: {statements}: {why}", statements=names, why=reason))
         undo, texts = self._undo(place), prepared.texts if write else {}
@@ -304,15 +305,14 @@ class _Fix:
         try:
             self._talk.progress(self.page.say("copying what will be changed"))
             undo.copy(self._touched(facts, place, prepared.changes), list(map(shlex.join, prepared.commands)))
-        except NoRoom as error:
+        except BaseException as error:
             undo.discard()
-            text = "nothing was changed: the copy needs {} MiB, and the disk has {} MiB left"
-            raise JobError(text, error.needed >> 20, error.free >> 20) from None
-        except OSError as error:
-            undo.discard()
-            raise JobError(_NO_COPY, because_of(error)) from None
-        except BaseException:
-            undo.discard()
+            match error:
+                case NoRoom(needed=needed, free=free):
+                    text = "nothing was changed: the copy needs {} MiB, and the disk has {} MiB left"
+                    raise JobError(text, needed >> 20, free >> 20) from None
+                case OSError():
+                    raise JobError(_NO_COPY, because_of(error)) from None
             raise
 
     def _reason(self, error: BaseException) -> str:
@@ -340,13 +340,13 @@ class _Fix:
         self._talk.progress(page.say("importing what is installed"))
         reasons += [
             page.say("{statements} fails: {why}", statements=page.sentence(listed(statements, 1)), why=reason)
-            for reason, statements in _by_error(self._imports(after.facts)).items()
+            for reason, statements in _by_error(self._imports(after.facts), page).items()
         ]
         if reasons:
             raise _Failed("; ".join(reasons[:_MOST_REASONS]))
         return list(errors.values())
 
-    def _imports(self, facts: FactSet) -> dict[str, str]:
+    def _imports(self, facts: FactSet) -> Mapping[str, str]:
         """Return the failing statements, each with its error, among the usual imports of the installed packages, in a
         bounded child without a GPU."""
         installed = _versions(facts)
@@ -357,7 +357,8 @@ class _Fix:
         task = target.Task(_IMPORTS, {"device": "cpu", "entries": statements}, seconds=_SECONDS, memory_mib=_MIB)
         with target.scratch_folder("envdoctor-fix-") as scratch:
             (answer,) = target.run_in_target([task], target.Place(python, self._environ, self._cwd, scratch))
-        failed = {str(reply["case"]): _error_in(reply) for reply in answer.records if reply.get("outcome") != "works"}
+        failing = (reply for reply in answer.records if reply.get("outcome") != "works")
+        failed: dict[str, str] = {str(reply["case"]): failure_of(reply) for reply in failing}
         return failed if answer.ending == "ok" else {**failed, "import": f"{answer.ending}: {answer.detail}"}
 
     def _touched(
@@ -403,10 +404,10 @@ def _errors(report: Report) -> dict[str, Finding]:
     return {finding.fingerprint: finding for finding in report.shown() if finding.gate}
 
 
-def _by_error(failing: Mapping[str, str]) -> dict[str, list[str]]:
+def _by_error(failing: Mapping[str, str], page: Page) -> dict[str, list[str]]:
     by_error: dict[str, list[str]] = {}
     for statement, reason in failing.items():
-        by_error.setdefault(reason, []).append(statement)
+        by_error.setdefault(page.sentence(reason), []).append(statement)
     return by_error
 
 
@@ -439,17 +440,6 @@ def _direct_url(path: str) -> str | None:
 
 def _versions(facts: FactSet) -> dict[str, str]:
     return {fact.key[4:]: fact.value for fact in facts.below("pkg.") if isinstance(fact.value, str)}
-
-
-def _error_in(record: Mapping[str, object]) -> str:
-    errors = record.get("errors")
-    last = errors[-1] if isinstance(errors, list) and errors else {}
-    return f"{last.get('type', record.get('outcome'))}: {last.get('message', '')}".removesuffix(": ")
-
-
-def clean_words(text: str) -> str:
-    """Return the text of a journal as one printable line."""
-    return " ".join(text.split())
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, timedelta
 from pathlib import Path
-from typing import NamedTuple
+from typing import TypeAlias
 
 from envdoctor.app.errors import UsageProblem
 from envdoctor.judge.judging import problems_of
@@ -19,11 +19,8 @@ from envdoctor.system.files import because_of
 _NEW = Path(__file__).with_name("new_rule.toml")
 
 
-class Complaint(NamedTuple):
-    """One fault of a rule or table: the file, and a clause that names the key."""
-
-    origin: str
-    text: str
+#: One fault of a rule or table: the file, and a clause that names the key.
+Complaint: TypeAlias = tuple[str, str]
 
 
 def lint(matrix: Matrix, files: Sequence[Path] = (), *, today: date) -> Iterator[Complaint]:
@@ -37,16 +34,16 @@ def lint(matrix: Matrix, files: Sequence[Path] = (), *, today: date) -> Iterator
     ids, documents = _rules_and_documents(matrix, files) if files else (None, None)
     for broken in matrix.broken:
         for problem in broken.problems if ids is None or broken.id in ids else ():
-            yield Complaint(broken.origin, problem)
+            yield broken.origin, problem
     faults = list(lint_documents(matrix, schemas, documents))
-    yield from (Complaint(origin, text) for origin, text in faults)
+    yield from faults
     if faults:
-        yield Complaint(faults[0][0], "until this is mended, the tests of rules are not run: they need the tables")
+        yield faults[0][0], "until this is mended, the tests of rules are not run: they need the tables"
     for rule in map(with_conditions, matrix.rules):
         if rule.id in (matrix.files if ids is None else ids):
-            yield from (Complaint(rule.origin, text) for text in lint_rule(rule, matrix, schemas, today=today))
+            yield from ((rule.origin, text) for text in lint_rule(rule, matrix, schemas, today=today))
             if not faults:
-                yield from (Complaint(rule.origin, text) for text in _test_complaints(rule, matrix))
+                yield from ((rule.origin, text) for text in _test_complaints(rule, matrix))
 
 
 def _rules_and_documents(matrix: Matrix, files: Sequence[Path]) -> tuple[set[str], list[Path]]:
@@ -99,11 +96,11 @@ def stale(matrix: Matrix, *, today: date, days: int) -> Iterator[Complaint]:
         texts = matrix.texts(rule)
         day = max((str(source["checked"]) for source in texts["evidence"]), default=str(texts["modified"]))
         if day < limit:
-            yield Complaint(rule.origin, f"its evidence was last read on {day}")
+            yield rule.origin, f"its evidence was last read on {day}"
     for path in sorted(matrix.home.glob("tables/*.toml")):
         of = str(matrix.part(path.stem, "table").get("as_of", limit))
         if of < limit:
-            yield Complaint(f"tables/{path.name}", f"as_of: {of}")
+            yield f"tables/{path.name}", f"as_of: {of}"
 
 
 def new_rule(rule_id: str, folder: Path, matrix: Matrix, *, today: date) -> Path:

@@ -386,17 +386,14 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
 def _without(section: MemorySection, facts: FactSet) -> Notice:
     """Return what is missing for a verdict: gradient checkpointing, the length, the size of a GPU, or one at all."""
     serving, settling = section["serving"], section["settled_by"]
+    least, most = (f"{size:.1f}" for size in section["process_gib"])
+    if settling == "recipe.gradient_checkpointing":
+        text = "it fits only with gradient checkpointing: give --set recipe.gradient_checkpointing=true or =false"
+        return Notice("error", Message(text))
+    if settling == "recipe.optimizer":
+        text = "whether it fits is not known, because what the optimizer keeps is not: {} to {} GiB; give --set {}=NAME"
+        return Notice("error", Message(text, least, most, settling))
     if settling:
-        if settling == "recipe.gradient_checkpointing":
-            text = "it fits only with gradient checkpointing: give --set recipe.gradient_checkpointing=true or =false"
-            return Notice("error", Message(text))
-        least, most = (f"{size:.1f}" for size in section["process_gib"])
-        if settling == "recipe.optimizer":
-            text = (
-                "whether it fits is not known, because what the optimizer keeps is not: "
-                "{} to {} GiB; give --set {}=NAME"
-            )
-            return Notice("error", Message(text, least, most, settling))
         text = (
             "whether it fits is not known, because how processes share the run is not: up to {} GiB if each holds the "
             "whole model, as little as {} GiB if not; give --set {}=3, =2 or =0"

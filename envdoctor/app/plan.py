@@ -24,8 +24,8 @@ from envdoctor.matrix.matrix import Matrix, load_matrix
 from envdoctor.observe.sources import SOURCES
 from envdoctor.remedy.candidates import Build, builds_of, no_build
 from envdoctor.remedy.commands import Remedy, before, try_remedy
+from envdoctor.remedy.installer import NoResolver, Wanted, resolve
 from envdoctor.remedy.needs import others_asked
-from envdoctor.remedy.resolver import NoResolver, Wanted, resolve
 from envdoctor.report.findings import again_words
 from envdoctor.report.memory_section import fitting_words
 from envdoctor.report.page import Page

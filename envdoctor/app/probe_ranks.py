@@ -95,7 +95,7 @@ def _read(here: Launched, seconds: float, records: Sequence[Mapping[str, Any]], 
     came = read(records)
     elsewhere = []
     refused: dict[str, list[str]] = {}
-    unread: list[int] = []
+    unread = [*came.unread]
     for host, numbers, document in came.sent:
         items = _items(document, matrix)
         if isinstance(items, str):
@@ -118,10 +118,10 @@ def _read(here: Launched, seconds: float, records: Sequence[Mapping[str, Any]], 
     return Met(None, elsewhere, count, [note], problems)
 
 
-def _items(document: Mapping[str, Any] | None, matrix: Matrix) -> Sequence[_Item] | str | None:
+def _items(document: Mapping[str, Any], matrix: Matrix) -> Sequence[_Item] | str | None:
     """Return the wrong results of a rank, or why nothing ran there; None if they cannot be read."""
-    refused = document["refused"] if document is not None and "refused" in document else None
-    if document is None or not isinstance(refused, str) or refused:
+    refused = document.get("refused")
+    if not isinstance(refused, str) or refused:
         return refused[:500] if isinstance(refused, str) else None
     try:
         facts = facts_of_document({"schema": SCHEMA, "facts": document["facts"]}, "rank", matrix.registry)

@@ -56,10 +56,11 @@ class Others(NamedTuple):
 
 
 class Came(NamedTuple):
-    """The records of the child: hosts with the numbers of their ranks and their document (None: cannot be read), and
-    the missing ranks."""
+    """The records of the child: hosts with the numbers of their ranks and their document, the ranks whose document
+    cannot be read, and the missing ranks."""
 
-    sent: Sequence[tuple[str, list[int], Mapping[str, Any] | None]]
+    sent: Sequence[tuple[str, list[int], Mapping[str, Any]]]
+    unread: Sequence[int]
     missing: Sequence[Any]
 
 
@@ -111,21 +112,16 @@ def all_ranks(sources: Sources, matrix: Matrix, seconds: float) -> Callable[[Gat
 def _gather_ranks(here: Launched, gathered: Gathered, sources: Sources, matrix: Matrix, seconds: float) -> Others:
     """Return the facts that rank 0 gets, its own included; ranks of one machine with the same facts are one entry."""
     came = read(_exchange(here, gathered, sources, matrix, seconds))
-    documents, ranks = {}, {}
-    unread: list[int] = []
-    for host, numbers, document in came.sent:
-        if document is None:
-            unread += numbers
-        else:
-            name = on_host(host, numbers)
-            documents[name], ranks[name] = document, len(numbers)
+    names = [on_host(host, numbers) for host, numbers, _ in came.sent]
     problems = []
     if came.missing:
         text = "of {} ranks these sent no facts in {} s: {}"
         problems.append(Message(text, here.world, f"{seconds:g}", ranges(came.missing)))
-    if unread:
-        problems.append(Message("the facts of the ranks {} are too many or too long to be compared", ranges(unread)))
-    return Others(documents, ranks, problems)
+    if came.unread:
+        text = "the facts of the ranks {} are too many or too long to be compared"
+        problems.append(Message(text, ranges(came.unread)))
+    documents = dict(zip(names, (document for _, _, document in came.sent), strict=True))
+    return Others(documents, dict(zip(names, (len(numbers) for _, numbers, _ in came.sent), strict=True)), problems)
 
 
 def _exchange(
@@ -163,7 +159,9 @@ def read(records: Iterable[Mapping[str, Any]]) -> Came:
             pieces.setdefault(record["digest"], []).extend(record["document"])
         missing += record.get("missing", ())
     documents = {digest: _unpacked("".join(parts)) for digest, parts in pieces.items()}
-    return Came([(host, numbers, documents.get(digest)) for (host, digest), numbers in members.items()], missing)
+    every = [(host, numbers, documents.get(digest)) for (host, digest), numbers in members.items()]
+    sent = [(host, numbers, document) for host, numbers, document in every if document is not None]
+    return Came(sent, [rank for _, numbers, document in every if document is None for rank in numbers], missing)
 
 
 def _unpacked(text: str) -> Mapping[str, Any] | None:

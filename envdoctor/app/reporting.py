@@ -148,13 +148,11 @@ def check_targets(targets: Sequence[Typed], judged: Callable[[Typed], Report]) -
         return reports[0]
     differing = [name for name in targets[0] if len({target[name] for target in targets}) > 1]
     names = [", ".join(f"{name} {target[name]}" for name in differing) for target in targets]
-    outcomes = []
+    first, outcomes = reports[0], []
+    names_of: dict[Notice, list[str]] = {}
     for name, report in zip(names, reports, strict=True):
         shown = [finding.severity for finding in report.shown()]
         outcomes.append(TargetOutcome(name, shown.count("error"), shown.count("warning"), report.exit_code))
-    first = reports[0]
-    names_of: dict[Notice, list[str]] = {}
-    for name, report in zip(names, reports, strict=True):
         for notice in report.notices:
             names_of.setdefault(notice, []).append(name)
     notices = [

@@ -3,7 +3,7 @@ modules of their own."""
 
 import os
 import sys
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -328,35 +328,22 @@ def compare(files: tuple[str, ...], **options: Any) -> int:
     return run.present(report)
 
 
-class _Day(click.DateTime):
-    """A day as tables of the configuration have it."""
-
-    def __init__(self) -> None:
-        super().__init__(["%Y-%m-%d"])
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        try:
-            return super().convert(value, param, ctx)
-        except click.BadParameter:
-            self.fail(f"{value!r} is not a day: write it as {date.today():%Y}-12-31", param, ctx)
-
-
 @usage.command(
     "ignore",
     Option("--reason", "Why this finding is accepted in this project.", "TEXT", required=True),
-    Option("--until", "Last day on which it holds.", "DATE", _Day()),
+    Option("--until", "Last day on which it holds.", "DATE"),
     Option("--where", "Only for this record, e.g. gpu.name=Tesla\\ T4.", "KEY=VALUE", multiple=True),
     Option("--until-fixed", "It ends when a release without the problem is known.", kind="flag"),
     Option("--path", "Only where what is to be edited lies there: a folder or pattern.", "PATTERN"),
     Option("--config", "File to write instead of the project's.", "FILE", "path"),
 )
 @click.argument("rule_id", metavar="ID")
-def ignore(rule_id: str, reason: str, until: datetime | None, where: tuple[str, ...], **more: Any) -> int:
+def ignore(rule_id: str, reason: str, until: str | None, where: tuple[str, ...], **more: Any) -> int:
     """Accept a finding: write it, with its reason, into the project's configuration."""
+    from envdoctor.app.accepted import demand_match, write_ignore
     from envdoctor.app.errors import UsageProblem
     from envdoctor.app.explaining import rule_named
-    from envdoctor.app.facts import working_directory
-    from envdoctor.app.ignore import demand_match, write_ignore
+    from envdoctor.app.facts import day_of, working_directory
     from envdoctor.judge.finding import Ignore
     from envdoctor.matrix.matrix import load_matrix
 
@@ -374,7 +361,7 @@ def ignore(rule_id: str, reason: str, until: datetime | None, where: tuple[str, 
     if fixed := matrix.fixed_in(rule) if more["until_fixed"] else {}:
         named_fix = ", ".join(f"{key.removeprefix('pkg.')} {version}" for key, version in fixed.items())
         raise UsageProblem("--until-fixed: {} is fixed in {} already", rule, named_fix)
-    last, here = until.date() if until else None, working_directory()
+    last, here = day_of("--until", until) if until is not None else None, working_directory()
     if last is not None and last < date.today():
         raise UsageProblem("--until {}: that day is over; give the last day on which the finding is accepted", last)
     if here is None:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from envdoctor.app.errors import UsageProblem
-from envdoctor.app.explaining import Explained, explain, explain_error, rules_with, text_of_option
+from envdoctor.app.explaining import Explained, explain_error, rule_named, rules_with, text_of_option
 from envdoctor.cli import options as shared
 from envdoctor.cli import usage
 from envdoctor.cli.options import JUDGED, Option
@@ -80,7 +80,7 @@ def command(ctx: click.Context, /, words: tuple[str, ...], error: str | None, lo
         return _answer(explained, run, as_json=options["format_"] == "json")
     text = " ".join(words)
     try:
-        rule, texts, renamed_from = explain(text, run.matrix)
+        rule, texts, renamed_from = rule_named(text, run.matrix)
     except UsageProblem:
         if "-" in text and " " not in text:  # an id that is mistyped
             raise

@@ -142,7 +142,7 @@ def lint(matrix: tuple[Path, ...], stale: int | None, files: tuple[Path, ...]) -
     own = () if stale else (path for path in loaded.files.values() if any(map(path.is_relative_to, matrix)))
     files = files or tuple(own)
     complaints = judged.stale(loaded, today=today, days=stale) if stale else judged.lint(loaded, files, today=today)
-    lines = [f"{complaint.origin}: {complaint.text}" for complaint in complaints]
+    lines = [f"{origin}: {text}" for origin, text in complaints]
     total = len(files) or len(loaded.rules) + len(loaded.broken)
     counts = {"file" if files else "rule": total, "complaint": len(lines)}
     summary = ", ".join(f"{number} {word}{'' if number == 1 else 's'}" for word, number in counts.items())

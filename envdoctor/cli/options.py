@@ -445,7 +445,7 @@ class CommandRun(CommandOptions):
         super().__init__(options)
         baseline = None
         if options["baseline"] is not None:
-            from envdoctor.app.baseline import read_baseline
+            from envdoctor.app.accepted import read_baseline
 
             baseline = read_baseline(options["baseline"])
         elif options["only_new"]:
@@ -502,7 +502,7 @@ class CommandRun(CommandOptions):
 
 def _accepted(report: Report, before: tuple[Known, ...] | None, path: Path) -> Report:
     """Return the report after its findings were written as a baseline; they no longer fail this run."""
-    from envdoctor.app.baseline import accepted, write_baseline
+    from envdoctor.app.accepted import accepted, write_baseline
 
     baseline = write_baseline(path, report, before)
     shown = len(baseline) if before is not None else min(len(baseline), len(list(report.shown())))

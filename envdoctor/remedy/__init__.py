@@ -15,9 +15,9 @@ __all__, __getattr__ = door(
         "checking": "check_first_fix check_fixes",
         "commands": "Before Remedy before install_commands place_of try_remedy",
         "fixes": "with_fixes",
+        "installer": "NoResolver Wanted resolve",
         "needs": "asked_by_model others_asked",
         "plan": "with_plan",
         "question": "Situation",
-        "resolver": "NoResolver Wanted resolve",
     },
 )

@@ -512,17 +512,14 @@ def _log_facts_and_rules(
                 facts = changed
             else:
                 mark = seen_in(log, (form for form in symptoms if "{" not in "".join(form["lines"])))
-        caused = (mark for mark, row in known_errors if _causes(rule, row))
+        caused = (
+            mark for mark, row in known_errors if rule.effect == row.get("effect") or rule.id in row.get("rules", ())
+        )
         if mark is None and (cause := next(caused, None)) and evaluate(rule, facts, matrix.registry).holds:
             mark = cause
         if mark is not None:
             shown.append((rule, texts, mark))
     return facts, shown
-
-
-def _causes(rule: Rule, row: Mapping[str, Any]) -> bool:
-    """Return whether the subject of a rule may end in a known error."""
-    return rule.effect == row.get("effect") or rule.id in row.get("rules", ())
 
 
 def _values(texts: Mapping[str, Any], facts: FactSet) -> dict[str, str]:

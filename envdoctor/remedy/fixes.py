@@ -81,8 +81,10 @@ class _Trial(NamedTuple):
                     commands = tuple(line for line in commands if not line.startswith("conda "))
                 offered = _offered(fix, candidate, commands)
                 keys = own_keys(offered.set, self.now.facts, self.now.matrix)
-                predicted = _predicted(self.now.facts, after.facts) or self._staying(candidate, after, problem)
-                return offered._replace(keys=keys, predicted=predicted)
+                named = (error for error in after.errors if dict(error.item).get("package") in candidate.pins)
+                stays = next((error for error in named if error != problem), None)
+                staying = None if stays is None else Message("alone it is not enough: {}", after.errors[stays])
+                return offered._replace(keys=keys, predicted=_predicted(self.now.facts, after.facts) or staying)
             # That a build would not help says more than that another one does not exist.
             objection = reason if fix.get("cuda") else objection or reason
             tries += 1
@@ -91,12 +93,6 @@ class _Trial(NamedTuple):
         if objection is None and fix["kind"] not in ("set", "env"):  # "0.8 or lower" is for a person
             objection = Message("no release that satisfies it is known")
         return _offered(fix, first, withheld=objection)
-
-    def _staying(self, change: changes.Remedy, after: changes.After, problem: Problem) -> Message | None:
-        """Return the error about a package that stays although another release of that package is installed."""
-        rest = (error for error in after.errors if error != problem and dict(error.item).get("package") in change.pins)
-        staying = next(rest, None)
-        return None if staying is None else Message("alone it is not enough: {}", after.errors[staying])
 
     def _objection(self, after: changes.After, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> Message | None:
         """Return why a change is not offered; one of torch's build must fit, and one against too little memory too."""

@@ -1,5 +1,9 @@
-"""Start the environment's own installer (uv, pip), to preview its changes or to make them. Its configuration, indexes,
-proxies and network are the user's."""
+"""Start uv or pip in a bounded child: uv to resolve versions, the environment's own installer to preview its changes or
+to make them. Configuration, indexes, proxies and network are the user's.
+
+To resolve, uv downloads metadata only, and builds nothing. pip is not asked: its dry run downloads every wheel, which
+for torch are gigabytes.
+"""
 
 import json
 import os
@@ -8,6 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from envdoctor.system.asking import ask_program
 from envdoctor.system.child import ChildResult, Limits, run_child
 from envdoctor.system.message import Message, MessageError, quoted
 from envdoctor.versions.requirement import normalise
@@ -81,14 +86,11 @@ def preview(
     child = _run([*command, *more], environ, cwd)
     if not is_uv:
         try:
-            packages = [
-                (dist["metadata"]["name"], dist["metadata"]["version"]) for dist in json.loads(child.stdout)["install"]
-            ]
+            packages = [dist["metadata"] for dist in json.loads(child.stdout)["install"]]
+            new = {normalise(package["name"]): package["version"] for package in packages}
         except (ValueError, KeyError, TypeError):
             raise InstallerError("pip gave no report that can be read: {}", _words(child)) from None
-        return tuple(
-            PackageChange(name, versions.get(name), new) for name, new in ((normalise(dist), v) for dist, v in packages)
-        )
+        return tuple(PackageChange(name, versions.get(name), version) for name, version in new.items())
     if len(child.stderr_tail) >= _MOST_SAID:
         raise InstallerError("uv would change more packages than can be followed")
     signs: dict[str, dict[str, str]] = {}
@@ -116,24 +118,15 @@ def _is_uv(command: Sequence[str]) -> bool:
     return command[1] == "pip"  # "uv pip install", or "PYTHON -m pip install"
 
 
-def _tool(command: Sequence[str]) -> str:
-    return command[0] if _is_uv(command) else command[2]
-
-
 def _run(command: Sequence[str], environ: Mapping[str, str], cwd: str) -> ChildResult:
-    from shutil import which
-
-    program = command[0]
-    if _is_uv(command):
-        uv = which("uv", path=environ.get("PATH")) or which("uv", path=os.path.dirname(sys.executable))
-        if uv is None:
-            raise InstallerError("uv installed this environment, and it is not on PATH")
-        program = uv
+    program = _uv(environ) if _is_uv(command) else command[0]
+    if program is None:
+        raise InstallerError("uv installed this environment, and it is not on PATH")
     rest = {name: value for name, value in environ.items() if name not in _ELSEWHERE}
     variables = {**rest, **_ASKS_NOTHING, "NO_COLOR": "1", "UV_NO_PROGRESS": "1"}
     child = run_child([program, *command[1:]], _LIMITS, confined=False, environ=variables, cwd=cwd)
     if child.status != "ok":
-        raise InstallerError("{} failed: {}", _tool(command), _words(child))
+        raise InstallerError("{} failed: {}", command[0] if _is_uv(command) else command[2], _words(child))
     return child
 
 
@@ -141,3 +134,72 @@ def _words(child: ChildResult) -> Message:
     """Return the end of the child's output, on one line."""
     text = " ".join((child.stderr_tail or child.stdout.decode("utf-8", "replace")).split())
     return quoted(text[-_LONGEST:] or child.status)
+
+
+def _uv(environ: Mapping[str, str]) -> str | None:
+    from shutil import which
+
+    return which("uv", path=environ.get("PATH")) or which("uv", path=os.path.dirname(sys.executable))
+
+
+# --- the versions that go together ------------------------------------------------------------------------------------
+
+#: How long a resolution may take, and its memory.
+_TO_RESOLVE = Limits(seconds=240.0, mib=4096)
+#: uv's names of systems; Linux by the newest C library that wheels may ask for.
+_SYSTEMS = {"windows": "pc-windows-msvc", "darwin": "apple-darwin"}
+_MACHINES = {"arm64": "aarch64", "amd64": "x86_64"}
+_MANYLINUX = ((2, 17), (2, 28), *((2, minor) for minor in range(31, 41)))
+_OPTIONS = ("--no-header", "--no-annotate", "--quiet", "--no-progress", "--color", "never", "--only-binary", ":all:")
+#: uv's words if there is no set; its other errors mean that it could not ask.
+_NONE = r"(?i)no solution found"
+_NO_WHEEL = "no usable wheels"
+
+
+class NoResolver(MessageError):
+    """uv is missing or failed; the message says which."""
+
+
+class Wanted(NamedTuple):
+    """A request to uv: requirement lines for a Python (``3.11``) and a machine; ``libc`` is the release of glibc there.
+    ``backend`` is the tag of torch's builds whose index is added (``cpu``, ``cu126``), None for the user's indexes
+    alone."""
+
+    lines: Sequence[str]
+    python: str
+    system: str
+    machine: str
+    libc: str | None = None
+    backend: str | None = None
+
+
+def resolve(request: Wanted, environ: Mapping[str, str], cwd: str) -> tuple[str, ...] | Message:
+    """Return exact pins, one a package, or why there is no such set, in uv's words. Raises :class:`NoResolver`."""
+    program = _uv(environ)
+    if program is None:
+        raise NoResolver("uv resolves the versions, and it is not on PATH: pip install uv")
+    command = [program, "pip", "compile", "-", *_OPTIONS, "--python-version", request.python]
+    command += ["--python-platform", _platform(request)]
+    command += ["--torch-backend", request.backend] if request.backend is not None else []
+    lines = "".join(f"{line}\n" for line in request.lines)
+    text, problem = ask_program(command, _TO_RESOLVE, lines.encode(), environ=environ, cwd=cwd)
+    pins = tuple(line for line in text.splitlines() if re.match(r"[A-Za-z0-9]", line))
+    if problem is None and pins:
+        return pins
+    reason = quoted(" ".join(problem.tail.split())) if problem else Message("it names no release")
+    if problem is not None and problem.kind == "failed" and re.search(_NONE, reason):
+        if _NO_WHEEL in reason:
+            raise NoResolver("some package has no wheel, and nothing is built here, so there may be a set: {}", reason)
+        return reason
+    how = problem.clause() if problem is not None and problem.kind == "timeout" else "failed"
+    raise NoResolver("uv {}: {}", how, reason)
+
+
+def _platform(request: Wanted) -> str:
+    """Return the machine in uv's words."""
+    machine = _MACHINES.get(request.machine, request.machine)
+    if request.system != "linux":
+        return f"{machine}-{_SYSTEMS.get(request.system, request.system)}"
+    limit = tuple(int(part) for part in re.findall(r"\d+", request.libc)[:2]) if request.libc else (2, 28)
+    major, minor = max((version for version in _MANYLINUX if version <= limit), default=_MANYLINUX[0])
+    return f"{machine}-manylinux_{major}_{minor}"

@@ -52,7 +52,10 @@ def with_plan(
     shown = [finding for finding in judgement.findings if finding.ignored is None and finding.superseded_by is None]
     errors = [finding for finding in shown if finding.severity == "error" and finding.status == "active"]
     findings = {problem_of(finding): finding for finding in errors}
-    own = set() if for_code else {problem for problem, finding in findings.items() if _of_code(finding, matrix)}
+    # What is to be changed is then the code, and not the environment.
+    of_code = {rule.id for rule in matrix.rules if rule.each == "broken_use"} if not for_code else set()
+    is_advised = {problem for problem, case in findings.items() if not case.fixes or case.fixes[0].kind == "advice"}
+    own = {problem for problem in is_advised if problem.rule_id in of_code}
     if own == findings.keys():
         return judgement
     now = before(judgement.facts, matrix, predict)
@@ -104,13 +107,6 @@ def _built_for_the_old(remedy: Remedy, facts: FactSet, after: FactSet, matrix: M
         name = row["name"]
         if facts.text(f"pkg.{name}") is not None and name not in {*remedy.pins, *remedy.removed, *fitting}:
             yield name
-
-
-def _of_code(finding: Finding, matrix: Matrix) -> bool:
-    """Return whether a finding is about the user's own code, which is to be changed rather than the environment."""
-    rule = matrix.find(finding.id)
-    advised = next((fix.kind == "advice" for fix in finding.fixes), True)
-    return rule is not None and rule.each == "broken_use" and advised
 
 
 def _requirements(shown: Iterable[Finding], facts: FactSet, matrix: Matrix) -> dict[Problem, Finding]:

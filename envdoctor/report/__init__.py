@@ -14,7 +14,7 @@ __all__, __getattr__ = door(
         "page": "Page display_width",
         "probe_section": "catalogue_text",
         "report": "Notice Report TargetOutcome UnknownFormatError load names",
-        "revision_section": "Cost Introduced Mended MovedCommits RevisionSection Side",
+        "revision_section": "Cost Mended RevisionSection Side",
         "terminal_report": "render",
     },
 )

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from envdoctor.facts.values import ABSENT, NOT_GIVEN, Records, Unknown, Value
 from envdoctor.judge.finding import NotChecked
@@ -114,9 +113,9 @@ def closing(report: Report, page: Page, again: str = "") -> list[Block]:
         unread = report.facts.value("model.remote_code") is True and ("model_files",) in [names for names, _ in steps]
         names = ("model_files",) if unread else steps[0][0]
         advice = page.say("; and ").join(_advice(report, name, page) for name in names)
-        asks = report.registry.help_texts.get(names[0], {}).get("asks")
-        if report.target.kind == "report" and asks:  # who reads it has not got the environment
-            advice = page.say("ask for {what}", what=asks.get(page.lang, asks["en"]))
+        if report.target.kind == "report" and "asks" in report.registry.help_texts.get(names[0], {}):
+            # who reads it has not got the environment
+            advice = page.say("ask for {what}", what=_said_of(report, names[0], "asks", page))
         blocks.append(Field(page.say("Next"), [advice]))
     return blocks
 
@@ -216,18 +215,12 @@ def _missing(report: Report, page: Page) -> str:
     """Return in a sentence which help would make how many unchecked rules decidable, and how many others there are; if
     no help would, the reasons."""
     steps, _ = _steps(report)
-    helps = [" + ".join(_needs(report, names, page)) for names, _ in steps]
+    helps = [" + ".join(_said_of(report, name, "needs", page) for name in names) for names, _ in steps]
     texts = ["{n} more with {help}", *["{n} with {help}"] * len(steps)]
     parts = [page.say(text, n, help=words) for text, words, (_, n) in zip(texts, helps, steps, strict=False)]
     rest = len(report.not_checked) - sum(count for _, count in steps)
     parts += [page.say("{n} for other reasons: -v", rest)] if rest and parts else []
     return page.separated(parts) or "".join(advices(report, page))
-
-
-def _needs(report: Report, names: Sequence[str], page: Page) -> Iterator[str]:
-    for name in names:
-        texts = _texts_of(report, name)["needs"]
-        yield texts.get(page.lang) or texts["en"]
 
 
 def advices(report: Report, page: Page) -> list[str]:
@@ -258,18 +251,19 @@ def _reasons(report: Report, others: list[NotChecked], page: Page) -> list[str]:
     return _why_not(others, page)
 
 
-def _texts_of(report: Report, name: str) -> Mapping[str, Any]:
-    """Return the texts about a kind of help; they differ if the fact that they name under ``beside`` is known."""
-    texts = report.registry.help_texts.get(name, {"needs": {"en": name}})
+def _said_of(report: Report, name: str, part: str, page: Page) -> str:
+    """Return the text about a kind of help, or a part of it; it differs if the fact that stands ``beside`` is known."""
+    texts = report.registry.help_texts.get(name, {})
     beside = texts.get("beside", {"fact": ""})
-    return {**texts, **beside} if report.facts.known(beside["fact"]) else texts
+    texts = {**texts, **beside} if report.facts.known(beside["fact"]) else texts
+    texts = texts.get(part, {}) if part else texts
+    return str(texts.get(page.lang) or texts.get("en") or name)
 
 
 def _advice(report: Report, name: str, page: Page) -> str:
     """Return what would help, with the facts that are not given yet."""
-    texts = _texts_of(report, name)
-    text = str(texts.get(page.lang) or texts.get("en") or name)
-    specs = [spec for key in texts.get("keys", ()) if (spec := report.registry.find(key)) is not None]
+    text, keys = _said_of(report, name, "", page), report.registry.help_texts.get(name, {}).get("keys", ())
+    specs = [spec for key in keys if (spec := report.registry.find(key)) is not None]
     open_ = [spec for spec in specs if not is_given(report, spec.key)]
     # The release of a driver in an example would read like a recommendation.
     pairs = ((spec.key, spec.example) for spec in open_[:_NAMED_KEYS])
@@ -302,7 +296,6 @@ def _why_not(entries: Sequence[NotChecked], page: Page) -> list[str]:
     texts = []
     for reason in sorted((reason for reason, _ in counts.most_common()), key=lambda text: text == NOT_GIVEN.reason):
         labels = list(names.get(reason, ()))
-        more = [page.say("{n} more", len(labels) - _MOST_NAMED)] if len(labels) > _MOST_NAMED else []
-        words = page.separated([*labels[:_MOST_NAMED], *more])
+        words = page.separated(page.some(labels, _MOST_NAMED))
         texts.append(page.not_known(words, reason) if labels else page.sentence(reason))
     return texts

@@ -90,7 +90,10 @@ def finding_card(
         alike.setdefault(peer.item.get("kind") if is_code else number, []).append(peer)
     cases, common = _cases([first for first, *_ in alike.values()], page)
     also = {page.message(first): [peer.item.get("symbol", "") for peer in others] for first, *others in alike.values()}
-    cases = [case._replace(facts=[*case.facts, *_also(also.get(case.message, []), page)]) for case in cases]
+    for place, case in enumerate(cases):
+        if names := also.get(case.message, []):
+            text = page.say("also in {names}", names=page.separated(page.some(names, _NAMED)))
+            cases[place] = case._replace(facts=[*case.facts, [text]])
     why = finding.why.in_language(page.lang)
     of_memory = any(fact.key == "memory.verdict" for fact in finding.facts)
     fields = [blocks.Field("fix", [fitting])] if of_memory and fitting else _fixes(findings, page)
@@ -106,11 +109,6 @@ def finding_card(
         fields.append(blocks.Field("rule", [page.bracket(about, finding.origin)]))
     marks = [finding.effect, finding.confidence, *([page.say("at the gate")] if finding.gate else [])]
     return blocks.Card(finding.severity, finding.id, len(findings), marks, finding.fingerprint, cases, fields)
-
-
-def _also(names: Sequence[str], page: Page) -> list[list[str]]:
-    more = [page.say("{n} more", n=len(names) - _NAMED)] if len(names) > _NAMED else []
-    return [[page.say("also in {names}", names=page.separated([*names[:_NAMED], *more]))]] if names else []
 
 
 def finding_text(finding: Finding, page: Page) -> str:

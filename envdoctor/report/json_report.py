@@ -128,6 +128,7 @@ def _revision(report: Report, section: RevisionSection) -> dict[str, Any]:
         "areas": areas,
         **_without(json_data(section), "weights_equal", "unjudged", "effects", "documents"),
         "changes": changes,
+        "introduced": [{"fingerprint": mark, "commit": commit} for mark, commit in section.introduced.items()],
     }
 
 

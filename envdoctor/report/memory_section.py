@@ -13,15 +13,6 @@ if TYPE_CHECKING:
 
 #: Parts of the peak that a terminal lists, and the colours that parts have.
 _MOST_TERMS, _COLOURS = 3, 6
-_PHASES = {
-    "forward": "forward",
-    "backward": "backward",
-    "clip": "gradient clipping",
-    "step": "optimizer step",
-    "decode": "generation",
-    "start": "start of the engine",
-    "KV cache": "KV cache",
-}
 _PADDING = (
     "{batch} a batch, up to {tokens} tokens: {random} padding, {grouped} if grouped by length, {packed} if packed"
 )
@@ -85,7 +76,7 @@ def _details(section: MemorySection, page: Page) -> list[Field]:
         fields.append(Field("", [Bars([need, supply], whole, drawn=True)]))
     layers, batch, tokens = section["layers"], section["batch"], f"{section['tokens']:,}"
     of = page.say("{layers} layers, batch {batch} x {tokens} tokens", layers=layers, batch=batch, tokens=tokens)
-    phase = page.separated([page.say(_PHASES[section["phase"]]), section["operation"]])
+    phase = page.separated([page.value("memory.phase", section["phase"]), section["operation"]])
     fields.append(Field(page.say("Peak"), [page.bracket(phase, of)]))
     fields.append(Field(page.say("Largest"), [parts, Items(names, most=_MOST_TERMS, keys=True)]))
     if section["serving"] is not None:

@@ -43,6 +43,11 @@ class Page(NamedTuple):
         """Return the texts with commas between: ``a, b, c``."""
         return self.say(", ").join(items)
 
+    def some(self, items: Sequence[str], most: int) -> list[str]:
+        """Return the first ``most`` texts, and how many more there are."""
+        more = [self.say("{n} more", n=len(items) - most)] if len(items) > most else []
+        return [*items[:most], *more]
+
     def bracket(self, text: str, more: str) -> str:
         """Return ``text (more)``, or the text that is not empty."""
         return self.say("{text} ({more})", text=text, more=more) if text and more else text or more

@@ -39,20 +39,6 @@ class Side(NamedTuple):
     revision: str | None = None
 
 
-class Introduced(NamedTuple):
-    """The commit (with date and title) since which the finding of this fingerprint holds."""
-
-    fingerprint: str
-    commit: str
-
-
-class MovedCommits(NamedTuple):
-    """The repository that was asked for, and its present name."""
-
-    asked: str
-    now: str
-
-
 class Cost(NamedTuple):
     """The use of the Hub: requests, and bytes received. ``values``: how many of these bytes may be weights, None if no
     weight was read."""
@@ -77,7 +63,8 @@ class RevisionSection(NamedTuple):
     ``tensors`` are all changed patterns when they were asked for; ``amounts`` tensors, parameters and bytes of each
     side, by dtype and by module. ``pin`` is the old revision, when a finding says to stay there. ``unjudged`` are the
     changes without a finding and without an excuse; ``effects`` say, by area and kind, why a change has no effect.
-    ``documents``: texts about the model changed, such as README.md.
+    ``introduced`` has the commit (with date and title) since which a finding holds, by its fingerprint, ``moved`` the
+    repository that was ``asked`` for and its name ``now``. ``documents``: texts about the model changed: README.md.
     """
 
     weights: str
@@ -88,10 +75,10 @@ class RevisionSection(NamedTuple):
     unread: tuple[Unread, ...]
     equal: tuple[str, ...]
     amounts: Mapping[str, Mapping[str, Mapping[str, Amount]]]
-    introduced: tuple[Introduced, ...]
+    introduced: Mapping[str, str]
     cost: Cost
     tensors: tuple[Change, ...] | None = None
-    moved: MovedCommits | None = None
+    moved: Mapping[str, str] | None = None
     pin: str | None = None
     unjudged: tuple[Change, ...] = ()
     effects: Mapping[str, Text] = {}
@@ -371,8 +358,8 @@ def revisions(section: RevisionSection, findings: Sequence[Finding], page: Page)
         revision = side.revision if side.revision and side.revision not in side.label else ""
         blocks.append(Field(label, [page.bracket(side.label, revision)]))
     if section.moved is not None:
-        blocks.append(Paragraph(page.say("{asked} has moved: it is now {now}", **section.moved._asdict())))
-    commits = dict(section.introduced)
+        blocks.append(Paragraph(page.say("{asked} has moved: it is now {now}", **section.moved)))
+    commits = section.introduced
     since = [f"{finding.id}: {commits[finding.fingerprint]}" for finding in findings if finding.fingerprint in commits]
     blocks += [Field(page.say("Since"), since)] if since else []
     for mend in section.mended:  # … (remote-code-checkpointing-does-nothing; since 37fe000 …)

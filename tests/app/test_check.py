@@ -5,7 +5,7 @@ from datetime import date
 import pytest
 
 from envdoctor import check
-from envdoctor.app import UsageProblem, collect_facts, explain
+from envdoctor.app import UsageProblem, collect_facts, rule_named
 from envdoctor.facts import ABSENT, Unknown
 from envdoctor.judge import Ignore, Policy
 from envdoctor.matrix import load_matrix
@@ -134,8 +134,8 @@ def test_a_set_value_stands_against_what_would_be_derived(matrix, given):
 
 def test_a_rule_is_explained_under_its_id_and_its_former_id(small):
     matrix = small(RETIRED, r=TORCH)
-    assert explain("r", matrix).renamed_from is None
-    assert explain("old-name", matrix).rule.id == "r" and explain("old-name", matrix).renamed_from == "old-name"
+    assert rule_named("r", matrix).renamed_from is None
+    assert rule_named("old-name", matrix).rule.id == "r" and rule_named("old-name", matrix).renamed_from == "old-name"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_a_rule_is_explained_under_its_id_and_its_former_id(small):
 )
 def test_a_rule_that_is_not_there_is_one_sentence(small, name, sentence):
     with pytest.raises(UsageProblem) as caught:
-        explain(name, small(RETIRED, torch_batch_nan=TORCH))
+        rule_named(name, small(RETIRED, torch_batch_nan=TORCH))
     assert str(caught.value) == sentence
 
 

@@ -146,7 +146,7 @@ def test_without_a_command_the_help_is_shown_as_it_is(run, arguments):
         (("ignore", "no-such-rule", "--reason", "x"), "there is no rule no-such-rule"),
         (("ignore", "x-ours"), "--reason"),
         (("ignore", "x-ours", "--reason", " "), "--reason is empty"),
-        (("ignore", "x-ours", "--reason", "x", "--until", "soon"), "'soon' is not a day: write it as 20"),
+        (("ignore", "x-ours", "--reason", "x", "--until", "soon"), "--until soon: a day is expected, as 20"),
         (("ignore", "x-ours", "--reason", "x", "--where", "T4"), "--where T4: key=value is expected"),
         (("check", "--config", "nowhere.toml"), "nowhere.toml: cannot be read"),
         (("check", "--matrix", "nowhere"), "--matrix nowhere: no such folder"),

@@ -186,8 +186,8 @@ def home(tmp_path_factory) -> Path:
 def complaints(home: Path) -> dict[str, list[str]]:
     """What the lint says, by the rules' names."""
     found: dict[str, list[str]] = {}
-    for complaint in lint(read_source(home, source="test"), today=TODAY):
-        found.setdefault(Path(complaint.origin).stem, []).append(complaint.text)
+    for origin, text in lint(read_source(home, source="test"), today=TODAY):
+        found.setdefault(Path(origin).stem, []).append(text)
     return found
 
 

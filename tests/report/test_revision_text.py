@@ -3,7 +3,7 @@
 import pytest
 
 from envdoctor.judge import Finding, Text
-from envdoctor.report import Cost, Introduced, Mended, MovedCommits, Report, RevisionSection, Side, load, render
+from envdoctor.report import Cost, Mended, Report, RevisionSection, Side, load, render
 from envdoctor.revision import UNNAMED, Change, Unread
 from envdoctor.system import Message
 
@@ -21,7 +21,7 @@ SECTION = RevisionSection(
     unread=(),
     equal=(_EQUAL,),
     amounts={},
-    introduced=(),
+    introduced={},
     cost=Cost(12, 345_678),
 )
 
@@ -254,7 +254,7 @@ def test_changes_are_named_in_the_language_of_the_report(compared: Report) -> No
 
 def test_revisions_moves_commits_and_costs_are_told(report: Report, compared: Report) -> None:
     section = SECTION._replace(
-        introduced=(Introduced("9f2c1d", "e9e0406 (2024-01-02) Fix"),), moved=MovedCommits("THUDM/x", "zai-org/x")
+        introduced={"9f2c1d": "e9e0406 (2024-01-02) Fix"}, moved={"asked": "THUDM/x", "now": "zai-org/x"}
     )
     text = render(compared.changed(findings=report.findings[:1], revision=section))
     assert "Old          zai-org/chatglm3-6b @ b098244 (b098244a71fbe69ce149682d9072a7629f7e908c)\n" in text

@@ -6,7 +6,7 @@ from envdoctor.experiments import Result
 from envdoctor.facts import Fact, FactSet, Origin, Records, Unknown
 from envdoctor.judge import Assumption, Evidence, Finding, FoundFact, NotChecked, OfferedFix, Plan, Text
 from envdoctor.observe import Target
-from envdoctor.report import Cost, Introduced, Mended, MovedCommits, Notice, Report, RevisionSection, Side
+from envdoctor.report import Cost, Mended, Notice, Report, RevisionSection, Side
 from envdoctor.revision import Change, Unread
 from envdoctor.system.clean import clean
 
@@ -136,10 +136,10 @@ def compared(report: Report, bad: str) -> Report:
         unread=(Unread(bad, bad),),
         equal=(bad, bad),
         amounts=amounts,
-        introduced=(Introduced(clean(bad), bad),),
+        introduced={clean(bad): bad},
         cost=Cost(3, 1000),
         tensors=(change,),
-        moved=MovedCommits(bad, bad),
+        moved={"asked": bad, "now": bad},
         pin=bad,
         unjudged=(change,),
         effects={f"config {bad}": Text(bad, bad)},

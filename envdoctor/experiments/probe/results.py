@@ -61,9 +61,8 @@ def results_of(
     groups = grouped(outcomes, cases)
     records = [*_records([result for result, _ in groups], probes, using)]
     title = ", ".join(names) or suite
-    facts = [Fact(key, value, _ORIGIN, "probe") for key, value in _values(session, records, names)]
-    facts.append(Fact("probe.suite", title, _ORIGIN, "probe"))
-    facts += [Fact("import_run", runs, _ORIGIN, "probe") for runs in _import_runs(outcomes)]
+    values = (*_values(session, records, names), ("probe.suite", title), *_import_runs(outcomes))
+    facts = [Fact(key, value, _ORIGIN, "probe") for key, value in values]
     section = _section(session, cases, groups, probes, suite=title, using=using, released=released)
     failed = None
     experiments = [probe for probe in probes.values() if not names or {probe.name, *probe.settles} & set(names)]
@@ -127,12 +126,13 @@ def result_of(record: _Item, ranks: str) -> Result:
     )
 
 
-def _import_runs(outcomes: Iterable[Outcome]) -> Iterable[Records]:
-    """Yield the list of the runs, if there was such a job; incomplete if its child did not end by itself."""
+def _import_runs(outcomes: Iterable[Outcome]) -> Iterable[tuple[str, Value]]:
+    """Yield the fact of the runs, if there was such a job; incomplete if its child did not end by itself."""
     for outcome in outcomes:
         if outcome.job.entries:
             items = tuple(_import_run(record) for record in outcome.observations if record.get("judge") == "import")
-            yield Records(items, None if outcome.ending == "ok" else Message("{}: {}", outcome.ending, outcome.detail))
+            reason = None if outcome.ending == "ok" else Message("{}: {}", outcome.ending, outcome.detail)
+            yield "import_run", Records(items, reason)
 
 
 def _import_run(observation: Mapping[str, Any]) -> Mapping[str, Value]:
@@ -173,6 +173,8 @@ def _section(
     }
     wrong = [case for case in cases if case.verdict.wrong]
     failing = (case for result, case in groups if case is not None and result.verdict == "fail")
+    skips = (case for case in cases if case.verdict.verdict == "skip")
+    skipped = Counter((str(case.observation.get("probe")), case.verdict.why) for case in skips)
     info = [record for outcome in session.outcomes for record in outcome.observations if record.get("kind") == "info"]
     return {
         "suite": suite,
@@ -189,7 +191,7 @@ def _section(
         "peak_mib": max((child.peak_mib for child in session.outcomes if child.peak_mib is not None), default=None),
         "probes": _probes(session, cases, probes),
         "groups": [result for result, _ in groups if result.wrong],
-        "skipped": _skipped(cases),
+        "skipped": [{"name": name, "why": why, "cases": count} for (name, why), count in skipped.items()],
         "wrong": len(wrong),
         "wrong_cases": [_case(case) for case in wrong[:_MOST_CASES]],
         "errors": _errors_by_length(cases),
@@ -224,14 +226,6 @@ def _case(case: JudgedCase) -> dict[str, Any]:
         "signature": verdict.signature,
         "why": verdict.why,
     }
-
-
-def _skipped(cases: Sequence[JudgedCase]) -> list[dict[str, Any]]:
-    """Return the reasons why experiments measured nothing, each with its number of cases."""
-    reasons = Counter(
-        (str(case.observation.get("probe")), case.verdict.why) for case in cases if case.verdict.verdict == "skip"
-    )
-    return [{"name": name, "why": reason, "cases": count} for (name, reason), count in reasons.items()]
 
 
 def _errors_by_length(cases: Iterable[JudgedCase]) -> list[dict[str, Any]]:

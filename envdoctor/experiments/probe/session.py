@@ -116,7 +116,9 @@ def _jobs(wishes: Wishes, device: str, *, emulated: bool = False) -> list[Job]:
 
 def session_of(outcomes: Sequence[Outcome]) -> Session:
     """Return the session of these outcomes, also from a recording."""
-    unusable = next((outcome for outcome in outcomes if outcome.ending in UNUSABLE or _died_first(outcome)), None)
+    before_torch = (outcome for outcome in outcomes if outcome.job.probe == FIRST and not outcome.begin)
+    dead = [outcome for outcome in before_torch if outcome.ending != "ok"]
+    unusable = next((outcome for outcome in outcomes if outcome.ending in UNUSABLE or outcome in dead), None)
     devices = [outcome.device for outcome in outcomes if outcome.device in ("cpu", "cuda")]
     environment: dict[str, Mapping[str, Any]] = {}
     for outcome in outcomes:
@@ -125,11 +127,6 @@ def session_of(outcomes: Sequence[Outcome]) -> Session:
                 environment.setdefault(str(observation.get("case")), observation)
     device = devices[0] if devices and unusable is None else None
     return Session(outcomes, device, unusable, environment, sum(outcome.seconds for outcome in outcomes))
-
-
-def _died_first(outcome: Outcome) -> bool:
-    """Return whether the context ended before torch was imported."""
-    return outcome.job.probe == FIRST and not outcome.begin and outcome.ending != "ok"
 
 
 def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown:

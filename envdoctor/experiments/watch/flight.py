@@ -18,8 +18,6 @@ from envdoctor.matrix.matrix import Matrix, load_matrix
 from envdoctor.observe.documents.facts_file import FLIGHT_SCHEMA
 from envdoctor.system.clean import clean
 
-#: Versions that belong in every report about numbers.
-_PACKAGES = ("torch", "transformers", "accelerate", "peft", "trl", "deepspeed", "flash-attn")
 _ARGUMENTS = (
     *("per_device_train_batch_size", "gradient_accumulation_steps", "learning_rate", "bf16", "fp16", "max_grad_norm"),
     *("gradient_checkpointing", "optim", "logging_nan_inf_filter", "seed"),
@@ -88,7 +86,7 @@ def _versions() -> dict[str, str]:
     import torch
 
     versions = {"python.version": platform.python_version(), "pkg.torch": str(torch.__version__)}
-    for name in _PACKAGES[1:]:
+    for name in _rules().registry.first("pkg")[1:]:
         with suppress(metadata.PackageNotFoundError):
             versions[f"pkg.{name}"] = metadata.version(name)
     return versions
