@@ -38,9 +38,7 @@ def selected(sections: Mapping[str, Mapping[str, Sequence[str]]], settings: Mapp
         found["open"] |= {top: [_NOT_LISTED], f"{top}.*": [_MODULES_NOT_LISTED]}
     offers, opened = found["offers"], found["open"]
     packages = {module.rpartition(".")[0] for module in offers}
-    compact, deep, uncalled = (
-        tuple(f"{module}." for module in settings[key]) for key in ("compact", "deep", "uncalled")
-    )
+    compact, deep, uncalled = (tuple(f"{one}." for one in settings[key]) for key in ("compact", "deep", "uncalled"))
     sparse = frozenset(settings["sparse"])
     for module in list(offers):
         top = module.partition(".")[0]
@@ -69,8 +67,8 @@ def selected(sections: Mapping[str, Mapping[str, Sequence[str]]], settings: Mapp
     for subject in list(found["parameters"]):
         module, _, name = subject.partition(":")
         top = module.partition(".")[0]
-        is_method = "." in name and top not in settings["methods"]
-        if top in sparse or is_method or f"{module}.".startswith(uncalled):
+        unkept = "." in name and top not in settings["methods"]
+        if unkept or top in sparse or f"{module}.".startswith(uncalled):
             del found["parameters"][subject]
     for subject in list(found["calls"]):
         if subject.partition(":")[0].partition(".")[0] not in settings["subclassed"]:

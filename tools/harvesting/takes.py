@@ -136,11 +136,10 @@ class _Situations:
                 yield one, tuple(sorted(name + text for name, text in conditions.items()))
 
     def _needed(self, always: _Beside) -> _Beside:
-        """Return these distributions, and those that are taken where they are absent too: the import stops without
-        them, so which names are taken is asked where they are there."""
-        found = {normalise(key[0].partition(".")[0]) for _, key in self._followed(always)}
-        found = {name for name in found - always.keys() if self._others.among(name)}
-        return self._needed({**always, **dict.fromkeys(found, UNKNOWN)}) if found else always
+        """Return these distributions, and those that are taken where they are absent: the import stops without them."""
+        taken = {normalise(key[0].partition(".")[0]) for _, key in self._followed(always)} - always.keys()
+        found = dict.fromkeys(filter(self._others.among, taken), UNKNOWN)
+        return self._needed({**always, **found}) if found else always
 
     def _spans(self, name: str, version: str) -> list[tuple[str, str]]:
         """The releases of a distribution between which the package makes a difference: the first of each run, and the
