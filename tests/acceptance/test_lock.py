@@ -283,3 +283,22 @@ def test_a_wheel_for_another_torch_is_one_error_and_its_cure_a_release_for_this_
     out = run("check", *LOCK, *LINUX).out
     assert "error[extension-named-for-another-torch-release]" in out and fix in out
     assert "abiTRUE" not in out and ("flash-attn==" in out) == ("==" in fix)
+
+
+LLAMA = "llamafactory takes transformers.models.llama.modeling_llama.LlamaFlashAttention2 (in "
+#: By the list: what is said of its framework; nothing where that asks for the version first, or where all is there.
+FRAMEWORKS = {
+    "llamafactory==0.8.3 transformers==5.0.0": (LLAMA, "import llamafactory", "transformers 5.0.0 has no such name"),
+    "llamafactory==0.9.1 transformers==4.52.4": (LLAMA, "pip install transformers==4.47.1", "llamafactory==0.9.3"),
+    "llamafactory==0.9.3 transformers==4.52.4": (),
+    "axolotl==0.12.2 trl==1.0.0": ("axolotl takes trl.", "trl 1.0.0 has no such"),
+    "axolotl==0.12.2 trl==0.21.0": (),
+}
+
+
+@pytest.mark.parametrize("pins", FRAMEWORKS)
+def test_a_list_whose_framework_takes_what_a_release_beside_it_lacks(run, listed, pins):
+    listed.write_text("\n".join(pins.split()) + "\n")
+    result = run("check", *LOCK, *LINUX, "--no-config")
+    assert ("import-takes-what-is-not-there" in result.out) is bool(FRAMEWORKS[pins])
+    assert [text for text in FRAMEWORKS[pins] if text not in result.out] == []

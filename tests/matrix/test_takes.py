@@ -94,6 +94,15 @@ def test_what_may_not_happen_is_left_out(taken: Callable[..., Taken], source: st
     assert "garden:Bed" not in taken({"spade/__init__.py": f"import garden\n{source}"}, required=("garden",))
 
 
+def test_what_an_import_cannot_do_without_is_there_when_its_version_is_asked(taken: Callable[..., Taken]) -> None:
+    # LLaMA-Factory 0.9.3 requires transformers by two lines with markers, and takes a missing version for an old one
+    old = "from importlib.metadata import version as installed\nfrom packaging import version\ndef is_old():\n"
+    old += "    try:\n        now = version.parse(installed('garden'))\n"
+    old += "    except Exception:\n        now = version.parse('0.0')\n    return now < version.parse('1.5')\n"
+    source = "import garden\nfrom .age import is_old\nif is_old():\n    from garden import Bed\n"
+    assert list(taken({"spade/__init__.py": source, "spade/age.py": old})) == ["garden:Bed if garden<1.5"]
+
+
 def test_attributes_of_modules_are_taken_too(taken: Callable[..., Taken]) -> None:
     source = "import garden.tools\nrake = garden.tools.Rake\nlength = garden.Bed.length\n"
     found = taken({"spade/__init__.py": source}, required=("garden",))

@@ -23,9 +23,10 @@ def selected(sections: Mapping[str, Mapping[str, Sequence[str]]], settings: Mapp
     themselves, or that are ``deep`` or below one that is; ``open`` says of ``package.*`` that there are others. Below
     ``compact`` packages (many of one kind) the names are not listed of those modules that have others below them. Of
     ``sparse`` top-level packages only the names of modules that have others below them are listed, and no parameters.
-    Parameters of methods are kept of the top-level modules in ``methods``, none at all of ``uncalled`` ones, how
-    classes call their own of those in ``subclassed``; public places of what is defined elsewhere not of ``unaliased``
-    modules. Of ``bare`` top-level packages it is said that they are there, and no more.
+    Parameters of methods are kept of the top-level modules in ``methods``, none at all of ``uncalled`` modules and what
+    is below them, how classes call their own of those in ``subclassed``; public places of what is defined elsewhere not
+    of ``unaliased`` modules, nor of what is defined in ``uncalled`` ones. Of ``bare`` top-level packages it is said
+    that they are there, and no more.
     """
     bare = frozenset(settings["bare"])
     found: Sections = {
@@ -37,7 +38,7 @@ def selected(sections: Mapping[str, Mapping[str, Sequence[str]]], settings: Mapp
         found["open"] |= {top: [_NOT_LISTED], f"{top}.*": [_MODULES_NOT_LISTED]}
     offers, opened = found["offers"], found["open"]
     packages = {module.rpartition(".")[0] for module in offers}
-    compact, deep = (tuple(f"{module}." for module in settings[key]) for key in ("compact", "deep"))
+    compact, deep, uncalled = (tuple(f"{one}." for one in settings[key]) for key in ("compact", "deep", "uncalled"))
     sparse = frozenset(settings["sparse"])
     for module in list(offers):
         top = module.partition(".")[0]
@@ -63,17 +64,19 @@ def selected(sections: Mapping[str, Mapping[str, Sequence[str]]], settings: Mapp
         # Packages are recorded with what they have of each other; nobody takes the rest from them but by mistake.
         offers["*"] = [name for name in offers.get("*", ()) if name in _STANDARD]
         found["alias"] = {}
-    methods, uncalled = frozenset(settings["methods"]), sparse.union(settings["uncalled"])
-
-    def is_kept(section: str, subject: str) -> bool:
+    for subject in list(found["parameters"]):
         module, _, name = subject.partition(":")
         top = module.partition(".")[0]
-        if section == "parameters":
-            return top not in uncalled and ("." not in name or top in methods)
-        return module not in settings["unaliased"] if section == "alias" else top in settings["subclassed"]
-
-    for section in ("parameters", "calls", "alias"):
-        found[section] = {subject: v for subject, v in found[section].items() if is_kept(section, subject)}
+        unkept = "." in name and top not in settings["methods"]
+        if unkept or top in sparse or f"{module}.".startswith(uncalled):
+            del found["parameters"][subject]
+    for subject in list(found["calls"]):
+        if subject.partition(":")[0].partition(".")[0] not in settings["subclassed"]:
+            del found["calls"][subject]
+    for subject, places in list(found["alias"].items()):
+        is_uncalled = all(f"{place.partition(':')[0]}.".startswith(uncalled) for place in places)
+        if is_uncalled or subject.partition(":")[0] in settings["unaliased"]:
+            del found["alias"][subject]
     return found
 
 

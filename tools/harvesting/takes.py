@@ -103,6 +103,7 @@ class _Situations:
         """Yield what each statement takes, with what must be there for it."""
         everything = self._followed(None)
         asked = sorted(one for one in self._asked if self._others.among(one) and one != package)
+        always = self._needed(always)
         explained = set(self._followed(always))
         optional = {normalise(key[0].partition(".")[0]) for _, key in everything - explained}
         yield from ((one, ()) for one in explained)
@@ -133,6 +134,12 @@ class _Situations:
         for one, conditions in needs.items():
             if len(conditions) > 1 and one in self._followed({**always, **{name: usual[name] for name in conditions}}):
                 yield one, tuple(sorted(name + text for name, text in conditions.items()))
+
+    def _needed(self, always: _Beside) -> _Beside:
+        """Return these distributions, and those that are taken where they are absent: the import stops without them."""
+        taken = {normalise(key[0].partition(".")[0]) for _, key in self._followed(always)} - always.keys()
+        found = dict.fromkeys(filter(self._others.among, taken), UNKNOWN)
+        return self._needed({**always, **found}) if found else always
 
     def _spans(self, name: str, version: str) -> list[tuple[str, str]]:
         """The releases of a distribution between which the package makes a difference: the first of each run, and the
