@@ -1,11 +1,13 @@
 """uv.lock, by walking from the project through the dependencies; and poetry.lock, pdm.lock and pylock.toml (PEP 751),
 lists of packages, each with the marker that says when it counts."""
 
+import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from envdoctor.facts.values import Unknown
+from envdoctor.matrix.toml_files import TomlError, parse_toml
 from envdoctor.observe.documents.locks.lock import (
     Lock,
     Locked,
@@ -29,13 +31,15 @@ from envdoctor.observe.documents.locks.lock import (
     words,
 )
 from envdoctor.observe.documents.locks.requirements import requirements_of_poetry
+from envdoctor.system.files import Files
 from envdoctor.system.message import Message
 
 _ONE_PYTHON = r"==\s*(3\.\d{1,2})(?:\.\*|\.\d+)?\Z"
-#: The group that uv installs unless it is told otherwise.
-_DEFAULT_OF_UV = "dev"
+#: Bytes of a pyproject.toml that are read.
+_LARGEST = 1 << 20
 _OWN = ("virtual", "editable", "directory")
-_EXTRAS = ("optional-dependencies", "dev-dependencies")
+_GROUPS = "dev-dependencies"
+_EXTRAS = ("optional-dependencies", _GROUPS)
 _Asked = tuple[str, str, str]
 
 
@@ -50,13 +54,14 @@ def read_uv(text: str, path: str, wish: Wish) -> Lock:
     roots = _roots(packages)
     there = {extra for root in roots for extra in _extras_of_uv(packages[root])}
     wish = check_names(wish, there.union(*(_without_packages(packages[root]) for root in roots)))
-    reached = _reached(packages, roots, with_python(wish, python))
+    default = _default_groups(path, wish, [group for root in roots for group in table(packages[root], _GROUPS)])
+    reached = _reached(packages, roots, with_python(wish, python), default)
     locked = [
         _locked_by_uv(entry, path, wish, sure=reached[number] is True)
         for number, entry in enumerate(entries)
         if number in reached and (number not in roots or "version" in entry.table)
     ]
-    others = sorted(there - {_DEFAULT_OF_UV, *wish.names})
+    others = sorted(there - {*default, *wish.names})
     notes = [Message("{}; --lock '{}[{}]' takes one", left_out(others), path, others[0])] if others else []
     overrides = tuple(str(entry.get("name")) for entry in items(table(document, "manifest").get("overrides")))
     return Lock(locked, None, python, overrides=overrides, notes=tuple(notes))
@@ -69,7 +74,20 @@ def _roots(packages: list[dict[str, Any]]) -> list[int]:
     return [at for at, source in own.items() if "." in source.values()] or list(own or sources)
 
 
-def _reached(packages: list[dict[str, Any]], roots: list[int], wish: Wish) -> dict[int, bool | None]:
+def _default_groups(path: str, wish: Wish, there: Sequence[str]) -> Sequence[str]:
+    """Return the groups that uv installs unless it is told otherwise: those that the pyproject.toml beside the lock
+    says, else dev (https://docs.astral.sh/uv/concepts/projects/dependencies/#default-groups)."""
+    text = Files().text_or_empty(os.path.join(wish.cwd, os.path.dirname(path), "pyproject.toml"), _LARGEST)
+    try:
+        groups = table(parse_toml(text.encode("utf-8", "replace"), ""), "tool", "uv").get("default-groups", ["dev"])
+    except TomlError:
+        return ("dev",)
+    return there if groups == "all" else words(groups)
+
+
+def _reached(
+    packages: list[dict[str, Any]], roots: list[int], wish: Wish, default: Sequence[str]
+) -> dict[int, bool | None]:
     """Follow the dependencies from the roots. Return which packages an install takes: True where it is certain, None
     where the target does not say."""
     called: dict[_Asked, list[int]] = {}
@@ -79,7 +97,7 @@ def _reached(packages: list[dict[str, Any]], roots: list[int], wish: Wish) -> di
                 called.setdefault((str(package.get("name")), version, extra), []).append(number)
     reached: dict[tuple[int, str], bool | None] = {}
     waiting: list[tuple[int, str, bool | None]] = [
-        (root, extra, True) for root in roots for extra in ("", _DEFAULT_OF_UV, *wish.names)
+        (root, extra, True) for root in roots for extra in ("", *default, *wish.names)
     ]
     followed: set[tuple[_Asked, bool | None]] = set()
     while waiting:

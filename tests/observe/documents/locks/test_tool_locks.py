@@ -76,6 +76,27 @@ def test_what_environments_begin_with_may_be_there_and_a_wheel_that_was_built_ag
     assert isinstance(opened("opendatahub.pylock.toml").requires("torch"), Unknown)
 
 
+@pytest.mark.parametrize(
+    ("said", "groups"),
+    [
+        ('default-groups = ["train"]', {"numpy"}),
+        ('default-groups = "all"', {"numpy", "ruff"}),
+        ("default-groups = []", set()),
+        ("package = false", {"ruff"}),
+        ("default-groups = [", {"ruff"}),
+    ],
+)
+def test_of_a_lock_of_uv_the_groups_are_taken_that_uv_takes_by_itself(tmp_path, write, said, groups):
+    packages = ("p", "tqdm", "numpy", "ruff", "torch")
+    listed = "".join(f'\n[[package]]\nname = "{name}"\nversion = "1"\n' for name in packages[1:])
+    own = 'name = "p"\nsource = { virtual = "." }\ndependencies = [{ name = "tqdm" }]\n'
+    own += '[package.optional-dependencies]\ngpu = [{ name = "torch" }]\n'
+    own += '[package.dev-dependencies]\ntrain = [{ name = "numpy" }]\ndev = [{ name = "ruff" }]\n'
+    (tmp_path / "pyproject.toml").write_text(f"[tool.uv]\n{said}\n")
+    found = write("uv.lock", f"version = 1\n\n[[package]]\n{own}{listed}")
+    assert {name for name in packages if found.version(name) == "1"} == {"tqdm", *groups}
+
+
 def test_of_the_builds_in_a_lock_of_uv_the_one_of_the_chosen_group_counts():
     assert opened("open-instruct.uv.lock").version("torch") == "2.10.0"
     found = opened("open-instruct.uv.lock[cuda12]")
