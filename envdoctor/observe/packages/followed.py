@@ -35,6 +35,11 @@ _STANDARD = {"__main__", "annotationlib", "asynchat", "asyncore", "cgi", "compre
 def answer(**asked: Any) -> dict[str, Any]:
     """Answer in a process of its own."""
     sys.setrecursionlimit(_RECURSION)
+    return followed(asked)
+
+
+def followed(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the parent is told."""
     files = Files(asked["root"])
     looks = files.looks = Looks()
     library = Library(asked["folders"], files)
