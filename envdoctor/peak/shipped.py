@@ -45,6 +45,18 @@ _NAMES = {
     **dict.fromkeys(("n_inner", "ffn_dim"), "intermediate_size"),
     **{"moe_num_experts": "num_experts", "moe_k": "num_experts_per_tok"},  # ERNIE 4.5
     "moe_topk": "num_experts_per_tok",  # Hunyuan
+    **{"d_ff": "intermediate_size", "d_kv": "head_dim", "num_heads": "num_attention_heads"},  # T5
+    **{"dim": "hidden_size", "hidden_dim": "intermediate_size"},  # DistilBERT
+    **{"encoder_layers": "num_hidden_layers", "encoder_attention_heads": "num_attention_heads"},  # BART, Whisper
+    "encoder_ffn_dim": "intermediate_size",
+}
+#: Sizes by their letters that causal language models do not have, each by the first name that config.json has.
+_OTHER_SIZES = {
+    "L": ("decoder_layers", "num_decoder_layers", "num_hidden_layers"),
+    "E": ("encoder_layers", "num_hidden_layers"),
+    "P": ("position_buckets", "max_target_positions", "max_position_embeddings"),
+    "W": ("max_source_positions",),
+    "M": ("num_mel_bins",),
 }
 #: Values that share a scale in 4 bits (bitsandbytes: blocksize 64, of the scales 256).
 _FOUR_BIT = {False: 0.5 + 4 / 64, True: 0.5 + (1 + 4 / 256) / 64}
@@ -168,6 +180,7 @@ class Shipped:
         self._far = {word: int(row["far"]) for row in terms["word"] for word in row["words"]}
         self._inner = {(row["key"], row.get("trainer", "")): row for row in terms["inner"]}
         self._parts = {row["key"]: row["parts"] for row in terms["module"]}
+        self._others = terms["other"]
         self._elsewhere, self._states = elsewhere, {row["key"]: row for row in terms["optimizer"]}
         self._residuals: dict[str, dict[str, Residual]] = {}
         for row in terms["residual"]:
@@ -186,7 +199,9 @@ class Shipped:
 
     def _trace(self, job: Row) -> Trace:
         job = {**job, "config": of_language(job["config"])}
-        kind = str(job["config"].get("model_type"))
+        named, other = str(job["config"].get("model_type")), _other_of(job["config"], self._others)
+        kind = other or named
+        job = {**job, "other": other, "padded": job["padded"] or bool(other and job["training"])}
         model = self._models.get(kind, self._models[_LIKE])
         job = {**job, "attention": job["attention"] or model["attention"], "lora": self._named(model, job["lora"])}
         inner = self._inner.get((kind, job.get("trainer", "")), self._inner.get((kind, ""), {"share": 1.0}))
@@ -230,7 +245,10 @@ class Shipped:
             other = 0 if known[0] == kind else 1 if known[0] == _LIKE else _UNLIKE
             return other + sum(self._far.get(word, 1) for word in asked ^ set(known[1].split()))
 
-        found = (kind, words) if (kind, words) in self._forms else min(self._forms, key=far)
+        # No causal language model computes what another model does.
+        others = {row["key"] for row in self._others}
+        known = [form for form in self._forms if form[0] == kind or others.isdisjoint((form[0], kind))]
+        found = (kind, words) if (kind, words) in self._forms else min(known, key=far)
         return self._forms[found], *found
 
     def _named(self, model: Row, lora: Row | None) -> Row | None:
@@ -270,14 +288,16 @@ class _Run:
         self.states, self.job = model["states"], job
         self.cache = 4.0 * self.depth * attending(config) * keys * width
         lora = job["lora"]
+        for letter, names in _OTHER_SIZES.items() if job["other"] else ():
+            letters[letter] = size_of(config, next((name for name in names if config.get(name)), ""), 1)
         self.letters = {**letters, "R": lora["r"] if lora else 0}
         self.batch, self.scale = float(job["batch"]), 1.0
         linear, rest = self._total(model["linear"]), self._total(model["rest"])
-        if config.get("tie_word_embeddings", model["tied"]):
+        if model.get("head", True) and config.get("tie_word_embeddings", model["tied"]):
             rest -= letters["V"] * hidden
-        match config:
-            case {"vision_config": dict() as vision}:
-                rest += _tower(vision)
+        # About how many parameters a tower for images has: four matrices of attention and two of an MLP a layer.
+        deep, wide, between, _ = tower_sizes(config.get("vision_config")) or (0, 0, 0, 0)
+        rest += deep * (4 * wide * wide + 2 * wide * between)
         self.parameters = linear + rest
         experts = 0.0
         if stored:
@@ -439,6 +459,16 @@ class _Run:
         return found
 
 
+def _other_of(config: Row, rows: Sequence[Row]) -> str | None:
+    """Return what the forms call a model that is no causal language model, None for one; ``rows`` are of the table
+    memory-terms. What config.json does not tell is as the first row has it."""
+    named = config.get("model_type")
+    own = (row for row in rows if named in row["types"])
+    return next(
+        (row["key"] for row in own if all(config.get(key, is_) == is_ for key, is_ in row["where"].items())), None
+    )
+
+
 def of_language(config: Row) -> Row:
     """Return the configuration of the part that is trained on text, its sizes by their usual names."""
     match config:
@@ -459,15 +489,27 @@ def attending(config: Row) -> float:
     return 1.0
 
 
-def _tower(config: Row) -> float:
-    """Return about how many parameters a tower for images has: four matrices of attention and two of an MLP a layer."""
-    try:
-        # Qwen2-VL's hidden_size is what comes out.
-        hidden = size_of(config, "embed_dim", config.get("hidden_size"))
-        depth = size_of(config, "depth", config.get("num_hidden_layers"))
-        return float(depth * (4 * hidden * hidden + 2 * hidden * size_of(config, "intermediate_size", 4 * hidden)))
-    except ValueError:
-        return 0.0
+def tower_sizes(vision: object) -> tuple[int, int, int, int] | None:
+    """Return the layers of a tower for images, its hidden and inner size, and that of a patch; None if the
+    ``vision_config`` tells none."""
+    match vision:
+        case dict():
+            try:
+                # Qwen2-VL's hidden_size is what comes out.
+                hidden = size_of(vision, "embed_dim", vision.get("hidden_size"))
+                depth = size_of(vision, "depth", vision.get("num_hidden_layers"))
+                inner, patch = size_of(vision, "intermediate_size", 4 * hidden), size_of(vision, "patch_size", 14)
+                return depth, hidden, inner, patch
+            except ValueError:
+                return None
+    return None
+
+
+def longest_of(config: Row) -> int | None:
+    """Return the most tokens that a model takes, of Whisper those that it writes; None where config.json does not tell
+    it."""
+    longest = config.get("max_target_positions", config.get("max_position_embeddings"))
+    return longest if isinstance(longest, int) else None
 
 
 def size_of(config: Row, name: str, usual: object = None) -> int:

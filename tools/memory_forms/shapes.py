@@ -12,7 +12,10 @@ _MODELS = {
     "7b": {"hidden": 4096, "I": 11008, "V": 32000, "heads": 32, "K": 32},
 }
 #: The linear layers that PEFT trains where a recipe names none: of most types, and of single ones.
-LEAST = {"": ["q_proj", "v_proj"], "phi3": ["qkv_proj"]}
+LEAST = {
+    **{"": ["q_proj", "v_proj"], "phi3": ["qkv_proj"], "bert": ["query", "value"], "t5": ["q", "v"]},
+    **{"deberta-v2": ["query_proj", "value_proj"], "modernbert": ["Wqkv"], "t5-relu": ["q", "v"]},
+}
 #: The linear layers that compute queries, keys and values, of types that stand for code in which they are one layer.
 QKV = {"glm": ["q_proj", "k_proj", "v_proj"]}
 
@@ -25,4 +28,5 @@ def shape_of(model: str, batch: int, tokens: int) -> dict[str, float]:
     return {
         **{"B": batch, "S": tokens, "I": sizes["I"], "V": sizes["V"], "K": keys, "G": heads / keys},
         **{"H": per_head / 2, "D": max(per_head, 64) / 4, "R": 16, "Q": heads / keys + 2},
+        **{"P": 512, "W": 1500, "M": 128},
     }
