@@ -31,7 +31,9 @@ TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "memory-forms.toml"
 #: Real shapes at which the sums are compared: models, batches, tokens, layers, ranks of LoRA.
 GRID = [
     {**shape_of(model, batch, tokens), "L": layers, "E": layers, "R": rank}
-    for model, batch, tokens in itertools.product(("8b", "0.5b", "70b", "7b"), (1, 4, 16), (256, 2048, 8192, 32768))
+    for model, batch, tokens in itertools.product(
+        ("8b", "0.5b", "70b", "7b", "t5-3b"), (1, 4, 16), (256, 2048, 8192, 32768)
+    )
     for layers, rank in ((24, 8), (32, 64), (80, 16))
 ]
 _NOTHING = 1e-4

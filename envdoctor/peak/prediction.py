@@ -25,7 +25,8 @@ from envdoctor.peak.model import Model
 from envdoctor.peak.recipe import LESS, RunPlan, keys_of, plan_of, settings_of, staged
 from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
 from envdoctor.peak.sharing import sharing
-from envdoctor.peak.shipped import OnCuda, has_experts, longest_of
+from envdoctor.peak.shipped import OnCuda
+from envdoctor.peak.sizes import has_experts, longest_of
 from envdoctor.peak.tower import IMAGES, tower_of, trained_tower, with_images
 from envdoctor.peak.tracing import Trace, TraceSource
 from envdoctor.peak.unstated import Shown, unstated_of

@@ -370,23 +370,16 @@ def batch_of(facts: FactSet, training: bool) -> int | None:
 
 def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:
     """Return the dtype of the weights in memory; for a config without one float32, as transformers takes it."""
-    own, load = facts.text("model.dtype"), given.get("load_dtype")
-    if (
-        own is None
-        and load in (None, "auto")
-        and facts.text("model.repo") is not None
-        and facts.text("model.path") is None
-    ):
+    own, load, version = facts.text("model.dtype"), given.get("load_dtype"), facts.text("pkg.transformers")
+    if load in _DTYPES:
+        return _DTYPES[str(load)]
+    if load is None and "load_dtype" in given and version is not None and satisfies(version, "<5.dev0"):
+        return "float32"  # from_pretrained without torch_dtype, before transformers 5
+    if own is None and load in (None, "auto") and facts.known("model.repo") and facts.text("model.path") is None:
         assumed.append(Message("the dtype of the weights is not known by the model's name: bfloat16 was taken"))
         return "bfloat16"
     own = own if own is not None and own in _DTYPES.values() else "float32"
-    if load in _DTYPES:
-        return _DTYPES[str(load)]
-    if load is None and "load_dtype" in given:
-        version = facts.text("pkg.transformers")
-        if version is not None and satisfies(version, "<5.dev0"):
-            return "float32"  # from_pretrained without torch_dtype, before transformers 5
-    elif load is None:
+    if load is None and "load_dtype" not in given:
         assumed.append(Message("the dtype of the weights was not given: {} was taken, as in config.json", own))
     return own
 

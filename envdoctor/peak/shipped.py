@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.peak.closed_form import GIB, Residual, Terms
 from envdoctor.peak.section import MemoryProblem
+from envdoctor.peak.sizes import LARGEST, OTHER_SIZES, attending, inner_sizes, of_language, size_of, tower_sizes
 from envdoctor.peak.tracing import Trace, TraceSource
 from envdoctor.system.message import said_by
 
@@ -22,41 +23,14 @@ _LOGITS, _SOFTMAX = "logits and loss", "aten._softmax_backward_data.default"
 #: The most that torch's allocator holds of eager attention beside what is live, in bytes of a score: three matrices in
 #: single precision. Readings of fitcheck-llm 0.3.1 (benchmarks/memory_published.toml) show 2 to 13.
 _HELD = 12
-#: The largest size that is believed of a model.
-_LARGEST = 1 << 32
 #: The first release that makes the last logits of a prompt alone, and what earlier ones hold: all, in bfloat16 and in
 #: float32 (the rule long-prompts-make-full-logits-before-transformers-4-45).
 _LAST_LOGITS = (4, 45)
-#: Types of layers that keep keys and values (``layer_types``); the others have a state of one size.
-_ATTENDING = ("attention", "full_attention", "sliding_attention")
-#: What the number of experts in a layer is called.
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 #: The first release whose experts are no linear layers, which is what bitsandbytes packs (its issue 1849).
 _FUSED_EXPERTS = (5,)
 _FULL_LOGITS = {
     "at": "forward/last float",
     "terms": {_LOGITS: "6 BSV", "KV cache": "16 BDKLS", "hidden states": "8 BGHKS"},
-}
-#: Other names of sizes (``attribute_map`` of transformers' configurations).
-_NAMES = {
-    **dict.fromkeys(("n_embd", "d_model"), "hidden_size"),
-    **dict.fromkeys(("n_layer", "n_layers", "num_layers"), "num_hidden_layers"),
-    **dict.fromkeys(("n_head", "n_heads", "num_heads"), "num_attention_heads"),
-    **dict.fromkeys(("n_inner", "ffn_dim"), "intermediate_size"),
-    **{"moe_num_experts": "num_experts", "moe_k": "num_experts_per_tok"},  # ERNIE 4.5
-    "moe_topk": "num_experts_per_tok",  # Hunyuan
-    **{"d_ff": "intermediate_size", "d_kv": "head_dim", "num_heads": "num_attention_heads"},  # T5
-    **{"dim": "hidden_size", "hidden_dim": "intermediate_size"},  # DistilBERT
-    **{"encoder_layers": "num_hidden_layers", "encoder_attention_heads": "num_attention_heads"},  # BART, Whisper
-    "encoder_ffn_dim": "intermediate_size",
-}
-#: Sizes by their letters that causal language models do not have, each by the first name that config.json has.
-_OTHER_SIZES = {
-    "L": ("decoder_layers", "num_decoder_layers", "num_hidden_layers"),
-    "E": ("encoder_layers", "num_hidden_layers"),
-    "P": ("position_buckets", "max_target_positions", "max_position_embeddings"),
-    "W": ("max_source_positions",),
-    "M": ("num_mel_bins",),
 }
 #: Values that share a scale in 4 bits (bitsandbytes: blocksize 64, of the scales 256).
 _FOUR_BIT = {False: 0.5 + 4 / 64, True: 0.5 + (1 + 4 / 256) / 64}
@@ -74,11 +48,6 @@ def form_words(job: Row, targets: str) -> str:
     words += [packed and packed["upcast"] and "upcast", job["attention"], job["padded"] and "padded"]
     words += ["checkpointing" if again else lora and lora["lora_dropout"] and "dropout"]
     return " ".join(word for word in words if word)
-
-
-def has_experts(config: Row) -> bool:
-    """Return whether a language model of this configuration is a mixture of experts."""
-    return any(of_language(config).get(name) for name in _EXPERTS)
 
 
 def jobs_of(pattern: str) -> list[str]:
@@ -279,7 +248,7 @@ class _Run:
             hidden, heads = size_of(config, "hidden_size"), size_of(config, "num_attention_heads")
             keys, self.depth = size_of(config, "num_key_value_heads", heads), size_of(config, "num_hidden_layers")
             width, vocabulary = size_of(config, "head_dim", hidden // heads), size_of(config, "vocab_size")
-            active, stored, routed = _inner(config, hidden)
+            active, stored, routed = inner_sizes(config, hidden)
         except ValueError:
             raise MemoryProblem("config.json lacks sizes that the shipped coefficients need") from None
         letters = {"L": self.depth, "K": keys, "G": heads / keys, "Q": heads / keys + 2, "H": hidden / heads / 2}
@@ -288,7 +257,7 @@ class _Run:
         self.states, self.job = model["states"], job
         self.cache = 4.0 * self.depth * attending(config) * keys * width
         lora = job["lora"]
-        for letter, names in _OTHER_SIZES.items() if job["other"] else ():
+        for letter, names in OTHER_SIZES.items() if job["other"] else ():
             letters[letter] = size_of(config, next((name for name in names if config.get(name)), ""), 1)
         self.letters = {**letters, "R": lora["r"] if lora else 0}
         self.batch, self.scale = float(job["batch"]), 1.0
@@ -306,7 +275,7 @@ class _Run:
             experts = 3.0 * hidden * self.depth * routed
         match config:
             # The table model-shapes, of models whose layers are unlike.
-            case {"parameters": int(told)} if 0 < told < _LARGEST << 16:
+            case {"parameters": int(told)} if 0 < told < LARGEST << 16:
                 share = told / self.parameters
                 self.parameters, linear, experts, rest = told, linear * share, experts * share, rest * share
         self.layer = linear / self.depth
@@ -467,69 +436,6 @@ def _other_of(config: Row, rows: Sequence[Row]) -> str | None:
     return next(
         (row["key"] for row in own if all(config.get(key, is_) == is_ for key, is_ in row["where"].items())), None
     )
-
-
-def of_language(config: Row) -> Row:
-    """Return the configuration of the part that is trained on text, its sizes by their usual names."""
-    match config:
-        case {"text_config": dict() as text}:
-            config = {**config, **text}
-    return {**{usual: config[name] for name, usual in _NAMES.items() if name in config}, **config}
-
-
-def attending(config: Row) -> float:
-    """Return the share of the layers that keep keys and values."""
-    match config:
-        case {"layer_types": [str(), *_] as kinds}:
-            return sum(str(kind) in _ATTENDING for kind in kinds) / len(kinds)
-        case {"hybrid_override_pattern": str(kinds)} if kinds:
-            return kinds.count("*") / len(kinds)
-        case {"attn_layer_period": int(period)} if 0 < period <= _LARGEST:
-            return 1 / period
-    return 1.0
-
-
-def tower_sizes(vision: object) -> tuple[int, int, int, int] | None:
-    """Return the layers of a tower for images, its hidden and inner size, and that of a patch; None if the
-    ``vision_config`` tells none."""
-    match vision:
-        case dict():
-            try:
-                # Qwen2-VL's hidden_size is what comes out.
-                hidden = size_of(vision, "embed_dim", vision.get("hidden_size"))
-                depth = size_of(vision, "depth", vision.get("num_hidden_layers"))
-                inner, patch = size_of(vision, "intermediate_size", 4 * hidden), size_of(vision, "patch_size", 14)
-                return depth, hidden, inner, patch
-            except ValueError:
-                return None
-    return None
-
-
-def longest_of(config: Row) -> int | None:
-    """Return the most tokens that a model takes, of Whisper those that it writes; None where config.json does not tell
-    it."""
-    longest = config.get("max_target_positions", config.get("max_position_embeddings"))
-    return longest if isinstance(longest, int) else None
-
-
-def size_of(config: Row, name: str, usual: object = None) -> int:
-    """Return one size of config.json. Raises :class:`ValueError` if it is not a size, or larger than any model's."""
-    match config.get(name) or usual:
-        case (int() | float()) as size if 0 < size <= _LARGEST:
-            return int(size)
-    raise ValueError(name)
-
-
-def _inner(config: Row, hidden: int) -> tuple[int, int, int]:
-    """Return the width of the MLP that a token passes through, of all experts together (0: there are none), and of
-    those of them that not every token passes through."""
-    width = size_of(config, "intermediate_size", 4 * hidden)
-    one, shared = size_of(config, "moe_intermediate_size", width), "shared_expert_intermediate_size"
-    beside = size_of(config, shared) if config.get(shared) else 0
-    routed = next((size_of(config, name) * one for name in _EXPERTS if config.get(name)), 0)
-    sent = "num_experts_per_tok"
-    active = size_of(config, sent) * one + beside if config.get(sent) else width
-    return active, routed and routed + beside, routed
 
 
 def _minor(version: str) -> tuple[int, ...]:

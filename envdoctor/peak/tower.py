@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.peak.closed_form import OF_THE_MODEL
 from envdoctor.peak.recipe import keys_of, trainer_of
-from envdoctor.peak.shipped import tower_sizes
+from envdoctor.peak.sizes import tower_sizes
 from envdoctor.peak.tracing import Job, Trace, TraceSource, changed
 
 #: The bytes that a tower holds, in the terms of a trace.

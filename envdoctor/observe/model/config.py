@@ -75,8 +75,12 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
     for row in rows:
         for one in row["names"]:
             known.setdefault(words_of(one), (one, row))
-    for whole, named in list(known.items()):  # Llama-2-7b is Llama-2-7b-hf
-        while len(whole) > 1 and any(suffix["means"] == "same" for suffix in meant.get(whole[-1], ())):
+    sizes: dict[tuple[str, ...], set[tuple[Any, ...]]] = {}
+    for whole, (_, row) in known.items():
+        for end in range(1, len(whole)):
+            sizes.setdefault(whole[:end], set()).add(tuple(row["config"].get(key) for key in _DEPTH_AND_WIDTH[1:]))
+    for whole, named in list(known.items()):  # Llama-2-7b is Llama-2-7b-hf; e5 is not e5-base, because of e5-large
+        while len(sizes.get(whole[:-1], ())) == 1 and any(one["means"] == "same" for one in meant.get(whole[-1], ())):
             known.setdefault(whole := whole[:-1], named)
     start, end = 0, next((end for end in range(len(words), 0, -1) if words[:end] in known), 0)
     found = known[words[:end]] if end else None
@@ -130,7 +134,7 @@ def _has(whole: Sequence[str], run: Sequence[str]) -> bool:
     return numbers in ([], [word for word in whole[: whole.index(run[-1])] if word.isdigit()])
 
 
-_DEPTH_AND_WIDTH = ("model_type", "num_hidden_layers", "hidden_size")
+_DEPTH_AND_WIDTH = ("model_type", "num_hidden_layers", "hidden_size", "d_model")
 #: From which share of the parameters on a plain model is taken deeper or less deep, and up to which one.
 _NEAR, _FURTHEST = 0.15, 0.35
 
