@@ -249,6 +249,10 @@ class _Run:
             keys, self.depth = size_of(config, "num_key_value_heads", heads), size_of(config, "num_hidden_layers")
             width, vocabulary = size_of(config, "head_dim", hidden // heads), size_of(config, "vocab_size")
             active, stored, routed = inner_sizes(config, hidden)
+            named = {
+                letter: next((name for name in names if config.get(name)), "") for letter, names in OTHER_SIZES.items()
+            }
+            other = {letter: size_of(config, name, 1) for letter, name in named.items() if job["other"]}
         except ValueError:
             raise MemoryProblem("config.json lacks sizes that the shipped coefficients need") from None
         letters = {"L": self.depth, "K": keys, "G": heads / keys, "Q": heads / keys + 2, "H": hidden / heads / 2}
@@ -257,9 +261,7 @@ class _Run:
         self.states, self.job = model["states"], job
         self.cache = 4.0 * self.depth * attending(config) * keys * width
         lora = job["lora"]
-        for letter, names in OTHER_SIZES.items() if job["other"] else ():
-            letters[letter] = size_of(config, next((name for name in names if config.get(name)), ""), 1)
-        self.letters = {**letters, "R": lora["r"] if lora else 0}
+        self.letters = {**letters, **other, "R": lora["r"] if lora else 0}
         self.batch, self.scale = float(job["batch"]), 1.0
         linear, rest = self._total(model["linear"]), self._total(model["rest"])
         if model.get("head", True) and config.get("tie_word_embeddings", model["tied"]):
