@@ -1,8 +1,8 @@
 """Statements of strangers about a run's memory beside what `envdoctor memory` says to a command that a user types.
 
-    python benchmarks/memory_statements.py [--only qwen]
+    python benchmarks/memory_statements.py [memory_statements_2.toml] [--only qwen]
 
-``memory_statements.toml`` has them with their sources. Each command runs with the environment that has envdoctor, in a
+The file beside this one has them with their sources. Each command runs with the environment that has envdoctor, in a
 folder that holds the statement's file alone. A verdict is wrong where "fits" or "does not fit" was said and the
 opposite happened; "tight" is neither.
 """
@@ -31,9 +31,10 @@ WORDS = {"fits": True, "does-not-fit": False}
 def main() -> None:
     """Print a line a statement, then the scores."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", nargs="?", default="memory_statements.toml")
     parser.add_argument("--only", default="", help="statements whose id begins so")
-    only = parser.parse_args().only
-    text = Path(__file__).with_name("memory_statements.toml").read_text(encoding="utf-8")
+    options = parser.parse_args()
+    only, text = options.only, Path(__file__).with_name(options.file).read_text(encoding="utf-8")
     verdicts: Counter[tuple[str, str]] = Counter()
     errors: list[float] = []
     inside = 0

@@ -30,8 +30,10 @@ from envdoctor.peak.shipped import form_words, jobs_of
 TABLE = Path(__file__).parents[1] / "matrices" / "tables" / "memory-forms.toml"
 #: Real shapes at which the sums are compared: models, batches, tokens, layers, ranks of LoRA.
 GRID = [
-    {**shape_of(model, batch, tokens), "L": layers, "R": rank}
-    for model, batch, tokens in itertools.product(("8b", "0.5b", "70b", "7b"), (1, 4, 16), (256, 2048, 8192, 32768))
+    {**shape_of(model, batch, tokens), "L": layers, "E": layers, "R": rank}
+    for model, batch, tokens in itertools.product(
+        ("8b", "0.5b", "70b", "7b", "t5-3b"), (1, 4, 16), (256, 2048, 8192, 32768)
+    )
     for layers, rank in ((24, 8), (32, 64), (80, 16))
 ]
 _NOTHING = 1e-4
@@ -40,7 +42,7 @@ SHARED = np.array([0.014, 0.014, 0.1])[:, np.newaxis]
 #: Peaks above are nobody's, in bytes.
 _MOST = 400 << 30
 #: Types whose embeddings are also their head where config.json does not say.
-_TIED = ("gemma2",)
+_TIED = ("gemma2", "bart", "whisper", "t5")
 
 Poly = dict[str, float]
 #: Type, words and release of a job.
@@ -72,11 +74,12 @@ def poly(text_: str) -> Poly:
 
 
 def with_layers(pairs: Mapping[str, Sequence[float]]) -> Poly:
-    """Products with L from what stands beside the layers and what is in each."""
+    """Products with L from what stands beside the layers and what is in each; with E of an encoder beside them."""
     found: Poly = {}
-    for names, (beside, each) in pairs.items():
+    for names, (beside, *each) in pairs.items():
         found[names] = beside
-        found["".join(sorted(names + "L"))] = each
+        for layers, size in zip("LE", each, strict=False):
+            found["".join(sorted(names + layers))] = size
     return {names: factor for names, factor in found.items() if abs(factor) > 1e-6}
 
 
@@ -153,6 +156,7 @@ def model_row(record: Mapping[str, Any]) -> dict[str, Any]:
     row = {"key": kind, "tied": kind in _TIED, "attention": record["attention"], "modules": record["modules"]}
     row["least"] = LEAST.get(kind, LEAST[""])
     row.update({"qkv": QKV[kind]} if kind in QKV else {})
+    row.update({} if record.get("head", True) else {"head": False})
     return {**row, **{part: text(with_layers(record[part])) for part in ("linear", "rest")}}
 
 
@@ -289,10 +293,13 @@ def body(paths: Sequence[str], every: bool) -> str:
             fresh.add(job)
     lines: list[str] = []
     for kind, row in sorted(models.items()):
-        modules = ", ".join(f"{name} = {json.dumps(sides)}" for name, sides in row["modules"].items())
+        modules = ", ".join(
+            f"{json.dumps(name) if '.' in name else name} = {json.dumps(sides)}"
+            for name, sides in row["modules"].items()
+        )
         lines += ["", "[[model]]", f'key = "{kind}"', f"tied = {str(row['tied']).lower()}"]
         lines += [f'attention = "{row["attention"]}"', f"least = {json.dumps(row['least'])}"]
-        lines += [f"qkv = {json.dumps(row['qkv'])}"] if "qkv" in row else []
+        lines += [f"{name} = {json.dumps(row[name])}" for name in ("qkv", "head") if name in row]
         lines += [f"modules = {{ {modules} }}", f'linear = "{row["linear"]}"', f'rest = "{row["rest"]}"']
     shapes, places, sizes = Shapes(models), dict[Sums, int](), list[Any]()
     of: dict[Job, list[int]] = {}

@@ -40,7 +40,9 @@ SIZES = re.findall(
     expert_layer_offset moe_topk num_shared_expert num_dense_layers shared_intermediate_size
     moe_shared_expert_intermediate_size num_kv_shared_layers conv_L_cache conv_kernel n_groups
     ssm_state_size mamba_num_heads mamba_head_dim mamba_d_state mamba_d_conv mamba_expand mamba_dt_rank
-    mamba_n_heads mamba_d_head mamba_n_groups parameters
+    mamba_n_heads mamba_d_head mamba_n_groups encoder_layers decoder_layers encoder_attention_heads
+    encoder_ffn_dim num_decoder_layers d_ff d_kv feed_forward_proj num_mel_bins max_source_positions
+    max_target_positions position_buckets parameters
     """,
 )
 #: What models of one shape may have otherwise.
@@ -98,7 +100,7 @@ def parameters(config: Mapping[str, Any]) -> float:
 
     hidden = size("hidden_size", "n_embd", "d_model")
     layers = size("num_hidden_layers", "num_layers", "n_layer", "n_layers")
-    heads = size("num_attention_heads", "n_head", "n_heads", "num_heads")
+    heads = size("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
     pairs = size("num_key_value_heads", "multi_query_group_num", "num_kv_heads", default=heads)
     pairs = 1 if given.get("model_type") == "falcon" and not given.get("new_decoder_architecture") else pairs
     width = size("head_dim", "kv_channels", default=hidden / heads)
@@ -128,19 +130,17 @@ def parameters(config: Mapping[str, Any]) -> float:
 
 
 def counted(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Add to a config.json how many parameters the language model of transformers has by it, unless its matrices make
+    """Add to a config.json how many parameters the model has that transformers makes of it, unless its matrices make
     the same number."""
-    from transformers import CONFIG_MAPPING, AutoModelForCausalLM
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as KNOWN
+    sys.path.append(str(Path(__file__).parents[1] / "envdoctor" / "payload"))
+    from tracing.model import Refused, build, parse_config
 
     given = {**config, **config.get("text_config", {})}
-    if given["model_type"] not in KNOWN:
+    own = {name: value for name, value in given.items() if name not in ("text_config", "auto_map")}
+    try:
+        model = build(parse_config(own), {"load_dtype": "bfloat16", "attention": None, "training": False})
+    except Refused:
         return dict(config)
-    import torch
-
-    with torch.device("meta"):
-        own = {name: value for name, value in given.items() if name not in ("model_type", "text_config", "auto_map")}
-        model = AutoModelForCausalLM.from_config(CONFIG_MAPPING[given["model_type"]].from_dict(own))
     number = sum(parameter.numel() for parameter in model.parameters())
     language = {name: value for name, value in kept(config).items() if name != "vision_config"}
     return {**config, "parameters": number} if abs(number / parameters(language) - 1) > 0.02 else dict(config)

@@ -241,6 +241,8 @@ def _predicted_so(
         trainer=facts.value("model.run_by") == "trainer",
     )
     facts = _quantized(facts, shape, config or {})
+    if shape is not None and shape.config.get("dtype") == "float32":
+        facts = facts.copy([*facts, Fact("model.dtype", "float32", Message("the model's name"), "derived")])
     own_code = next((row for row in matrix.rows("native-types") if row["key"] == model.named), {})
     if own_code.get("own_dtype") and facts.absent("recipe.load_dtype"):
         facts = facts.copy(fact for fact in facts if fact.key != "recipe.load_dtype")

@@ -25,7 +25,8 @@ from envdoctor.peak.model import Model
 from envdoctor.peak.recipe import LESS, RunPlan, keys_of, plan_of, settings_of, staged
 from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
 from envdoctor.peak.sharing import sharing
-from envdoctor.peak.shipped import OnCuda, has_experts
+from envdoctor.peak.shipped import OnCuda
+from envdoctor.peak.sizes import has_experts, longest_of
 from envdoctor.peak.tower import IMAGES, tower_of, trained_tower, with_images
 from envdoctor.peak.tracing import Trace, TraceSource
 from envdoctor.peak.unstated import Shown, unstated_of
@@ -81,7 +82,11 @@ def predict(
 ) -> MemorySection:
     """Return the section of the report. ``known`` is the table memory-frameworks, ``usual`` the length if none was
     given: then there is no verdict on it. Raises :class:`MemoryProblem` if there is no number."""
-    plan, given = plan_of(facts, known, usual), settings_of(facts, model.config.get("hidden_size"), known["zero"])
+    longest, hidden = longest_of(model.config), model.config.get("hidden_size")
+    plan, given = (
+        plan_of(facts, known, usual and min(usual, max(longest or usual, 1))),
+        settings_of(facts, hidden, known["zero"]),
+    )
     tracer, plan = _with_tower(facts, model, tracer, known, plan)
     tracer = staged(OnCuda(tracer).run, plan.stage)
     gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
@@ -105,9 +110,8 @@ def predict(
         tensors = trace.residuals["allocated"]
         emptied = {measure: residual.if_emptied(tensors) for measure, residual in trace.residuals.items()}
         trace = trace._replace(residuals=emptied)
-    run = _Prediction(plan, given, model, tracer, base, trace)
-    peak, said = run.peak(run.gone), [*model.said_of(trace, plan.job), *plan.assumed]
-    need, doubts = run.doubted(run.need())
+    run, said = _Prediction(plan, given, model, tracer, base, trace), [*model.said_of(trace, plan.job), *plan.assumed]
+    peak, (need, doubts) = run.peak(run.gone), run.doubted(run.need())
     if plan.stage.generates and (short := run.untraced({**base, "tokens": [min(plan.tokens, _SHORTEST)], "batch": 1})):
         need = need.down_to(short[1])
         text = "few answers are as long as they may be: a step with a short one takes as little as {} GiB"
@@ -117,7 +121,7 @@ def predict(
         need = need.up_to(undivided).down_to(least)
         text = "how the run is divided among processes is not known: one of many may take as little as {} GiB"
         doubts.append(Message(text, f"{least.process[0] / GIB:.1f}"))
-    verdict, settling = need.verdict(gpu.free) if gpu is not None and plan.stated else None, ""
+    verdict, settling = run.verdict(need, gpu), ""
     judged = gpu if plan.whole and not plan.stated else None
     if judged is not None and (least := run.shortest()).verdict(judged.free) == "does-not-fit":
         need, verdict = need._replace(mostly=least.mostly), "does-not-fit"
@@ -245,6 +249,12 @@ class _Prediction(NamedTuple):
         form = self.form(self.trace)
         return self.around(form, lambda gone: form.at(self.batch, self.plan.tokens, (*gone, *terms)))
 
+    def verdict(self, need: Need, gpu: Gpu | None) -> str | None:
+        """Return the verdict; without a length only that the longest sample fits which the model takes."""
+        verdict = need.verdict(gpu.free) if gpu is not None else None
+        longest = verdict == "fits" and self.plan.tokens == longest_of(self.base["config"])
+        return verdict if self.plan.stated or longest else None
+
     def shortest(self) -> Need:
         form = self.form(traced({**self.base, "tokens": _lengths(self.plan.tokens)}, self.tracer))
         return self.around(form, partial(form.at, self.batch, _SHORTEST))
@@ -308,7 +318,7 @@ class _Prediction(NamedTuple):
     def may_be_checkpointed(self) -> bool:
         """Return whether nobody told of gradient checkpointing, and no trainer is known that would have it off."""
         told = self.base["checkpointing"] or self.plan.off
-        return bool(self.plan.job["training"] and self.plan.stated and not told and self.model.heeds is not False)
+        return bool(self.plan.job["training"] and not told and self.model.heeds is not False)
 
     def untraced(self, job: Mapping[str, Any], change: Saving = NO_CHANGE) -> tuple[float, Need] | None:
         """Return the weights and the need of another run by shipped coefficients, if they tell it."""
@@ -412,8 +422,7 @@ class _Prediction(NamedTuple):
 
     def reach(self, gpu: Gpu) -> list[MemoryReach]:
         """Return the longest samples that fit, by the batch."""
-        longest = self.base["config"].get("max_position_embeddings")
-        most = min(longest, _LONGEST << 7) if isinstance(longest, int) else _LONGEST
+        most = min(longest_of(self.base["config"]) or _LONGEST, _LONGEST << 7)
         jobs = [self.base, *(job for _, job in _doubts(self.plan, self.model, self.base))]
         traces = self.tracer([{**job, "tokens": _lengths(USUAL)} for job in jobs])
         forms, reach = [self.form(trace) for trace in traces if isinstance(trace, Trace)], list[MemoryReach]()

@@ -98,7 +98,7 @@ def stage_of(
 ) -> Stage:
     """Return the stage by its row in ``known``, the table memory-frameworks, and add to ``assumed`` what was taken.
     ``given`` is the recipe, ``keys`` are those of its files."""
-    name, framework = str(given.get("stage") or "sft"), given.get("framework")
+    name, framework, trainer = str(given.get("stage") or "sft"), given.get("framework"), trainer_of(facts, known)
 
     def about(row: Mapping[str, Any]) -> bool:
         own = row["name"] == name and row.get("framework", framework) == framework
@@ -117,9 +117,7 @@ def stage_of(
     if models:
         text = "other models may be on the same GPU, each as large as this one at the most: {}"
         assumed.append(Message(text, ", ".join(models)))
-    switches = [
-        one["engine_key"] for one in known["framework"] if one["name"] == given.get("framework") and "engine_key" in one
-    ]
+    switches = [trainer["engine_key"]] if "engine_key" in trainer else []
     on = all(keys.get(key, "false") != "false" for key in switches)
     perhaps = bool(switches) and on and facts.unknown("recipe.colocate") is not None
     beside = given.get("colocate") and (on or facts.get("recipe.colocate").source != "preset")
@@ -142,10 +140,9 @@ def _engine(
 ) -> tuple[float, bool]:
     """Return the bytes of the engine that generates on the same GPU (0 if no GPU is known), and whether it surely has
     them while the model trains: not if it sleeps, or if its share is vLLM's default because no other is known."""
-    rows = (row for row in known["framework"] if row["name"] == given.get("framework"))
-    own = [row["engine_share"] for row in rows if "engine_share" in row]
+    own = trainer_of(facts, known).get("engine_share")
     told, gpu = given.get("gpu_memory_utilization"), gpu_of(facts.each("gpu"), 2)
-    share = float(told or [*own, *known["engine"][0]["share"]][0])
+    share = float(told or own or known["engine"][0]["share"][0])
     if told is None:
         assumed.append(Message("{} was not given: {}", "gpu_memory_utilization", f"{share:g}"))
     if gpu is None:
@@ -205,6 +202,11 @@ def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mappin
     return {**given, **{row["name"]: given.get(row["name"]) or row["elements"] for row in zero}}
 
 
+def trainer_of(facts: FactSet, known: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the row of the recipe's framework in ``known``, the table memory-frameworks; empty if it has none."""
+    return next((row for row in known["framework"] if row["name"] == facts.value("recipe.framework")), {})
+
+
 def keys_of(facts: FactSet) -> dict[str, str]:
     """Return the settings of the recipe's files by their own keys."""
     return {str(item["key"]): str(item["value"]) for item in facts.items("recipe_key")}
@@ -234,7 +236,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     if not tokens:
         raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
     framework = str(given.get("framework"))
-    trainer: Mapping[str, Any] = next((row for row in known["framework"] if row["name"] == framework), {})
+    trainer = trainer_of(facts, known)
     stage = stage_of(facts, known, given, keys, assumed) if training else Stage()
     adapted = trainer.get("reference", "adapter-off")
     batch = batch_of(facts, training)
@@ -370,23 +372,16 @@ def batch_of(facts: FactSet, training: bool) -> int | None:
 
 def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:
     """Return the dtype of the weights in memory; for a config without one float32, as transformers takes it."""
-    own, load = facts.text("model.dtype"), given.get("load_dtype")
-    if (
-        own is None
-        and load in (None, "auto")
-        and facts.text("model.repo") is not None
-        and facts.text("model.path") is None
-    ):
+    own, load, version = facts.text("model.dtype"), given.get("load_dtype"), facts.text("pkg.transformers")
+    if load in _DTYPES:
+        return _DTYPES[str(load)]
+    if load is None and "load_dtype" in given and version is not None and satisfies(version, "<5.dev0"):
+        return "float32"  # from_pretrained without torch_dtype, before transformers 5
+    if own is None and load in (None, "auto") and facts.known("model.repo") and facts.text("model.path") is None:
         assumed.append(Message("the dtype of the weights is not known by the model's name: bfloat16 was taken"))
         return "bfloat16"
     own = own if own is not None and own in _DTYPES.values() else "float32"
-    if load in _DTYPES:
-        return _DTYPES[str(load)]
-    if load is None and "load_dtype" in given:
-        version = facts.text("pkg.transformers")
-        if version is not None and satisfies(version, "<5.dev0"):
-            return "float32"  # from_pretrained without torch_dtype, before transformers 5
-    elif load is None:
+    if load is None and "load_dtype" not in given:
         assumed.append(Message("the dtype of the weights was not given: {} was taken, as in config.json", own))
     return own
 

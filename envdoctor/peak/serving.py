@@ -16,7 +16,7 @@ from envdoctor.peak.model import Model
 from envdoctor.peak.prediction import rounded, traced
 from envdoctor.peak.recipe import RunPlan, engine_of, plan_of, settings_of
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
-from envdoctor.peak.shipped import attending, of_language, size_of
+from envdoctor.peak.sizes import attending, of_language, size_of
 from envdoctor.peak.tower import Tower, tower_of
 from envdoctor.peak.tracing import TraceSource
 from envdoctor.system.message import Message

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from envdoctor.peak.closed_form import GIB, Residual, Terms
 from envdoctor.peak.section import MemoryProblem
+from envdoctor.peak.sizes import LARGEST, OTHER_SIZES, attending, inner_sizes, of_language, size_of, tower_sizes
 from envdoctor.peak.tracing import Trace, TraceSource
 from envdoctor.system.message import said_by
 
@@ -22,29 +23,14 @@ _LOGITS, _SOFTMAX = "logits and loss", "aten._softmax_backward_data.default"
 #: The most that torch's allocator holds of eager attention beside what is live, in bytes of a score: three matrices in
 #: single precision. Readings of fitcheck-llm 0.3.1 (benchmarks/memory_published.toml) show 2 to 13.
 _HELD = 12
-#: The largest size that is believed of a model.
-_LARGEST = 1 << 32
 #: The first release that makes the last logits of a prompt alone, and what earlier ones hold: all, in bfloat16 and in
 #: float32 (the rule long-prompts-make-full-logits-before-transformers-4-45).
 _LAST_LOGITS = (4, 45)
-#: Types of layers that keep keys and values (``layer_types``); the others have a state of one size.
-_ATTENDING = ("attention", "full_attention", "sliding_attention")
-#: What the number of experts in a layer is called.
-_EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 #: The first release whose experts are no linear layers, which is what bitsandbytes packs (its issue 1849).
 _FUSED_EXPERTS = (5,)
 _FULL_LOGITS = {
     "at": "forward/last float",
     "terms": {_LOGITS: "6 BSV", "KV cache": "16 BDKLS", "hidden states": "8 BGHKS"},
-}
-#: Other names of sizes (``attribute_map`` of transformers' configurations).
-_NAMES = {
-    **dict.fromkeys(("n_embd", "d_model"), "hidden_size"),
-    **dict.fromkeys(("n_layer", "n_layers", "num_layers"), "num_hidden_layers"),
-    **dict.fromkeys(("n_head", "n_heads", "num_heads"), "num_attention_heads"),
-    **dict.fromkeys(("n_inner", "ffn_dim"), "intermediate_size"),
-    **{"moe_num_experts": "num_experts", "moe_k": "num_experts_per_tok"},  # ERNIE 4.5
-    "moe_topk": "num_experts_per_tok",  # Hunyuan
 }
 #: Values that share a scale in 4 bits (bitsandbytes: blocksize 64, of the scales 256).
 _FOUR_BIT = {False: 0.5 + 4 / 64, True: 0.5 + (1 + 4 / 256) / 64}
@@ -62,11 +48,6 @@ def form_words(job: Row, targets: str) -> str:
     words += [packed and packed["upcast"] and "upcast", job["attention"], job["padded"] and "padded"]
     words += ["checkpointing" if again else lora and lora["lora_dropout"] and "dropout"]
     return " ".join(word for word in words if word)
-
-
-def has_experts(config: Row) -> bool:
-    """Return whether a language model of this configuration is a mixture of experts."""
-    return any(of_language(config).get(name) for name in _EXPERTS)
 
 
 def jobs_of(pattern: str) -> list[str]:
@@ -168,6 +149,7 @@ class Shipped:
         self._far = {word: int(row["far"]) for row in terms["word"] for word in row["words"]}
         self._inner = {(row["key"], row.get("trainer", "")): row for row in terms["inner"]}
         self._parts = {row["key"]: row["parts"] for row in terms["module"]}
+        self._others = terms["other"]
         self._elsewhere, self._states = elsewhere, {row["key"]: row for row in terms["optimizer"]}
         self._residuals: dict[str, dict[str, Residual]] = {}
         for row in terms["residual"]:
@@ -186,7 +168,9 @@ class Shipped:
 
     def _trace(self, job: Row) -> Trace:
         job = {**job, "config": of_language(job["config"])}
-        kind = str(job["config"].get("model_type"))
+        named, other = str(job["config"].get("model_type")), _other_of(job["config"], self._others)
+        kind = other or named
+        job = {**job, "other": other, "padded": job["padded"] or bool(other and job["training"])}
         model = self._models.get(kind, self._models[_LIKE])
         job = {**job, "attention": job["attention"] or model["attention"], "lora": self._named(model, job["lora"])}
         inner = self._inner.get((kind, job.get("trainer", "")), self._inner.get((kind, ""), {"share": 1.0}))
@@ -230,7 +214,10 @@ class Shipped:
             other = 0 if known[0] == kind else 1 if known[0] == _LIKE else _UNLIKE
             return other + sum(self._far.get(word, 1) for word in asked ^ set(known[1].split()))
 
-        found = (kind, words) if (kind, words) in self._forms else min(self._forms, key=far)
+        # No causal language model computes what another model does.
+        others = {row["key"] for row in self._others}
+        known = [form for form in self._forms if form[0] == kind or others.isdisjoint((form[0], kind))]
+        found = (kind, words) if (kind, words) in self._forms else min(known, key=far)
         return self._forms[found], *found
 
     def _named(self, model: Row, lora: Row | None) -> Row | None:
@@ -261,7 +248,11 @@ class _Run:
             hidden, heads = size_of(config, "hidden_size"), size_of(config, "num_attention_heads")
             keys, self.depth = size_of(config, "num_key_value_heads", heads), size_of(config, "num_hidden_layers")
             width, vocabulary = size_of(config, "head_dim", hidden // heads), size_of(config, "vocab_size")
-            active, stored, routed = _inner(config, hidden)
+            active, stored, routed = inner_sizes(config, hidden)
+            named = {
+                letter: next((name for name in names if config.get(name)), "") for letter, names in OTHER_SIZES.items()
+            }
+            other = {letter: size_of(config, name, 1) for letter, name in named.items() if job["other"]}
         except ValueError:
             raise MemoryProblem("config.json lacks sizes that the shipped coefficients need") from None
         letters = {"L": self.depth, "K": keys, "G": heads / keys, "Q": heads / keys + 2, "H": hidden / heads / 2}
@@ -270,14 +261,14 @@ class _Run:
         self.states, self.job = model["states"], job
         self.cache = 4.0 * self.depth * attending(config) * keys * width
         lora = job["lora"]
-        self.letters = {**letters, "R": lora["r"] if lora else 0}
+        self.letters = {**letters, **other, "R": lora["r"] if lora else 0}
         self.batch, self.scale = float(job["batch"]), 1.0
         linear, rest = self._total(model["linear"]), self._total(model["rest"])
-        if config.get("tie_word_embeddings", model["tied"]):
+        if model.get("head", True) and config.get("tie_word_embeddings", model["tied"]):
             rest -= letters["V"] * hidden
-        match config:
-            case {"vision_config": dict() as vision}:
-                rest += _tower(vision)
+        # About how many parameters a tower for images has: four matrices of attention and two of an MLP a layer.
+        deep, wide, between, _ = tower_sizes(config.get("vision_config")) or (0, 0, 0, 0)
+        rest += deep * (4 * wide * wide + 2 * wide * between)
         self.parameters = linear + rest
         experts = 0.0
         if stored:
@@ -286,7 +277,7 @@ class _Run:
             experts = 3.0 * hidden * self.depth * routed
         match config:
             # The table model-shapes, of models whose layers are unlike.
-            case {"parameters": int(told)} if 0 < told < _LARGEST << 16:
+            case {"parameters": int(told)} if 0 < told < LARGEST << 16:
                 share = told / self.parameters
                 self.parameters, linear, experts, rest = told, linear * share, experts * share, rest * share
         self.layer = linear / self.depth
@@ -439,55 +430,14 @@ class _Run:
         return found
 
 
-def of_language(config: Row) -> Row:
-    """Return the configuration of the part that is trained on text, its sizes by their usual names."""
-    match config:
-        case {"text_config": dict() as text}:
-            config = {**config, **text}
-    return {**{usual: config[name] for name, usual in _NAMES.items() if name in config}, **config}
-
-
-def attending(config: Row) -> float:
-    """Return the share of the layers that keep keys and values."""
-    match config:
-        case {"layer_types": [str(), *_] as kinds}:
-            return sum(str(kind) in _ATTENDING for kind in kinds) / len(kinds)
-        case {"hybrid_override_pattern": str(kinds)} if kinds:
-            return kinds.count("*") / len(kinds)
-        case {"attn_layer_period": int(period)} if 0 < period <= _LARGEST:
-            return 1 / period
-    return 1.0
-
-
-def _tower(config: Row) -> float:
-    """Return about how many parameters a tower for images has: four matrices of attention and two of an MLP a layer."""
-    try:
-        # Qwen2-VL's hidden_size is what comes out.
-        hidden = size_of(config, "embed_dim", config.get("hidden_size"))
-        depth = size_of(config, "depth", config.get("num_hidden_layers"))
-        return float(depth * (4 * hidden * hidden + 2 * hidden * size_of(config, "intermediate_size", 4 * hidden)))
-    except ValueError:
-        return 0.0
-
-
-def size_of(config: Row, name: str, usual: object = None) -> int:
-    """Return one size of config.json. Raises :class:`ValueError` if it is not a size, or larger than any model's."""
-    match config.get(name) or usual:
-        case (int() | float()) as size if 0 < size <= _LARGEST:
-            return int(size)
-    raise ValueError(name)
-
-
-def _inner(config: Row, hidden: int) -> tuple[int, int, int]:
-    """Return the width of the MLP that a token passes through, of all experts together (0: there are none), and of
-    those of them that not every token passes through."""
-    width = size_of(config, "intermediate_size", 4 * hidden)
-    one, shared = size_of(config, "moe_intermediate_size", width), "shared_expert_intermediate_size"
-    beside = size_of(config, shared) if config.get(shared) else 0
-    routed = next((size_of(config, name) * one for name in _EXPERTS if config.get(name)), 0)
-    sent = "num_experts_per_tok"
-    active = size_of(config, sent) * one + beside if config.get(sent) else width
-    return active, routed and routed + beside, routed
+def _other_of(config: Row, rows: Sequence[Row]) -> str | None:
+    """Return what the forms call a model that is no causal language model, None for one; ``rows`` are of the table
+    memory-terms. What config.json does not tell is as the first row has it."""
+    named = config.get("model_type")
+    own = (row for row in rows if named in row["types"])
+    return next(
+        (row["key"] for row in own if all(config.get(key, is_) == is_ for key, is_ in row["where"].items())), None
+    )
 
 
 def _minor(version: str) -> tuple[int, ...]:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from envdoctor.facts.factset import FactSet
 from envdoctor.peak.closed_form import OF_THE_MODEL
-from envdoctor.peak.recipe import keys_of
-from envdoctor.peak.shipped import size_of
+from envdoctor.peak.recipe import keys_of, trainer_of
+from envdoctor.peak.sizes import tower_sizes
 from envdoctor.peak.tracing import Job, Trace, TraceSource, changed
 
 #: The bytes that a tower holds, in the terms of a trace.
@@ -44,17 +44,10 @@ class Tower(NamedTuple):
 def tower_of(config: Row, known: Mapping[str, Any], facts: FactSet) -> Tower | None:
     """Return the tower of a config.json, None if it tells none; ``known`` is the table memory-frameworks. The recipe in
     ``facts`` may tell how large pictures are."""
-    match config.get("vision_config"):
-        case dict() as vision:
-            try:
-                # Qwen2-VL's hidden_size is what comes out.
-                hidden = size_of(vision, "embed_dim", vision.get("hidden_size"))
-                depth = size_of(vision, "depth", vision.get("num_hidden_layers"))
-                patch, inner = size_of(vision, "patch_size", 14), size_of(vision, "intermediate_size", 4 * hidden)
-            except ValueError:
-                return None
-        case _:
-            return None
+    sizes = tower_sizes(config.get("vision_config"))
+    if sizes is None:
+        return None
+    depth, hidden, inner, patch = sizes
     row = next((row for row in known["tower"] if config.get("model_type") in row["types"]), known["tower"][-1])
     layer, moment = (row[name][0] * hidden + row[name][1] * inner for name in ("kept", "moment"))
     pixels = _pixels(facts, known)
@@ -67,8 +60,7 @@ def trained_tower(facts: FactSet, known: Mapping[str, Any]) -> bool:
     it is frozen."""
     keys = keys_of(facts)
     told = [keys[row["key"]].lower() == row["value"] for row in known["frozen"] if row["key"] in keys]
-    rows = (row for row in known["framework"] if row["name"] == facts.value("recipe.framework"))
-    return not any(told or [row.get("frozen_tower", False) for row in rows])
+    return not any(told or [trainer_of(facts, known).get("frozen_tower", False)])
 
 
 def _pixels(facts: FactSet, known: Mapping[str, Any]) -> float | None:
@@ -76,8 +68,7 @@ def _pixels(facts: FactSet, known: Mapping[str, Any]) -> float | None:
     keys = keys_of(facts)
     told = [keys[row["key"]] for row in known["pixels"] if row["key"] in keys]
     number = next((int(text) for text in told if text.isdecimal() and len(text) < 12), None)
-    rows = (row for row in known["framework"] if row["name"] == facts.value("recipe.framework"))
-    return number or next((row["pixels"] for row in rows if "pixels" in row), None)
+    return number or trainer_of(facts, known).get("pixels")
 
 
 def with_images(source: TraceSource, tower: Tower, trained: bool) -> TraceSource:

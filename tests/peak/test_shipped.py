@@ -392,3 +392,9 @@ def test_only_layers_of_attention_keep_keys_and_values(more: dict[str, Any], sha
     whole, found = answer(**prompt), answer(**prompt, config=more)
     assert isinstance(whole, Trace) and isinstance(found, Trace)
     assert found.points[0]["cache_bytes"] == pytest.approx(share * whole.points[0]["cache_bytes"])
+
+
+@pytest.mark.parametrize("named", [{"max_position_embeddings": -1}, {"model_type": "whisper", "num_mel_bins": 10**30}])
+def test_sizes_of_an_encoder_that_are_none_have_a_sentence(named: dict[str, Any]) -> None:
+    found = answer(config={"model_type": "bert", **named}, padded=True)
+    assert isinstance(found, str) and "lacks sizes" in found

@@ -67,6 +67,34 @@ ASKED = {
         tokens=(512,),
     ),
 }
+#: Models that are no causal language models.
+BERT = {**TINY, "hidden_size": 768, "intermediate_size": 3072, "num_attention_heads": 12, "vocab_size": 32000}
+BERT = {name: value for name, value in BERT.items() if name != "num_key_value_heads"}
+HALVES = {
+    f"{half}_{name}": size
+    for half, layers in (("encoder", 6), ("decoder", 4))
+    for name, size in (("layers", layers), ("attention_heads", 12), ("ffn_dim", 3072))
+}
+T5 = {"d_model": 768, "d_ff": 2048, "d_kv": 64, "num_heads": 12, "num_layers": 6, "vocab_size": 32128}
+SOUND = {"num_mel_bins": 80, "max_source_positions": 1500, "max_target_positions": 448, "pad_token_id": 0}
+OTHERS = {
+    "bert": {**BERT, "model_type": "bert", "max_position_embeddings": 512},
+    "xlm-roberta": {**BERT, "model_type": "xlm-roberta", "max_position_embeddings": 514},
+    "deberta-v2": {
+        **{**BERT, "model_type": "deberta-v2", "relative_attention": True, "position_buckets": 256},
+        **{"pos_att_type": ["p2c", "c2p"], "share_att_key": True, "norm_rel_ebd": "layer_norm", "type_vocab_size": 0},
+        "position_biased_input": False,
+    },
+    "modernbert": {**BERT, "model_type": "modernbert", "intermediate_size": 1152, "pad_token_id": 0},
+    "t5": {**T5, "model_type": "t5", "feed_forward_proj": "gated-gelu"},
+    "t5, the first": {**T5, "model_type": "t5"},
+    "whisper": {"model_type": "whisper", "d_model": 768, "vocab_size": 50265, **HALVES, **SOUND},
+    "bart": {"model_type": "bart", "d_model": 768, "vocab_size": 50265, **HALVES, "max_position_embeddings": 512},
+}
+for kind, data in OTHERS.items():
+    other = {"lora": None, "attention": None, "padded": True, "batch": 8, "load_dtype": "float32"}
+    ways: list[dict[str, Any]] = [{"amp": "bfloat16"}, {"checkpointing": True}, {"load_dtype": "bfloat16"}]
+    ASKED[kind] = jobs(*({**other, **way} for way in ways), data=data, tokens=(256,))
 
 
 class Traced(NamedTuple):
@@ -101,7 +129,7 @@ def test_what_saves_memory_does(traced: Traced) -> None:
 
 def test_a_type_that_transformers_does_not_have_is_refused_and_no_code_of_the_model_runs(traced: Traced) -> None:
     (refused,) = traced.found["remote"]
-    assert isinstance(refused, str) and "no causal language model of the type chatglm" in refused
+    assert isinstance(refused, str) and "no model of the type chatglm" in refused
 
 
 def test_traces_are_kept_by_what_decides_and_not_for_unreleased_code(
@@ -140,6 +168,18 @@ def test_shipped_coefficients_say_what_the_trace_says(traced: Traced) -> None:
     table, terms = (load_matrix().table(name) for name in ("memory-forms", "memory-terms"))
     shipped = OnCuda(Shipped(table, terms, "5.23.0", False).run).run(ASKED["shipped"])
     assert sizes(shipped, 512) == pytest.approx(sizes(traced.found["shipped"], 512), rel=0.014)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_shipped_coefficients_say_what_the_trace_says_of_encoders_and_of_encoders_with_a_decoder(
+    traced: Traced, kind: str
+) -> None:
+    table, terms = (load_matrix().table(name) for name in ("memory-forms", "memory-terms"))
+    shipped = Shipped(table, terms, "5.23.0", False).run(ASKED[kind])
+    assert all(isinstance(trace, Trace) and not trace.near for trace in shipped), shipped
+    asked = [ClosedForm(trace, 8).at(8, 256).size for trace in shipped if isinstance(trace, Trace)]
+    found = [ClosedForm(trace, 8).at(8, 256).size for trace in traced.found[kind] if isinstance(trace, Trace)]
+    assert asked == pytest.approx(found, rel=0.025)
 
 
 REAL = ("llama-3-8b", "qwen2.5-7b-instruct", "glm-4-9b-chat-hf")

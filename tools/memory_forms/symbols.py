@@ -19,8 +19,10 @@ __all__ = ["PRIMES", "STATIC", "Unreadable", "product", "symbols"]
 
 #: Batch B, tokens S, half of the hidden size for each head H, intermediate size I, vocabulary V, key-value heads K,
 #: heads for each of them G, a quarter of a head's width D, rank of LoRA R. Q is G + 2 (query, key and value in one), T
-#: half of S - 1 (labels without the first), U a twelfth of S + 1 (masks of older releases).
+#: half of S - 1 (labels without the first), U a twelfth of S + 1 (masks of older releases). P positions in a table, W
+#: positions of sound and M its bands.
 PRIMES = {"B": 17, "S": 347, "H": 61, "I": 71, "V": 1009, "K": 5, "G": 11, "D": 7, "R": 19, "Q": 13, "T": 173, "U": 29}
+PRIMES.update({"P": 353, "W": 359, "M": 79})
 _BY_PRIME = {value: name for name, value in PRIMES.items()}
 #: What is counted elsewhere: it does not depend on what a step computes.
 STATIC = ("weights", "adapters", "reference model", "optimizer states", "temporary values of the optimizer")

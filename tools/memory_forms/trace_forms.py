@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -29,12 +30,40 @@ TARGETS = ("least", "qkv", "all-linear")
 #: Types that stand for what loops without a trainer run: neither autocast nor an attention is theirs.
 PLAIN = ("llama",)
 SHAPES = [shape_of(*run) for run in _RUNS]
+_HALF = {"attention_heads": PRIMES["K"] * PRIMES["G"], "ffn_dim": PRIMES["I"], "layers": _LAYERS}
+_HALVES = {f"{half}_{name}": size for half in ("encoder", "decoder") for name, size in _HALF.items()}
+_WIDE = {"d_model": PRIMES["K"] * PRIMES["G"] * 2 * PRIMES["H"]}
+#: What types have that are no causal language model; those of two stacks with the names of their depths.
+OTHERS: dict[str, dict[str, Any]] = {
+    "bert": {"max_position_embeddings": PRIMES["P"]},
+    "deberta-v2": {
+        **{"relative_attention": True, "position_buckets": PRIMES["P"], "pos_att_type": ["p2c", "c2p"]},
+        **{"share_att_key": True, "norm_rel_ebd": "layer_norm", "position_biased_input": False, "type_vocab_size": 0},
+    },
+    "modernbert": {},
+    "t5": {
+        **{**_WIDE, "d_ff": PRIMES["I"], "d_kv": 4 * PRIMES["D"], "num_heads": PRIMES["K"] * PRIMES["G"]},
+        **{"num_layers": _LAYERS, "feed_forward_proj": "gated-gelu"},
+    },
+    # The first T5 has an MLP without a gate.
+    "t5-relu": {"model_type": "t5", "feed_forward_proj": "relu"},
+    "bart": {**_WIDE, **_HALVES, "max_position_embeddings": PRIMES["P"] - 2, "tie_word_embeddings": True},
+    "whisper": {
+        **{**_WIDE, **_HALVES, "num_mel_bins": PRIMES["M"], "max_source_positions": PRIMES["W"]},
+        **{"max_target_positions": PRIMES["P"]},
+    },
+}
+OTHERS["t5-relu"] = {**OTHERS["t5"], **OTHERS["t5-relu"]}
+STACKS = {
+    **dict.fromkeys(("t5", "t5-relu"), ("num_decoder_layers", "num_layers")),
+    **dict.fromkeys(("bart", "whisper"), ("decoder_layers", "encoder_layers")),
+}
 
 
 def config_of(kind: str) -> dict[str, Any]:
     """Return a config.json whose sizes are the primes."""
     heads = PRIMES["K"] * PRIMES["G"]
-    return {
+    config = {
         "model_type": kind,
         "hidden_size": heads * 2 * PRIMES["H"],
         "intermediate_size": PRIMES["I"],
@@ -49,17 +78,41 @@ def config_of(kind: str) -> dict[str, Any]:
         "pad_token_id": 0,
         "bos_token_id": 0,
         "eos_token_id": 0,
+        **OTHERS.get(kind, {}),
     }
+    # Of two stacks it would be the depth of one; the heads of others are the hidden size.
+    gone = {*(("num_hidden_layers",) if kind in STACKS else ()), *(("head_dim",) if kind in OTHERS else ())}
+    return {name: value for name, value in config.items() if name not in gone}
+
+
+def depths_of(kind: str, trace: Any) -> Iterator[tuple[int, Any]]:
+    """Yield the depth and the configuration of models from which all follow: of two depths, and of another encoder."""
+    if kind not in STACKS:
+        config = trace.parse_config(config_of(kind))
+        yield from ((depth, trace.cut_config(config, _LAYERS, depth)) for depth in (4, 6))
+        return
+    for pair in ((4, 4), (6, 4), (4, 6)):
+        yield pair[0], trace.parse_config({**config_of(kind), **dict(zip(STACKS[kind], pair, strict=True))})
+
+
+def slopes(values: list[float], low: int = 4, high: int = 6) -> list[float]:
+    """Return what is beside the layers, in each, and in each of the encoder."""
+    each = [(value - values[0]) / (high - low) for value in values[1:]]
+    return [values[0] - low * sum(each), *each]
 
 
 def jobs(kind: str, usual: str) -> Iterator[dict[str, Any]]:
     """The jobs by what the table distinguishes; ``usual`` is the attention that the type takes by itself. Those with
     a reference model, and those of a layer that is three here, are of the types that stand for code of models' own."""
+    if kind in OTHERS:
+        yield from _other_jobs(usual)
+        return
     kernels = list(itertools.product(("sdpa", "eager"), (False, True)))
     yield from (job(method="infer", attention=attention) for attention in ("sdpa", "eager"))
     for dtype, (attention, padded), again in itertools.product(("bfloat16", "float32"), kernels, (False, True)):
         amp = "bfloat16" if dtype == "float32" else None
-        yield job(method="full", load_dtype=dtype, amp=amp, attention=attention, padded=padded, checkpointing=again)
+        full = {"method": "full", "load_dtype": dtype, "attention": attention, "padded": padded, "checkpointing": again}
+        yield job(**full, amp=amp)
     if kind in QKV:
         for (attention, padded), again in itertools.product((*kernels[:2], kernels[3]), (False, True)):
             compared = {"method": "full", "stage": "dpo", "reference": "copy"}
@@ -85,6 +138,22 @@ def jobs(kind: str, usual: str) -> Iterator[dict[str, Any]]:
             yield job(**{**trained, "targets": "least"})
 
 
+def _other_jobs(usual: str) -> Iterator[dict[str, Any]]:
+    """Yield the jobs of a type that is no causal language model: its samples are padded."""
+    attentions = sorted({"eager", usual})
+    yield from (job(method="infer", attention=attention) for attention in attentions)
+    for again, attention in itertools.product((False, True), attentions):
+        each = {"method": "full", "attention": attention, "padded": True, "checkpointing": again}
+        yield job(**each)
+        yield from (job(**each, load_dtype="float32", amp=amp) for amp in (None, "bfloat16"))
+    for again, targets in itertools.product((False, True), ("least", "all-linear")):
+        each = {"method": "lora", "attention": usual, "padded": True, "checkpointing": again, "targets": targets}
+        yield from (job(**each, amp=amp) for amp in (None, "bfloat16"))
+        if targets == "all-linear":
+            packed = {**each, "method": "qlora", "quantized": {"double": False, "upcast": True}}
+            yield job(**packed, amp="bfloat16")
+
+
 def job(**told: Any) -> dict[str, Any]:
     """Return a job of the trace, with the words for it."""
     usual = {
@@ -103,10 +172,9 @@ def modules_of(kind: str, trace: Any) -> dict[str, Any]:
     layer, and each linear layer's in and out."""
     import torch
 
-    config = trace.parse_config(config_of(kind))
-    depths, sums = (4, 6), []
-    for depth in depths:
-        model = trace.build(trace.cut_config(config, _LAYERS, depth), job(method="infer", attention=None))
+    sums = []
+    for _, config in depths_of(kind, trace):
+        model = trace.build(config, job(method="infer", attention=None))
         head = model.get_output_embeddings()
         counted: dict[str, dict[str, float]] = {"linear": {}, "rest": {}}
         named: dict[str, list[str]] = {}
@@ -116,16 +184,17 @@ def modules_of(kind: str, trace: Any) -> dict[str, Any]:
             part = counted["linear" if id(parameter) in linear else "rest"]
             part[names] = part.get(names, 0.0) + factor
         for name, module in model.named_modules():
-            if type(module) is torch.nn.Linear and module is not head:
+            *_, number, below = ["", *re.split(r"\.\d+\.", name)]
+            if type(module) is torch.nn.Linear and number and module is not head:
                 sides = [product(one) for one in (module.in_features, module.out_features)]
-                named[name.rpartition(".")[2]] = [f"{factor:g} {names}" for factor, names in sides]
+                told, last = [f"{factor:g} {names}" for factor, names in sides], below.rpartition(".")[2]
+                named[last if named.get(last, told) == told else below] = told
         sums.append(counted)
-    low, high = sums
     out: dict[str, Any] = {"attention": model.config._attn_implementation, "modules": named}
+    out["head"] = head is not None and head.weight is not model.get_input_embeddings().weight
     for part in ("linear", "rest"):
-        names = {*low[part], *high[part]}
-        each = {n: (high[part].get(n, 0.0) - low[part].get(n, 0.0)) / (depths[1] - depths[0]) for n in names}
-        out[part] = {n: [low[part].get(n, 0.0) - depths[0] * each[n], each[n]] for n in sorted(names)}
+        names = sorted({name for counted in sums for name in counted[part]})
+        out[part] = {name: slopes([counted[part].get(name, 0.0) for counted in sums]) for name in names}
     return out
 
 
@@ -136,20 +205,21 @@ def forms_of(kind: str, wanted: Mapping[str, Any], trace: Any) -> list[dict[str,
         named = {"least": LEAST.get(kind, LEAST[""]), "qkv": QKV.get(kind)}
         asked["lora"] = {**wanted["lora"], "target_modules": named.get(wanted["targets"], wanted["targets"])}
     records: list[dict[str, Any]] = []
-    trace.run(asked, records.append)
-    points = {r["layers"]: r for r in records if r["case"] == "point"}
-    if len(points) != 2:
+    if kind in OTHERS:
+        for depth, config in depths_of(kind, trace):
+            trace.trace(config, depth, asked, records.append)
+    else:
+        trace.run(asked, records.append)
+    points = [record for record in records if record["case"] == "point"]
+    if len(points) < 2:
         raise Unreadable(str(records))
-    (low, first), (high, second) = sorted(points.items())
+    ends = points[0]["layers"], max(point["layers"] for point in points)
     found = []
-    for segment, (operation, small) in first["segments"].items():
-        if segment in second["segments"]:
-            large = second["segments"][segment][1]
-            terms = {}
-            for name in {*small, *large}:
-                if name.partition("|")[0] not in STATIC:
-                    each = (large.get(name, 0.0) - small.get(name, 0.0)) / (high - low)
-                    terms[name] = [small.get(name, 0.0) - low * each, each]
+    for segment, (operation, _) in points[0]["segments"].items():
+        if all(segment in point["segments"] for point in points):
+            held = [point["segments"][segment][1] for point in points]
+            names = {name for one in held for name in one if name.partition("|")[0] not in STATIC}
+            terms = {name: slopes([one.get(name, 0.0) for one in held], *ends) for name in names}
             if segment.startswith(("forward", "backward")):
                 found.append({"segment": segment.rpartition("|")[0], "operation": operation, "terms": terms})
     unique = {json.dumps(one, sort_keys=True): one for one in found}

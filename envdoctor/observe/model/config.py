@@ -75,8 +75,14 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
     for row in rows:
         for label in row["names"]:
             by_words.setdefault(words_of(label), (label, row))
-    for whole, entry in list(by_words.items()):  # Llama-2-7b is Llama-2-7b-hf
-        while len(whole) > 1 and any(suffix["means"] == "same" for suffix in meanings.get(whole[-1], ())):
+    sizes: dict[tuple[str, ...], set[tuple[Any, ...]]] = {}
+    for whole, (_, row) in by_words.items():
+        for end in range(1, len(whole)):
+            sizes.setdefault(whole[:end], set()).add(tuple(row["config"].get(key) for key in _DEPTH_AND_WIDTH[1:]))
+    for whole, entry in list(by_words.items()):  # Llama-2-7b is Llama-2-7b-hf; e5 is not e5-base, because of e5-large
+        while len(sizes.get(whole[:-1], ())) == 1 and any(
+            suffix["means"] == "same" for suffix in meanings.get(whole[-1], ())
+        ):
             by_words.setdefault(whole := whole[:-1], entry)
     start, end = 0, next((end for end in range(len(words), 0, -1) if words[:end] in by_words), 0)
     model = by_words[words[:end]] if end else None
@@ -131,7 +137,7 @@ def _has(whole: Sequence[str], run: Sequence[str]) -> bool:
     return numbers in ([], [word for word in whole[: whole.index(run[-1])] if word.isdigit()])
 
 
-_DEPTH_AND_WIDTH = ("model_type", "num_hidden_layers", "hidden_size")
+_DEPTH_AND_WIDTH = ("model_type", "num_hidden_layers", "hidden_size", "d_model")
 #: From which share of the parameters on a plain model is taken deeper or less deep, and up to which one.
 _NEAR, _FURTHEST = 0.15, 0.35
 

@@ -23,14 +23,34 @@ class Refused(Exception):
     """Why this model or recipe cannot be traced: a sentence with ``{}`` for values, and these."""
 
 
+#: What a type is built as: the first of these that transformers has for it. An encoder is what fills masks.
+_BUILT_AS = {
+    "SEQ_TO_SEQ_CAUSAL_LM": "Seq2SeqLM",
+    "SPEECH_SEQ_2_SEQ": "SpeechSeq2Seq",
+    "MASKED_LM": "SequenceClassification",
+    "CAUSAL_LM": "CausalLM",
+    "IMAGE_CLASSIFICATION": "ImageClassification",
+}
+
+
+def _built_as(config: Any) -> str | None:
+    """What the model is built as; a classifier where config.json names one."""
+    from transformers.models.auto import modeling_auto
+
+    if str((getattr(config, "architectures", None) or [""])[0]).endswith("ForSequenceClassification"):
+        return "SequenceClassification"
+    known = (getattr(modeling_auto, "MODEL_FOR_" + name + "_MAPPING_NAMES") for name in _BUILT_AS)
+    return next((built for built, types in zip(_BUILT_AS.values(), known) if config.model_type in types), None)
+
+
 def parse_config(data: dict[str, Any]) -> Any:
     """The configuration as transformers' own class. Raises :class:`Refused` for a type that it does not have."""
     from transformers import CONFIG_MAPPING, __version__
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
     kind = data.get("model_type")
-    if not isinstance(kind, str) or kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES or kind not in CONFIG_MAPPING:
-        raise Refused("transformers {} has no causal language model of the type {}", __version__, str(kind))
+    known = isinstance(kind, str) and kind in CONFIG_MAPPING
+    if not known or _built_as(CONFIG_MAPPING[kind]) is None:
+        raise Refused("transformers {} has no model of the type {} that is traced", __version__, str(kind))
     kept = {key: value for key, value in data.items() if key not in ("auto_map", "quantization_config", "model_type")}
     return CONFIG_MAPPING[kind].from_dict(kept)
 
@@ -68,27 +88,59 @@ def _one_sample_a_row() -> None:
         )
         return
     masking_utils.find_packed_sequence_indices = lambda position_ids: None
-    usual = masking_utils._ignore_causal_mask_sdpa
-    masking_utils._ignore_causal_mask_sdpa = lambda padding_mask, *args, **kwargs: (
-        padding_mask is None and usual(padding_mask, *args, **kwargs)
-    )
+    for name in ("_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa"):
+        if hasattr(masking_utils, name):
+            setattr(masking_utils, name, functools.partial(_unless_padded, getattr(masking_utils, name)))
+
+
+def _unless_padded(usual: Any, padding_mask: Any, *args: Any, **kwargs: Any) -> Any:
+    return padding_mask is None and usual(padding_mask, *args, **kwargs)
+
+
+#: What code would look at labels and tokens for, which have no values here.
+_VALUELESS = {"decoder_start_token_id": 0, "pad_token_id": 0, "problem_type": "single_label_classification"}
+#: As torch has them.
+_FUNCTIONS = {name: getattr(torch.nn.functional, name) for name in ("dropout", "scaled_dot_product_attention")}
+
+
+def _dropout(tensor: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+    return torch.native_dropout(tensor, p, True)[0] if training and p else tensor
+
+
+def _attention(*tensors: Any, dropout_p: float = 0.0, **given: Any) -> Any:
+    return _FUNCTIONS["scaled_dot_product_attention"](*tensors, **given)
+
+
+def _drop_as_on_cuda(other: bool) -> None:
+    """Have dropout keep what its kernels of CUDA keep: a byte a value, and of attention a seed (Dropout.cpp and
+    transformers/cuda/attention.cu in pytorch's aten/src/ATen/native); ``other`` models than causal language models
+    have dropout in their layers."""
+    functions = {"dropout": _dropout, "scaled_dot_product_attention": _attention} if other else _FUNCTIONS
+    for name, function in functions.items():
+        setattr(torch.nn.functional, name, function)
 
 
 def build(config: Any, job: dict[str, Any]) -> Any:
     """The model on meta, in the dtype and with the attention of the job."""
-    from transformers import AutoModelForCausalLM
+    import transformers
 
     _one_sample_a_row()
     config = copy.deepcopy(config)
+    built = _built_as(config)
+    _drop_as_on_cuda(built != "CausalLM")
     dtype = getattr(torch, job["load_dtype"])
     usual = torch.get_default_dtype()
     for part in {id(one): one for one in (config, _text(config))}.values():
         setattr(part, "dtype" if hasattr(type(part), "torch_dtype") else "torch_dtype", dtype)
     config.use_cache = not job["training"]
+    for name, value in _VALUELESS.items():
+        if getattr(config, name, None) is None:
+            setattr(config, name, value)
     torch.set_default_dtype(dtype)  # older releases do not read it from the configuration
     try:
         with torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config, attn_implementation=job["attention"])
+            made = getattr(transformers, "AutoModelFor" + str(built))
+            model = made.from_config(config, attn_implementation=job["attention"])
     except (ValueError, ImportError) as error:
         raise Refused("transformers does not build this model: {}", str(error)) from None
     finally:
@@ -132,7 +184,8 @@ def with_adapters(model: Any, job: dict[str, Any]) -> Any:
 
         wanted = {name: value for name, value in lora.items() if value is not None}
         try:
-            model = get_peft_model(model, LoraConfig(task_type="CAUSAL_LM", **wanted), low_cpu_mem_usage=True)
+            task = "CAUSAL_LM" if _built_as(model.config) == "CausalLM" else None
+            model = get_peft_model(model, LoraConfig(task_type=task, **wanted), low_cpu_mem_usage=True)
         except (ValueError, TypeError, NotImplementedError) as error:
             raise Refused("peft does not take these LoRA settings: {}", str(error)) from None
     if job["checkpointing"]:

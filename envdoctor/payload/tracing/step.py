@@ -20,8 +20,7 @@ def training_step(model: Any, optimizer: Any, job: dict[str, Any], tokens: int, 
     if job["stage"] != "sft":
         loss = (_preference_loss if job["stage"] == "dpo" else _policy_loss)(model, job, tokens)
     else:
-        ids = _ids(job["batch"], tokens)
-        outputs = _called(model, job, input_ids=ids, labels=ids, **_mask(job, ids))
+        outputs = _called(model, job, **_labelled(model, job, tokens))
         loss = outputs["loss"]
         if not job["keep_outputs"]:
             del outputs
@@ -41,14 +40,39 @@ def prompt(model: Any, job: dict[str, Any], tokens: int, tell: Callable[[str], N
     import inspect
 
     known = inspect.signature(model.forward).parameters
-    last = {name: 1 for name in ("logits_to_keep", "num_logits_to_keep") if name in known}
-    ids = _ids(job["batch"], tokens)
+    given = {name: 1 for name in ("logits_to_keep", "num_logits_to_keep") if name in known}
+    given.update({"use_cache": True} if "past_key_values" in known else {})
+    if "decoder_input_ids" in known:
+        given["decoder_input_ids"] = _ids(job["batch"], 1)
+    given.update(_inputs(model, job, tokens))
     tell("forward")
     with torch.no_grad():
-        outputs = model(input_ids=ids, use_cache=True, **last, **_mask(job, ids))
-        outputs["logits"][:, -1, :].clone().float()
+        outputs = model(**given)
+        outputs["logits"][..., -1, :].clone().float()
     tell("")
     return outputs.get("past_key_values")
+
+
+def _inputs(model: Any, job: dict[str, Any], tokens: int) -> dict[str, Any]:
+    """What the model reads: ``tokens``, the 30 seconds of Whisper, or a picture."""
+    config, name = model.config, model.main_input_name
+    if name == "input_ids":
+        ids = _ids(job["batch"], tokens)
+        return {name: ids, **_mask(job, ids)}
+    if name == "pixel_values":
+        sizes = [config.num_channels, config.image_size, config.image_size]
+    else:
+        sizes = [config.num_mel_bins, 2 * config.max_source_positions]
+    return {name: torch.zeros([job["batch"], *sizes], dtype=next(model.parameters()).dtype)}
+
+
+def _labelled(model: Any, job: dict[str, Any], tokens: int) -> dict[str, Any]:
+    """The inputs with their labels: of a classifier one a sample."""
+    own = getattr(model, "get_base_model", lambda: model)()
+    inputs = _inputs(own, job, tokens)
+    if type(own).__name__.endswith("Classification"):
+        return {**inputs, "labels": torch.zeros(job["batch"], dtype=torch.long)}
+    return {**inputs, "labels": inputs.get("input_ids", _ids(job["batch"], tokens))}
 
 
 def _ids(batch: int, tokens: int) -> torch.Tensor:
