@@ -16,6 +16,7 @@ import functools
 import itertools
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
@@ -291,16 +292,17 @@ def body(paths: Sequence[str], every: bool) -> str:
             job = record["type"], words_of(record["job"]), record["minor"]
             jobs[job] = peaks(record["forms"])
             fresh.add(job)
-    lines: list[str] = []
+    lines = ["model = ["]
     for kind, row in sorted(models.items()):
         modules = ", ".join(
             f"{json.dumps(name) if '.' in name else name} = {json.dumps(sides)}"
             for name, sides in row["modules"].items()
         )
-        lines += ["", "[[model]]", f'key = "{kind}"', f"tied = {str(row['tied']).lower()}"]
-        lines += [f'attention = "{row["attention"]}"', f"least = {json.dumps(row['least'])}"]
-        lines += [f"{name} = {json.dumps(row[name])}" for name in ("qkv", "head") if name in row]
-        lines += [f"modules = {{ {modules} }}", f'linear = "{row["linear"]}"', f'rest = "{row["rest"]}"']
+        simple = [name for name in ("tied", "attention", "least", "qkv", "head") if name in row]
+        cells = [f'key = "{kind}"', *(f"{name} = {json.dumps(row[name])}" for name in simple)]
+        cells += [f"modules = {{ {modules} }}", f'linear = "{row["linear"]}"', f'rest = "{row["rest"]}"']
+        lines.append(f"  {{ {', '.join(cells)} }},")
+    lines += ["]", "", "form = ["]
     shapes, places, sizes = Shapes(models), dict[Sums, int](), list[Any]()
     of: dict[Job, list[int]] = {}
     for job, found in sorted(jobs.items()):
@@ -332,8 +334,8 @@ def body(paths: Sequence[str], every: bool) -> str:
         if by_pattern:
             told = ", ".join(f'"{pattern}" = {json.dumps(releases)}' for pattern, releases in by_pattern.items())
             at = f"{segment} {operation}"
-            lines += ["", "[[form]]", f"jobs = {{ {told} }}", f'at = "{at}"', f"terms = {terms}"]
-    return "\n".join([*lines, ""])
+            lines.append(f'  {{ jobs = {{ {told} }}, at = "{at}", terms = {terms} }},')
+    return "\n".join([*lines, "]", ""])
 
 
 def main() -> int:
@@ -342,9 +344,9 @@ def main() -> int:
     parser.add_argument("forms", nargs="*")
     parser.add_argument("--all", action="store_true")
     options = parser.parse_args()
-    head = TABLE.read_text(encoding="utf-8").partition("\n[[model]]\n")[0]
-    kept = [line if not line.startswith("as_of") else f"as_of = {date.today()}" for line in head.splitlines()]
-    TABLE.write_text("\n".join([*kept, ""]) + body(options.forms, options.all), encoding="utf-8")
+    head = TABLE.read_text(encoding="utf-8").partition("model = [\n")[0]
+    head = re.sub(r"as_of = [\d-]+", f"as_of = {date.today()}", head)
+    TABLE.write_text(head + body(options.forms, options.all), encoding="utf-8")
     return 0
 
 
