@@ -289,7 +289,7 @@ LLAMA = "llamafactory takes transformers.models.llama.modeling_llama.LlamaFlashA
 #: By the list: what is said of its framework; nothing where that asks for the version first, or where all is there.
 FRAMEWORKS = {
     "llamafactory==0.8.3 transformers==5.0.0": (LLAMA, "import llamafactory", "transformers 5.0.0 has no such name"),
-    "llamafactory==0.9.1 transformers==4.52.4": (LLAMA, "pip install transformers==4.47.1", "llamafactory==0.9.3"),
+    "llamafactory==0.9.1 transformers==4.52.4": (LLAMA, "pip install transformers==4.45.2", "llamafactory==0.9.3"),
     "llamafactory==0.9.3 transformers==4.52.4": (),
     "axolotl==0.12.2 trl==1.0.0": ("axolotl takes trl.", "trl 1.0.0 has no such"),
     "axolotl==0.12.2 trl==0.21.0": (),

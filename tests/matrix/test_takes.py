@@ -116,3 +116,11 @@ def test_what_the_code_demands_itself_is_a_requirement(taken: Callable[..., Take
     )
     found = taken({"spade/__init__.py": source, "spade/checks.py": checks})
     assert found == {"garden>=1.5 if garden>=1.0": ["from spade import Handle", "import spade"]}
+
+
+def test_what_it_demands_by_a_function_of_another_package_is_one_too(taken: Callable[..., Taken]) -> None:
+    # LLaMA-Factory calls the function of transformers, unless a variable of the environment forbids it
+    source = "import os\nfrom garden.tools import require_version\ndef check_all():\n"
+    source += "    if os.environ.get('NO_CHECK', '0').lower() in ('1', 'true'):\n        print('no check')\n    else:\n"
+    source += "        require_version('water>=1.5', 'To fix: pip install water')\ncheck_all()\n"
+    assert taken({"spade/__init__.py": source}).keys() == {"garden.tools:require_version", "water>=1.5"}

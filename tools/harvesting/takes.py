@@ -10,7 +10,8 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from envdoctor.source import UNKNOWN, Importing, Library, OutOfBudget, World
-from envdoctor.source.values import Failed, Function, Module, Reference
+from envdoctor.source.definitions import last_name
+from envdoctor.source.values import Failed, Frame, Module, Reference
 from envdoctor.versions import base_release, normalise, order, satisfies
 
 __all__ = ["Others", "Take", "takes_of"]
@@ -237,12 +238,13 @@ class _Taking(Importing):
     def compare(self, left: str, right: str) -> None:
         self.compared.add((left, right))
 
-    def call(self, function: Function, arguments: list[Any], keywords: dict[str, Any], node: Any) -> Any:
-        if function.node.name.startswith("require_version") and arguments and isinstance(arguments[0], str):
-            if not self._unsure and not self._catching:
-                self._by_module.setdefault(self._running(), {})[arguments[0], "", self._running()] = None
+    def visit_Call(self, node: ast.Call, frame: Frame) -> Any:
+        if last_name(node.func).startswith("require_version") and node.args:  # whosever it is: most take transformers'
+            text = self.value(node.args[0], frame)
+            if isinstance(text, str) and not self._unsure and not self._catching:
+                self._by_module.setdefault(self._running(), {})[text, "", self._running()] = None
             return None
-        return super().call(function, arguments, keywords, node)
+        return super().visit_Call(node, frame)
 
     def present(self, module: str) -> Any:
         top = module.partition(".")[0]
