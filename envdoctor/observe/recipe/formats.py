@@ -133,7 +133,9 @@ class Formats:
     def libraries(self) -> set[str]:
         """Return the modules of the libraries that have formats."""
         named = {str(row.get("call", "")) for row in self._released}
-        named |= {name for form in self for name in form.names if "." in name and not name.endswith(".py")}
+        # What stands beside a framework has names of variables: model.half, trainer.train.
+        whole = [name for form in self if form.name not in NO_RECIPES for name in form.names]
+        named |= {name for name in whole if "." in name and not name.endswith(".py")}
         tops = {name.partition(".")[0] for name in named} | {str(row["package"]) for row in self._released}
         return {top for top in tops if top.isidentifier() and top.islower()}
 

@@ -211,9 +211,18 @@ def _parts(words: Sequence[Word], formats: Formats) -> Iterator[Part]:
             if end > start:
                 yield Part(_base(words[start].text), _options_of(words[start + 1 : end], formats))
         rest = words[behind:]
-        given = tuple(None if one.computed else one.text for one in rest)
-        yield Part(name, _options_of(rest, formats), word.line, given, module)
+        yield Part(name, _options_of(rest, formats), word.line, tuple(_given(rest)), module)
         return
+
+
+def _given(words: Sequence[Word]) -> Iterator[str | None]:
+    """Yield the words that a script is given, None for one that is computed, behind ``--key`` or ``key=`` if that is
+    known of it."""
+    for word in words:
+        key, equals, _ = word.text.partition("=")
+        if word.computed and equals and key == word._replace(text=key).known:
+            yield key if OPTION.match(key) else f"{key}="
+        yield None if word.computed else word.text
 
 
 def _options_of(words: Sequence[Word], formats: Formats) -> tuple[RecipeEntry, ...]:

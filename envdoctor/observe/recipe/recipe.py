@@ -451,14 +451,14 @@ def _own(statements: Statements, field: str, forms: Sequence[Format]) -> Fact | 
 def _default(
     statements: Statements, field: str, forms: Sequence[Format], installed: Callable[[str], Value]
 ) -> Fact | None:
+    says = {form.name: {meaning.field for several in form.keys.values() for meaning in several} for form in forms}
+    if open_in := next((name for name, fields in says.items() if name in statements.rests and field in fields), None):
+        return statements.fact(field, Unknown(COMPUTED), statements.rests[open_in])
     for form in forms:
         for row in form.row.get("implied", ()):
             by, apart = statements.said.get(row["by"]), any(other.name in row.get("without", ()) for other in forms)
             if row["field"] == field and not apart and by is not None and spelled(by.value) in row["words"]:
                 return statements.fact(field, row["value"], by.origin, by.source)
-        fields = {meaning.field for meanings in form.keys.values() for meaning in meanings}
-        if form.name in statements.rests and field in fields:
-            return statements.fact(field, Unknown(COMPUTED), statements.rests[form.name])
         if (fact := _released(statements, field, form, installed)) is not None:
             return fact._replace(source="preset")
         rows = [row for row in form.row.get("versioned", ()) if row["field"] == field]

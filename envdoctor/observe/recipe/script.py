@@ -6,6 +6,7 @@ options do not take is left out, and what cannot be told stays open.
 
 import ast
 import operator
+import os
 import re
 import sys
 from collections import Counter
@@ -25,6 +26,7 @@ from envdoctor.observe.recipe.script_calls import (
     ScriptTooLong,
     add_setting,
     dotted,
+    joined_path,
     mapping_of,
     same,
     told,
@@ -231,8 +233,10 @@ class Script(Calls):
                 scope[name] = OPEN
             elif name != "return":
                 scope[name] = one if name in first else other
-        if "return" in first and "return" in second:
-            raise Returned(first["return"] if same(first["return"], second["return"]) else OPEN)
+        values = [end["return"] for end in ends if "return" in end]
+        if len(values) == 2:
+            raise Returned(values[0] if same(*values) else OPEN)
+        self._perhaps_returned += values
 
     def _doubt(self, start: int, middle: int, end: int) -> None:
         """Note of the calls in two branches that they may not be made, unless both make them."""
@@ -312,6 +316,8 @@ class Script(Calls):
         return node.value if node.value is None or isinstance(node.value, (str, int, float, bool)) else OPEN
 
     def _of_Name(self, node: ast.Name, scope: dict[str, Any]) -> Any:
+        if node.id == "__file__" and self._place:
+            return os.path.join(self._place, "__file__")
         found = self._named(node, scope)
         self._loaded |= _function(found)
         return found
@@ -335,6 +341,8 @@ class Script(Calls):
                 return told(base[node.attr].value)
             case Loaded(name=owner):
                 return Loaded(f"{owner}.{node.attr}")
+            case str() as path if node.attr == "parent":
+                return os.path.dirname(path)
             case ast.ClassDef() as kind:
                 return self._fields(kind, scope).get(node.attr, Item(OPEN, 0)).value
         return OPEN
@@ -417,6 +425,8 @@ class Script(Calls):
         match node.op, self.value(node.left, scope), self.value(node.right, scope):
             case ast.Add(), str(one), str(other) if len(one) + len(other) < 4096:
                 return one + other
+            case ast.Div(), str(one), str(other):
+                return joined_path([one, other])
             case kind, int() | float() as one, int() | float() as other if type(kind) in _OPERATORS:
                 try:
                     return _OPERATORS[type(kind)](one, other)
@@ -462,7 +472,8 @@ class Script(Calls):
                     named.update(dict.fromkeys(self._fields(function, scope), Item(OPEN, keyword.value.lineno)))
         self._step(len(settings) + len(named))
         called = function.name if isinstance(function, Loaded) else name or f"._.{getattr(node.func, 'attr', '')}"
-        self.tell(called, settings or [["#0", None, node.lineno, 0]])
+        if type(function) is not ast.ClassDef:  # one of its own is told as what it is one of
+            self.tell(called, settings or [["#0", None, node.lineno, 0]])
         return self._result(node, function, given, named, scope)
 
 

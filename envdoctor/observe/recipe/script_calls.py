@@ -2,21 +2,24 @@
 come to: its functions, classes and parsers of options, and what they read."""
 
 import ast
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
-from envdoctor.observe.recipe.document import REST, scalar
+from envdoctor.observe.recipe.document import REST
 from envdoctor.observe.recipe.script_options import (
     Beside,
+    Composer,
     DataParser,
     Parser,
     command_options,
     defaults_of,
     of_parameters,
+    options_of,
 )
 from envdoctor.source.definitions import chain, elements, functions_in, keyword_of, last_name, texts_in
 
@@ -30,6 +33,8 @@ _MOST_FIELDS = 5000
 _TYPES: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "bool": bool}
 _PLAIN = (str, int, float, bool)
 _PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
+#: What options of a command are called where hydra's decorator takes them.
+_OF_HYDRA = {"config-path": "config_path", "cp": "config_path", "config-name": "config_name", "cn": "config_name"}
 _LOADING = ("yaml.load", "json.load", "json.loads", "OmegaConf.load")
 #: Methods of a model, and functions that take one first, whose result is that model.
 _SAME_MODEL = {"half", "bfloat16", "float", "double", "to", "cuda", "cpu", "train", "eval", "requires_grad_"}
@@ -94,6 +99,7 @@ class Calls(ABC):
         self.words = words
         self._steps = 0
         self._running: list[Any] = []
+        self._perhaps_returned: list[Any] = []  # what the function returns in branches that may not be taken
         self._entered: set[ast.AST] = set()
         self._globals: dict[str, Any] = {"__name__": "__main__"}
         self._wanted = re.compile(names)
@@ -193,7 +199,11 @@ class Calls(ABC):
                 return Parser("".join(texts_in([prefixes] if prefixes else [])))
             case _ if last in _PARSERS:
                 return self._parser(node)
-            case ("open", _, _) | (_, "abspath" | "expanduser" | "Path", _):
+            case (_, "Path", [str(), *_]) | ("os.path.join", _, [str(), *_]):
+                return joined_path(given)
+            case "os.path.dirname", _, [str()]:
+                return os.path.dirname(first)
+            case ("open", _, _) | (_, "abspath" | "expanduser" | "realpath", [_]):
                 return first
             case _ if last in ("safe_load", "full_load") or name in _LOADING:
                 return self._document(first, node.lineno)
@@ -252,13 +262,18 @@ class Calls(ABC):
             case ScriptObject(kind=ast.ClassDef() as kind), _, _:
                 method = next((one for one in functions_in(kind.body) if one.name == name), None)
                 return self._enter(method, [base, *given], _values_of(named)) if method else OPEN
-            case dict(), "get", [str(), *_]:
-                return told(base[first].value) if first in base else given[1] if len(given) > 1 else None
+            case dict(), "get" | "pop", [str(), *_]:
+                value = told(base[first].value) if first in base else given[1] if len(given) > 1 else None
+                if name == "pop" and self._branches:
+                    self._put(base, first, OPEN, node.lineno)
+                elif name == "pop":
+                    base.pop(first, None)
+                return value
             case dict(), "update", _:
                 self._step(len(mapping_of(first)))
                 for key, item in {**mapping_of(first), **named}.items():
                     self._put(base, key, item.value, item.line)
-            case (dict(), "copy" | "items", _) | (str(), "read", _):
+            case (dict(), "copy" | "items", _) | (str(), "read" | "resolve" | "absolute" | "as_posix", _):
                 return base  # a file is its name
             case str(), "startswith" | "endswith", [str(), *_]:
                 return getattr(base, name)(first)
@@ -286,14 +301,16 @@ class Calls(ABC):
             rest = {key: Item(value, function.lineno) for key, value in named.items() if key not in names}
             scope[arguments.kwarg.arg] = rest
         self._running.append(function)
+        before, self._perhaps_returned, value = self._perhaps_returned, [], None
         try:
             with self._at(function):
                 self._block(function.body, scope)
         except Returned as returned:
-            return returned.value
+            value = returned.value
         finally:
             self._running.pop()
-        return None
+            perhaps, self._perhaps_returned = self._perhaps_returned, before
+        return value if all(other is None or same(value, other) for other in perhaps) else OPEN
 
     def _command(self, function: Any) -> dict[str, Any]:
         """Return the arguments of a function that hydra, click or typer make a command."""
@@ -303,25 +320,19 @@ class Calls(ABC):
         return command_options(function, self.words, self._default)
 
     def _hydra(self, node: ast.Call) -> Any:
-        """Return what hydra composes: the named file, the files of its list ``defaults``, the command."""
+        """Return what hydra composes of the file that a decorator or the command names."""
         said = {one.arg: self.value(one.value, self._globals) for one in node.keywords}
-        words = [word for word in self.words if word is not None]
-        asked = dict(pairwise(words))
-        folder = asked.get("--config-path", said.get("config_path")) or "."
-        name = asked.get("--config-name", asked.get("-cn", said.get("config_name"))) or "config"
-        found = self._document(f"{folder}/{str(name).removesuffix('.yaml')}.yaml", node.lineno)
-        if not isinstance(found, dict):
+        for option, (value, *_) in filter(itemgetter(1), options_of(self.words)[0]):
+            said[_OF_HYDRA.get(option, option)] = OPEN if value is None else value
+        folder, name = said.get("config_path"), said.get("config_name")
+        settings = None
+        if OPEN not in (folder, name):
+            settings = Composer(self._beside, str(folder or "."), self.words, OPEN).settings(str(name or "config"))
+        if settings is None:
             return OPEN
-        found = ScriptObject(found)
-        for group, item in mapping_of(found.pop("defaults", Item({}, 0)).value).items():
-            inner = self._document(f"{folder}/{group}/{item.value}.yaml", node.lineno)
-            found[group] = Item(
-                ScriptObject({**mapping_of(inner), **mapping_of(found.get(group, item).value)}), node.lineno
-            )
-        for word in self.words:
-            key, equals, value = (word or "").lstrip("+").partition("=")
-            if equals:
-                set_below(found, key, Item(scalar(value.strip("'\"")), node.lineno))
+        found = ScriptObject()
+        for key, value in settings.items():
+            set_below(found, key, Item(value, node.lineno))
         return found
 
     def _default(self, node: ast.expr) -> Any:
@@ -452,6 +463,11 @@ def set_below(found: ScriptObject, key: str, item: Item) -> None:
         if not isinstance(into, dict):
             return
     into[last] = item
+
+
+def joined_path(parts: Sequence[Any]) -> Any:
+    """Return the path that parts of one make."""
+    return os.path.join(*parts)[:4096] if all(isinstance(part, str) for part in parts) else OPEN
 
 
 def told(value: Any) -> Any:

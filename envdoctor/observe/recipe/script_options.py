@@ -5,6 +5,8 @@ import ast
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.document import (
@@ -196,8 +198,9 @@ def _read(word: str | None, kind: str, unknown: Any) -> Any:
     return word
 
 
-#: Bounds: files (a project with its own copies of eight models has some fifty), and bytes of each.
-_MOST_FILES = 100
+#: Bounds: files (own copies of eight models are some fifty, and so are the metrics of one evaluation that Hydra
+#: composes), and bytes of each.
+_MOST_FILES = 200
 _LARGEST = 1 << 20
 
 
@@ -231,16 +234,16 @@ class Beside:
         return None
 
     def document(self, name: str) -> list[RecipeEntry] | None:
-        """Return the settings of a YAML or JSON document; None where there is none. What a list ``defaults`` names for
-        hydra are the settings ``defaults.GROUP``."""
-        if (text := self.text(name)) is None:
-            return None
+        """Return the settings of a YAML or JSON document; None where there is none."""
+        text = self.text(name)
         try:
-            entries = read_document(text)
+            return None if text is None else [*read_document(text)]
         except RecipeError:
             return None
-        others = [entry for entry in entries if entry.key != "defaults"]
-        return others if len(others) == len(entries) else [*others, *_defaults(text)]
+
+    def has_folder(self, name: str) -> bool:
+        """Return whether a folder of this name lies where :meth:`text` looks for files."""
+        return any(os.path.isdir(os.path.join(start, name)) for start in folders_above(self.folder) if self.folder)
 
     def text(self, name: str) -> str | None:
         """Return the text of a file in the script's folder or one above it; None if it is missing or no text."""
@@ -264,15 +267,89 @@ class Beside:
         return self._read[path]
 
 
-def _defaults(text: str) -> Iterator[RecipeEntry]:
-    import yaml
+class Composer:
+    """What hydra composes of the files in a folder, of which a list ``defaults`` names others, and of the ``words`` of
+    a command; ``unknown`` stands for what cannot be told."""
 
-    try:
-        listed = yaml.safe_load(text)["defaults"]
-    except (yaml.YAMLError, RecursionError, TypeError, KeyError):
-        return
-    for item in listed[:_MOST_FILES] if isinstance(listed, list) else ():
-        for group, file in item.items() if isinstance(item, dict) else ():
-            if isinstance(file, str):
-                key = str(group).removeprefix("override ").partition("@")[0]
-                yield RecipeEntry(f"defaults.{key}", file, ())
+    def __init__(self, beside: Beside, folder: str, words: Words, unknown: Any) -> None:
+        self._beside, self._folder, self._unknown = beside, folder, unknown
+        self._left = 0
+        self._options, self._typed, self._added = dict[str, Any](), dict[str, Any](), list[Any]()
+        self._files = cache(self._file)
+        for word, behind in pairwise((*words, "")):
+            key, equals, text = (word or "").lstrip("+").partition("=")
+            value = unknown if behind is None and not text else scalar(text.strip("'\""))
+            is_group = equals and beside.has_folder(os.path.join(folder, key.partition("@")[0]))
+            self._added += [{key: value}] if is_group and str(word)[0] == "+" else []
+            (self._options if is_group else self._typed).update({key: value} if equals else {})
+
+    def settings(self, name: str) -> dict[str, Any] | None:
+        """Return the settings by their dotted keys; None where the file ``name`` is missing."""
+        if self._files(name) is None:
+            return None
+        for _ in range(2):  # a file may choose those of groups that come before it
+            self._left = 2 * _MOST_FILES
+            found = {**dict(self._composed(name, "")), **dict(self._of_others(self._added, "", "")), **self._typed}
+        return {key: self._interpolated(value, found) for key, value in found.items()}
+
+    def _interpolated(self, value: Any, found: Mapping[str, Any]) -> Any:
+        if not (isinstance(value, str) and "${" in value):
+            return [*value] if isinstance(value, tuple) else value
+        other = found.get(value[2:-1]) if value.startswith("${") and value.endswith("}") else None
+        return self._unknown if other is None or (isinstance(other, str) and "${" in other) else other
+
+    def _file(self, name: str) -> tuple[list[RecipeEntry], list[Any], str | None] | None:
+        """Return the settings of a file, its list of others, and the package that a comment gives it."""
+        import yaml
+
+        text = self._beside.text(os.path.join(self._folder, f"{name.removesuffix('.yaml')}.yaml"))
+        try:
+            listed = yaml.safe_load(text or "")
+            entries = read_document(text or "") if isinstance(listed, dict) else ()
+        except (yaml.YAMLError, RecursionError, RecipeError):
+            return None
+        package = re.match(r"#[ \t]{0,9}@package[ \t]{1,9}(\S+)", text or "")
+        others = listed.get("defaults") if isinstance(listed, dict) else None
+        kept = [entry for entry in entries if entry.key != "defaults"]
+        return None if text is None else (kept, others if isinstance(others, list) else [], package and package[1])
+
+    def _composed(self, name: str, package: str, *, forced: bool = False) -> list[tuple[str, Any]]:
+        """Return the settings of a file and of those that it names, in their order. It has a package of its own, unless
+        this one is ``forced``."""
+        self._left -= 1
+        file = self._files(name) if self._left > 0 else None
+        if file is None:
+            return [(package, self._unknown)]
+        entries, others, said = file
+        package = package if said is None or forced else said.removeprefix("_global_")
+        at = others.index("_self_") if "_self_" in others else len(others)
+        before, behind = (self._of_others(part, os.path.dirname(name), package) for part in (others[:at], others[at:]))
+        own = ((f"{package}.{entry.key}".lstrip("."), entry.value) for entry in entries)
+        # An empty section leaves what stands in it.
+        left = [one for one in own if one[1] is not None or not any(key.startswith(f"{one[0]}.") for key, _ in before)]
+        return [*before, *left, *behind]
+
+    def _of_others(self, others: Sequence[Any], folder: str, package: str) -> list[tuple[str, Any]]:
+        """Return the settings of the files that a list ``defaults`` names in a file of this folder and package."""
+        found = list[tuple[str, Any]]()
+        for item in others[:_MOST_FILES]:
+            if isinstance(item, str) and item != "_self_":
+                found += self._composed(os.path.normpath(os.path.join(folder, item)).lstrip("/"), package)
+            for words, option in item.items() if isinstance(item, dict) else ():
+                *how, group = str(words).split() or [""]
+                group, _, into = group.partition("@")
+                below = into.removeprefix("_here_") if into else group.strip("/").replace("/", ".")
+                below = f"{'' if below.startswith('_global_') else package}.{below.removeprefix('_global_')}".strip(".")
+                group = os.path.normpath(os.path.join("/", folder, group)).lstrip("/")
+                key = f"{group}@{below}" if into else group
+                if "override" in how:
+                    self._options.setdefault(key, option)
+                    continue
+                option = self._options.get(key, option)
+                for one in option if isinstance(option, list) else [option] if option is not None else []:
+                    name = f"{group}/{one}"
+                    if one is self._unknown or "${" in name:
+                        found.append((below, self._unknown))
+                    elif "optional" not in how or self._files(name) is not None:
+                        found += self._composed(name, below, forced=bool(into))
+        return found
