@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
+from envdoctor.facts.values import Origin
 from envdoctor.observe.errors import ObservationError
 from envdoctor.system.message import Message
 
@@ -33,7 +34,8 @@ class RecipeEntry(NamedTuple):
     notebook, the cell. ``text_number``: a number that YAML 1.1, and so PyYAML, reads as text (5e-4);
     ``computed``: the file does not say the value, a variable or an expression stands for it; ``perhaps``: the key is
     given under a condition only; ``own``: the script that the command starts names the option itself; ``undecided``:
-    the branch of a test sets the value, and the file does not decide the test."""
+    the branch of a test sets the value, and the file does not decide the test. ``file`` is the module of a script's own
+    in which it stands, empty for the file itself."""
 
     key: str
     value: Scalar | tuple[Scalar, ...]
@@ -43,6 +45,11 @@ class RecipeEntry(NamedTuple):
     perhaps: bool = False
     own: bool = False
     undecided: bool = False
+    file: str = ""
+
+    def origin(self, file: str) -> Origin:
+        """Return its place, in this ``file`` unless it stands in another one."""
+        return Origin(self.file or file, *self.place)
 
 
 class Part(NamedTuple):

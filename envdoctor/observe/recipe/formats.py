@@ -198,12 +198,12 @@ class Formats:
                 found[key] = (part, form)
         return () if all(form.name in NO_RECIPES for _, form in found.values()) else tuple(found.values())
 
-    def named_files(self, parts: Iterable[tuple[Part, Format]]) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield the documents that settings name, such as DeepSpeed's file, each with its place."""
+    def named_files(self, parts: Iterable[tuple[Part, Format]]) -> Iterator[RecipeEntry]:
+        """Yield the settings that name a document, such as DeepSpeed's file."""
         for entry, form in ((entry, form) for part, form in parts for entry in part.entries if not entry.computed):
             meanings = (self.find(form, entry.key) or (form, (), ""))[1]
             if any(meaning.field == "file" for meaning in meanings) and isinstance(entry.value, str):
-                yield from [(entry.value, entry.place)] if entry.value.endswith(DOCUMENTS) else ()
+                yield from [entry] if entry.value.endswith(DOCUMENTS) else ()
 
     def _share(self, form: Format, part: Part) -> float:
         """Return how much of the settings a format knows; a mark, which no other format has, counts as ten. Nothing

@@ -52,7 +52,7 @@ def parts_of_file(
     content = content_of(path, LARGEST, "recipe", RecipeError, name)
     start = os.path.dirname(os.path.abspath(path))
     if path.endswith((".py", ".ipynb")):
-        return python_calls(content, formats, path.endswith(".ipynb"), words, start)
+        return python_calls(content, formats, path.endswith(".ipynb"), words, start, shown=os.path.dirname(name))
     text = text_of(content, RecipeError)
     if path.endswith((".yaml", ".yml")) and (commands := container_commands(text)):
         started = command_parts(commands, formats, other, start)
@@ -111,7 +111,7 @@ def command_parts(
     if options := [Word(word, number) for number, header in headers for word in header.split()]:
         parts.insert(0, Part("#SBATCH", _options_of(options, formats)))
     variables = (
-        RecipeEntry(name, scalar(shell.near(joined(words), "")[:4096]), (words[0].line,), **_doubts(words))
+        RecipeEntry(name, scalar(shell.near(joined(words), "")[:4096]), (words[0].line,))._replace(**_doubts(words))
         for name, words in shell.variables.items()
         if words
     )
@@ -120,10 +120,17 @@ def command_parts(
 
 
 def python_calls(
-    content: bytes, formats: Formats, notebook: bool = False, words: Sequence[str | None] = (), folder: str = ""
+    content: bytes,
+    formats: Formats,
+    notebook: bool = False,
+    words: Sequence[str | None] = (),
+    folder: str = "",
+    *,
+    shown: str = "",
 ) -> list[Part]:
-    """Return the calls of a Python script or notebook in a folder that is started with these words. Modules of
-    libraries that have formats are not followed, wherever they lie.
+    """Return the calls of a Python script or notebook in a folder that is started with these words, and a part
+    ``#modules`` whose keys are its own modules. The folder is ``shown`` in their paths. Modules of libraries that have
+    formats are not followed, wherever they lie.
 
     Raises :class:`RecipeError`.
     """
@@ -140,9 +147,15 @@ def python_calls(
             name,
             tuple(
                 RecipeEntry(
-                    key, tuple(value) if isinstance(value, list) else value, tuple(place), False, how > 0, how == 2, own
+                    key if name != "#modules" else os.path.normpath(os.path.join(shown, key)),
+                    tuple(value) if isinstance(value, list) else value,
+                    tuple(place),
+                    computed=how > 0,
+                    perhaps=how == 2,
+                    own=own,
+                    file=file and os.path.normpath(os.path.join(shown, file)),
                 )
-                for key, value, place, how, own in settings
+                for key, value, place, file, how, own in settings
             ),
             perhaps=perhaps,
         )
@@ -254,7 +267,7 @@ def _options_of(words: Sequence[Word], formats: Formats) -> tuple[RecipeEntry, .
 def _entry(key: str, given: Sequence[Word], line: int) -> RecipeEntry:
     values = tuple(scalar(word.text) for word in given[:200])
     value = True if not values else values[0] if len(values) == 1 else values
-    return RecipeEntry(key[:200], value, (line,), **_doubts(given))
+    return RecipeEntry(key[:200], value, (line,))._replace(**_doubts(given))
 
 
 def _doubts(words: Sequence[Word]) -> dict[str, bool]:

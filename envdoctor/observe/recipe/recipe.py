@@ -74,7 +74,7 @@ class Statements:
         named = form.named(part.program) or {}
         beside = (form.row.get("beside"),) if part.line else ()
         self.calls.setdefault(form.name, set()).update(filter(None, (part.program, named.get("call"), *beside)))
-        origin = Origin(file, *part.entries[0].place) if part.entries else file
+        origin = part.entries[0].origin(file) if part.entries else file
         says = {**form.row.get("says", {}), **named}
         if "?" in says.values():
             self.elsewhere, says = self.elsewhere or origin, {}
@@ -87,7 +87,7 @@ class Statements:
         here: _Here = {}
         doubtful = part.perhaps and "switch" in form.row
         for entry in (one._replace(computed=True, undecided=True) if doubtful else one for one in part.entries):
-            place = Origin(file, *entry.place)
+            place = entry.origin(file)
             if entry.key == REST:
                 self.rests |= {} if "uncalled" in form.row else {form.name: place}
                 continue
@@ -254,7 +254,7 @@ _WITH_REFERENCE = ("dpo", "kto", "ppo")
 class Recipe(NamedTuple):
     """What the files say: facts ``recipe.*``, ``env.*``, ``recipe_file`` and ``recipe_key``; ``model`` and
     ``revision`` as the files name them; ``missing`` are files that they name and that could not be read: the name, the
-    place, and why (a clause after "which"); ``code`` are scripts and notebooks among the files, or started by them;
+    place, and why (a clause after "which"); ``code`` are scripts and notebooks among the files, or reached by them;
     ``runs`` are files with several training commands, each with their lines, that of the run first."""
 
     facts: tuple[Fact, ...]
@@ -325,7 +325,7 @@ def recipe_of(
     }
     facts = [fact for fact in statements.said.values() if formats.registry.find(fact.key) is not None]
     facts += [Fact(key, value, origin, "recipe") for key, value in listed.items()]
-    code = tuple(name for file in files for name in (file.name, *file.started) if name.endswith((".py", ".ipynb")))
+    code = tuple(name for file in files for name in file.code)
     runs = tuple((file.name, file.runs) for file in files if len(file.runs) > 1)
     return Recipe(tuple(facts), said.get("model"), said.get("revision"), missing, code, runs)
 

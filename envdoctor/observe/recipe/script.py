@@ -31,7 +31,7 @@ from envdoctor.observe.recipe.script_calls import (
     same,
     told,
 )
-from envdoctor.observe.recipe.script_options import Beside
+from envdoctor.observe.recipe.script_options import MOST_LINES, Beside
 from envdoctor.source.definitions import functions_in, last_name
 from envdoctor.source.notebook import parse_code
 
@@ -64,7 +64,7 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 class Script(Calls):
     """A script that is followed (:class:`Calls`). ``words`` are those behind its name in a command, None for one that
     is computed; ``names`` is a pattern of the calls that are told. Modules that it imports from ``beside`` it are
-    followed, too, their lines being that of the import."""
+    followed, too."""
 
     def __init__(self, tree: ast.Module, words: Sequence[str | None], beside: Beside, names: str = ".*") -> None:
         super().__init__(words, beside, names)
@@ -196,8 +196,6 @@ class Script(Calls):
                 names: dict[str, Any] = {"__name__": name}
                 for node in ast.walk(tree):
                     self._homes[node] = (names, place)
-                    if hasattr(node, "lineno"):
-                        node.lineno = line
                 own = len(self._functions)
                 with self._at(tree), suppress(Returned):
                     self._block(tree.body, names)
@@ -508,38 +506,46 @@ def calls_of(
     libraries: Collection[str] = (),
     names: str = ".*",
 ) -> list[Any]:
-    """Return calls as ``[name, [[key, value, place, how, own], ...], perhaps]`` (:class:`Calls`), ``perhaps`` of those
-    under a condition. ``words`` are those behind the script's name in a command, ``folder`` is where it lies, ``names``
-    a pattern of the calls that are told."""
+    """Return calls as ``[name, [[key, value, place, file, how, own], ...], perhaps]`` (:class:`Calls`), ``perhaps`` of
+    those under a condition, ``file`` being that of a module beside the script, else empty. ``words`` are those behind
+    the script's name in a command, ``folder`` is where it lies, ``names`` a pattern of the calls that are told."""
     tree, place, _ = parse_code(content, notebook=notebook)
     beside = Beside(folder, libraries)
-    script = Script(tree, words, beside, names)
-    calls = [_training(tree, place, beside)]
-    for name, settings, perhaps in script.calls:
-        calls.append([name, [[key, value, place(line), *how] for key, value, line, *how in settings], perhaps])
-    return calls
+    calls = [_training(tree, beside), *Script(tree, words, beside, names).calls]
+    own = [os.path.relpath(path, folder) for path in beside.modules]
+
+    def placed(number: int) -> tuple[tuple[int, ...], str]:
+        module, line = divmod(number, MOST_LINES)
+        return ((line,), own[module - 1]) if module else (place(line), "")
+
+    told = [
+        [name, [[key, value, *placed(line), *how] for key, value, line, *how in settings], perhaps]
+        for name, settings, perhaps in calls
+    ]
+    return [*told, ["#modules", [[path, None, (1,), "", 0, False] for path in own], False]]
 
 
-def _training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], beside: Beside) -> list[Any]:
+def _training(tree: ast.Module, beside: Beside) -> tuple[str, list[Any], bool]:
     """Return a call ``training`` whose keys are what may make a model that is not trained as a whole: modules of others
     that the script and the modules beside it import (``#torch``), and ``#adapters`` where they speak of adapters or
     frozen weights, or train nothing themselves."""
     others = dict[str, int]()
     adapters, trains = 0, False
-    trees, seen = [(tree, beside.folder, 0)], set[tuple[str, int, str]]()
-    for inner, folder, start in trees:  # it grows
+    trees, seen = [(tree, beside.folder)], set[tuple[str, int, str]]()
+    for inner, folder in trees:  # it grows
         for node in ast.walk(inner):
-            words, line = "", start or getattr(node, "lineno", 1)
+            words, line = "", getattr(node, "lineno", 1)
             match node:
                 case ast.Import(names=names) | ast.ImportFrom(names=names):
                     level, module = getattr(node, "level", 0), getattr(node, "module", None)
                     words = " ".join(one.name for one in names)
-                    wanted = {f"{module}.{one.name}": False for one in names if module}
+                    whole = [f"{module}.{one.name}" for one in names if module] or [one.name for one in names]
+                    wanted = {name[: dot.start()]: False for name in whole for dot in re.finditer(r"\.|\Z", name)}
                     for name, needed in {**wanted, **{module or one.name: True for one in names}}.items():
                         if (key := (name, level, folder if level else "")) not in seen:
                             seen.add(key)
                             found = beside.module(name, level, folder)
-                            trees += [(*found, line)] if found is not None else ()
+                            trees += [found] if found is not None and found not in trees else ()
                             top = f"#{'.' * level}{name.partition('.')[0]}"
                             others |= {top: line} if needed and found is None else {}
                 case ast.Call(func=func):
@@ -552,4 +558,4 @@ def _training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], beside:
                 adapters = line
     keys = {name: line for name, line in others.items() if name[1:] not in sys.stdlib_module_names}
     keys |= {"#adapters": adapters or 1} if adapters or not trains else {}
-    return ["training", [[name, None, place(line), 0, False] for name, line in keys.items()], False]
+    return "training", [[name, None, line, 0, False] for name, line in keys.items()], False

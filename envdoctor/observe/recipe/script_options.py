@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.document import (
+    LARGEST,
     RecipeEntry,
     RecipeError,
     folders_above,
@@ -204,18 +205,24 @@ _MOST_FILES = 200
 _LARGEST = 1 << 20
 
 
+#: More lines than a file has that is read.
+MOST_LINES = LARGEST + 2
+
+
 class Beside:
-    """The files that a script reads; ``folder`` is its own, empty where it has none (a report, a pipe). Modules of
-    ``libraries`` count as those of a library wherever they lie."""
+    """The files that a script reads, among them its ``modules``; ``folder`` is its own, empty where it has none (a
+    report, a pipe). Modules of ``libraries`` count as those of a library wherever they lie."""
 
     def __init__(self, folder: str, libraries: Iterable[str] = ()) -> None:
         self.folder = folder
         self._libraries = frozenset(libraries)
         self._left = _MOST_FILES
+        self.modules: dict[str, Any] = {}
         self._read: dict[str, bytes | None] = {}
 
     def module(self, name: str, level: int, folder: str) -> tuple[ast.Module, str] | None:
-        """Return a module's syntax tree and folder, None for a library's. ``level`` is that of a relative import."""
+        """Return a module's syntax tree, whose lines are counted on from those of the modules before it (by
+        :data:`MOST_LINES` each), and folder; None for a library's. ``level`` is that of a relative import."""
         starts = (
             module_folders(self.folder)
             if not level
@@ -225,12 +232,14 @@ class Beside:
         for start in starts if own else ():
             base = os.path.join(start, *name.split("."))
             for path in (f"{base}.py", os.path.join(base, "__init__.py")):
-                content = self._content(path)
-                if content is not None:
-                    try:
-                        return parse_code(content).tree, os.path.dirname(path)
-                    except (SyntaxError, RecursionError, MemoryError):
-                        return None
+                if (content := self._content(path)) is not None:
+                    if path not in self.modules:
+                        try:
+                            tree = parse_code(content).tree
+                        except (SyntaxError, RecursionError, MemoryError):
+                            return None
+                        self.modules[path] = ast.increment_lineno(tree, (len(self.modules) + 1) * MOST_LINES)
+                    return self.modules[path], os.path.dirname(path)
         return None
 
     def document(self, name: str) -> list[RecipeEntry] | None:
