@@ -5,6 +5,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice, pairwise
+from typing import Any
 
 from envdoctor.observe.recipe.document import (
     DOCUMENTS,
@@ -270,7 +271,7 @@ def _entry(key: str, given: Sequence[Word], line: int) -> RecipeEntry:
     return RecipeEntry(key[:200], value, (line,))._replace(**_doubts(given))
 
 
-def _doubts(words: Sequence[Word]) -> dict[str, bool]:
+def _doubts(words: Sequence[Word]) -> dict[str, Any]:
     computed = any(word.computed for word in words)
     return {"computed": computed, "undecided": computed and any(word.undecided for word in words)}
 

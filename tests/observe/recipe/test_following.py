@@ -815,6 +815,33 @@ def test_nothing_that_a_script_hands_on_ends_the_reading(tmp_path, odd):
         assert told[0] == "training" and "SFTTrainer" in told and "typer.run" in told
 
 
+SFT = """from transformers import AutoTokenizer, TrainingArguments
+from trl import SFTConfig, SFTTrainer, DPOTrainer
+tokenizer = AutoTokenizer.from_pretrained("a/b", model_max_length=2048)
+{}("a/b", tokenizer=tokenizer, {})
+"""
+
+
+@pytest.mark.parametrize("trl", ["0.7.4", "0.9.4", "0.14.0", "0.15.0", "0.24.0", None])
+@pytest.mark.parametrize(
+    ("trainer", "given", "length"),
+    [
+        ("SFTTrainer", "args=TrainingArguments('x')", 1024),
+        ("SFTTrainer", "args=SFTConfig('x')", 1024),
+        ("SFTTrainer", "max_seq_length=4096", 4096),
+        ("SFTTrainer", "args=SFTConfig('x', max_length=1536)", 1536),
+        ("SFTTrainer", "train_dataset=rows.map(lambda row: tokenizer(row['text'], max_length=2048))", 2048),
+        ("DPOTrainer", "args=TrainingArguments('x')", 2048),
+    ],
+)
+def test_the_length_of_a_tokenizer_is_no_longer_than_the_trainer_of_trl_takes(tmp_path, trl, trainer, given, length):
+    versions = {"trl": trl} if trl else {}
+    assert read(tmp_path, "a.py", {"a.py": SFT.format(trainer, given)}, **versions)["max_length"] == length
+    shorter = SFT.format(trainer, given).replace("model_max_length=2048", "model_max_length=512")
+    written = str(length) in given
+    assert read(tmp_path, "a.py", {"a.py": shorter}, **versions)["max_length"] == (length if written else 512)
+
+
 OF_TWO = """def dtype(args):
     if args.half:
         return "bfloat16"
