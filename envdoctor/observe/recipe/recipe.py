@@ -381,10 +381,11 @@ def _complete(
         inner = [formats[name] for name in form.includes.values()]
         defaults += [other for other in inner if other not in defaults and other.authority >= 0]
     fields = ("nnodes", "global_batch", "method", *formats.kinds)
-    for one, row in ((one, row) for one in forms for row in one.row.get("at_most", ())):
-        number = _number(said, row["field"]) if row["by"] in statements.given else None
-        called = any(name.rpartition(".")[2] == row["of"] for name in statements.calls[one.name])
-        if number is not None and number > row["value"] and called and statements.given.isdisjoint(row["unless"]):
+    limits = [(form, row) for form in forms for row in form.row.get("at_most", ())]
+    for one, row in limits:
+        length = _number(said, row["field"]) if row["by"] in statements.given else None
+        is_called = any(name.rpartition(".")[2] == row["of"] for name in statements.calls[one.name])
+        if length is not None and length > row["value"] and is_called and statements.given.isdisjoint(row["unless"]):
             said[row["field"]] = statements.fact(row["field"], row["value"], _default_of(one), "preset")
     parts = [_number(said, "prompt_length"), _number(said, "answer_length")]
     if None not in parts and _number(said, "max_length") in parts:

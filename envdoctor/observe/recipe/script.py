@@ -159,6 +159,8 @@ class Script(Calls):
         match over:
             case [ScriptObject(), *_]:
                 rounds = over[:_MOST_ROUNDS]
+            case Loaded(name="model.parameters"):
+                rounds = [over]
             case _:
                 rounds = [OPEN]
         for one in rounds:
@@ -286,6 +288,8 @@ class Script(Calls):
                 base = self.value(owner, scope)
                 if isinstance(base, ScriptObject):
                     self._put(base, key, value, line)
+                elif type(base) is Loaded and (base.name, key, value) == ("model.parameters", "requires_grad", False):
+                    self.frozen.add(base.call)
                 elif name := base.name if isinstance(base, Loaded) else dotted(owner):
                     # tokenizer.padding_side = "left" says what tokenizer(padding_side="left") does
                     settings: list[Any] = []
@@ -337,8 +341,8 @@ class Script(Calls):
         match self.value(node.value, scope):
             case ScriptObject() as base if node.attr in base:
                 return told(base[node.attr].value)
-            case Loaded(name=owner):
-                return Loaded(f"{owner}.{node.attr}")
+            case Loaded(name=owner, call=call):
+                return Loaded(f"{owner}.{node.attr}", call)
             case str() as path if node.attr == "parent":
                 return os.path.dirname(path)
             case ast.ClassDef() as kind:
@@ -469,6 +473,7 @@ class Script(Calls):
                 if isinstance(function, ast.ClassDef):  # any of its fields may be in what is handed on
                     named.update(dict.fromkeys(self._fields(function, scope), Item(OPEN, keyword.value.lineno)))
         self._step(len(settings) + len(named))
+        self._hand_on(self._library(function, scope) if type(function) is ast.ClassDef else name, given, named)
         called = function.name if isinstance(function, Loaded) else name or f"._.{getattr(node.func, 'attr', '')}"
         if type(function) is not ast.ClassDef:  # one of its own is told as what it is one of
             self.tell(called, settings or [["#0", None, node.lineno, 0]])
@@ -511,7 +516,10 @@ def calls_of(
     the script's name in a command, ``folder`` is where it lies, ``names`` a pattern of the calls that are told."""
     tree, place, _ = parse_code(content, notebook=notebook)
     beside = Beside(folder, libraries)
-    calls = [_training(tree, beside), *Script(tree, words, beside, names).calls]
+    script = Script(tree, words, beside, names)
+    for at in script.frozen - script.trained - {-1} if script.trained - {-1} else ():
+        script.calls[at] = "frozen_model", [["frozen_model", "?", script.calls[at][1][0][2], 0, False]], False
+    calls = [_training(tree, beside), *script.calls]
     own = [os.path.relpath(path, folder) for path in beside.modules]
 
     def placed(number: int) -> tuple[tuple[int, ...], str]:

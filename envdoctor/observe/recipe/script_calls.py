@@ -64,9 +64,11 @@ class Item(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What ``from_pretrained`` gives, whatever the script calls it: ``model`` or ``tokenizer``, or a part of it."""
+    """What ``from_pretrained`` gives, whatever the script calls it: ``model`` or ``tokenizer``, or a part of it; and
+    the number of the call among those that are told."""
 
     name: str
+    call: int = -1
 
 
 class ScriptObject(dict[str, Item]):
@@ -102,6 +104,8 @@ class Calls(ABC):
         self._perhaps_returned: list[Any] = []  # what the function returns in branches that may not be taken
         self._entered: set[ast.AST] = set()
         self._globals: dict[str, Any] = {"__name__": "__main__"}
+        #: The calls that give a model which is trained, and those of one that is frozen.
+        self.trained, self.frozen = set[int](), set[int]()
         self._wanted = re.compile(names)
         self._beside = beside
         self._place = beside.folder
@@ -165,12 +169,17 @@ class Calls(ABC):
                     add_setting(settings, "", found if found else dict(named), node.lineno)
                     self.tell(library, settings, self._fields(called, scope))
                 return found
-            case Loaded(name=method):
-                return Loaded("model") if method.removeprefix("model.") in _SAME_MODEL else OPEN
+            case Loaded(name=method, call=call):
+                made = method.removeprefix("model.")
+                self.frozen |= {call} if made == "eval" or (made == "requires_grad_" and given == [False]) else set()
+                self.trained |= {call} if made == "train" and not given else set()
+                same_model = "model" if made in _SAME_MODEL else method if made == "parameters" else ""
+                return Loaded(same_model, call) if same_model else OPEN
         first = given[0] if given else OPEN
         match name, last, given:
             case _, "from_pretrained", _:
-                return _loaded(f".{name}".split(".")[-2])
+                is_told = bool(self.calls) and self.calls[-1][0].endswith("from_pretrained")
+                return _loaded(f".{name}".split(".")[-2], len(self.calls) - 1 if is_told else -1)
             case _, _, [Loaded(name="model"), *_] if last in _WRAPPED_MODEL:
                 return first
             case "dict", _, _:
@@ -217,6 +226,21 @@ class Calls(ABC):
         if isinstance(node.func, ast.Attribute):
             return self._method(node, self.value(node.func.value, scope), given, named, scope)
         return OPEN
+
+    def _hand_on(self, called: str, given: Sequence[Any], named: Mapping[str, Item]) -> None:
+        """Note which models a call trains, and which others it takes beside them."""
+        trainer = called.endswith(("Trainer", ".prepare", ".initialize"))
+        # A Trainer takes a model first, the others take several things.
+        first = 0 if "model" in named else 1 if called.endswith("Trainer") else len(given)
+        places = [*(("model", one) for one in given[:first]), *(("#", one) for one in given[first:])]
+        for place, value in [*places, *((key, item.value) for key, item in named.items())]:
+            match value:
+                case Loaded(name="model.parameters", call=call):
+                    self.trained.add(call)
+                case Loaded(name="model", call=call) if trainer and place == "model":
+                    self.trained.add(call)
+                case Loaded(name="model", call=call) if trainer and place not in ("#", "ref_model"):
+                    self.frozen.add(call)
 
     @staticmethod
     def _parser(node: ast.Call) -> Any:
@@ -435,13 +459,13 @@ def _plain(found: Mapping[str, Item]) -> list[tuple[str, Item]]:
     return [(name, item) for name, item in values if type(item.value) in _PLAIN]
 
 
-def _loaded(kind: str) -> Any:
-    """What the ``from_pretrained`` of a class gives."""
+def _loaded(kind: str, call: int) -> Any:
+    """What the ``from_pretrained`` of a class gives in a call."""
     if kind.endswith(("Tokenizer", "TokenizerFast", "Processor")):
         return Loaded("tokenizer")
     if kind.startswith("Fast") and kind.endswith("Model"):
-        return [Loaded("model"), Loaded("tokenizer")]  # Unsloth
-    return Loaded("model") if "Model" in kind or "For" in kind else OPEN
+        return [Loaded("model", call), Loaded("tokenizer")]  # Unsloth
+    return Loaded("model", call) if "Model" in kind or "For" in kind else OPEN
 
 
 def _values_of(named: Mapping[str, Item]) -> dict[str, Any]:
@@ -479,6 +503,8 @@ def mapping_of(value: Any) -> dict[str, Item]:
 
 
 def same(one: Any, other: Any) -> bool:
+    if type(one) is type(other) is Loaded:
+        return bool(one.name == other.name)
     return one is other or (type(one) is type(other) and not isinstance(one, (ast.AST, Parser)) and one == other)
 
 

@@ -842,6 +842,41 @@ def test_the_length_of_a_tokenizer_is_no_longer_than_the_trainer_of_trl_takes(tm
     assert read(tmp_path, "a.py", {"a.py": shorter}, **versions)["max_length"] == (length if written else 512)
 
 
+TWO_MODELS = """import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from peft import get_peft_model, LoraConfig
+big = AutoModelForCausalLM.from_pretrained("a/big", torch_dtype=torch.float32)
+small = AutoModelForCausalLM.from_pretrained("a/small")
+args = TrainingArguments("x")
+{}
+"""
+FREEZE = "for p in big.parameters():\n    p.requires_grad = False\n"
+
+
+@pytest.mark.parametrize(
+    ("use", "model"),
+    [
+        ("class Distil(Trainer):\n    pass\nDistil(model=small, teacher_model=big, args=args).train()", "a/small"),
+        ("big.eval()\nTrainer(small, args).train()", "a/small"),
+        ("big.requires_grad_(False)\nsmall = get_peft_model(small, LoraConfig())\nTrainer(small, args)", "a/small"),
+        (f"{FREEZE}optimizer = torch.optim.AdamW(small.parameters())\nloss.backward()", "a/small"),
+        ("big = big.eval()\nsmall, optimizer = accelerator.prepare(small, optimizer)\nloss.backward()", "a/small"),
+        ("class Own(Trainer):\n    def __init__(self, teacher, **rest):\n        super().__init__(**rest)\n"
+         "        self.teacher = teacher\n        self.teacher.eval()\nOwn(big, model=small, args=args)", "a/small"),
+        ("small.eval()\nTrainer(big, args).train()", "a/big"),
+        ("Trainer(big, args).train()\nbig.eval()\nsmall.eval()", "a/big"),
+        ("big.eval()\nsmall.eval()\nTrainer(make(), args).train()", "a/big"),
+        ("from trl import DPOTrainer\nDPOTrainer(big, ref_model=small, args=args).train()", "a/big"),
+    ],
+)  # fmt: skip
+def test_of_two_models_the_one_that_is_trained_is_the_run_s(tmp_path, use, model):
+    found = read(tmp_path, "a.py", {"a.py": TWO_MODELS.format(use)}, transformers="4.57.0")
+    assert found["model"] == model
+    assert isinstance(found.get("reference_model"), Unknown) == (
+        model == "a/small" or use[:5] == "small" or "small.eval()" in use[30:]
+    )
+
+
 OF_TWO = """def dtype(args):
     if args.half:
         return "bfloat16"
