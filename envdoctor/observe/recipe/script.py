@@ -25,13 +25,11 @@ from envdoctor.observe.recipe.script_calls import (
     ScriptObject,
     ScriptTooLong,
     add_setting,
-    dotted,
-    joined_path,
     mapping_of,
     same,
     told,
 )
-from envdoctor.observe.recipe.script_options import MOST_LINES, Beside
+from envdoctor.observe.recipe.script_options import MOST_LINES, Beside, dotted, joined_path
 from envdoctor.source.definitions import functions_in, last_name
 from envdoctor.source.notebook import parse_code
 
@@ -428,7 +426,7 @@ class Script(Calls):
             case ast.Add(), str(one), str(other) if len(one) + len(other) < 4096:
                 return one + other
             case ast.Div(), str(one), str(other):
-                return joined_path([one, other])
+                return joined_path([one, other], OPEN)
             case kind, int() | float() as one, int() | float() as other if type(kind) in _OPERATORS:
                 try:
                     return _OPERATORS[type(kind)](one, other)

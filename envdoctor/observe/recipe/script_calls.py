@@ -7,21 +7,21 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from operator import itemgetter
 from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.document import REST
 from envdoctor.observe.recipe.script_options import (
     Beside,
-    Composer,
     DataParser,
     Parser,
     command_options,
+    composed,
     defaults_of,
+    dotted,
+    joined_path,
     of_parameters,
-    options_of,
 )
-from envdoctor.source.definitions import chain, elements, functions_in, keyword_of, last_name, texts_in
+from envdoctor.source.definitions import elements, functions_in, keyword_of, last_name, texts_in
 
 #: Bounds of the work: statements and expressions, calls that are told, calls of the script's functions in each other.
 _MOST_STEPS = 200_000
@@ -33,8 +33,6 @@ _MOST_FIELDS = 5000
 _TYPES: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "str": str, "bool": bool}
 _PLAIN = (str, int, float, bool)
 _PARSERS = ("HfArgumentParser", "TrlParser", "H4ArgumentParser")
-#: What options of a command are called where hydra's decorator takes them.
-_OF_HYDRA = {"config-path": "config_path", "cp": "config_path", "config-name": "config_name", "cn": "config_name"}
 _LOADING = ("yaml.load", "json.load", "json.loads", "OmegaConf.load")
 #: Methods of a model, and functions that take one first, whose result is that model.
 _SAME_MODEL = {"half", "bfloat16", "float", "double", "to", "cuda", "cpu", "train", "eval", "requires_grad_"}
@@ -64,8 +62,7 @@ class Item(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What ``from_pretrained`` gives, whatever the script calls it: ``model`` or ``tokenizer``, or a part of it; and
-    the number of the call among those that are told."""
+    """What ``from_pretrained`` gives: ``model``, ``tokenizer`` or a part of it; and the number of its call."""
 
     name: str
     call: int = -1
@@ -209,7 +206,7 @@ class Calls(ABC):
             case _ if last in _PARSERS:
                 return self._parser(node)
             case (_, "Path", [str(), *_]) | ("os.path.join", _, [str(), *_]):
-                return joined_path(given)
+                return joined_path(given, OPEN)
             case "os.path.dirname", _, [str()]:
                 return os.path.dirname(first)
             case ("open", _, _) | (_, "abspath" | "expanduser" | "realpath", [_]):
@@ -346,18 +343,11 @@ class Calls(ABC):
     def _hydra(self, node: ast.Call) -> Any:
         """Return what hydra composes of the file that a decorator or the command names."""
         said = {one.arg: self.value(one.value, self._globals) for one in node.keywords}
-        for option, (value, *_) in filter(itemgetter(1), options_of(self.words)[0]):
-            said[_OF_HYDRA.get(option, option)] = OPEN if value is None else value
-        folder, name = said.get("config_path"), said.get("config_name")
-        settings = None
-        if OPEN not in (folder, name):
-            settings = Composer(self._beside, str(folder or "."), self.words, OPEN).settings(str(name or "config"))
-        if settings is None:
-            return OPEN
+        settings = composed(self._beside, said, self.words, OPEN)
         found = ScriptObject()
-        for key, value in settings.items():
+        for key, value in (settings or {}).items():
             set_below(found, key, Item(value, node.lineno))
-        return found
+        return OPEN if settings is None else found
 
     def _default(self, node: ast.expr) -> Any:
         return self.value(node, self._globals)
@@ -472,12 +462,6 @@ def _values_of(named: Mapping[str, Item]) -> dict[str, Any]:
     return {name: item.value for name, item in named.items()}
 
 
-def dotted(node: ast.expr) -> str:
-    """Return ``AutoModel.from_pretrained``; empty for what is no plain name."""
-    root, names = chain(node)
-    return ".".join([root.id, *names]) if isinstance(root, ast.Name) and len(names) <= 10 else ""
-
-
 def set_below(found: ScriptObject, key: str, item: Item) -> None:
     """Set the item of a dotted key, in mappings below; nothing where something else stands in their place."""
     *sections, last = key.split(".")
@@ -487,11 +471,6 @@ def set_below(found: ScriptObject, key: str, item: Item) -> None:
         if not isinstance(into, dict):
             return
     into[last] = item
-
-
-def joined_path(parts: Sequence[Any]) -> Any:
-    """Return the path that parts of one make."""
-    return os.path.join(*parts)[:4096] if all(isinstance(part, str) for part in parts) else OPEN
 
 
 def told(value: Any) -> Any:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.document import (
@@ -18,7 +19,7 @@ from envdoctor.observe.recipe.document import (
     read_document,
     scalar,
 )
-from envdoctor.source.definitions import keyword_of, parameters_of, texts_in
+from envdoctor.source.definitions import chain, keyword_of, parameters_of, texts_in
 from envdoctor.source.notebook import parse_code
 from envdoctor.system.documents import content_of, text_of
 
@@ -276,7 +277,33 @@ class Beside:
         return self._read[path]
 
 
-class Composer:
+def dotted(node: ast.expr) -> str:
+    """Return ``AutoModel.from_pretrained``; empty for what is no plain name."""
+    root, names = chain(node)
+    return ".".join([root.id, *names]) if isinstance(root, ast.Name) and len(names) <= 10 else ""
+
+
+def joined_path(parts: Sequence[Any], unknown: Any) -> Any:
+    """Return the path that parts of one make."""
+    return os.path.join(*parts)[:4096] if all(isinstance(part, str) for part in parts) else unknown
+
+
+#: What options of a command are called where hydra's decorator takes them.
+_OF_HYDRA = {"config-path": "config_path", "cp": "config_path", "config-name": "config_name", "cn": "config_name"}
+
+
+def composed(beside: Beside, said: dict[str, Any], words: Words, unknown: Any) -> dict[str, Any] | None:
+    """Return what hydra composes for what its decorator ``said`` and the words of a command, by dotted keys; None where
+    that is not known."""
+    for option, (value, *_) in filter(itemgetter(1), options_of(words)[0]):
+        said[_OF_HYDRA.get(option, option)] = unknown if value is None else value
+    folder, name = said.get("config_path"), said.get("config_name")
+    if unknown in (folder, name):
+        return None
+    return _Composer(beside, str(folder or "."), words, unknown).settings(str(name or "config"))
+
+
+class _Composer:
     """What hydra composes of the files in a folder, of which a list ``defaults`` names others, and of the ``words`` of
     a command; ``unknown`` stands for what cannot be told."""
 
