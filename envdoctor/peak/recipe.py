@@ -408,8 +408,8 @@ def _attention(
 
 def _untold_adapters(facts: FactSet) -> Iterator[Message]:
     """Yield what was taken for modules that the recipe names in a way that is not followed."""
-    for field, taken in (("lora_targets", Message("those of PEFT's own choice")), ("lora_modules_to_save", "0")):
-        key = f"recipe.{field}"
+    for key in ("recipe.lora_targets", "recipe.lora_modules_to_save", "recipe.reference_model"):
+        taken = Message("those of PEFT's own choice") if key == "recipe.lora_targets" else "0"
         if key in facts and (unknown := facts.unknown(key)) is not None:
             yield Message("{} is not known ({}): {} counted, and it may be more", key, unknown.reason, taken)
 

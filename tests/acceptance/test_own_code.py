@@ -155,6 +155,34 @@ def test_where_a_started_script_describes_no_run_its_code_is_judged(check: Any, 
     assert refused.code == 2 and "describes no run of a framework that is known" in refused.err
 
 
+@pytest.mark.parametrize(
+    ("script", "place"),
+    [
+        ("from pkg.main import run\nrun()\n", "pkg"),
+        ("import pkg.main as own\nown.run()\n", "pkg"),
+        ("def main():\n    from pkg import main\n    main.run()\nmain()\n", "src/pkg"),
+        ("try:\n    from pkg.main import run\nexcept ImportError:\n    raise\nrun()\n", "pkg"),
+        ("from pkg import run\nrun()\n", "pkg"),
+    ],
+)
+@pytest.mark.parametrize("start", ["train.py", "run.sh", "python train.py --lr 1"])
+@pytest.mark.parametrize("trains", [True, False])
+def test_modules_that_a_script_of_the_recipe_imports_are_judged_at_their_own_lines(
+    check: Any, write: Any, script: str, place: str, start: str, trains: bool
+):
+    write("train.py", script)
+    write("run.sh", "torchrun --nproc_per_node 2 train.py --lr 1\n")
+    write(f"{place}/__init__.py", "from .main import run\n" if "pkg import run" in script else "")
+    run = "def run():\n    args = TrainingArguments(output_dir='x', evaluation_strategy='no')\n"
+    run += "    Trainer(None, args).train()\n" * trains
+    write(f"{place}/main.py", f"from transformers import AdamW, TrainingArguments, Trainer\n{run}")
+    write(f"{place}/other.py", "from transformers import AutoModelWithLMHead\n")  # nothing imports it
+    told = check("--recipe", start, packages={"transformers": "5.23.0"})
+    assert told.code == 1 and "has no transformers.AdamW" in told.out and "AutoModelWithLMHead" not in told.out
+    assert f"--> {place}/main.py:1" in told.out and f"--> {place}/main.py:3" in told.out
+    assert "train.py:1" not in told.out
+
+
 def test_beside_a_recipe_that_describes_no_run_the_rest_is_judged(check: Any, write: Any):
     write("own.py", "from transformers import AdamW\nAdamW([])\n")
     words = ["--recipe", "uv run train-sft --config sft.yaml"]

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
+from envdoctor.facts.values import Origin
 from envdoctor.observe.errors import ObservationError
 from envdoctor.system.message import Message
 
@@ -32,7 +33,8 @@ class RecipeEntry(NamedTuple):
     n-th argument of a command that belongs to no option. ``place`` is the line and, in a notebook, the cell.
     ``text_number``: YAML 1.1, and so PyYAML, reads the number as text (5e-4). ``computed``: a variable or an expression
     stands for the value. ``perhaps``: the key is given under a condition. ``own``: the script that the command starts
-    declares the option itself. ``undecided``: a branch sets the value, and the file does not decide its test."""
+    declares the option itself. ``undecided``: a branch sets the value, and the file does not decide its test. ``file``
+    is the script's own module in which it stands, empty for the file itself."""
 
     key: str
     value: Scalar | tuple[Scalar, ...]
@@ -42,6 +44,11 @@ class RecipeEntry(NamedTuple):
     perhaps: bool = False
     own: bool = False
     undecided: bool = False
+    file: str = ""
+
+    def origin(self, file: str) -> Origin:
+        """Return its place, in this ``file`` unless it stands in another one."""
+        return Origin(self.file or file, *self.place)
 
 
 class Part(NamedTuple):

@@ -43,8 +43,9 @@ class RecipeFileError(ObservationError):
 class RecipeFile(NamedTuple):
     """One file: its name as the user or another file writes it, and its parts, each with its format. ``missing`` are
     the files that it names and that could not be read: name, place and reason (a clause after "which"). ``started`` are
-    the user's own scripts that its commands start. ``runs`` are the lines of all training commands; the first is the
-    one that is judged. ``trains``: False for a script that only runs a model, None if that is unknown."""
+    the user's own scripts that its commands start, ``modules`` what it imports of its own. ``runs`` are the lines of
+    all training commands; the first is the one that is judged. ``trains``: False for a script that only runs a model,
+    None if that is unknown."""
 
     name: str
     parts: tuple[tuple[Part, Format], ...]
@@ -52,6 +53,13 @@ class RecipeFile(NamedTuple):
     started: tuple[str, ...] = ()
     runs: tuple[int, ...] = ()
     trains: bool | None = True
+    modules: tuple[str, ...] = ()
+
+    @property
+    def code(self) -> tuple[str, ...]:
+        """Return the code of one's own: the file itself, what it starts, what it imports."""
+        names = (self.name, *self.started, *self.modules)
+        return tuple(name for name in names if name.endswith((".py", ".ipynb")))
 
 
 def is_command(text: str) -> bool:
@@ -132,7 +140,7 @@ class _Link(NamedTuple):
     """A file that another one names: the place, and the words behind it in the command that it is ``started`` by."""
 
     name: str
-    place: tuple[int, ...]
+    place: Origin
     started: bool = False
     words: Sequence[str | None] = ()
 
@@ -177,15 +185,16 @@ class _Reader:
             several = parts_of_file(path, name, self._formats, words, other)
         else:
             several = command_parts(command, self._formats, other, self._cwd)
-        several = [part for part in several if line is not None or not part.behind]
+        modules = [entry.key for part in several if part.program == "#modules" for entry in part.entries]
+        several = [part for part in several if part.program != "#modules" and (line is not None or not part.behind)]
         run, runs = project.run_of(several, line, command is not None)
         parts = tuple((project.declared(part, form), form) for part, form in self._formats.of_parts(run))
         # A script that a framework brings, by its name, need not be here.
         brought = {part.program for part, form in parts if form.framework and form.named(part.program) is not None}
         folder = next((part.folder for part in run if part.line), "")
         later = list[RecipeFile]()
-        for link in self._links(run, parts):
-            where, there = Origin(name, *link.place), project.path_of(link.name, folder)
+        for link in self._links(run, parts, name):
+            where, there = link.place, project.path_of(link.name, folder)
             if there is None and link.name not in brought:
                 missing.append((link.name, where, Message("is not there")))
                 # What such a script declares nobody knows.
@@ -193,47 +202,43 @@ class _Reader:
             if there is None or there in self.seen or len(self.seen) >= _MOST_FILES:
                 continue
             try:
-                files = self._linked(link, there, project.below(folder))
+                files = self.read(there, _shown(there, self._cwd), link.words, starts=project.below(folder))
             except RecipeError as error:
-                missing += [(_shown(there, self._cwd), where, said_by(error))] if link.name not in brought else []
                 files = []
+                if type(error) is NoRun and link.started:
+                    # A helper, or training that no format knows, is code: it sets nothing of what a format says.
+                    modules += error.started
+                elif link.name not in brought:
+                    missing.append((_shown(there, self._cwd), where, said_by(error)))
             parts, files = _told_once(parts, files, link.name, project.words_of(there), self._formats)
             later += files
 
         started = (part for part in (several if line is None else run) if part.starts_script)
         own_code = filter(None, (project.path_of(part.program, part.folder) for part in started))
         scripts = tuple(dict.fromkeys(_shown(script, self._cwd) for script in own_code))[:_MOST_FILES]
-        file = RecipeFile(name, parts, tuple(missing), scripts, runs, project.file_trains())
+        file = RecipeFile(name, parts, tuple(missing), scripts, runs, project.file_trains(), (*modules,))
         if not later:
             _describes(file)
         return [file, *later]
 
-    def _linked(self, link: _Link, path: str, starts: Sequence[str]) -> list[RecipeFile]:
-        """Return what :meth:`read` says of a file that another one names. A helper, or training that no format knows,
-        is code: it sets nothing of what a format says."""
-        try:
-            return self.read(path, _shown(path, self._cwd), link.words, starts=starts)
-        except NoRun:
-            if link.started:
-                return []
-            raise
-
-    def _links(self, run: Sequence[Part], parts: Sequence[tuple[Part, Format]]) -> Iterable[_Link]:
+    def _links(self, run: Sequence[Part], parts: Sequence[tuple[Part, Format]], name: str) -> Iterable[_Link]:
         """Return the documents that settings name, and the scripts or modules of one's own that commands start."""
-        links = [_Link(name, place) for name, place in self._formats.named_files(parts)]
-        links += [_Link(part.program, (part.line,), True, part.words) for part in run if part.starts_script]
+        links = [_Link(str(entry.value), entry.origin(name)) for entry in self._formats.named_files(parts)]
+        started = (part for part in run if part.starts_script)
+        links += [_Link(part.program, Origin(name, part.line), True, part.words) for part in started]
         return {link.name: link for link in links}.values()
 
 
 def _describes(file: RecipeFile) -> None:
     """Raise :class:`RecipeError` if a file says nothing of a run: what it names is missing, or no framework known."""
-    has_settings = any(entry.key[:1] != "#" for part, form in file.parts if form.framework for entry in part.entries)
+    described = (entry for part, form in file.parts if form.name != "environment" for entry in part.entries)
+    has_settings = any(entry.key[:1] != "#" for entry in described)
     lacking = [missing for missing in file.missing if missing[0].endswith(DOCUMENTS) and not has_settings]
     if lacking or (file.missing and not (file.parts or file.started)):
         raise RecipeError("names {}, which {}", *(lacking or file.missing)[0][::2])
     if not file.parts:
         nothing = NoRun(_NO_RUN)
-        nothing.started, nothing.missing = file.started, file.missing
+        nothing.started, nothing.missing = file.code, file.missing
         raise nothing
 
 

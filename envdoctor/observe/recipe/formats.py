@@ -11,7 +11,7 @@ from envdoctor.observe.recipe.document import DOCUMENTS, REST, Part, RecipeEntry
 #: Formats of what says something of a run, and is no recipe of its own.
 NO_RECIPES = (
     *("environment", "plain-training", "model-cast", "tokenizer", "torch-loop", "trainer", "trainer-run", "datasets"),
-    *("script-arguments", "attention-patch", "model-config", "other-training"),
+    *("script-arguments", "attention-patch", "model-config", "other-training", "frozen-model"),
 )
 _NUMBERS = {"1": "true", "0": "false"}
 _TAKES = {"boolean": "flag", "texts": "many"}
@@ -133,7 +133,9 @@ class Formats:
     def libraries(self) -> set[str]:
         """Return the modules of the libraries that have formats."""
         names = {str(row.get("call", "")) for row in self._released}
-        names |= {name for form in self for name in form.names if "." in name and not name.endswith(".py")}
+        # What stands beside a framework has names of variables: model.half, trainer.train.
+        called = [name for form in self if form.name not in NO_RECIPES for name in form.names]
+        names |= {name for name in called if "." in name and not name.endswith(".py")}
         tops = {name.partition(".")[0] for name in names} | {str(row["package"]) for row in self._released}
         return {top for top in tops if top.isidentifier() and top.islower()}
 
@@ -196,12 +198,12 @@ class Formats:
                 chosen[key] = (part, form)
         return () if all(form.name in NO_RECIPES for _, form in chosen.values()) else tuple(chosen.values())
 
-    def named_files(self, parts: Iterable[tuple[Part, Format]]) -> Iterator[tuple[str, tuple[int, ...]]]:
-        """Yield the documents that settings name, such as DeepSpeed's file, each with its place."""
+    def named_files(self, parts: Iterable[tuple[Part, Format]]) -> Iterator[RecipeEntry]:
+        """Yield the settings that name a document, such as DeepSpeed's file."""
         for entry, form in ((entry, form) for part, form in parts for entry in part.entries if not entry.computed):
             meanings = (self.find(form, entry.key) or (form, (), ""))[1]
             if any(meaning.field == "file" for meaning in meanings) and isinstance(entry.value, str):
-                yield from [(entry.value, entry.place)] if entry.value.endswith(DOCUMENTS) else ()
+                yield from [entry] if entry.value.endswith(DOCUMENTS) else ()
 
     def _share(self, form: Format, part: Part) -> float:
         """Return how many of the settings a format knows; a mark, which no other format has, counts as ten. Return 0 if

@@ -4,7 +4,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice, pairwise, starmap
+from itertools import islice, pairwise
 from typing import Any
 
 from envdoctor.observe.recipe.document import (
@@ -53,7 +53,7 @@ def parts_of_file(
     content = content_of(path, LARGEST, "recipe", RecipeError, name)
     start = os.path.dirname(os.path.abspath(path))
     if path.endswith((".py", ".ipynb")):
-        return python_calls(content, formats, path.endswith(".ipynb"), words, start)
+        return python_calls(content, formats, path.endswith(".ipynb"), words, start, shown=os.path.dirname(name))
     text = text_of(content, RecipeError)
     if path.endswith((".yaml", ".yml")) and (commands := container_commands(text)):
         started = command_parts(commands, formats, other, start)
@@ -112,7 +112,7 @@ def command_parts(
     if options := [Word(word, number) for number, header in headers for word in header.split()]:
         parts.insert(0, Part("#SBATCH", _options_of(options, formats)))
     variables = (
-        RecipeEntry(name, scalar(shell.near(joined(words), "")[:4096]), (words[0].line,), **_doubts(words))
+        RecipeEntry(name, scalar(shell.near(joined(words), "")[:4096]), (words[0].line,))._replace(**_doubts(words))
         for name, words in shell.variables.items()
         if words
     )
@@ -121,10 +121,17 @@ def command_parts(
 
 
 def python_calls(
-    content: bytes, formats: Formats, notebook: bool = False, words: Sequence[str | None] = (), folder: str = ""
+    content: bytes,
+    formats: Formats,
+    notebook: bool = False,
+    words: Sequence[str | None] = (),
+    folder: str = "",
+    *,
+    shown: str = "",
 ) -> list[Part]:
-    """Return the calls of a Python script or notebook in a folder that is started with these words. Modules of
-    libraries that have formats are not followed, wherever they lie.
+    """Return the calls of a Python script or notebook in a folder that is started with these words, and a part
+    ``#modules`` whose keys are its own modules. The folder is ``shown`` in their paths. Modules of libraries that have
+    formats are not followed, wherever they lie.
 
     Raises :class:`RecipeError`.
     """
@@ -137,11 +144,22 @@ def python_calls(
     if isinstance(answer, ChildProblem):
         raise RecipeError(answer.clause())
 
-    def entry(key: str, value: Any, place: list[int], how: int, own: bool) -> RecipeEntry:
-        value = tuple(value) if isinstance(value, list) else value
-        return RecipeEntry(key, value, tuple(place), computed=how > 0, perhaps=how == 2, own=own)
+    def below(name: str) -> str:
+        return os.path.normpath(os.path.join(shown, name))
 
-    return [Part(name, tuple(starmap(entry, settings)), perhaps=perhaps) for name, settings, perhaps in answer]
+    def entry(setting: list[Any]) -> RecipeEntry:
+        key, value, place, file, how, own = setting
+        value = tuple(value) if isinstance(value, list) else value
+        module = file and below(file)
+        return RecipeEntry(key, value, tuple(place), computed=how > 0, perhaps=how == 2, own=own, file=module)
+
+    parts = [Part(name, tuple(map(entry, settings)), perhaps=perhaps) for name, settings, perhaps in answer]
+    return [
+        part._replace(entries=tuple(item._replace(key=below(item.key)) for item in part.entries))
+        if part.program == "#modules"
+        else part
+        for part in parts
+    ]
 
 
 def _unfolded(part: Part) -> Part:
@@ -205,9 +223,18 @@ def _parts(words: Sequence[Word], formats: Formats) -> Iterator[Part]:
             if end > start:
                 yield Part(_base(words[start].text), _options_of(words[start + 1 : end], formats))
         rest = words[behind:]
-        texts = tuple(None if item.computed else item.text for item in rest)
-        yield Part(name, _options_of(rest, formats), word.line, texts, module)
+        yield Part(name, _options_of(rest, formats), word.line, tuple(_given(rest)), module)
         return
+
+
+def _given(words: Sequence[Word]) -> Iterator[str | None]:
+    """Yield the words that a script is given, None for one that is computed, behind ``--key`` or ``key=`` if that is
+    known of it."""
+    for word in words:
+        key, equals, _ = word.text.partition("=")
+        if word.computed and equals and key == word._replace(text=key).known:
+            yield key if OPTION.match(key) else f"{key}="
+        yield None if word.computed else word.text
 
 
 def _options_of(words: Sequence[Word], formats: Formats) -> tuple[RecipeEntry, ...]:
@@ -239,10 +266,10 @@ def _options_of(words: Sequence[Word], formats: Formats) -> tuple[RecipeEntry, .
 def _entry(key: str, words: Sequence[Word], line: int) -> RecipeEntry:
     values = tuple(scalar(word.text) for word in words[:200])
     value = True if not values else values[0] if len(values) == 1 else values
-    return RecipeEntry(key[:200], value, (line,), **_doubts(words))
+    return RecipeEntry(key[:200], value, (line,))._replace(**_doubts(words))
 
 
-def _doubts(words: Sequence[Word]) -> dict[str, bool]:
+def _doubts(words: Sequence[Word]) -> dict[str, Any]:
     computed = any(word.computed for word in words)
     return {"computed": computed, "undecided": computed and any(word.undecided for word in words)}
 

@@ -77,7 +77,7 @@ class Statements:
         meaning = form.named(part.program) or {}
         beside = (form.row.get("beside"),) if part.line else ()
         self.calls.setdefault(form.name, set()).update(filter(None, (part.program, meaning.get("call"), *beside)))
-        origin = Origin(file, *part.entries[0].place) if part.entries else file
+        origin = part.entries[0].origin(file) if part.entries else file
         says = {**form.row.get("says", {}), **meaning}
         if "?" in says.values():
             self.elsewhere, says = self.elsewhere or origin, {}
@@ -91,7 +91,7 @@ class Statements:
         doubtful = part.perhaps and "switch" in form.row
         for entry in part.entries:
             entry = entry._replace(computed=True, undecided=True) if doubtful else entry
-            place = Origin(file, *entry.place)
+            place = entry.origin(file)
             if entry.key == REST:
                 self.rests |= {} if "uncalled" in form.row else {form.name: place}
                 continue
@@ -259,7 +259,7 @@ _WITH_REFERENCE = ("dpo", "kto", "ppo")
 class Recipe(NamedTuple):
     """What the files say: facts ``recipe.*``, ``env.*``, ``recipe_file`` and ``recipe_key``; ``model`` and
     ``revision`` as the files name them; ``missing`` are files that they name and that could not be read: the name, the
-    place, and why (a clause after "which"); ``code`` are scripts and notebooks among the files, or started by them;
+    place, and why (a clause after "which"); ``code`` are scripts and notebooks among the files, or reached by them;
     ``runs`` are files with several training commands, each with their lines, that of the run first."""
 
     facts: tuple[Fact, ...]
@@ -329,7 +329,7 @@ def recipe_of(
     }
     facts = [fact for fact in statements.said.values() if formats.registry.find(fact.key) is not None]
     facts += [Fact(key, value, origin, "recipe") for key, value in listed.items()]
-    code = tuple(name for file in files for name in (file.name, *file.started) if name.endswith((".py", ".ipynb")))
+    code = tuple(name for file in files for name in file.code)
     runs = tuple((file.name, file.runs) for file in files if len(file.runs) > 1)
     return Recipe(tuple(facts), fields.get("model"), fields.get("revision"), missing, code, runs)
 
@@ -385,6 +385,12 @@ def _complete(
         inner = [formats[name] for name in form.includes.values()]
         defaults += [other for other in inner if other not in defaults and other.authority >= 0]
     fields = ("nnodes", "global_batch", "method", *formats.kinds)
+    limits = [(form, row) for form in forms for row in form.row.get("at_most", ())]
+    for form, row in limits:
+        length = _number(facts, row["field"]) if row["by"] in statements.given else None
+        is_called = any(name.rpartition(".")[2] == row["of"] for name in statements.calls[form.name])
+        if length is not None and length > row["value"] and is_called and statements.given.isdisjoint(row["unless"]):
+            facts[row["field"]] = statements.fact(row["field"], row["value"], _default_of(form), "preset")
     parts = [_number(facts, "prompt_length"), _number(facts, "answer_length")]
     if None not in parts and _number(facts, "max_length") in parts:
         del facts["max_length"]  # a tokenizer was called for one of the two parts
@@ -455,14 +461,14 @@ def _own(statements: Statements, field: str, forms: Sequence[Format]) -> Fact | 
 def _default(
     statements: Statements, field: str, forms: Sequence[Format], installed: Callable[[str], Value]
 ) -> Fact | None:
+    says = {form.name: {meaning.field for several in form.keys.values() for meaning in several} for form in forms}
+    if open_in := next((name for name, fields in says.items() if name in statements.rests and field in fields), None):
+        return statements.fact(field, Unknown(COMPUTED), statements.rests[open_in])
     for form in forms:
         for row in form.row.get("implied", ()):
             by, apart = statements.said.get(row["by"]), any(other.name in row.get("without", ()) for other in forms)
             if row["field"] == field and not apart and by is not None and spelled(by.value) in row["words"]:
                 return statements.fact(field, row["value"], by.origin, by.source)
-        fields = {meaning.field for meanings in form.keys.values() for meaning in meanings}
-        if form.name in statements.rests and field in fields:
-            return statements.fact(field, Unknown(COMPUTED), statements.rests[form.name])
         if (fact := _released(statements, field, form, installed)) is not None:
             return fact._replace(source="preset")
         rows = [row for row in form.row.get("versioned", ()) if row["field"] == field]

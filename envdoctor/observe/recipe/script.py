@@ -6,6 +6,7 @@ options do not take is left out, and what cannot be told stays open.
 
 import ast
 import operator
+import os
 import re
 import sys
 from collections import Counter
@@ -24,12 +25,11 @@ from envdoctor.observe.recipe.script_calls import (
     ScriptObject,
     ScriptTooLong,
     add_setting,
-    dotted,
     mapping_of,
     same,
     told,
 )
-from envdoctor.observe.recipe.script_options import Beside
+from envdoctor.observe.recipe.script_options import MOST_LINES, Beside, dotted, joined_path
 from envdoctor.source.definitions import functions_in, last_name
 from envdoctor.source.notebook import parse_code
 
@@ -62,7 +62,7 @@ _COMPARED: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
 class Script(Calls):
     """A script that is followed (:class:`Calls`). ``words`` are those behind its name in a command, None for one that
     is computed; ``names`` is a pattern of the calls that are told. Modules that it imports from ``beside`` it are
-    followed, too, their lines being that of the import."""
+    followed, too."""
 
     def __init__(self, tree: ast.Module, words: Sequence[str | None], beside: Beside, names: str = ".*") -> None:
         super().__init__(words, beside, names)
@@ -154,8 +154,14 @@ class Script(Calls):
 
     def _rounds(self, node: ast.For | ast.AsyncFor, over: Any, scope: dict[str, Any]) -> None:
         """Follow a loop: over the fields of a class each round, over anything else one whose value is open."""
-        is_fields = isinstance(over, list) and over and isinstance(over[0], ScriptObject)
-        for item in over[:_MOST_ROUNDS] if is_fields else [OPEN]:
+        match over:
+            case [ScriptObject(), *_]:
+                rounds = over[:_MOST_ROUNDS]
+            case Loaded(name="model.parameters"):
+                rounds = [over]
+            case _:
+                rounds = [OPEN]
+        for item in rounds:
             self._bind(node.target, item, scope)
             self._block(node.body, scope)
         self._block(node.orelse, scope)
@@ -191,8 +197,6 @@ class Script(Calls):
                 names: dict[str, Any] = {"__name__": name}
                 for node in ast.walk(tree):
                     self._homes[node] = (names, place)
-                    if hasattr(node, "lineno"):
-                        node.lineno = line
                 own = len(self._functions)
                 with self._at(tree), suppress(Returned):
                     self._block(tree.body, names)
@@ -228,8 +232,10 @@ class Script(Calls):
                 scope[name] = OPEN
             elif name != "return":
                 scope[name] = left if name in first else right
-        if "return" in first and "return" in second:
-            raise Returned(first["return"] if same(first["return"], second["return"]) else OPEN)
+        values = [end["return"] for end in ends if "return" in end]
+        if len(values) == 2:
+            raise Returned(values[0] if same(*values) else OPEN)
+        self._perhaps_returned += values
 
     def _doubt(self, start: int, middle: int, end: int) -> None:
         """Note of the calls in two branches that they may not be made, unless both make them."""
@@ -281,6 +287,8 @@ class Script(Calls):
                 base = self.value(owner, scope)
                 if isinstance(base, ScriptObject):
                     self._put(base, key, value, line)
+                elif type(base) is Loaded and (base.name, key, value) == ("model.parameters", "requires_grad", False):
+                    self.frozen.add(base.call)
                 elif name := base.name if isinstance(base, Loaded) else dotted(owner):
                     # tokenizer.padding_side = "left" says what tokenizer(padding_side="left") does
                     settings: list[Any] = []
@@ -309,6 +317,8 @@ class Script(Calls):
         return node.value if node.value is None or isinstance(node.value, (str, int, float, bool)) else OPEN
 
     def _of_Name(self, node: ast.Name, scope: dict[str, Any]) -> Any:
+        if node.id == "__file__" and self._place:
+            return os.path.join(self._place, "__file__")
         value = self._named(node, scope)
         self._loaded |= _function(value)
         return value
@@ -330,8 +340,10 @@ class Script(Calls):
         match self.value(node.value, scope):
             case ScriptObject() as base if node.attr in base:
                 return told(base[node.attr].value)
-            case Loaded(name=owner):
-                return Loaded(f"{owner}.{node.attr}")
+            case Loaded(name=owner, call=call):
+                return Loaded(f"{owner}.{node.attr}", call)
+            case str() as path if node.attr == "parent":
+                return os.path.dirname(path)
             case ast.ClassDef() as kind:
                 return self._fields(kind, scope).get(node.attr, Item(OPEN, 0)).value
         return OPEN
@@ -410,6 +422,8 @@ class Script(Calls):
         match node.op, self.value(node.left, scope), self.value(node.right, scope):
             case ast.Add(), str(one), str(other) if len(one) + len(other) < 4096:
                 return one + other
+            case ast.Div(), str(one), str(other):
+                return joined_path([one, other], OPEN)
             case kind, int() | float() as one, int() | float() as other if type(kind) in _OPERATORS:
                 try:
                     return _OPERATORS[type(kind)](one, other)
@@ -451,8 +465,10 @@ class Script(Calls):
                 if isinstance(function, ast.ClassDef):  # any of its fields may be in what is handed on
                     keywords.update(dict.fromkeys(self._fields(function, scope), Item(OPEN, keyword.value.lineno)))
         self._step(len(settings) + len(keywords))
+        self._hand_on(self._library(function, scope) if type(function) is ast.ClassDef else name, values, keywords)
         called = function.name if isinstance(function, Loaded) else name or f"._.{getattr(node.func, 'attr', '')}"
-        self.tell(called, settings or [["#0", None, node.lineno, 0]])
+        if type(function) is not ast.ClassDef:  # one of its own is told as what it is one of
+            self.tell(called, settings or [["#0", None, node.lineno, 0]])
         return self._result(node, function, values, keywords, scope)
 
 
@@ -487,38 +503,49 @@ def calls_of(
     libraries: Collection[str] = (),
     names: str = ".*",
 ) -> list[Any]:
-    """Return calls as ``[name, [[key, value, place, how, own], ...], perhaps]`` (:class:`Calls`), ``perhaps`` of those
-    under a condition. ``words`` are those behind the script's name in a command, ``folder`` is where it lies, ``names``
-    a pattern of the calls that are told."""
+    """Return calls as ``[name, [[key, value, place, file, how, own], ...], perhaps]`` (:class:`Calls`), ``perhaps`` of
+    those under a condition, ``file`` being that of a module beside the script, else empty. ``words`` are those behind
+    the script's name in a command, ``folder`` is where it lies, ``names`` a pattern of the calls that are told."""
     tree, place, _ = parse_code(content, notebook=notebook)
     beside = Beside(folder, libraries)
     script = Script(tree, words, beside, names)
-    calls = [_training(tree, place, beside)]
-    for name, settings, perhaps in script.calls:
-        calls.append([name, [[key, value, place(line), *how] for key, value, line, *how in settings], perhaps])
-    return calls
+    for at in script.frozen - script.trained - {-1} if script.trained - {-1} else ():
+        script.calls[at] = "frozen_model", [["frozen_model", "?", script.calls[at][1][0][2], 0, False]], False
+    calls = [_training(tree, beside), *script.calls]
+    own = [os.path.relpath(path, folder) for path in beside.modules]
+
+    def placed(number: int) -> tuple[tuple[int, ...], str]:
+        module, line = divmod(number, MOST_LINES)
+        return ((line,), own[module - 1]) if module else (place(line), "")
+
+    told = [
+        [name, [[key, value, *placed(line), *how] for key, value, line, *how in settings], perhaps]
+        for name, settings, perhaps in calls
+    ]
+    return [*told, ["#modules", [[path, None, (1,), "", 0, False] for path in own], False]]
 
 
-def _training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], beside: Beside) -> list[Any]:
+def _training(tree: ast.Module, beside: Beside) -> tuple[str, list[Any], bool]:
     """Return a call ``training`` whose keys tell why the model may not be trained as a whole: modules that the script
     and the modules beside it import (``#torch``), and ``#adapters`` if they speak of adapters or frozen weights, or
     train nothing themselves."""
     others = dict[str, int]()
     adapters, trains = 0, False
-    trees, visited = [(tree, beside.folder, 0)], set[tuple[str, int, str]]()
-    for inner, folder, start in trees:  # it grows
+    trees, visited = [(tree, beside.folder)], set[tuple[str, int, str]]()
+    for inner, folder in trees:  # it grows
         for node in ast.walk(inner):
-            words, line = "", start or getattr(node, "lineno", 1)
+            words, line = "", getattr(node, "lineno", 1)
             match node:
                 case ast.Import(names=names) | ast.ImportFrom(names=names):
                     level, module = getattr(node, "level", 0), getattr(node, "module", None)
                     words = " ".join(alias.name for alias in names)
-                    modules = {f"{module}.{alias.name}": False for alias in names if module}
+                    whole = [f"{module}.{alias.name}" for alias in names if module] or [alias.name for alias in names]
+                    modules = {name[: dot.start()]: False for name in whole for dot in re.finditer(r"\.|\Z", name)}
                     for name, needed in {**modules, **{module or alias.name: True for alias in names}}.items():
                         if (key := (name, level, folder if level else "")) not in visited:
                             visited.add(key)
                             source = beside.module(name, level, folder)
-                            trees += [(*source, line)] if source is not None else ()
+                            trees += [source] if source is not None and source not in trees else ()
                             top = f"#{'.' * level}{name.partition('.')[0]}"
                             others |= {top: line} if needed and source is None else {}
                 case ast.Call(func=func):
@@ -531,4 +558,4 @@ def _training(tree: ast.Module, place: Callable[[int], tuple[int, ...]], beside:
                 adapters = line
     keys = {name: line for name, line in others.items() if name[1:] not in sys.stdlib_module_names}
     keys |= {"#adapters": adapters or 1} if adapters or not trains else {}
-    return ["training", [[name, None, place(line), 0, False] for name, line in keys.items()], False]
+    return "training", [[name, None, line, 0, False] for name, line in keys.items()], False

@@ -2,23 +2,26 @@
 come to: its functions, classes and parsers of options, and what they read."""
 
 import ast
+import os
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import pairwise
 from typing import Any, NamedTuple
 
-from envdoctor.observe.recipe.document import REST, scalar
+from envdoctor.observe.recipe.document import REST
 from envdoctor.observe.recipe.script_options import (
     Beside,
     DataParser,
     Parser,
     command_options,
+    composed,
     defaults_of,
+    dotted,
+    joined_path,
     of_parameters,
 )
-from envdoctor.source.definitions import chain, elements, functions_in, keyword_of, last_name, texts_in
+from envdoctor.source.definitions import elements, functions_in, keyword_of, last_name, texts_in
 
 #: Bounds of the work: statements and expressions, calls that are told, calls of the script's functions in each other.
 _MOST_STEPS = 200_000
@@ -59,9 +62,10 @@ class Item(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """What ``from_pretrained`` gives, whatever the script calls it: ``model`` or ``tokenizer``, or a part of it."""
+    """What ``from_pretrained`` gives: ``model``, ``tokenizer`` or a part of it; and the number of its call."""
 
     name: str
+    call: int = -1
 
 
 class ScriptObject(dict[str, Item]):
@@ -95,8 +99,11 @@ class Calls(ABC):
         self.words = words
         self._steps = 0
         self._running: list[Any] = []
+        self._perhaps_returned: list[Any] = []  # what the function returns in branches that may not be taken
         self._entered: set[ast.AST] = set()
         self._globals: dict[str, Any] = {"__name__": "__main__"}
+        #: The calls that give a model which is trained, and those of one that is frozen.
+        self.trained, self.frozen = set[int](), set[int]()
         self._wanted = re.compile(names)
         self._beside = beside
         self._place = beside.folder
@@ -160,12 +167,17 @@ class Calls(ABC):
                     add_setting(settings, "", instance if instance else dict(keywords), node.lineno)
                     self.tell(library, settings, self._fields(called, scope))
                 return instance
-            case Loaded(name=method):
-                return Loaded("model") if method.removeprefix("model.") in _SAME_MODEL else OPEN
+            case Loaded(name=method, call=call):
+                made = method.removeprefix("model.")
+                self.frozen |= {call} if made == "eval" or (made == "requires_grad_" and values == [False]) else set()
+                self.trained |= {call} if made == "train" and not values else set()
+                same_model = "model" if made in _SAME_MODEL else method if made == "parameters" else ""
+                return Loaded(same_model, call) if same_model else OPEN
         first = values[0] if values else OPEN
         match name, last, values:
             case _, "from_pretrained", _:
-                return _loaded(f".{name}".split(".")[-2])
+                is_told = bool(self.calls) and self.calls[-1][0].endswith("from_pretrained")
+                return _loaded(f".{name}".split(".")[-2], len(self.calls) - 1 if is_told else -1)
             case _, _, [Loaded(name="model"), *_] if last in _WRAPPED_MODEL:
                 return first
             case "dict", _, _:
@@ -194,7 +206,11 @@ class Calls(ABC):
                 return Parser("".join(texts_in([prefixes] if prefixes else [])))
             case _ if last in _PARSERS:
                 return self._parser(node)
-            case ("open", _, _) | (_, "abspath" | "expanduser" | "Path", _):
+            case (_, "Path", [str(), *_]) | ("os.path.join", _, [str(), *_]):
+                return joined_path(values, OPEN)
+            case "os.path.dirname", _, [str()]:
+                return os.path.dirname(first)
+            case ("open", _, _) | (_, "abspath" | "expanduser" | "realpath", [_]):
                 return first
             case _ if last in ("safe_load", "full_load") or name in _LOADING:
                 return self._document(first, node.lineno)
@@ -208,6 +224,21 @@ class Calls(ABC):
         if isinstance(node.func, ast.Attribute):
             return self._method(node, self.value(node.func.value, scope), values, keywords, scope)
         return OPEN
+
+    def _hand_on(self, called: str, given: Sequence[Any], named: Mapping[str, Item]) -> None:
+        """Note which models a call trains, and which others it takes beside them."""
+        trainer = called.endswith(("Trainer", ".prepare", ".initialize"))
+        # A Trainer takes a model first, the others take several things.
+        first = 0 if "model" in named else 1 if called.endswith("Trainer") else len(given)
+        places = [*(("model", one) for one in given[:first]), *(("#", one) for one in given[first:])]
+        for place, value in [*places, *((key, item.value) for key, item in named.items())]:
+            match value:
+                case Loaded(name="model.parameters", call=call):
+                    self.trained.add(call)
+                case Loaded(name="model", call=call) if trainer and place == "model":
+                    self.trained.add(call)
+                case Loaded(name="model", call=call) if trainer and place not in ("#", "ref_model"):
+                    self.frozen.add(call)
 
     @staticmethod
     def _parser(node: ast.Call) -> Any:
@@ -253,13 +284,18 @@ class Calls(ABC):
             case ScriptObject(kind=ast.ClassDef() as kind), _, _:
                 method = next((function for function in functions_in(kind.body) if function.name == name), None)
                 return self._enter(method, [base, *values], _values_of(keywords)) if method else OPEN
-            case dict(), "get", [str(), *_]:
-                return told(base[first].value) if first in base else values[1] if len(values) > 1 else None
+            case dict(), "get" | "pop", [str(), *_]:
+                value = told(base[first].value) if first in base else values[1] if len(values) > 1 else None
+                if name == "pop" and self._branches:
+                    self._put(base, first, OPEN, node.lineno)
+                elif name == "pop":
+                    base.pop(first, None)
+                return value
             case dict(), "update", _:
                 self._step(len(mapping_of(first)))
                 for key, item in {**mapping_of(first), **keywords}.items():
                     self._put(base, key, item.value, item.line)
-            case (dict(), "copy" | "items", _) | (str(), "read", _):
+            case (dict(), "copy" | "items", _) | (str(), "read" | "resolve" | "absolute" | "as_posix", _):
                 return base  # a file is its name
             case str(), "startswith" | "endswith", [str(), *_]:
                 return getattr(base, name)(first)
@@ -287,14 +323,16 @@ class Calls(ABC):
             rest = {key: Item(value, function.lineno) for key, value in keywords.items() if key not in names}
             scope[arguments.kwarg.arg] = rest
         self._running.append(function)
+        before, self._perhaps_returned, value = self._perhaps_returned, [], None
         try:
             with self._at(function):
                 self._block(function.body, scope)
         except Returned as returned:
-            return returned.value
+            value = returned.value
         finally:
             self._running.pop()
-        return None
+            perhaps, self._perhaps_returned = self._perhaps_returned, before
+        return value if all(other is None or same(value, other) for other in perhaps) else OPEN
 
     def _command(self, function: Any) -> dict[str, Any]:
         """Return the arguments of a function that hydra, click or typer make a command."""
@@ -304,25 +342,13 @@ class Calls(ABC):
         return command_options(function, self.words, self._default)
 
     def _hydra(self, node: ast.Call) -> Any:
-        """Return what hydra composes: the named file, the files of its list ``defaults``, the command."""
-        settings = {keyword.arg: self.value(keyword.value, self._globals) for keyword in node.keywords}
-        words = [word for word in self.words if word is not None]
-        options = dict(pairwise(words))
-        folder = options.get("--config-path", settings.get("config_path")) or "."
-        name = options.get("--config-name", options.get("-cn", settings.get("config_name"))) or "config"
-        composed = self._document(f"{folder}/{str(name).removesuffix('.yaml')}.yaml", node.lineno)
-        if not isinstance(composed, dict):
-            return OPEN
-        composed = ScriptObject(composed)
-        for group, item in mapping_of(composed.pop("defaults", Item({}, 0)).value).items():
-            inner = self._document(f"{folder}/{group}/{item.value}.yaml", node.lineno)
-            below = {**mapping_of(inner), **mapping_of(composed.get(group, item).value)}
-            composed[group] = Item(ScriptObject(below), node.lineno)
-        for word in self.words:
-            key, equals, value = (word or "").lstrip("+").partition("=")
-            if equals:
-                set_below(composed, key, Item(scalar(value.strip("'\"")), node.lineno))
-        return composed
+        """Return what hydra composes of the file that a decorator or the command names."""
+        settings = {str(keyword.arg): self.value(keyword.value, self._globals) for keyword in node.keywords}
+        document = composed(self._beside, settings, self.words, OPEN)
+        whole = ScriptObject()
+        for key, value in (document or {}).items():
+            set_below(whole, key, Item(value, node.lineno))
+        return OPEN if document is None else whole
 
     def _default(self, node: ast.expr) -> Any:
         return self.value(node, self._globals)
@@ -424,23 +450,17 @@ def _plain(fields: Mapping[str, Item]) -> list[tuple[str, Item]]:
     return [(name, item) for name, item in values if type(item.value) in _PLAIN]
 
 
-def _loaded(kind: str) -> Any:
-    """What the ``from_pretrained`` of a class gives."""
+def _loaded(kind: str, call: int) -> Any:
+    """What the ``from_pretrained`` of a class gives in a call."""
     if kind.endswith(("Tokenizer", "TokenizerFast", "Processor")):
         return Loaded("tokenizer")
     if kind.startswith("Fast") and kind.endswith("Model"):
-        return [Loaded("model"), Loaded("tokenizer")]  # Unsloth
-    return Loaded("model") if "Model" in kind or "For" in kind else OPEN
+        return [Loaded("model", call), Loaded("tokenizer")]  # Unsloth
+    return Loaded("model", call) if "Model" in kind or "For" in kind else OPEN
 
 
 def _values_of(keywords: Mapping[str, Item]) -> dict[str, Any]:
     return {name: item.value for name, item in keywords.items()}
-
-
-def dotted(node: ast.expr) -> str:
-    """Return ``AutoModel.from_pretrained``; empty for what is no plain name."""
-    root, names = chain(node)
-    return ".".join([root.id, *names]) if isinstance(root, ast.Name) and len(names) <= 10 else ""
 
 
 def set_below(tree: ScriptObject, key: str, item: Item) -> None:
@@ -463,6 +483,8 @@ def mapping_of(value: Any) -> dict[str, Item]:
 
 
 def same(left: Any, right: Any) -> bool:
+    if type(left) is type(right) is Loaded:
+        return bool(left.name == right.name)
     return left is right or (type(left) is type(right) and not isinstance(left, (ast.AST, Parser)) and left == right)
 
 

@@ -5,9 +5,13 @@ import ast
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
+from itertools import pairwise
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from envdoctor.observe.recipe.document import (
+    LARGEST,
     RecipeEntry,
     RecipeError,
     folders_above,
@@ -15,7 +19,7 @@ from envdoctor.observe.recipe.document import (
     read_document,
     scalar,
 )
-from envdoctor.source.definitions import keyword_of, parameters_of, texts_in
+from envdoctor.source.definitions import chain, keyword_of, parameters_of, texts_in
 from envdoctor.source.notebook import parse_code
 from envdoctor.system.documents import content_of, text_of
 
@@ -197,48 +201,57 @@ def _read(word: str | None, kind: str, unknown: Any) -> Any:
     return word
 
 
-#: Bounds: files (a project with its own copies of eight models has some fifty), and bytes of each.
-_MOST_FILES = 100
+#: Bounds: files (own copies of eight models are some fifty, and so are the metrics of one evaluation that Hydra
+#: composes), and bytes of each.
+_MOST_FILES = 200
 _LARGEST = 1 << 20
 
 
+#: More lines than a file has that is read.
+MOST_LINES = LARGEST + 2
+
+
 class Beside:
-    """The files that a script reads; ``folder`` is its own, empty where it has none (a report, a pipe). Modules of
-    ``libraries`` count as those of a library wherever they lie."""
+    """The files that a script reads, among them its ``modules``; ``folder`` is its own, empty where it has none (a
+    report, a pipe). Modules of ``libraries`` count as those of a library wherever they lie."""
 
     def __init__(self, folder: str, libraries: Iterable[str] = ()) -> None:
         self.folder = folder
         self._libraries = frozenset(libraries)
         self._left = _MOST_FILES
+        self.modules: dict[str, Any] = {}
         self._read: dict[str, bytes | None] = {}
 
     def module(self, name: str, level: int, folder: str) -> tuple[ast.Module, str] | None:
-        """Return a module's syntax tree and folder, None for a library's. ``level`` is that of a relative import."""
+        """Return a module's syntax tree, whose lines are counted on from those of the modules before it (by
+        :data:`MOST_LINES` each), and folder; None for a library's. ``level`` is that of a relative import."""
         above = os.path.normpath(os.path.join(folder, *[os.pardir] * (level - 1)))
         starts = [above] if level else module_folders(self.folder)
         own = self.folder and (level or name.partition(".")[0] not in self._libraries)
         for start in starts if own else ():
             base = os.path.join(start, *name.split("."))
             for path in (f"{base}.py", os.path.join(base, "__init__.py")):
-                content = self._content(path)
-                if content is not None:
-                    try:
-                        return parse_code(content).tree, os.path.dirname(path)
-                    except (SyntaxError, RecursionError, MemoryError):
-                        return None
+                if (content := self._content(path)) is not None:
+                    if path not in self.modules:
+                        try:
+                            tree = parse_code(content).tree
+                        except (SyntaxError, RecursionError, MemoryError):
+                            return None
+                        self.modules[path] = ast.increment_lineno(tree, (len(self.modules) + 1) * MOST_LINES)
+                    return self.modules[path], os.path.dirname(path)
         return None
 
     def document(self, name: str) -> list[RecipeEntry] | None:
-        """Return the settings of a YAML or JSON document; None where there is none. What a list ``defaults`` names for
-        hydra are the settings ``defaults.GROUP``."""
-        if (text := self.text(name)) is None:
-            return None
+        """Return the settings of a YAML or JSON document; None where there is none."""
+        text = self.text(name)
         try:
-            entries = read_document(text)
+            return None if text is None else [*read_document(text)]
         except RecipeError:
             return None
-        others = [entry for entry in entries if entry.key != "defaults"]
-        return others if len(others) == len(entries) else [*others, *_defaults(text)]
+
+    def has_folder(self, name: str) -> bool:
+        """Return whether a folder of this name lies where :meth:`text` looks for files."""
+        return any(os.path.isdir(os.path.join(start, name)) for start in folders_above(self.folder) if self.folder)
 
     def text(self, name: str) -> str | None:
         """Return the text of a file in the script's folder or one above it; None if it is missing or no text."""
@@ -262,15 +275,115 @@ class Beside:
         return self._read[path]
 
 
-def _defaults(text: str) -> Iterator[RecipeEntry]:
-    import yaml
+def dotted(node: ast.expr) -> str:
+    """Return ``AutoModel.from_pretrained``; empty for what is no plain name."""
+    root, names = chain(node)
+    return ".".join([root.id, *names]) if isinstance(root, ast.Name) and len(names) <= 10 else ""
 
-    try:
-        listed = yaml.safe_load(text)["defaults"]
-    except (yaml.YAMLError, RecursionError, TypeError, KeyError):
-        return
-    for item in listed[:_MOST_FILES] if isinstance(listed, list) else ():
-        for group, file in item.items() if isinstance(item, dict) else ():
-            if isinstance(file, str):
-                key = str(group).removeprefix("override ").partition("@")[0]
-                yield RecipeEntry(f"defaults.{key}", file, ())
+
+def joined_path(parts: Sequence[Any], unknown: Any) -> Any:
+    """Return the path that parts of one make."""
+    return os.path.join(*parts)[:4096] if all(isinstance(part, str) for part in parts) else unknown
+
+
+#: What options of a command are called where hydra's decorator takes them.
+_OF_HYDRA = {"config-path": "config_path", "cp": "config_path", "config-name": "config_name", "cn": "config_name"}
+
+
+def composed(beside: Beside, said: dict[str, Any], words: Words, unknown: Any) -> dict[str, Any] | None:
+    """Return what hydra composes for what its decorator ``said`` and the words of a command, by dotted keys; None where
+    that is not known."""
+    for option, (value, *_) in filter(itemgetter(1), options_of(words)[0]):
+        said[_OF_HYDRA.get(option, option)] = unknown if value is None else value
+    folder, name = said.get("config_path"), said.get("config_name")
+    if unknown in (folder, name):
+        return None
+    return _Composer(beside, str(folder or "."), words, unknown).settings(str(name or "config"))
+
+
+class _Composer:
+    """What hydra composes of the files in a folder, of which a list ``defaults`` names others, and of the ``words`` of
+    a command; ``unknown`` stands for what cannot be told."""
+
+    def __init__(self, beside: Beside, folder: str, words: Words, unknown: Any) -> None:
+        self._beside, self._folder, self._unknown = beside, folder, unknown
+        self._left = 0
+        self._options, self._typed, self._added = dict[str, Any](), dict[str, Any](), list[Any]()
+        self._files = cache(self._file)
+        for word, behind in pairwise((*words, "")):
+            key, equals, text = (word or "").lstrip("+").partition("=")
+            value = unknown if behind is None and not text else scalar(text.strip("'\""))
+            is_group = equals and beside.has_folder(os.path.join(folder, key.partition("@")[0]))
+            self._added += [{key: value}] if is_group and str(word)[0] == "+" else []
+            (self._options if is_group else self._typed).update({key: value} if equals else {})
+
+    def settings(self, name: str) -> dict[str, Any] | None:
+        """Return the settings by their dotted keys; None where the file ``name`` is missing."""
+        if self._files(name) is None:
+            return None
+        for _ in range(2):  # a file may choose those of groups that come before it
+            self._left = 2 * _MOST_FILES
+            found = {**dict(self._composed(name, "")), **dict(self._of_others(self._added, "", "")), **self._typed}
+        return {key: self._interpolated(value, found) for key, value in found.items()}
+
+    def _interpolated(self, value: Any, found: Mapping[str, Any]) -> Any:
+        if not (isinstance(value, str) and "${" in value):
+            return [*value] if isinstance(value, tuple) else value
+        other = found.get(value[2:-1]) if value.startswith("${") and value.endswith("}") else None
+        return self._unknown if other is None or (isinstance(other, str) and "${" in other) else other
+
+    def _file(self, name: str) -> tuple[list[RecipeEntry], list[Any], str | None] | None:
+        """Return the settings of a file, its list of others, and the package that a comment gives it."""
+        import yaml
+
+        text = self._beside.text(os.path.join(self._folder, f"{name.removesuffix('.yaml')}.yaml"))
+        try:
+            listed = yaml.safe_load(text or "")
+            entries = read_document(text or "") if isinstance(listed, dict) else ()
+        except (yaml.YAMLError, RecursionError, RecipeError):
+            return None
+        package = re.match(r"#[ \t]{0,9}@package[ \t]{1,9}(\S+)", text or "")
+        others = listed.get("defaults") if isinstance(listed, dict) else None
+        kept = [entry for entry in entries if entry.key != "defaults"]
+        return None if text is None else (kept, others if isinstance(others, list) else [], package and package[1])
+
+    def _composed(self, name: str, package: str, *, forced: bool = False) -> list[tuple[str, Any]]:
+        """Return the settings of a file and of those that it names, in their order. It has a package of its own, unless
+        this one is ``forced``."""
+        self._left -= 1
+        file = self._files(name) if self._left > 0 else None
+        if file is None:
+            return [(package, self._unknown)]
+        entries, others, said = file
+        package = package if said is None or forced else said.removeprefix("_global_")
+        at = others.index("_self_") if "_self_" in others else len(others)
+        before, behind = (self._of_others(part, os.path.dirname(name), package) for part in (others[:at], others[at:]))
+        own = ((f"{package}.{entry.key}".lstrip("."), entry.value) for entry in entries)
+        # An empty section leaves what stands in it.
+        left = [one for one in own if one[1] is not None or not any(key.startswith(f"{one[0]}.") for key, _ in before)]
+        return [*before, *left, *behind]
+
+    def _of_others(self, others: Sequence[Any], folder: str, package: str) -> list[tuple[str, Any]]:
+        """Return the settings of the files that a list ``defaults`` names in a file of this folder and package."""
+        found = list[tuple[str, Any]]()
+        for item in others[:_MOST_FILES]:
+            if isinstance(item, str) and item != "_self_":
+                found += self._composed(os.path.normpath(os.path.join(folder, item)).lstrip("/"), package)
+            for words, option in item.items() if isinstance(item, dict) else ():
+                *how, group = str(words).split() or [""]
+                group, _, into = group.partition("@")
+                below = into.removeprefix("_here_") if into else group.strip("/").replace("/", ".")
+                below = f"{'' if below.startswith('_global_') else package}.{below.removeprefix('_global_')}".strip(".")
+                group = os.path.normpath(os.path.join("/", folder, group)).lstrip("/")
+                key = f"{group}@{below}" if into else group
+                if "override" in how:
+                    self._options.setdefault(key, option)
+                    continue
+                option = self._options.get(key, option)
+                for one in option if isinstance(option, list) else [option] if option is not None else []:
+                    name = f"{group}/{one}"
+                    if one is self._unknown or "${" in name:
+                        found.append((below, self._unknown))
+                    elif "optional" not in how or self._files(name) is not None:
+                        found += self._composed(name, below, forced=bool(into))
+        return found

@@ -710,14 +710,195 @@ def main(cfg):
     TrainingArguments("x", per_device_train_batch_size=cfg.batch, bf16=cfg.model.bf16, max_steps=cfg.steps)
 main()
 """
-CONF = "defaults:\n  - model: small\nbatch: 1\nsteps: ${batch}\n"
-HYDRA_FILES = {"main.py": HYDRA, "conf/base.yaml": CONF, "conf/model/small.yaml": "path: a/b\nbf16: true\n"}
+CONF = "defaults:\n  - _self_\n  - model: small\n  - extra: null\nbatch: 1\nsteps: ${batch}\n"
+HYDRA_FILES = {
+    "main.py": HYDRA,
+    "conf/base.yaml": CONF,
+    "conf/model/small.yaml": "defaults:\n  - parts@_here_: half\npath: a/b\n",
+    "conf/model/parts/half.yaml": "bf16: true\n",
+    "conf/model/large.yaml": "path: a/large\nbf16: false\n",
+    "conf/extra/long.yaml": "# @package _global_\ndefaults:\n  - override /model: large\nsteps: ${oc.env:STEPS}\n",
+}
 
 
-def test_hydra_composes_its_files_and_the_words_of_the_command(tmp_path):
-    found = read(tmp_path, "run.sh", {**HYDRA_FILES, "run.sh": "python main.py batch=7 model.bf16=false\n"})
-    assert (found["model"], found["train_batch_size"]) == ("a/b", 7)
-    assert isinstance(found["max_steps"], Unknown)  # an interpolation
+@pytest.mark.parametrize(
+    ("words", "model", "batch", "bf16", "steps"),
+    [
+        ("", "a/b", 1, True, 1),
+        ("batch=7 model.bf16=false", "a/b", 7, False, 7),
+        ("model=large", "a/large", 1, False, 1),
+        ("model=large model.path=c/d", "c/d", 1, False, 1),
+        ("extra=long", "a/large", 1, False, "?"),
+        ("extra=long model=small steps=3", "a/b", 1, True, 3),
+        ("model=$MODEL batch=$SIZE", "?", "?", "?", "?"),
+        ("batch=$1 model=none", "?", "?", "?", "?"),
+        ("--config-name $CONFIG", "?", "?", "?", "?"),
+        ("--config-name=other", "?", "?", "?", "?"),
+    ],
+)
+@pytest.mark.parametrize(
+    "folder", ['"conf"', '"../x/conf"', "str(HERE)", "HERE", "os.path.join(os.path.dirname(__file__), 'conf')"]
+)
+def test_hydra_composes_its_files_and_the_words_of_the_command(tmp_path, words, model, batch, bf16, steps, folder):
+    here = "import os\nfrom pathlib import Path\nHERE = Path(__file__).resolve().parent / 'conf'\n"
+    files = {**HYDRA_FILES, "main.py": here + HYDRA.replace('"conf"', folder), "run.sh": f"python main.py {words}\n"}
+    found = read(tmp_path, "x/run.sh", {f"x/{name}": text for name, text in files.items()})
+    said = [found["model"], *(found.get(field) for field in ("train_batch_size", "dtype", "max_steps"))]
+    dtype = {True: "bf16", False: None, "?": "?"}
+    assert ["?" if isinstance(one, Unknown) else one for one in said] == [model, batch, dtype[bf16], steps]
+
+
+#: What a script may hand to anything that is followed by its name: values of every kind, told or not.
+ODD = (
+    *(
+        "unknown()",
+        "None",
+        "[]",
+        "{}",
+        "''",
+        "'x'",
+        "'\\0'",
+        "0",
+        "-1.5",
+        "10**9",
+        "b''",
+        "...",
+        "lambda: 0",
+        "print",
+        "len",
+    ),
+    *("[unknown()]", "(1, 'x')", "{'a': unknown()}", "{unknown(): 1}", "Kind", "Kind()", "taken", "Path(__file__)"),
+    *("argparse.ArgumentParser()", "HfArgumentParser(Kind)", "AutoModel.from_pretrained('x')", "dict(a=1)", "os.path"),
+)
+FOLLOWED = """import argparse, hydra, json, os, typer, click, yaml
+from pathlib import Path
+class Kind:
+    a: int = 1
+def taken(*rest, **named): return rest
+odd.parent; odd.a; odd["a"]; odd[0]; odd[:odd]; odd / "x"; "x" / odd; odd + odd; odd < odd; not odd; -odd; f"{odd}"
+odd and 1; odd or 1; 1 if odd else 2; odd(1); odd.get(odd); odd.update(odd); odd.items(); odd.split(odd); odd.pop(odd)
+for one in odd: print(one)
+x = y, *z = odd
+x.a = odd; x[odd] = 1
+Path(odd, odd); os.path.join(odd, odd); os.path.dirname(odd); open(odd); json.load(odd); yaml.safe_load(odd); len(odd)
+dict(odd, a=odd); vars(odd); fields(odd); getattr(odd, odd, 1); getattr(torch, odd); int(odd); float(odd)
+bool(odd); str(odd); os.environ.get(odd, odd); deepcopy(odd); Namespace(a=odd, **odd)
+taken(odd, *odd, a=odd, **odd); Kind(odd, b=odd, **odd)
+parser = argparse.ArgumentParser(fromfile_prefix_chars=odd)
+parser.add_argument(odd, odd, default=odd, type=odd, nargs=odd, dest=odd, action=odd, required=odd)
+parser.set_defaults(a=odd); parser.add_argument("--b", default=odd, nargs=odd); parser.parse_args(odd)
+data = HfArgumentParser(dataclass_types=odd)
+HfArgumentParser((Kind, odd)).parse_args_into_dataclasses(args_file_flag=odd); data.parse_json_file(odd)
+get_peft_model(odd, odd); odd.from_pretrained(odd); SFTTrainer(odd, model=odd, args=odd); TrainingArguments(odd, **odd)
+optimizer = AdamW(odd.parameters(), odd); input_ids[:odd]
+@hydra.main(config_path=odd, config_name=odd, version_base=odd)
+def composed(cfg): print(cfg.a.b)
+@hydra.main(odd)
+def also(cfg=odd): pass
+@hydra.main(config_path="..", config_name=odd)
+def named(cfg): taken(**cfg)
+@app.command(odd)
+@click.option(odd, odd, default=odd, is_flag=odd, type=odd)
+def clicked(a=odd, *, b=typer.Option(odd)): pass
+@typer.command()
+def typed(a=odd, *, b=typer.Option(odd)): pass
+fire.Fire(odd); typer.run(odd)
+"""
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_nothing_that_a_script_hands_on_ends_the_reading(tmp_path, odd):
+    (tmp_path / "x.yaml").write_text("defaults:\n  - {x: 1}\n  - 7\n  - a@b@c: [1, {}]\n  - '': ''\n", encoding="utf-8")
+    code = FOLLOWED.replace("odd.parent", f"odd = {odd}\nodd.parent", 1).encode()
+    for words in ((), ("--b", None, "x=1", "x=", None, "+x=y"), ("--config-name", "x", "--config-path", ".")):
+        told = [name for name, *_ in calls_of(code, notebook=False, words=words, folder=str(tmp_path))]
+        assert told[0] == "training" and "SFTTrainer" in told and "typer.run" in told
+
+
+SFT = """from transformers import AutoTokenizer, TrainingArguments
+from trl import SFTConfig, SFTTrainer, DPOTrainer
+tokenizer = AutoTokenizer.from_pretrained("a/b", model_max_length=2048)
+{}("a/b", tokenizer=tokenizer, {})
+"""
+
+
+@pytest.mark.parametrize("trl", ["0.7.4", "0.9.4", "0.14.0", "0.15.0", "0.24.0", None])
+@pytest.mark.parametrize(
+    ("trainer", "given", "length"),
+    [
+        ("SFTTrainer", "args=TrainingArguments('x')", 1024),
+        ("SFTTrainer", "args=SFTConfig('x')", 1024),
+        ("SFTTrainer", "max_seq_length=4096", 4096),
+        ("SFTTrainer", "args=SFTConfig('x', max_length=1536)", 1536),
+        ("SFTTrainer", "train_dataset=rows.map(lambda row: tokenizer(row['text'], max_length=2048))", 2048),
+        ("DPOTrainer", "args=TrainingArguments('x')", 2048),
+    ],
+)
+def test_the_length_of_a_tokenizer_is_no_longer_than_the_trainer_of_trl_takes(tmp_path, trl, trainer, given, length):
+    versions = {"trl": trl} if trl else {}
+    assert read(tmp_path, "a.py", {"a.py": SFT.format(trainer, given)}, **versions)["max_length"] == length
+    shorter = SFT.format(trainer, given).replace("model_max_length=2048", "model_max_length=512")
+    written = str(length) in given
+    assert read(tmp_path, "a.py", {"a.py": shorter}, **versions)["max_length"] == (length if written else 512)
+
+
+TWO_MODELS = """import torch
+from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+from peft import get_peft_model, LoraConfig
+big = AutoModelForCausalLM.from_pretrained("a/big", torch_dtype=torch.float32)
+small = AutoModelForCausalLM.from_pretrained("a/small")
+args = TrainingArguments("x")
+{}
+"""
+FREEZE = "for p in big.parameters():\n    p.requires_grad = False\n"
+
+
+@pytest.mark.parametrize(
+    ("use", "model"),
+    [
+        ("class Distil(Trainer):\n    pass\nDistil(model=small, teacher_model=big, args=args).train()", "a/small"),
+        ("big.eval()\nTrainer(small, args).train()", "a/small"),
+        ("big.requires_grad_(False)\nsmall = get_peft_model(small, LoraConfig())\nTrainer(small, args)", "a/small"),
+        (f"{FREEZE}optimizer = torch.optim.AdamW(small.parameters())\nloss.backward()", "a/small"),
+        ("big = big.eval()\nsmall, optimizer = accelerator.prepare(small, optimizer)\nloss.backward()", "a/small"),
+        ("class Own(Trainer):\n    def __init__(self, teacher, **rest):\n        super().__init__(**rest)\n"
+         "        self.teacher = teacher\n        self.teacher.eval()\nOwn(big, model=small, args=args)", "a/small"),
+        ("small.eval()\nTrainer(big, args).train()", "a/big"),
+        ("Trainer(big, args).train()\nbig.eval()\nsmall.eval()", "a/big"),
+        ("big.eval()\nsmall.eval()\nTrainer(make(), args).train()", "a/big"),
+        ("from trl import DPOTrainer\nDPOTrainer(big, ref_model=small, args=args).train()", "a/big"),
+    ],
+)  # fmt: skip
+def test_of_two_models_the_one_that_is_trained_is_the_run_s(tmp_path, use, model):
+    found = read(tmp_path, "a.py", {"a.py": TWO_MODELS.format(use)}, transformers="4.57.0")
+    assert found["model"] == model
+    assert isinstance(found.get("reference_model"), Unknown) == (
+        model == "a/small" or use[:5] == "small" or "small.eval()" in use[30:]
+    )
+
+
+OF_TWO = """def dtype(args):
+    if args.half:
+        return "bfloat16"
+    return "float32"
+"""
+MODULES = {
+    "train.py": "from model import made\nfrom trainer import trained\n"
+    "made(cfg)\ntrained({'bf16': True, 'epochs': 1})\n",
+    "model/__init__.py": f"from transformers import AutoModelForCausalLM\n{OF_TWO}"
+    "def made(args):\n    return AutoModelForCausalLM.from_pretrained('a/b', torch_dtype=dtype(args), **args.more)\n",
+    "trainer.py": "import transformers\nclass TrainingArguments(transformers.TrainingArguments):\n    mine: int = 1\n"
+    "def trained(given):\n    given.pop('epochs')\n    args = TrainingArguments('x', mine=2, **given)\n"
+    "    trainer = transformers.Trainer(model, args)\n    trainer.train()\n",
+}
+
+
+def test_modules_that_have_names_of_variables_are_followed_and_what_they_hand_on_is_open(tmp_path):
+    found = read(tmp_path, "train.py", MODULES, transformers="4.45.0")
+    assert (found["model"], found["dtype"]) == ("a/b", "bf16")
+    assert isinstance(found["attn"], Unknown)  # **args.more may say it
+    assert isinstance(found["load_dtype"], Unknown)  # it depends on what is not known
+    assert {item["state"] for item in found["recipe_key"] if item["key"] in ("mine", "epochs")} == {"own"}
 
 
 LIBRARY = {"trl/__init__.py": "class SFTConfig:\n    pass\n", "a.py": TRL}

@@ -97,7 +97,7 @@ def run_facts(
     shown = {form.name for part, form in first if not part.program}
     naming = (one for one in first if shown.isdisjoint(["deepspeed", one[1].name if one[0].program else ""]))
     unseen = formats.named_files(naming)
-    recipe = said_by(first, [(one, Origin(name, *place), Message("is not there")) for one, place in unseen])
+    recipe = said_by(first, [(str(one.value), one.origin(name), Message("is not there")) for one in unseen])
     if not any(fact.key == "recipe_key" and isinstance(fact.value, Records) and fact.value for fact in recipe.facts):
         return [], [], []
     facts = {fact.key: fact for fact in (*recipe.facts, *_model_facts(recipe)) if fact.source != "preset"}
