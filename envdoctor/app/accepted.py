@@ -132,7 +132,7 @@ def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None)
         ended = stale(before, report.findings, report.passed)
         kept = [case for case in before if case not in ended]
     entries = [{key: value for key, value in case._asdict().items() if value is not None} for case in kept]
-    entries.sort(key=lambda entry: (entry["id"], sorted(entry["item"].items())))  # type: ignore[attr-defined]
+    entries.sort(key=lambda entry: (entry["id"], sorted(entry["item"].items())))
     write_whole(path, json.dumps({"schema": SCHEMA, "findings": entries}, indent=1) + "\n")
     return kept
 
