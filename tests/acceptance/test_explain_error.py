@@ -111,6 +111,17 @@ def test_files_in_front_of_an_installed_package(answer, text, code, about):
     assert answer(text)["notes"] == [{"code": code, "about": about}]
 
 
+@pytest.mark.parametrize("name", ["ChatGLMForConditionalGeneration", "InternLM2ForCausalLM"])
+def test_a_private_method_that_a_model_of_its_own_code_calls_is_known(answer, name):
+    found = answer(
+        f"'{name}' object has no attribute '_extract_past_from_model_output'", {"pkg.transformers": "4.51.3"}
+    )
+    assert [(home["package"], home["releases"], home["there"]) for home in found["homes"]] == [
+        ("transformers", ">=4.29.2,<4.49", False)
+    ]
+    assert "glm4-generate-fails-since-transformers-4-49" in [rule["id"] for rule in found["rules"]]
+
+
 @pytest.mark.parametrize(
     "text",
     [
