@@ -112,10 +112,10 @@ def read_baseline(path: Path) -> tuple[Known, ...]:
 
 
 def _entry(path: Path, number: int, entry: Any) -> Known:
-    match {"item": {}, **entry} if isinstance(entry, dict) else None:
-        case {"id": str(name), "item": dict(item), "severity": str(severity)} if severity in SEVERITIES:
-            if all(isinstance(value, str) for value in item.values()):
-                return Known(name, item, severity)
+    match {"item": {}, "superseded_by": None, **entry} if isinstance(entry, dict) else None:
+        case {"id": str(name), "item": dict(item), "severity": str(severity), "superseded_by": str() | None as by}:
+            if severity in SEVERITIES and all(isinstance(value, str) for value in item.values()):
+                return Known(name, item, severity, by)
     raise UsageProblem("{}: findings[{}]: id, item (a table of texts) and severity are expected", path, number)
 
 
@@ -126,12 +126,13 @@ def write_baseline(path: Path, report: Report, before: tuple[Known, ...] | None)
     if report.status != "complete":
         raise JobError("{} was not written because an incomplete run may lack findings", path)
     if before is None:
-        kept = [Known(case.id, case.item, case.severity) for case in report.findings if case.ignored is None]
+        shown = [case for case in report.findings if case.ignored is None]
+        kept = [Known(case.id, case.item, case.severity, case.superseded_by) for case in shown]
     else:
         ended = stale(before, report.findings, report.passed)
         kept = [case for case in before if case not in ended]
-    entries = [{"id": case.id, "item": dict(case.item), "severity": case.severity} for case in kept]
-    entries.sort(key=lambda entry: (entry["id"], sorted(entry["item"].items())))  # type: ignore[attr-defined]
+    entries = [{key: value for key, value in case._asdict().items() if value is not None} for case in kept]
+    entries.sort(key=lambda entry: (entry["id"], sorted(entry["item"].items())))
     write_whole(path, json.dumps({"schema": SCHEMA, "findings": entries}, indent=1) + "\n")
     return kept
 

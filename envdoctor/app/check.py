@@ -18,7 +18,8 @@ from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.sources import DOCUMENTS
 from envdoctor.report.report import Notice, Report
 from envdoctor.system.files import Budget, Files, Spent
-from envdoctor.system.message import Message, did_you_mean, listed, said_by
+from envdoctor.system.message import NOTHING, Message, alike, did_you_mean, joined, listed, said_by
+from envdoctor.versions.requirement import valid_name
 
 if TYPE_CHECKING:
     from envdoctor.app.ranks import Others
@@ -153,7 +154,13 @@ def _absent(judgement: Judgement, require: Iterable[str], matrix: Matrix) -> Ite
         yield Notice("error", Message("--require known: {}, so the run does not count", reason))
     elif missing:
         text = "--require {}: not known, or not there, so the run does not count"
-        yield Notice("error", Message(text, ", ".join(missing)))
+        keys = [fact.key for fact in facts.below("pkg.") if facts.text(fact.key) is not None]
+        near = {name: alike(name, keys) for name in missing if name[4:] not in matrix.ledger.every()}
+        hints = {
+            name: Message("{} ({})", name, did_you_mean(name, [key], NOTHING)) for name, key in near.items() if key
+        }
+        words = [hints.get(name, name) for name in missing]
+        yield Notice("error", Message(text, joined(words, ", ")))
     if judgement.rules_checked == 0:
         yield Notice("error", Message("no rule could be checked: nothing is known of this environment"))
 
@@ -162,8 +169,9 @@ def _required(facts: FactSet, name: str, matrix: Matrix) -> bool:
     if name == "known":  # nothing that the matrix does not know
         return facts.value("beyond") == Records(())
     keys = [spec.key for spec in matrix.registry]
-    if matrix.registry.find(name) is None and not any(key.startswith(name + ".") for key in keys):
-        names = [*keys, *(key.partition(".")[0] for key in keys)]
+    is_key = matrix.registry.find(name) is not None and (name[:4] != "pkg." or valid_name(name[4:]) is not None)
+    if not is_key and not any(key.startswith(name + ".") for key in keys):
+        names = [*keys, *(key.partition(".")[0] for key in keys), *(fact.key for fact in facts.below("pkg."))]
         hint = did_you_mean(name, names, Message("`envdoctor matrix facts` lists them"))
         raise UsageProblem("--require {}: not a known fact; {}", name, hint)
     return is_there(facts, name)

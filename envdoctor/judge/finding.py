@@ -179,11 +179,12 @@ class Ignore(NamedTuple):
 
 
 class Known(NamedTuple):
-    """One finding of a baseline: rule, identity of the record, and how severe it was."""
+    """One finding of a baseline: rule, identity of the record, how severe it was, and the rule that superseded it."""
 
     id: str
     item: Mapping[str, str]
     severity: str
+    superseded_by: str | None = None
 
     @property
     def fingerprint(self) -> str:
@@ -230,10 +231,11 @@ def baseline_state(finding: Finding, baseline: Iterable[Known]) -> str:
 
 
 def stale(baseline: Iterable[Known], findings: Collection[Finding], passed: Collection[str]) -> list[Known]:
-    """Return the entries that match nothing although their rule was evaluated."""
+    """Return the entries that match nothing although their rule, or the one that superseded it, was evaluated."""
     fingerprints = {finding.fingerprint for finding in findings}
     decided = {finding.id for finding in findings}.union(passed)
-    return [entry for entry in baseline if entry.id in decided and entry.fingerprint not in fingerprints]
+    unmatched = [entry for entry in baseline if entry.fingerprint not in fingerprints]
+    return [entry for entry in unmatched if not decided.isdisjoint((entry.id, entry.superseded_by))]
 
 
 def ignore_reason(finding: Finding, policy: Policy, is_fixed: Callable[[str], bool]) -> tuple[Ignore, bool] | None:

@@ -41,8 +41,16 @@ def no_wheel(matrix: Matrix, name: str, version: str, situation: _WheelSituation
     return _gap(matrix, package, release, situation)
 
 
+def tagged_any(matrix: Matrix, name: str, version: str) -> list[str]:
+    """Return the tag that the compiled files of a wheel for any system are for, by the table any-wheels, in a list;
+    empty for other releases."""
+    rows = matrix.rows("any-wheels")
+    return [row["holds"] for row in rows if row["package"] == name and satisfies(version, row["versions"])]
+
+
 def with_wheel(matrix: Matrix, name: str, version: str, situation: _WheelSituation) -> tuple[str | None, str | None]:
-    """Return the nearest release before a version, and the nearest one after it, with a wheel for the situation."""
+    """Return the nearest release before a version, and the nearest one after it, with a wheel for the situation; if no
+    release is known to be for its torch, and the version lacks the system too, those with a wheel for any torch."""
     package, key = matrix.ledger.package(name), order(version)
     if package is None or key is None:
         return None, None
@@ -54,15 +62,23 @@ def with_wheel(matrix: Matrix, name: str, version: str, situation: _WheelSituati
     listed = package.by_order.items()
     older = (release.version for place, release in reversed(listed) if place < key and fits(release))
     newer = (release.version for place, release in listed if place > key and fits(release))
-    return next(older, None), next(newer, None)
+    nearest, anywhere = (next(older, None), next(newer, None)), situation._replace(torch=None)
+    if (
+        nearest != (None, None)
+        or situation.torch is None
+        or not isinstance(no_wheel(matrix, name, version, anywhere), str)
+    ):
+        return nearest
+    return with_wheel(matrix, name, version, anywhere)
 
 
 def _gap(matrix: Matrix, package: Released, release: Release, situation: _WheelSituation) -> str | Unknown | None:
     files = files_for(package, release.version, situation.target)
     if files is None:
         return _elsewhere(matrix, package.name, release.version, situation)
-    if files[0] is not None:
-        return files[0]
+    lacks = files[0] or situation.target.lacks(tagged_any(matrix, package.name, release.version))
+    if lacks is not None:
+        return lacks
     # It works with the torch that it was compiled against; torch's companions have a comparison of their own.
     extensions, companions = (
         {row["name"] for row in matrix.rows(table, "package")} for table in ("torch-extensions", "torch-companions")
@@ -82,9 +98,20 @@ def _gap(matrix: Matrix, package: Released, release: Release, situation: _WheelS
         pinned = (
             same_start(specifiers.strip("= "), situation.torch, 2) if is_pin else satisfies(situation.torch, specifiers)
         )
+        first = None if is_pin else matrix.ledger.release("torch", f"{_minor(situation.torch)}.0")
+        if pinned and first is not None and release.date < first.date:
+            return Unknown(Message("it is from before this torch, for which it cannot be compiled"))
         return None if pinned else f"torch {_minor(situation.torch)}"
     except NotASpecifier as error:
         return Unknown(said_by(error))
+
+
+#: A tag that is for no system.
+_OTHER = "py3-none-another"
+
+
+def _is_plain(file: str) -> bool:
+    return file.count("-") == 2 and " " not in file
 
 
 # The same is asked again for every change that is tried.
@@ -100,11 +127,16 @@ def _spans(package: Released) -> tuple[list[tuple[int, int, str]], dict[str, int
 
 @lru_cache(maxsize=1 << 14)
 def files_for(package: Released, version: str, target: WheelTarget) -> tuple[str | None, bool] | None:
-    """Return what the wheels of a release lack for a target, and whether it has an sdist. None if it has no wheels, or
-    only wheels for other systems than Linux beside its source: then Linux gets the source."""
+    """Return what a release's wheels lack for a target, and whether it has an sdist. None if it has only source and
+    no release has compiled wheels for that system, or only wheels for other systems than Linux beside its source: then
+    Linux gets the source."""
     spans, places = _spans(package)
     files = [file for since, until, file in spans if since <= places[version] <= until]
-    tags, source = [file for file in files if file.count("-") == 2 and " " not in file], "sdist" in files
+    tags, source = list(filter(_is_plain, files)), "sdist" in files
+    compiled = [file for *_, file in spans if _is_plain(file) and not file.endswith("-any")]
+    system = WheelTarget(system=target.system, machine=target.machine)
+    if files == ["sdist"] and compiled and target.system and system.lacks(compiled) is None:
+        return target.lacks([_OTHER]), source
     as_source = source and target.system == "linux" and WheelTarget(system="linux").lacks(tags) is not None
     return (target.lacks(tags), source) if tags and not as_source else None
 

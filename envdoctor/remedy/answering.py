@@ -12,13 +12,14 @@ from operator import or_
 from typing import Any
 
 from envdoctor.facts.factset import FactSet
-from envdoctor.facts.values import Fact, Unknown, spell
+from envdoctor.facts.values import Fact, Records, Unknown, spell
 from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.evaluate import evaluate, text_of, title_of, without_values
 from envdoctor.judge.finding import Text
 from envdoctor.matrix.ledger import Released
 from envdoctor.matrix.ledger_taking import allows
 from envdoctor.matrix.lookup import lacks, modules_with, name_moves, provider_of, read_taken
+from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import SEVERITIES, Rule, placeholders
 from envdoctor.matrix.symptoms import Log, Seen, seen_in
 from envdoctor.observe.documents.tracebacks import Reading, imported_in, module_of
@@ -28,6 +29,13 @@ from envdoctor.remedy.question import Question, Situation
 from envdoctor.versions.releases import Releases
 from envdoctor.versions.requirement import NotARequirement, normalise, read_requirement, valid_name
 
+#: What torch says of a GPU's memory when it runs out, in lower case; GiB by its units.
+_SIZE = r"(\d{1,5}(?:\.\d{1,3})?) ([gmk]ib|bytes)"
+_TOTAL = re.compile(rf"total capaci?ty of {_SIZE} of which {_SIZE} is free")
+_OWN = re.compile(rf"this process has {_SIZE} memory in use")
+#: Characters between both: other processes are listed there.
+_BETWEEN = 500
+_UNITS = {"gib": 1.0, "mib": 1024.0, "kib": 1024.0**2, "bytes": 1024.0**3}
 #: A shorter name may be a common word.
 _LONG_ENOUGH = 12
 #: The compiled part of a package: ``vllm._C``, ``vllm._moe_C``, ``torchao._C_mxfp8``.
@@ -500,8 +508,8 @@ def _log_facts_and_rules(
 ) -> tuple[FactSet, list[tuple[Rule, Mapping[str, Any], Seen]]]:
     """Return the facts with those of the log, and the rules that have a symptom in it or hold and may cause a known
     error in it. A word of the log counts as a fact if it gives all that the rule's message says."""
-    facts, matrix = situation.facts, situation.matrix
-    shown = []
+    matrix = situation.matrix
+    facts, shown = _with_memory_of(log, situation.facts, matrix), []
     for rule in matrix.rules:
         texts = matrix.texts(rule)
         symptoms = texts.get("symptom", ())
@@ -520,6 +528,21 @@ def _log_facts_and_rules(
         if mark is not None:
             shown.append((rule, texts, mark))
     return facts, shown
+
+
+def _with_memory_of(log: Log, facts: FactSet, matrix: Matrix) -> FactSet:
+    """Return the facts with the memory that others hold by a message of torch: the total without what is free and what
+    this process has."""
+    match = _TOTAL.search(log.text)
+    use = _OWN.search(log.text, match.end(), match.end() + _BETWEEN) if match is not None else None
+    if match is None or use is None:
+        return facts
+    total, free, own = (
+        float(size) / _UNITS[unit] for size, unit in (match.groups()[:2], match.groups()[2:], use.groups())
+    )
+    gpus, told = facts.records("gpu"), {"taken_gib": round(max(0.0, total - free - own), 3)}
+    records = Records(tuple({**item, **told} for item in gpus), gpus.incomplete) if gpus else Records((told,))
+    return with_facts(facts, [Fact("gpu", records, "log", "given")], matrix)
 
 
 def _values(texts: Mapping[str, Any], facts: FactSet) -> dict[str, str]:

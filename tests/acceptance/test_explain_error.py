@@ -111,6 +111,17 @@ def test_files_in_front_of_an_installed_package(answer, text, code, about):
     assert answer(text)["notes"] == [{"code": code, "about": about}]
 
 
+@pytest.mark.parametrize("name", ["ChatGLMForConditionalGeneration", "InternLM2ForCausalLM"])
+def test_a_private_method_that_a_model_of_its_own_code_calls_is_known(answer, name):
+    found = answer(
+        f"'{name}' object has no attribute '_extract_past_from_model_output'", {"pkg.transformers": "4.51.3"}
+    )
+    assert [(home["package"], home["releases"], home["there"]) for home in found["homes"]] == [
+        ("transformers", ">=4.29.2,<4.49", False)
+    ]
+    assert "glm4-generate-fails-since-transformers-4-49" in [rule["id"] for rule in found["rules"]]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -247,6 +258,25 @@ def test_a_title_that_asks_for_a_feature_is_no_error(run, answer, tmp_path, titl
     (tmp_path / "issue.txt").write_text(f"{title}\n\n{REPORTED}", encoding="utf-8")
     out = run("check", "--no-config", "--report", tmp_path / "issue.txt").out
     assert (" why, and what to do: " in " ".join(out.split())) == is_answered
+
+
+FULL = "OutOfMemoryError: CUDA out of memory. Tried to allocate 2.11 GiB. GPU 0 has a total capac{}ty of {} is free. "
+
+
+@pytest.mark.parametrize(
+    ("spelling", "total", "others", "own", "by_others"),
+    [
+        ("i", "31.36 GiB of which 5.76 GiB", "", "25.58 GiB", False),
+        ("i", "23.69 GiB of which 8.12 MiB", "Process 4711 has 20.10 GiB memory in use. ", "3.40 GiB", True),
+        ("", "79.15 GiB of which 19.12 MiB", "", "29.40 GiB", True),
+        ("i", "23.69 GiB of which 0 bytes", "Process 1 has 600.00 MiB memory in use. ", "23.08 GiB", False),
+    ],
+)
+def test_what_others_hold_of_a_gpu_is_what_the_message_leaves(answer, spelling, total, others, own, by_others):
+    text = FULL.format(spelling, total) + f"{others}Including non-PyTorch memory, this process has {own} memory in use."
+    for facts in (None, {"torch.cuda": "12.8", "gpu": [{"name": "A100"}]}):
+        suspects = [suspect["id"] for suspect in answer(text, facts)["suspects"]]
+        assert ("gpu-memory-taken-by-others" in suspects, "gpu-memory-ran-out" in suspects) == (by_others, True)
 
 
 def test_standard_input_is_read_within_bounds(script):

@@ -35,6 +35,27 @@ def test_versions_alone_tell_what_has_no_wheel(check):
 
 
 @pytest.mark.parametrize(
+    ("system", "line", "rule", "said"),
+    [
+        ("windows-x86_64", "bitsandbytes==0.41.1", "wheel-holds-files-for-another-system", "0.43.0"),
+        ("linux-aarch64", "bitsandbytes==0.42.0", "wheel-holds-files-for-another-system", "0.46.0"),
+        ("windows-x86_64", "bitsandbytes==0.43.1", None, ""),
+        ("linux-x86_64", "bitsandbytes==0.41.1", None, ""),
+        ("windows-x86_64", "deepspeed==0.12.6", "release-has-no-wheel-here", "0.16.3"),
+        ("linux-x86_64", "deepspeed==0.12.6", None, ""),
+        ("linux-x86_64", "vllm==0.6.3", "release-has-no-wheel-here", "0.5.3"),
+    ],
+)
+def test_a_release_without_files_for_the_system_is_told(run, tmp_path, system, line, rule, said):
+    (tmp_path / "r.txt").write_text(f"torch==2.3.1\n{line}\n")
+    target = ("--target-python", "3.10", "--target-platform", system, "--target-gpu", "4090")
+    found = run("check", "--lock", "r.txt", *target, "--format", "json").found
+    about = [name for name in found if "wheel" in name and not found[name].get("superseded_by")]
+    assert about == ([rule] if rule else [])
+    assert said in str(rule and found[rule]["fixes"])
+
+
+@pytest.mark.parametrize(
     ("python", "offered"),
     [("3.11.9", ["python -m pip install tokenizers==0.13.3"]), ("3.12.3", [])],
 )

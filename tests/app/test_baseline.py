@@ -75,6 +75,19 @@ def test_an_update_drops_what_is_gone_and_accepts_nothing(run, facts_file, tmp_p
     assert done.code == 1 and ids(kept) == []
 
 
+def test_an_update_drops_what_a_finding_that_is_gone_stood_for(run, tmp_path):
+    """A package whose requirements are not known leaves the rules of conflicts open."""
+    lines, kept = tmp_path / "r.txt", tmp_path / "base.json"
+    words = ("check", "--lock", "r.txt", "--target-python", "3.11", "--target-platform", "linux-x86_64", "--no-config")
+    lines.write_text("torch==2.6.0\ntransformers==4.57.3\ntokenizers==0.21.0\nnot-known-to-anyone\n")
+    run(*words, "--write-baseline", "base.json")
+    assert {"list-contradicts-itself", "requirement-conflict-stops-import"} <= set(ids(kept))
+    assert run(*words, "--baseline", "base.json").code == 0
+    lines.write_text("torch==2.6.0\ntransformers==4.57.3\ntokenizers==0.22.1\nnot-known-to-anyone\n")
+    run(*words, "--baseline", "base.json", "--write-baseline", "base.json")
+    assert ids(kept) == []
+
+
 def test_an_entry_whose_rule_could_not_be_checked_is_kept(run, facts_file, tmp_path):
     kept = tmp_path / "base.json"
     baseline(kept, NAN)
@@ -97,6 +110,10 @@ def test_an_entry_whose_rule_could_not_be_checked_is_kept(run, facts_file, tmp_p
             "item",
         ),
         ('{"schema": "envdoctor.baseline/1", "findings": [{"id": "a", "severity": "fatal"}]}', "severity"),
+        (
+            '{"schema": "envdoctor.baseline/1", "findings": [{"id": "a", "severity": "note", "superseded_by": []}]}',
+            "severity",
+        ),
     ],
 )
 def test_a_file_that_is_no_baseline_is_refused(tmp_path, text, complaint):

@@ -51,6 +51,31 @@ def test_what_was_required_and_is_missing_is_named_and_that_nothing_is_known(sma
     assert said in notices(check(given({}), matrix=matrix))
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [
+        ("pkg.torch>=2.8", 2, "pkg.torch>=2.8: not a known fact; did you mean pkg.torch?"),
+        ("pkg.torch==2.5.0", 2, "did you mean pkg.torch?"),
+        ("pkg.tourch", 3, "--require pkg.tourch (did you mean pkg.torch?): not known, or not there"),
+        ("pkg.deepspeed", 3, "--require pkg.deepspeed: not known, or not there"),
+        ("pkg.left-pad", 3, "--require pkg.left-pad: not known, or not there"),
+    ],
+)
+def test_a_misspelled_requirement_is_told_as_one(run, facts_file, name, code, said):
+    result = run("check", "--no-config", "--facts", facts_file({"pkg.torch": "2.6.0"}), "--require", name)
+    assert result.code == code and said in result.out + result.err
+
+
+def test_one_line_a_finding_says_too_why_the_run_is_incomplete(run, tmp_path):
+    metadata = tmp_path / "site" / "transformers-4.46.3.dist-info"
+    metadata.mkdir(parents=True)
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: transformers\nVersion: 4.46.3\n")
+    words = ("check", "--no-config", "--path", "site", "--model", "Qwen/Qwen2.5-7B-Instruct")
+    result = run(*words, "--format", "concise")
+    assert result.code == 3
+    assert result.out.startswith("Not judged: torch is not installed there: nothing about training was judged\n")
+
+
 # --- names in the configuration ------------------------------------------------------------------------------------
 
 RETIRED = """

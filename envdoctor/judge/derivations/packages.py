@@ -9,7 +9,7 @@ from envdoctor.facts.installed import InstalledSet
 from envdoctor.facts.values import ABSENT, Records, Unknown, Value
 from envdoctor.judge.derivations import Answer, Derived, derives
 from envdoctor.matrix.matrix import Matrix
-from envdoctor.matrix.released_wheels import no_wheel, wanted_here, with_wheel
+from envdoctor.matrix.released_wheels import no_wheel, tagged_any, wanted_here, with_wheel
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import NotASpecifier, base_release, dotted, satisfies
 from envdoctor.versions.wheel_tags import TARGET_KEYS, wheel_target
@@ -118,6 +118,7 @@ def without_wheel(facts: View, matrix: Matrix) -> Answer:
             older, newer = with_wheel(matrix, name, version, situation)
             near = ", ".join(filter(None, (older, newer))) or ABSENT
             columns: dict[str, Value] = {"package": name, "version": version, "lacks": lacks}
+            columns["installs"] = bool(tagged_any(matrix, name, version))
             items.append({**columns, "older": older or ABSENT, "newer": newer or ABSENT, "nearest": near})
     unknown = next((name for name, version in versions.items() if isinstance(version, Unknown)), None)
     incomplete = Message("the version of {} is not known", unknown) if unknown is not None else None

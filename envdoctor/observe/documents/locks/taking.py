@@ -372,7 +372,8 @@ def _of_folder(
     """Return what a command comes to that takes nothing but the files of a folder: a refusal if that lacks any."""
     match result:
         case Solution(versions=versions) if command.folder is not None:
-            lacking = sorted({*versions} - {*command.folder, *there})
+            named = {line.name for line in command.lines}  # what the list itself names comes first
+            lacking = sorted({*versions} - {*command.folder, *there}, key=lambda name: (name not in named, name))
             return TakingRefusal("folder", lacking[0], "", listed(lacking, 6)) if lacking else result
     return result
 

@@ -425,5 +425,8 @@ def test_without_an_index_a_list_takes_what_lies_in_its_folder(read, tmp_path):
     assert (
         refused["kind"] == "folder" and refused["asked"].startswith("accelerate, ") and "numpy" not in refused["asked"]
     )
+    (files / "peft-0.13.2-py3-none-any.whl").unlink()
+    (refused,) = read(lines).facts.value("refused")
+    assert refused["asked"].startswith("peft, accelerate, "), "what the list names comes first"
     whole = read("--no-index\n--find-links wheels\nnumpy\n")
     assert whole.version("numpy") == "1.26.4" and _refused(whole) == []
