@@ -342,7 +342,7 @@ class Calls(ABC):
 
     def _hydra(self, node: ast.Call) -> Any:
         """Return what hydra composes of the file that a decorator or the command names."""
-        said = {one.arg: self.value(one.value, self._globals) for one in node.keywords}
+        said = {one.arg or "": self.value(one.value, self._globals) for one in node.keywords}
         settings = composed(self._beside, said, self.words, OPEN)
         found = ScriptObject()
         for key, value in (settings or {}).items():
