@@ -11,7 +11,7 @@ from envdoctor.observe.recipe.document import DOCUMENTS, REST, Part, RecipeEntry
 #: Formats of what says something of a run, and is no recipe of its own.
 NO_RECIPES = (
     *("environment", "plain-training", "model-cast", "tokenizer", "torch-loop", "trainer", "trainer-run", "datasets"),
-    *("script-arguments", "attention-patch", "model-config", "other-training", "frozen-model"),
+    *("script-arguments", "attention-patch", "model-config", "other-training", "frozen-model", "own-batches"),
 )
 _NUMBERS = {"1": "true", "0": "false"}
 _TAKES = {"boolean": "flag", "texts": "many"}

@@ -511,7 +511,7 @@ def calls_of(
     script = Script(tree, words, beside, names)
     for at in script.frozen - script.trained - {-1} if script.trained - {-1} else ():
         script.calls[at] = "frozen_model", [["frozen_model", "?", script.calls[at][1][0][2], 0, False]], False
-    calls = [_training(tree, beside), *script.calls]
+    calls = [*_training(tree, beside), *script.calls]
     own = [os.path.relpath(path, folder) for path in beside.modules]
 
     def placed(number: int) -> tuple[tuple[int, ...], str]:
@@ -525,12 +525,12 @@ def calls_of(
     return [*told, ["#modules", [[path, None, (1,), "", 0, False] for path in own], False]]
 
 
-def _training(tree: ast.Module, beside: Beside) -> tuple[str, list[Any], bool]:
+def _training(tree: ast.Module, beside: Beside) -> list[tuple[str, list[Any], bool]]:
     """Return a call ``training`` whose keys tell why the model may not be trained as a whole: modules that the script
     and the modules beside it import (``#torch``), and ``#adapters`` if they speak of adapters or frozen weights, or
-    train nothing themselves."""
+    train nothing themselves; and a call ``own_batches`` if a loader of a Trainer's class takes no batch size."""
     others = dict[str, int]()
-    adapters, trains = 0, False
+    adapters, trains, batches = 0, False, 0
     trees, visited = [(tree, beside.folder)], set[tuple[str, int, str]]()
     for inner, folder in trees:  # it grows
         for node in ast.walk(inner):
@@ -548,6 +548,9 @@ def _training(tree: ast.Module, beside: Beside) -> tuple[str, list[Any], bool]:
                             trees += [source] if source is not None and source not in trees else ()
                             top = f"#{'.' * level}{name.partition('.')[0]}"
                             others |= {top: line} if needed and source is None else {}
+                case ast.FunctionDef(name="get_train_dataloader"):
+                    names_used = {str(getattr(part, "attr", getattr(part, "arg", ""))) for part in ast.walk(node)}
+                    batches = batches if any("batch_size" in name for name in names_used) else line
                 case ast.Call(func=func):
                     trains = trains or last_name(func).endswith("Trainer") or getattr(func, "attr", "") == "backward"
                 case ast.Name(id=words) | ast.Attribute(attr=words) | ast.keyword(arg=str(words)):
@@ -558,4 +561,5 @@ def _training(tree: ast.Module, beside: Beside) -> tuple[str, list[Any], bool]:
                 adapters = line
     keys = {name: line for name, line in others.items() if name[1:] not in sys.stdlib_module_names}
     keys |= {"#adapters": adapters or 1} if adapters or not trains else {}
-    return "training", [[name, None, line, 0, False] for name, line in keys.items()], False
+    own = [("own_batches", [["own_batches", "?", batches, 0, False]], False)] if batches else []
+    return [("training", [[name, None, line, 0, False] for name, line in keys.items()], False), *own]

@@ -877,6 +877,28 @@ def test_of_two_models_the_one_that_is_trained_is_the_run_s(tmp_path, use, model
     )
 
 
+LOADER = """from transformers import Trainer, TrainingArguments
+class Mine(Trainer):
+    def {}
+Mine("a/b", TrainingArguments("x", per_device_train_batch_size=256)).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "size"),
+    [
+        ("get_train_dataloader(self):\n        return self.buckets", "?"),
+        ("get_train_dataloader(self):\n        return self.own or super().get_train_dataloader()", "?"),
+        ("get_train_dataloader(self):\n        return Loader(self.train_dataset, self._train_batch_size)", 256),
+        ("get_train_dataloader(self):\n        return Loader(self.train_dataset, batch_size=8)", 256),
+        ("get_eval_dataloader(self, rows):\n        return self.buckets", 256),
+    ],
+)
+def test_a_loader_of_ones_own_leaves_the_batch_size_open_unless_it_takes_it(tmp_path, method, size):
+    found = read(tmp_path, "a.py", {"a.py": LOADER.format(method)}, transformers="4.57.0")["train_batch_size"]
+    assert ("?" if isinstance(found, Unknown) else found) == size
+
+
 OF_TWO = """def dtype(args):
     if args.half:
         return "bfloat16"
