@@ -10,11 +10,10 @@ def render(report: Report, lang: str = "en") -> str:
     """Return lines ``train.yaml:9: error[id] message``, then the counts; without a place a line begins with ``-``.
     Why the run is incomplete stands in front."""
     page = Page(report.registry, lang)
-    gaps = unjudged(report, page) if report.status != "complete" else []
-    lines = [*first_line(report, page), *(page.labelled(*gap) for gap in gaps)]
+    lines = first_line(report, page)
+    lines += [page.labelled(*gap) for gap in unjudged(report, page) if report.status != "complete"]
     lines += [f"{level}: {page.sentence(text)}" for level, text in report.notices if level != "note"]
-    for finding in report.shown():
-        where = str(finding.locations[0]) if finding.locations else "-"
-        mark = f" ({page.say('in the baseline')})" if is_known(finding) else ""
-        lines.append(f"{where}: {finding.severity}[{finding.id}] {page.message(finding)}{mark}")
+    for case in report.shown():
+        mark = f" ({page.say('in the baseline')})" if is_known(case) else ""
+        lines.append(f"{next(iter(case.locations), '-')}: {case.severity}[{case.id}] {page.message(case)}{mark}")
     return "\n".join([*lines, counts_line(report, page)]) + "\n"
