@@ -572,8 +572,9 @@ def _facts(section: MemorySection) -> list[Fact]:
         if more > 0:  # it has what it takes, and not what is free
             free = engine["asked_gib"]
             most = free + more
+    surely = interval["mostly"] if interval is not None and section["verdict"] == "does-not-fit" else least
     values = {
-        "memory.needed_gib": round(interval["mostly"] if interval is not None else least, 1),
+        "memory.needed_gib": round(surely, 1),
         "memory.most_gib": round(most, 1),
         "memory.free_gib": None if free is None else round(free, 1),
         "memory.gpu": section["gpu"],

@@ -377,7 +377,10 @@ def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) ->
         and facts.text("model.repo") is not None
         and facts.text("model.path") is None
     ):
-        assumed.append(Message("the dtype of the weights is not known by the model's name: bfloat16 was taken"))
+        text = "the dtype of the weights is not known by the model's name: bfloat16 was taken"
+        if given.get("quantization"):
+            text = "the dtype of weights that are not quantised is not known by the model's name: bfloat16 was taken"
+        assumed.append(Message(text))
         return "bfloat16"
     own = own if own is not None and own in _DTYPES.values() else "float32"
     if load in _DTYPES:

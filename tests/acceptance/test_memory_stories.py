@@ -1,5 +1,6 @@
 """The memory of the stories' own recipes: the number, the cause, and that the mended recipe fits."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -450,3 +451,26 @@ def test_an_option_that_may_say_what_is_trained_ends_in_no_false_error(
     assert (found, section["verdict"], section["tokens"]) == (code, verdict, 192)
     both = "our_adapter, an option of the script's own, may say it): full up to"
     assert (both in out) is ("small" in options)
+
+
+@pytest.mark.parametrize(("method", "free"), [("lora", "22"), ("qlora", "14"), ("full", "80")])
+def test_a_tight_fit_has_the_ends_of_the_block(run: Any, facts_file: Any, method: str, free: str) -> None:
+    words = ["--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu-memory", free, "--method", method, *CHECKPOINTING]
+    words += ["--set", "recipe.max_length=2048", "--no-config", "--facts", facts_file({})]
+    out = run("memory", *words, env={"PATH": ""}).out
+    ends = re.findall(r"(?:the run needs |on the GPU \()([\d.]+) to ([\d.]+)", out)
+    assert len(ends) == 2 and len({tuple(map(float, pair)) for pair in ends}) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "said"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "serve", "weights that are not quantised is"),
+        ("01-ai/Yi-34B-Chat", "qlora", "weights that are not quantised is"),
+        ("01-ai/Yi-34B-Chat", "lora", "the weights is"),
+    ],
+)
+def test_the_dtype_of_quantised_weights_is_not_assumed(without_files: Any, model: str, method: str, said: str) -> None:
+    words = ["--gpu", "4090", "--method", method, "--set", "recipe.max_length=2048"]
+    _, section, _ = without_files("--model", model, *words)
+    assert any(f"dtype of {said} not known" in text for text in section["assumed"])

@@ -37,6 +37,13 @@ def test_a_card_is_named_in_the_same_ways_everywhere(run, facts_file, command, c
     assert "2 x RTX 4090" in result.out
 
 
+@pytest.mark.parametrize("command", ["check", "memory"])
+def test_a_method_is_an_option_wherever_a_run_is_described(run, facts_file, command):
+    asked = ("--facts", facts_file({"pkg.torch": "2.6.0"}), "Qwen/Qwen3-8B", "--gpu", "4090", "--method")
+    assert "qlora" in run(command, "--no-config", *asked, "qlora").out
+    assert "known are full, lora, qlora" in run(command, "--no-config", *asked, "nonsense").err
+
+
 def test_a_language_is_called_as_people_call_it(run, facts_file):
     asked = ("--facts", facts_file({}), "--model", "Qwen/Qwen3-8B", "--gpu", "4090", "--method", "qlora")
     assert "显存" in run("memory", "--lang", "CN", *asked).out
