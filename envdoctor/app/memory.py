@@ -504,7 +504,10 @@ def _shape(facts: FactSet, matrix: Matrix) -> Shape:
     repo = facts.text("model.repo")
     shape = shape_by_name(repo, matrix) if repo is not None else None
     if shape is None:
-        text = "no config.json of {} is on this machine: give its folder, --model DIR, or parameters alone, --model 30B"
+        text = (
+            "no config.json of {} is on this machine: give its folder, --model DIR, or, of a plain language model, "
+            "its size, --model 7B"
+        )
         raise MemoryProblem(text, facts.text("model.name"))
     return shape
 
@@ -553,9 +556,8 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any] | None:
     """Return the model's config.json, or None if it is not here. Raises :class:`UsageProblem`, :class:`JobError`."""
     name = facts.text("model.name")
     if name is None:
-        raise UsageProblem(
-            "give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model"
-        )
+        text = "give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model"
+        raise (MemoryProblem if sources.recipe else UsageProblem)(text)
     if facts.text("model.path") is None:
         return None
     with told_as(JobError, ObservationError):

@@ -403,7 +403,8 @@ def _put_in_place(options: dict[str, Any], word: str) -> None:
         elif options[kind] is None or _is_from_environment(kind, options):
             options[kind] = word
         else:
-            raise UsageProblem("{} and {}: give one of them as --{}", options[kind], word, kind)
+            text = "{} and {}: a run judges one --{}: run it for each (a pre-commit hook: pass_filenames: false)"
+            raise UsageProblem(text, options[kind], word, kind)
 
 
 def _is_from_environment(name: str, options: Mapping[str, Any]) -> bool:
