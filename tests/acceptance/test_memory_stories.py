@@ -474,3 +474,24 @@ def test_the_dtype_of_quantised_weights_is_not_assumed(without_files: Any, model
     words = ["--gpu", "4090", "--method", method, "--set", "recipe.max_length=2048"]
     _, section, _ = without_files("--model", model, *words)
     assert any(f"dtype of {said} not known" in text for text in section["assumed"])
+
+
+GRPO = """python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.max_prompt_length=1024
+data.max_response_length=3072 actor_rollout_ref.model.path=Qwen/Qwen3-0.6B data.train_batch_size=16
+actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16 actor_rollout_ref.rollout.name=vllm
+actor_rollout_ref.actor.fsdp_config.param_offload=True actor_rollout_ref.actor.fsdp_config.optimizer_offload=True
+actor_rollout_ref.rollout.gpu_memory_utilization=0.9 trainer.n_gpus_per_node=1
+"""
+
+
+@pytest.mark.parametrize(("gpu", "found"), [("A100-80GB", False), ("L40S", True)])
+def test_answers_whose_length_decides_are_named_with_the_key(
+    without_files: Any, tmp_path: Path, gpu: str, found: bool
+) -> None:
+    (recipe := tmp_path / "grpo.sh").write_text(" ".join(GRPO.splitlines()))
+    known = ["--set", "recipe.attn=flash_attention_2", "--set", "pkg.verl=0.5.0"]
+    code, section, out = without_files("--recipe", str(recipe), "--gpu", f"1x{gpu}", *known)
+    assert (code, section["verdict"] == "tight") == (0, found) and ("with the longest answers" in out) is found
+    assert found is any(
+        "ppo_micro_batch" in str(change) and change["verdict"] == "fits" for change in section["changes"]
+    )
