@@ -506,7 +506,10 @@ def _shape(facts: FactSet, matrix: Matrix) -> Shape:
     repo = facts.text("model.repo")
     shape = shape_by_name(repo, matrix) if repo is not None else None
     if shape is None:
-        text = "no config.json of {} is on this machine: give its folder, --model DIR, or parameters alone, --model 30B"
+        text = (
+            "no config.json of {} is on this machine: give its folder, --model DIR, or, of a plain language model, "
+            "its size, --model 7B"
+        )
         raise MemoryProblem(text, facts.text("model.name"))
     return shape
 
@@ -555,9 +558,8 @@ def _config(facts: FactSet, sources: Sources) -> dict[str, Any] | None:
     """Return the model's config.json, or None if it is not here. Raises :class:`UsageProblem`, :class:`JobError`."""
     name = facts.text("model.name")
     if name is None:
-        raise UsageProblem(
-            "give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model"
-        )
+        text = "give --model DIR, --model ORG/NAME or a recipe that names it: the memory is that of a model"
+        raise (MemoryProblem if sources.recipe else UsageProblem)(text)
     if facts.text("model.path") is None:
         return None
     with told_as(JobError, ObservationError):
@@ -574,8 +576,9 @@ def _facts(section: MemorySection) -> list[Fact]:
         if more > 0:  # it has what it takes, and not what is free
             free = engine["asked_gib"]
             most = free + more
+    surely = interval["mostly"] if interval is not None and section["verdict"] == "does-not-fit" else least
     values = {
-        "memory.needed_gib": round(interval["mostly"] if interval is not None else least, 1),
+        "memory.needed_gib": round(surely, 1),
         "memory.most_gib": round(most, 1),
         "memory.free_gib": None if free is None else round(free, 1),
         "memory.gpu": section["gpu"],

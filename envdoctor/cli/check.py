@@ -10,6 +10,7 @@ OPTIONS = Options(
     shared.source_options,
     shared.target_options,
     shared.recipe_option,
+    shared.method_option,
     shared.code_option,
     shared.hash_option,
     shared.configuration_options,

@@ -31,7 +31,7 @@ _DETAILS = {"tensors": "all", "patch": "patch", "stat": "stat"}
     shared.as_of_option,
     shared.model_option.about("Model: its name, or its config.json, is enough."),
     shared.recipe_option,
-    Option("--method", "How it is trained or run: full, lora, qlora, peft, infer or serve.", "NAME", common=True),
+    shared.method_option._replace(common=True),
     Option("--data", "Training data (JSONL, JSON, CSV): its longest sample is the length.", "FILE", common=True),
     Option("--tokenizer", "Tokenizer that counts --data, unless it is the model's.", "REPO|DIR"),
     Option(
@@ -66,7 +66,7 @@ def memory(**options: Any) -> int:
     from envdoctor.app.memory import memory as predict
 
     run = shared.CommandRun(options)
-    option_names = {"gpu.name": "gpu_name", "gpu.memory_gib": "gpu_memory", "recipe.method": "method"}
+    option_names = {"gpu.name": "gpu_name", "gpu.memory_gib": "gpu_memory"}
     assignments = [(key, [options[name]]) for key, name in option_names.items() if options[name] is not None]
     data, tokenizer = options["data"], options["tokenizer"]
     if tokenizer is not None and data is None:
@@ -84,6 +84,7 @@ def memory(**options: Any) -> int:
     shared.source_options,
     shared.target_options,
     shared.recipe_option,
+    shared.method_option,
     shared.code_option,
     shared.configuration_options,
     Option("--out", "Write the list there.", "FILE", "path", common=True),

@@ -184,6 +184,10 @@ recipe_option = Option(
     common=True,
 )
 
+method_option = Option(
+    "--method", "How it is trained or run: full, lora, qlora, peft, infer or serve.", "NAME", group=RUN
+)
+
 #: Which environment and which model.
 source_options = Options(environment_options, model_option.about("Model: ORG/NAME or a folder."))
 
@@ -303,7 +307,7 @@ report_options = Options(
 
 
 #: Options that `envdoctor plan` takes as well.
-_PLANNED = Options(source_options, target_options, recipe_option, code_option, configuration_options)
+_PLANNED = Options(source_options, target_options, recipe_option, method_option, code_option, configuration_options)
 
 
 class CommandOptions:
@@ -364,6 +368,7 @@ class CommandOptions:
         from envdoctor.observe.sources import SOURCES
 
         configuration, options = self.configuration, {**self._options, **instead}
+        method = [("recipe.method", [options["method"]])] if options.get("method") is not None else []
         environment: dict[str, Any] = {name: options.get(name) for name in SOURCES if name != "default"}
         others = any(value for name, value in environment.items() if name != "python")
         if environment["python"] and others and _is_from_environment("python", options):
@@ -376,7 +381,7 @@ class CommandOptions:
             model=options["model"] if options.get("model") is not None else configuration.model,
             recipe=options.get("recipe") or tuple(_near(path) for path in configuration.recipe),
             code=options.get("code") or tuple(_near(path) for path in configuration.code),
-            assignments=options["assignments"],
+            assignments=(*method, *options["assignments"]),
             configured=configuration.assignments,
             configured_in=configuration.path.name if configuration.path else "configuration",
             gpu=not options["no_gpu"],
@@ -398,7 +403,8 @@ def _put_in_place(options: dict[str, Any], word: str) -> None:
         elif options[kind] is None or _is_from_environment(kind, options):
             options[kind] = word
         else:
-            raise UsageProblem("{} and {}: give one of them as --{}", options[kind], word, kind)
+            text = "{} and {}: a run judges one --{}: run it for each (a pre-commit hook: pass_filenames: false)"
+            raise UsageProblem(text, options[kind], word, kind)
 
 
 def _is_from_environment(name: str, options: Mapping[str, Any]) -> bool:

@@ -27,6 +27,8 @@ from envdoctor.versions.pep440 import (
 
 #: Characters of one value: some are lists of hundreds of files.
 _LONGEST = 300
+#: Words that a version must follow: after a name it may be missing.
+_AWAITS = re.compile(r"(?:\b(?:for|has|have|hides|is|needs|no|of|than|to|wants|with)|[为是有])\Z")
 #: The wording for an environment, and for a list or lock that is not installed yet.
 _PLANNED = (
     ("installed is ", "and it would get "),
@@ -59,15 +61,15 @@ def title_of(texts: Mapping[str, Any], values: Mapping[str, str] = {}) -> Text:
 
 
 def without_values(text: Text, values: Mapping[str, str] = {}) -> Text:
-    """Return the text with these ``values``, by the keys of their facts. Where one is missing, a version is left out, a
-    model is "the model", and anything else is ``...``."""
+    """Return the text with these ``values``, by the keys of their facts. Where one is missing, a version is left out
+    after a name, a model is "the model", and anything else is ``...``."""
 
     def replaced(wording: str, model: str) -> str:
         def value(match: re.Match[str]) -> str:
             blank, key = match.groups()
             if values.get(key):
                 return blank + values[key]
-            if key.startswith("pkg.") or key.endswith("version"):
+            if (key.startswith("pkg.") or key.endswith("version")) and not _AWAITS.search(wording, 0, match.start()):
                 return ""
             return blank + (model if key in ("model.name", "model.repo") else "...")
 

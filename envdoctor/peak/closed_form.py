@@ -76,6 +76,12 @@ class Need(NamedTuple):
         )
         return Need(allocated, reserved, process, self.mostly)
 
+    def beside(self, other: Span) -> "Need":
+        """Return the need beside something that takes so many bytes: the least, the likely and the most."""
+        least, likely, most = other
+        allocated, reserved, process = ((span[0] + least, span[1] + likely, span[2] + most) for span in self[:3])
+        return Need(allocated, reserved, process, self.mostly + least)
+
     def down_to(self, other: "Need") -> "Need":
         """Return the need of a run that may be the other one instead, which takes less."""
         allocated, reserved, process = ((there[0], *here[1:]) for here, there in zip(self[:3], other[:3], strict=True))
@@ -149,6 +155,10 @@ class Peak(NamedTuple):
     def size(self) -> float:
         """Return the size in bytes."""
         return sum(self.terms.values())
+
+    def without(self, *names: str) -> "Peak":
+        """Return the peak without the bytes of these names."""
+        return self._replace(terms={name: size for name, size in self.terms.items() if name not in names})
 
     def most(self, margin: float) -> float:
         """Return the bytes if what depends on the batch takes more by the share ``margin``."""

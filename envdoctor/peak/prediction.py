@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.peak.changes import NO_CHANGE, STEP, Saving, combined, largest, smaller, traced_changes
 from envdoctor.peak.closed_form import (
+    GENERATING,
     GIB,
     LENGTHS,
     LOGITS,
@@ -267,6 +268,17 @@ class _Prediction(NamedTuple):
     def needed(self, form: ClosedForm, low: Peak, high: Peak, share: float = 1.0, likely: Peak | None = None) -> Need:
         """Return what a run takes whose peak is between both, and halfway from the least to the ``likely`` one (None:
         the high one); ``share`` is how much more it may be than the plan has it."""
+        # What an engine takes is a share of the GPU: no allocator of the training holds more of it.
+        if GENERATING in high.terms:
+            peaks = (low, likely or high, high)
+            least, size, most = (peak.terms.get(GENERATING, 0.0) for peak in peaks)
+            low, mean, top = (peak.without(GENERATING) for peak in peaks)
+            need = self.needed(form, low, top, share, mean)
+            if not self.plan.stage.asleep:
+                return need.beside((least, size, most))
+            awake = high.without(*(name for name in high.terms if name not in OF_THE_MODEL))
+            turn = high.size - awake.size
+            return need.up_to(self.needed(form, awake, awake, share).beside((turn, turn, turn)))
         least, most = low.size, high.size
         if not self.trace.residuals:  # which hold what other code takes
             least, most = low.most(-LESS if self.model.trainer else 0.0), high.most(self.model.margin)

@@ -33,7 +33,7 @@ _SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 #: Keys of recipes that divide samples or layers among the GPUs, and the values with which they do not.
 _DIVIDED = r"(?:\A|\.)(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?\Z"
-_OPTIMIZERS = "sgd|adam|adagrad|muon|shampoo|sophia|galore|optim"
+_OWN_OPTIMIZER = r"(?:use|enable)_\w{0,30}(?:sgd|adam|adagrad|muon|shampoo|sophia|galore|optim)"
 _WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
 #: The parts where the value is no number, and the most that are believed.
 _MANY, _MOST_PARTS = 8, 1 << 20
@@ -378,7 +378,10 @@ def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) ->
     if load is None and "load_dtype" in given and version is not None and satisfies(version, "<5.dev0"):
         return "float32"  # from_pretrained without torch_dtype, before transformers 5
     if own is None and load in (None, "auto") and facts.known("model.repo") and facts.text("model.path") is None:
-        assumed.append(Message("the dtype of the weights is not known by the model's name: bfloat16 was taken"))
+        text = "the dtype of the weights is not known by the model's name: bfloat16 was taken"
+        if given.get("quantization"):
+            text = "the dtype of weights that are not quantised is not known by the model's name: bfloat16 was taken"
+        assumed.append(Message(text))
         return "bfloat16"
     own = own if own is not None and own in _DTYPES.values() else "float32"
     if load is None and "load_dtype" not in given:
@@ -433,10 +436,10 @@ def _reference(given: Mapping[str, Any], keys: Mapping[str, str], usual: str) ->
 
 
 def _own_optimizer(facts: FactSet) -> str | None:
-    """Return a key that the recipe's framework does not have, and that speaks of an optimizer: that of a fork."""
+    """Return a switch ``use_…`` that the recipe's framework does not have, and that names an optimizer: a fork's."""
     foreign = [item for item in facts.items("recipe_key") if item["state"] in ("unknown", "own")]
     keys = (str(item["key"]) for item in foreign if item["value"] not in _WHOLE)
-    return next((key for key in keys if re.search(_OPTIMIZERS, key)), None)
+    return next((key for key in keys if re.match(_OWN_OPTIMIZER, key)), None)
 
 
 def _optimizer(

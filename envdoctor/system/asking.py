@@ -29,6 +29,7 @@ _WORDS = {
     "memory": ("took more than {} MiB", "mib"),
     "output-limit": ("gave too much output",),
     "crash": ("made Python crash",),
+    "failed": ("could not be read: envdoctor's reader stopped with an error (please report it)",),
     "unstarted": ("cannot be started: {}", "tail"),
     "unreached": ("came behind files that took all the time",),
     "NeedsPython312": ("needs Python 3.12 or newer (line {}): run envdoctor with such a Python", "line"),
@@ -52,7 +53,7 @@ class ChildProblem(NamedTuple):
 
     def clause(self) -> Message:
         """Return the reason, without its subject."""
-        words, *fields = _WORDS.get(self.kind, ("made the child that reads it fail",))
+        words, *fields = _WORDS.get(self.kind, _WORDS["failed"])
         values = self._asdict() | {"seconds": f"{self.seconds:g}"}
         return Message(words, *(values[field] for field in fields))
 

@@ -132,6 +132,13 @@ def test_different_gpus_in_one_job_are_a_warning_with_what_can_be_done(run: Any,
     assert "install the same environment" not in done.out
 
 
+def test_gpus_that_are_given_as_plain_lists_are_compared(run: Any, nodes: Any) -> None:
+    h100, others = (document(gpu=..., gpu__name=["H100", name]) for name in ("H100", "A100"))
+    assert "2 x H100" in run("compare", *nodes(a=h100, b=h100), "--no-config").out
+    done = run("compare", *nodes(a=h100, b=others), "--no-config")
+    assert "warning[nodes-differ-in-gpu]" in done.out and "(1 x A100, 1 x H100: b; 2 x H100: a)" in done.out
+
+
 def test_of_two_machines_the_errors_are_named_that_only_one_has(run: Any, tmp_path: Path) -> None:
     for name, numpy in (("yesterday", "1.26.4"), ("today", "2.0.0")):
         (tmp_path / f"{name}.json").write_text(json.dumps(document(pkg__torch="2.2.2", pkg__numpy=numpy)))

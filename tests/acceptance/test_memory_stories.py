@@ -1,5 +1,6 @@
 """The memory of the stories' own recipes: the number, the cause, and that the mended recipe fits."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -450,3 +451,47 @@ def test_an_option_that_may_say_what_is_trained_ends_in_no_false_error(
     assert (found, section["verdict"], section["tokens"]) == (code, verdict, 192)
     both = "our_adapter, an option of the script's own, may say it): full up to"
     assert (both in out) is ("small" in options)
+
+
+@pytest.mark.parametrize(("method", "free"), [("lora", "22"), ("qlora", "14"), ("full", "80")])
+def test_a_tight_fit_has_the_ends_of_the_block(run: Any, facts_file: Any, method: str, free: str) -> None:
+    words = ["--model", "Qwen/Qwen2.5-7B-Instruct", "--gpu-memory", free, "--method", method, *CHECKPOINTING]
+    words += ["--set", "recipe.max_length=2048", "--no-config", "--facts", facts_file({})]
+    out = run("memory", *words, env={"PATH": ""}).out
+    ends = re.findall(r"(?:the run needs |on the GPU \()([\d.]+) to ([\d.]+)", out)
+    assert len(ends) == 2 and len({tuple(map(float, pair)) for pair in ends}) == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "method", "said"),
+    [
+        ("Qwen/Qwen2.5-7B-Instruct-AWQ", "serve", "weights that are not quantised is"),
+        ("01-ai/Yi-34B-Chat", "qlora", "weights that are not quantised is"),
+        ("01-ai/Yi-34B-Chat", "lora", "the weights is"),
+    ],
+)
+def test_the_dtype_of_quantised_weights_is_not_assumed(without_files: Any, model: str, method: str, said: str) -> None:
+    words = ["--gpu", "4090", "--method", method, "--set", "recipe.max_length=2048"]
+    _, section, _ = without_files("--model", model, *words)
+    assert any(f"dtype of {said} not known" in text for text in section["assumed"])
+
+
+GRPO = """python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo data.max_prompt_length=1024
+data.max_response_length=3072 actor_rollout_ref.model.path=Qwen/Qwen3-0.6B data.train_batch_size=16
+actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu=16 actor_rollout_ref.rollout.name=vllm
+actor_rollout_ref.actor.fsdp_config.param_offload=True actor_rollout_ref.actor.fsdp_config.optimizer_offload=True
+actor_rollout_ref.rollout.gpu_memory_utilization=0.9 trainer.n_gpus_per_node=1
+"""
+
+
+@pytest.mark.parametrize(("gpu", "found"), [("A100-80GB", False), ("L40S", True)])
+def test_answers_whose_length_decides_are_named_with_the_key(
+    without_files: Any, tmp_path: Path, gpu: str, found: bool
+) -> None:
+    (recipe := tmp_path / "grpo.sh").write_text(" ".join(GRPO.splitlines()))
+    known = ["--set", "recipe.attn=flash_attention_2", "--set", "pkg.verl=0.5.0"]
+    code, section, out = without_files("--recipe", str(recipe), "--gpu", f"1x{gpu}", *known)
+    assert (code, section["verdict"] == "tight") == (0, found) and ("with the longest answers" in out) is found
+    assert found is any(
+        "ppo_micro_batch" in str(change) and change["verdict"] == "fits" for change in section["changes"]
+    )

@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from observing import shipped
 from rule_pages import INDEX, pages
 
@@ -42,3 +43,15 @@ def test_a_page_has_the_line_of_the_log_what_to_do_and_the_evidence_in_both_lang
     assert "<https://github.com/" in text and "\n## 中文\n" in text
     seen = "    AttributeError: 'ChatGLMConfig' object has no attribute 'max_length'"
     assert seen in PAGES["chatglm-does-not-load-with-transformers-5.md"].splitlines()
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("driver 550 is needed, this node has {driver.version}", "driver 550 is needed, this node has ..."),
+        ("it was built with {pkg.torch}", "it was built with ..."),
+        ("torch {pkg.torch} hangs on driver {driver.version}", "torch hangs on driver"),
+    ],
+)
+def test_a_sentence_without_its_version_has_no_gap(message, said):
+    assert title_of({"message": message, "title": ""}).en == said

@@ -12,6 +12,9 @@ LIMITS = Limits(seconds=20.0, mib=512)
 TREE = "envdoctor.revision.code.parts.tree:read_code"
 TEMPLATE = "envdoctor.revision.template.parts.render_suite:answer"
 
+#: What is said of a reader that ended badly.
+FAILED = "it could not be read: envdoctor's reader stopped with an error (please report it)"
+
 
 def code(*files: bytes, limits: Limits = LIMITS) -> list[object]:
     """How each file of Python was answered: ``read``, or the problem in words."""
@@ -65,7 +68,7 @@ def test_without_time_nothing_is_read() -> None:
 
 def test_a_child_that_cannot_answer_is_a_problem() -> None:
     (answer,) = ask("envdoctor.nowhere:answer", [({}, None)], LIMITS)
-    assert (answer.kind, answer.said()) == ("failed", "it made the child that reads it fail")
+    assert (answer.kind, answer.said()) == ("failed", FAILED)
     assert answer.tail == "ModuleNotFoundError: No module named 'envdoctor.nowhere'"
     (answer,) = ask(TREE, [({"unknown": 1}, None)], LIMITS)
     assert (answer.kind, answer.tail) == ("failed", "TypeError")
@@ -76,7 +79,7 @@ def test_a_child_that_cannot_answer_is_a_problem() -> None:
     [
         (["/bin/echo", "é"], "é\n", None),
         (["/bin/sh", "-c", "echo so far; sleep 60"], "so far\n", "it took more than 0.5 s"),
-        (["/bin/sh", "-c", "echo why >&2; exit 1"], "", "it made the child that reads it fail"),
+        (["/bin/sh", "-c", "echo why >&2; exit 1"], "", FAILED),
         (["/nowhere/program"], "", "it cannot be started: No such file or directory"),
     ],
 )

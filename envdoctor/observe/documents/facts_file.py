@@ -233,6 +233,7 @@ def drift_between(
     many each name stands for, these are counted.
     """
     by_key: dict[str, dict[str, Any]] = {}
+    documents = {node: _with_gpus(document) for node, document in documents.items()}
     for node, document in documents.items():
         for key, raw in _compared(document, registry):
             by_key.setdefault(key, {})[node] = raw
@@ -274,6 +275,14 @@ def _gpu(item: Mapping[str, Any]) -> str:
     """Return the name of a GPU with its memory, if it is known."""
     size = item.get("memory_gib")
     return f"{item.get('name', 'GPU')} {size} GiB" if size is not None else str(item.get("name", "GPU"))
+
+
+def _with_gpus(document: Document) -> Document:
+    """Return the document with its GPUs as records where it gives their columns as plain lists."""
+    facts = document["facts"]
+    columns = {name: facts[f"gpu.{name}"] for name in _GPU if isinstance(facts.get(f"gpu.{name}"), list)}
+    gpus = [dict(zip(columns, gpu, strict=True)) for gpu in zip(*columns.values(), strict=False)]
+    return {**document, "facts": {"gpu": gpus, **facts}} if gpus else document
 
 
 def _compared(document: Document, registry: Registry) -> Iterator[tuple[str, Any]]:

@@ -109,9 +109,9 @@ def is_lock_name(name: str) -> bool:
 
 def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     name = os.path.basename(path)
-    if name == "-":
-        name = next((name for name, form in _BY_TEXT if re.search(form, text)), "")
-        name = name or "requirements.txt" * all(map(_LISTED.match, text.splitlines()))
+    if "." not in name:
+        unnamed = "requirements.txt" * all(map(_LISTED.match, text.splitlines())) if name == "-" else name
+        name = next((known for known, form in _BY_TEXT if re.search(form, text)), unnamed)
     if "@EXPLICIT" in text:
         name = "explicit.yml"
     elif re.search(r'"(?:bomFormat|spdxVersion)"', text[:100_000]):
