@@ -103,7 +103,8 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
         if start <= at < end:
             continue
         means = {suffix["means"] for suffix in meanings.get(word, ())}
-        other = at >= end > 0 and (re.fullmatch(past, word) or any(word == label[0] for label in by_words))
+        family = not means and any(word == label[0] for label in by_words)
+        other = at >= end > 0 and (re.fullmatch(past, word) or family)
         merged = at < start and re.fullmatch(_OTHER, word)  # 4x7B-Mistral-7B
         if "another model" in means or other or merged:
             return None
@@ -111,7 +112,7 @@ def shape_of(name: str, rows: Rows, suffixes: Sequence[Mapping[str, Any]]) -> Sh
             by = [suffix for suffix in meanings[word] if vendor or organisation in suffix.get("by", (organisation,))]
             quantized = quantized or next((suffix["method"] for suffix in by if "method" in suffix), "")
             bits = bits or next((suffix["bits"] for suffix in meanings[word] if "bits" in suffix), 0)
-        elif not means and not re.fullmatch(_DAY, word):
+        elif means <= {"no family"} and not re.fullmatch(_DAY, word):
             unknown.append(word)
     return Shape(row["config"], like, row["source"], quantized, vendor, tuple(unknown), not end, bits, unlike)
 
