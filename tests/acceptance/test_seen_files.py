@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 from dists import install
@@ -379,6 +380,20 @@ def test_code_that_may_put_anything_in_front_is_not_judged(live, line, file):
     result = live(starting(line, file))
     assert result.code == 3
     assert any(f"{file}: it runs code when Python starts" in text for text in result.json["unjudged"])
+
+
+@pytest.mark.parametrize(
+    ("member", "code"), [("torch/__init__.py", 3), ("random.py", 3), ("my_helper.py", 0), (None, 0)]
+)
+def test_a_zip_file_on_pythonpath_that_hides_a_module_is_not_judged(live, tmp_path, member, code):
+    place = tmp_path / "packed"
+    if member is None:
+        place.write_text("this is none")
+    else:
+        with ZipFile(place, "w") as archive:
+            archive.writestr(member, "")
+    result = live(lambda site: None, PYTHONPATH=str(place))
+    assert (result.code, [text for text in result.json["unjudged"] if str(place) not in text]) == (code, [])
 
 
 def nothing(site: Path) -> None:

@@ -26,7 +26,7 @@ _IN_FOLDER = re.compile(r"/cuda-(\d{1,3}\.\d{1,3})/")
 @observes("environment", "library_shadow")
 def library_shadow(request: Request) -> Found:
     """CUDA libraries that the loader would take from elsewhere than torch's wheels, and files in front of torch's own
-    libraries that lack what these have.
+    libraries, or the system's, that lack what torch takes of these.
 
     The dynamic loader of glibc is followed, from torch's own libraries on: a library of the same name that was loaded
     before, then DT_RPATH of the file that asks and of those that loaded it (unless it has a DT_RUNPATH), then
@@ -54,7 +54,7 @@ def library_shadow(request: Request) -> Found:
     elsewhere.update(os.path.basename(path) for path in preloaded)
     folder = os.path.join(home or "", "torch", "lib")
     there = files.names_or_none(folder) if home is not None else []
-    if home is None or not elsewhere.intersection((*wheels, *there)):
+    if home is None or not any(".so" in name for name in elsewhere):
         return [("library_shadow", Records(()), origin)]
     loader = _Loader(folders, conda, files)
     for path in preloaded:
@@ -75,20 +75,22 @@ def library_shadow(request: Request) -> Found:
         if name in wheels and not _same_file(path, wheels[name], files)
     )
     unfit = tuple(
-        {"library": name, "source": source, "path": path, "wheel": "torch", "lacks": lacks}
+        {"library": name, "source": source, "path": path, "lacks": lacks}
         for name, (source, path) in sorted(loader.taken.items())
-        if name in there and (lacks := _lacking(name, path, folder, files)) is not None
+        if name not in wheels
+        for own in ([os.path.join(folder, name)] if name in there else of_system(name, request))[:1]
+        if not _same_file(path, own, files) and (lacks := _lacking(name, path, own, folder, files)) is not None
     )
     return [("library_shadow", Records((*items, *unfit), loader.trouble), origin)]
 
 
-def _lacking(name: str, path: str, folder: str, files: Files) -> str | None:
-    """Return a function of torch's own library of this name that its other libraries take and ``path`` lacks."""
+def _lacking(name: str, path: str, passed: str, folder: str, files: Files) -> str | None:
+    """Return a function of the library that is ``passed`` over, which torch's libraries take and ``path`` lacks."""
     from envdoctor.observe.binaries.elf_file import ElfError, ElfFile
     from envdoctor.observe.binaries.extension import spelled
 
     try:
-        with ElfFile(path, files) as front, ElfFile(os.path.join(folder, name), files) as own:
+        with ElfFile(path, files) as front, ElfFile(passed, Files()) as own:
             there = files.names_or_none(folder) if front.machine == own.machine else []  # else it is passed over
             for asking in (library for library in _LOADED if library in there):
                 with ElfFile(os.path.join(folder, asking), files) as asker:
@@ -375,10 +377,7 @@ def libstdcxx(request: Request) -> Found:
     own = [os.path.join(layout.prefix, "lib", _LIBSTDCXX)] if layout.kind == "conda" and not preloaded else []
     first, conda = _first([*preloaded, *(f"{folder}/{_LIBSTDCXX}" for folder in folders)]), _first(own)
     if first is None:
-        from envdoctor.observe.binaries.elf_file import SYSTEM_FOLDERS, cached_library
-
-        usual = (request.path(f"{folder}/{_LIBSTDCXX}") for folder in SYSTEM_FOLDERS)
-        first = _first([*cached_library(_LIBSTDCXX, request), *usual])
+        first = _first(of_system(_LIBSTDCXX, request))
     libraries = sorted((library for library in (conda, first) if library is not None), key=lambda pair: rank(pair[0]))
     if not libraries:
         return Unknown(Message("no {} of this machine could be read", _LIBSTDCXX))
@@ -388,6 +387,13 @@ def libstdcxx(request: Request) -> Found:
         return Unknown(Message(text, low[1], low[0], high[1], high[0]))
     # Either is enough, or neither is: then the higher one says how much is missing.
     return [("os.libstdcxx", *(high if any(rank(version) > rank(high[0]) for version in needs) else low))]
+
+
+def of_system(name: str, request: Request) -> list[str]:
+    """Return where the loader finds a library that no variable and no file names a folder for; not all are there."""
+    from envdoctor.observe.binaries.elf_file import SYSTEM_FOLDERS, cached_library
+
+    return [*cached_library(name, request), *(request.path(f"{folder}/{name}") for folder in SYSTEM_FOLDERS)]
 
 
 def _first(paths: Sequence[str]) -> tuple[str, str] | None:

@@ -58,14 +58,15 @@ def touches(code: str) -> bool:
 class ImportPath:
     """Folders being collected, each once, with what was met on the way.
 
-    ``folders`` are in import order; the first ``given`` ones are named by PYTHONPATH. ``startup`` is all code that runs
-    when Python starts, and is never run here. ``problems`` are the reasons why folders may be missing, as clauses;
-    ``files`` reads them.
+    ``folders`` are in import order; the first ``given`` ones are named by PYTHONPATH, as are the files in ``zipped``.
+    ``startup`` is all code that runs when Python starts, and is never run here. ``problems`` are the reasons why
+    folders may be missing, as clauses; ``files`` reads them.
     """
 
     def __init__(self, files: Files) -> None:
         self.folders: list[str] = []
         self.startup: list[Startup] = []
+        self.zipped: list[str] = []
         self.problems: list[Message] = []
         self.given = 0
         self.files = files
@@ -160,7 +161,9 @@ def folders_of(installation: Installation, files: Files, *, environ: Mapping[str
     path = ImportPath(files)
     if environ is not None and environ.get("PYTHONPATH"):
         for entry in environ["PYTHONPATH"].split(os.pathsep):
-            path.given += path.add(os.path.normpath(os.path.join(cwd, entry)))
+            place = os.path.normpath(os.path.join(cwd, entry))
+            path.given += path.add(place)
+            path.zipped += [place] if files.is_file(place) else []
     venv = installation.kind == "venv"
     if venv:
         for folder in _site_folders(installation.prefix, installation.library, files):
@@ -251,7 +254,8 @@ class Layout(NamedTuple):
     ``gone`` is what its interpreter is a link to, when that is not there any more. ``unseen`` is the folder of its
     packages when the interpreter is of another Python, and does not look there. ``version_origin`` names the file
     that gave the version. ``startup`` is all code that runs when Python starts, the ``import`` lines of ``.pth`` files
-    and the modules that customize it; nobody runs it here. ``incomplete`` is None when
+    and the modules that customize it; nobody runs it here. ``zipped`` are files that PYTHONPATH names, from
+    which Python imports if they are zip files. ``incomplete`` is None when
     ``site_packages`` is known to hold every folder, otherwise the reason why it may not. ``notes`` are sentences for
     the user. ``files`` reads the environment's files and keeps inside the root when there is one; readers use nothing
     else.
@@ -270,6 +274,7 @@ class Layout(NamedTuple):
     unseen: str | None = None
     version_origin: str = ""
     startup: tuple[Startup, ...] = ()
+    zipped: tuple[str, ...] = ()
     incomplete: Message | None = None
     notes: tuple[Message, ...] = ()
 
@@ -279,6 +284,7 @@ class Layout(NamedTuple):
         return cls(
             site_packages=tuple(path.folders),
             startup=tuple(path.startup),
+            zipped=tuple(path.zipped),
             incomplete=path.problems[0] if path.problems else None,
             notes=(*notes, *path.problems),
             files=path.files,

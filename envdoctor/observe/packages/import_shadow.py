@@ -50,7 +50,7 @@ def import_shadow(request: Request) -> Found:
         if kind in ("working-directory", "pythonpath"):
             for row in _hiding(folder, request.rows("taken-modules", "module"), layout):
                 if kind == "working-directory" or row["name"] == _STANDARD:
-                    item = _shadow(kind, folder, row, installed, layout)
+                    item = _shadow(kind, folder, _with_importers(row, request, dists), installed, layout)
                     items += [item] if item is not None and item["lacks"] is not ABSENT else []
     origin = Message("the folders in front of the environment's own")
     return [("import_shadow", Records(tuple(filter(None, items)), dists.incomplete), origin)]
@@ -88,6 +88,20 @@ def _hiding(folder: str, rows: Iterable[Mapping[str, Any]], layout: Layout) -> I
     imported = {name for startup in layout.startup for name in startup.imports}
     if "__init__.py" not in names and all(name in _LIGHT or name.startswith("__editable__") for name in imported):
         yield from (row for row in rows if row["module"] in names or f"{row['module']}.py" in names)
+
+
+def _with_importers(row: Mapping[str, Any], request: Request, dists: Records) -> Mapping[str, Any]:
+    """Return the row with more that take its names: what people begin with and requires a taker imports it. The takers
+    of the table were tried themselves."""
+    from envdoctor.observe.packages.link import needed
+
+    by_name = {str(one["name"]): one for one in dists}
+    tried = {one["by"] for each in request.rows("taken-modules", "module") for one in each.get("taken", ())}
+    begun = {str(each["name"]) for each in request.rows("entry-statements", "row")} & by_name.keys() - tried
+    closures = {name: needed(by_name, [name]) for name in sorted(begun)}
+    takers = [one for one in row.get("taken", ()) if not one.get("through")]
+    more = [{**one, "by": name} for name in closures for one in takers if one["by"] in closures[name]]
+    return {**row, "taken": [*more, *row.get("taken", ())]}
 
 
 def _shadow(

@@ -172,6 +172,7 @@ def _dists(folders: _Folders, files: Files) -> Iterator[dict[str, Value]]:
                 "requires_python": item.requires_python or ABSENT,
                 "tags": _read_tags(item, files, folders.problems),
                 "path": item.path,
+                **({"said": item.said} if item.said else {}),
             }
         imported |= here
 

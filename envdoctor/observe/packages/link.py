@@ -60,8 +60,9 @@ def link(request: Request) -> Found:
     dists = request.value("dist")
     if not isinstance(dists, Records):
         return _facts(*(Unknown(Message("the installed packages are not known")),) * 4)
-    imported = [one for one in dists if one.get("active") is not False and isinstance(one.get("version"), str)]
-    versions = {str(one["name"]): str(one["version"]) for one in reversed(imported)}
+    # What importlib.metadata says, by which code compares.
+    columns = [(one, key) for one in dists if one.get("active") is not False for key in ("said", "version")]
+    versions = {str(one["name"]): str(one[key]) for one, key in reversed(columns) if isinstance(one.get(key), str)}
     listed = {name for folder in request.place.site_packages for name in request.place.files.names_or_none(folder)}
     tops = [(entry, entry.module.partition(".")[0]) for entry in entries(request.rows, versions)]
     wanted = [entry for entry, top in tops if top in listed or f"{top}.py" in listed]

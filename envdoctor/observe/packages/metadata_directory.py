@@ -45,7 +45,8 @@ class Distribution(NamedTuple):
     ``name`` is normalised; ``version`` is unknown, with the reason, when it is missing or no version by PEP 440.
     ``kind`` is dist-info, egg-info or conda. ``origin`` names the file that the version was read from. ``requires`` are
     its Requires-Dist as written (of an egg-info its requires.txt), without those of extras that no other distribution
-    asks for; when they are not all known, ``requires_unknown`` says why.
+    asks for; when they are not all known, ``requires_unknown`` says why. ``said`` is the version that its METADATA
+    gives where it is not believed, else empty.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Distribution(NamedTuple):
     requires: tuple[str, ...] = ()
     requires_python: str | None = None
     requires_unknown: Message | None = None
+    said: str = ""
 
 
 class MetadataProblem(NamedTuple):
@@ -135,11 +137,12 @@ def read_directory(
     checked = checked_version(version) if version is not None else Unknown(trouble[1] if trouble else NOT_GIVEN.reason)
     versions: str | Absent = checked if isinstance(checked, str) else ABSENT
     of_folder = (named_by(entry)[1] if kind == "dist-info" else None) or ""
+    said = ""
     comparable = trouble is None and isinstance(checked, str) and is_version(of_folder)
     if comparable and not same_release(str(checked), of_folder):
         # An installer writes both: one of them was changed, and nobody knows which is of the code.
         trouble = "mismatch", Message("{} says {}, the name of its folder {}", origin, checked, of_folder)
-        versions, checked = f"{checked}, {of_folder}", Unknown(trouble[1])
+        said, versions, checked = str(checked), f"{checked}, {of_folder}", Unknown(trouble[1])
     found = Distribution(
         name=valid,
         version=checked,
@@ -151,6 +154,7 @@ def read_directory(
         requires=header.requires or _requires_text(path, kind, files),
         requires_python=header.requires_python,
         requires_unknown=Message("the header of {} is too long", origin) if header.partial else None,
+        said=said,
     )
     if trouble is None and version is not None and isinstance(checked, Unknown):
         trouble = "invalid-version", Message("{}: {}", origin, checked.reason)

@@ -9,6 +9,7 @@ that people begin with fail, and what all of these need. Their files are compare
 import json
 import os
 import re
+import sys
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from urllib.parse import unquote, urlsplit
@@ -29,6 +30,8 @@ _MACHINES = ("x86_64", "aarch64")
 _CHILD = "envdoctor.observe.packages.compared:answer"
 _LIMITS = Limits(seconds=60.0, mib=768, patience=5.0)
 _AT_START = Message("it runs code when Python starts, and what that puts in front of the packages is not known")
+_ZIPPED = Message("it is a zip file on PYTHONPATH, and the modules in it that hide others are not read")
+_LARGEST_ZIP = 64 << 20
 #: What one file of a package takes from another.
 _OF_FILES = ("module", "name", "attribute", "argument")
 _Item = Mapping[str, Value]
@@ -84,6 +87,8 @@ def package_damage(request: Request) -> Found:
     records += _half_installed(modules, active, layout)
     for file in dict.fromkeys(_not_understood(layout, dists)):
         records.append(_record({"name": file}, "unread", _AT_START, fails=False))
+    hiding = (file for file in layout.zipped if _hides(file, layout))
+    records += [_record({"name": file}, "unread", _ZIPPED, fails=False) for file in hiding]
     return [("package_damage", Records(tuple(records), dists.incomplete), Message("installed packages"))]
 
 
@@ -347,6 +352,22 @@ def _not_understood(layout: Layout, dists: Records) -> Iterator[str]:
             continue
         if not startup.known or any(_may_change(module, layout, dists) for module in startup.imports):
             yield startup.file
+
+
+def _hides(path: str, layout: Layout) -> bool:
+    """Return whether a zip file holds a module under a name that Python itself or a folder of the import path has."""
+    from io import BytesIO
+    from zipfile import BadZipFile, ZipFile
+
+    try:
+        with ZipFile(BytesIO(layout.files.whole(path, _LARGEST_ZIP))) as archive:
+            modules = {re.split(r"[./]", name)[0] for name in archive.namelist()}
+    except BadZipFile:
+        return False  # Python passes it over
+    except (OSError, ValueError, NotImplementedError):
+        return True
+    names = (name for folder in layout.site_packages for name in layout.files.names_or_none(folder))
+    return not modules.isdisjoint(sys.stdlib_module_names.union(name.partition(".")[0] for name in names))
 
 
 def _lists_none(file: str, layout: Layout, dists: Records) -> bool:

@@ -203,9 +203,15 @@ def test_the_real_loader_takes_the_same_files(tmp_path, ask, asked):
         (["omp_other"], "aarch64", None),
     ],
 )
-def test_a_file_in_front_of_torchs_own_must_have_what_torch_takes(found, site, tmp_path, gives, machine, lacks):
+@pytest.mark.parametrize("of_system", [False, True])
+def test_a_file_in_front_of_torchs_own_must_have_what_torch_takes(
+    found, site, tmp_path, monkeypatch, gives, machine, lacks, of_system
+):
     lib, front = site / "torch/lib", tmp_path / "front"
-    (lib / "libgomp.so.1").write_bytes(shared_object(gives=["omp_get_max_threads", "omp_more"]))
+    place = tmp_path / "system" if of_system else lib
+    place.mkdir(exist_ok=True)
+    monkeypatch.setattr("envdoctor.observe.binaries.elf_file.SYSTEM_FOLDERS", [str(place)])
+    (place / "libgomp.so.1").write_bytes(shared_object(gives=["omp_get_max_threads", "omp_more"]))
     asking = shared_object(asks=["omp_get_max_threads", "free"], needs=["libgomp.so.1"], runpath="$ORIGIN")
     (lib / "libtorch_global_deps.so").write_bytes(asking)
     front.mkdir()

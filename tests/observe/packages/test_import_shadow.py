@@ -27,7 +27,8 @@ def module(folder: Path, name: str, *, package: bool = True) -> Path:
 
 def seen(layout, environ: dict[str, str], cwd: Path) -> Value:
     """What stands in front of the packages of an environment."""
-    rows = lambda name, part: TABLE[part] if name == "stack-modules" else TAKEN  # noqa: E731
+    tables = {"stack-modules": TABLE["module"], "taken-modules": TAKEN, "entry-statements": [{"name": "trl"}]}
+    rows = lambda name, part: tables[name]  # noqa: E731
     return one(import_shadow, layout, observe(layout).seen, environ=environ, cwd=str(cwd), rows=rows).value
 
 
@@ -217,6 +218,9 @@ def test_a_script_beside_the_module_that_needs_the_installed_one_fails(
         ({"random/__init__.py": "", "a.py": "import datasets\n"}, [("random", "random.Random", "datasets", "a.py")]),
         ({"yaml.py": "", "train.py": "import datasets\n"}, [("yaml", "yaml.safe_load", "datasets", "train.py")]),
         ({"random.py": "", "train.py": "import csv\n"}, [("random", "random.Random", "datasets", ABSENT)]),
+        # what people begin with imports what it requires; of another package this is not known
+        ({"random.py": "", "train.py": "from trl import x\n"}, [("random", "random.Random", "trl", "train.py")]),
+        ({"random.py": "", "train.py": "import lazy\n"}, [("random", "random.Random", "datasets", ABSENT)]),
         ({"random.py": "class Random: ...\n", "train.py": "import datasets\n"}, []),
         ({"random/seeds.txt": "", "train.py": "import datasets\n"}, []),
         # modules of a package, which is started from above
@@ -227,6 +231,8 @@ def test_a_script_beside_the_module_that_needs_the_installed_one_fails(
 )
 def test_a_module_beside_a_script_that_an_import_takes_first(shadows, site, tmp_path, make_dist, files, found):
     make_dist(site, "pyyaml", "6.0")
+    for name in ("trl", "lazy"):
+        make_dist(site, name, "1.0", lines=["Requires-Dist: datasets>=3"])
     module(site, "yaml")
     write(tmp_path / "run", files)
     items = [tuple(item[key] for key in ("module", "lacks", "asked_by", "script")) for item in shadows()]

@@ -64,6 +64,23 @@ def test_a_package_that_is_not_installed_has_no_version(site: Path) -> None:
     assert (item["provider"], item["provider_version"], item["kind"]) == ("pyyaml", ABSENT, "module")
 
 
+@pytest.mark.parametrize(("said", "stops"), [("0.19.1", True), ("0.23.1", False)])
+def test_a_version_that_code_compares_is_that_of_metadata(tmp_path: Path, said: str, stops: bool) -> None:
+    asks = """
+from importlib.metadata import version
+from packaging.version import parse
+if parse(version("tokenizers")) < parse("0.22"):
+    raise ImportError("tokenizers>=0.22 is required")
+"""
+    write(tmp_path, "peft", "0.17.0", __init__=asks)
+    write(tmp_path, "packaging", "26.0", __init__="")
+    (tmp_path / "packaging" / "version.py").write_text("def parse(text): ...\n")
+    write(tmp_path, "tokenizers", "0.23.3", __init__="")
+    file = tmp_path / "tokenizers-0.23.3.dist-info" / "METADATA"
+    file.write_text(file.read_text().replace("0.23.3", said))
+    assert [item["consumer"] for item in links(read(tmp_path))] == ["peft"] * stops
+
+
 def test_what_serves_another_package_is_begun_with_where_that_package_is(tmp_path: Path) -> None:
     write(tmp_path, "safetensors", "0.6.2", __init__="safe_open = 1\n", torch="from torch import gone\nload_file = 1\n")
     assert links(read(tmp_path)) == Records(())
