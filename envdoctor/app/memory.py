@@ -395,6 +395,14 @@ def _without(section: MemorySection, facts: FactSet) -> Notice:
     if settling == "recipe.optimizer":
         text = "whether it fits is not known, because what the optimizer keeps is not: {} to {} GiB; give --set {}=NAME"
         return Notice("error", Message(text, least, most, settling))
+    if settling == "recipe.reference_model":
+        text = (
+            "whether it fits is not known, because a model beside the one that is trained is not counted: {} to {} GiB"
+        )
+        return Notice("error", Message(text, least, most))
+    if settling == "recipe.batch_size":
+        text = "whether it fits is not known, because the script makes its batches itself: give --set {}=N"
+        return Notice("error", Message(text, settling))
     if settling:
         text = (
             "whether it fits is not known, because how processes share the run is not: up to {} GiB if each holds the "

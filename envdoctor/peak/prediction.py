@@ -122,10 +122,10 @@ def predict(
         need = need.up_to(undivided).down_to(least)
         text = "how the run is divided among processes is not known: one of many may take as little as {} GiB"
         doubts.append(Message(text, f"{least.process[0] / GIB:.1f}"))
-    verdict, settling = run.verdict(need, gpu), ""
+    verdict, settling = _verdict_of(run.verdict(need, gpu), facts)
     judged = gpu if plan.whole and not plan.stated else None
     if judged is not None and (least := run.shortest()).verdict(judged.free) == "does-not-fit":
-        need, verdict = need._replace(mostly=least.mostly), "does-not-fit"
+        need, verdict, settling = need._replace(mostly=least.mostly), "does-not-fit", ""
         said.append(Message("the length was not given: it does not fit even at {} tokens", _SHORTEST))
     if gpu is not None and verdict == "does-not-fit" and run.may_be_checkpointed():
         checkpointed = run.untraced({**base, "tokens": [plan.tokens], "checkpointing": True})
@@ -176,6 +176,13 @@ def predict(
         "assumed": [*said, *doubts],
         "savers": list(plan.savers),
     }
+
+
+def _verdict_of(verdict: str | None, facts: FactSet) -> tuple[str | None, str]:
+    """Return the verdict, and empty; or None for a run that fits without what was not counted, and the fact of that."""
+    uncounted = {"frozen_model": "recipe.reference_model", "own_batches": "recipe.batch_size"}
+    left_open = sorted(uncounted.keys() & keys_of(facts).keys())
+    return (None, uncounted[left_open[0]]) if verdict == "fits" and left_open else (verdict, "")
 
 
 def _with_tower(

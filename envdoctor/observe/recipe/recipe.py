@@ -385,11 +385,13 @@ def _complete(
         inner = [formats[name] for name in form.includes.values()]
         defaults += [other for other in inner if other not in defaults and other.authority >= 0]
     fields = ("nnodes", "global_batch", "method", *formats.kinds)
+    named = {*statements.given, *(str(item["key"]) for item in statements.keys)}
     limits = [(form, row) for form in forms for row in form.row.get("at_most", ())]
     for form, row in limits:
         length = _number(facts, row["field"]) if row["by"] in statements.given else None
         is_called = any(name.rpartition(".")[2] == row["of"] for name in statements.calls[form.name])
-        if length is not None and length > row["value"] and is_called and statements.given.isdisjoint(row["unless"]):
+        is_called = is_called and not statements.rests  # what is handed on may say the length
+        if length is not None and length > row["value"] and is_called and named.isdisjoint(row["unless"]):
             facts[row["field"]] = statements.fact(row["field"], row["value"], _default_of(form), "preset")
     parts = [_number(facts, "prompt_length"), _number(facts, "answer_length")]
     if None not in parts and _number(facts, "max_length") in parts:

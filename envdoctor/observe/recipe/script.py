@@ -509,7 +509,7 @@ def calls_of(
     tree, place, _ = parse_code(content, notebook=notebook)
     beside = Beside(folder, libraries)
     script = Script(tree, words, beside, names)
-    for at in script.frozen - script.trained - {-1} if script.trained - {-1} else ():
+    for at in script.frozen - script.trained - script.references - {-1} if script.trained - {-1} else ():
         script.calls[at] = "frozen_model", [["frozen_model", "?", script.calls[at][1][0][2], 0, False]], False
     calls = [*_training(tree, beside), *script.calls]
     own = [os.path.relpath(path, folder) for path in beside.modules]
@@ -550,7 +550,9 @@ def _training(tree: ast.Module, beside: Beside) -> list[tuple[str, list[Any], bo
                             others |= {top: line} if needed and source is None else {}
                 case ast.FunctionDef(name="get_train_dataloader"):
                     names_used = {str(getattr(part, "attr", getattr(part, "arg", ""))) for part in ast.walk(node)}
-                    batches = batches if any("batch_size" in name for name in names_used) else line
+                    may_be_other = any(isinstance(part, (ast.If, ast.IfExp, ast.BoolOp)) for part in ast.walk(node))
+                    is_usual = node.name in names_used and not may_be_other
+                    batches = batches if is_usual or any("batch_size" in name for name in names_used) else line
                 case ast.Call(func=func):
                     trains = trains or last_name(func).endswith("Trainer") or getattr(func, "attr", "") == "backward"
                 case ast.Name(id=words) | ast.Attribute(attr=words) | ast.keyword(arg=str(words)):

@@ -2,6 +2,7 @@
 come to: its functions, classes and parsers of options, and what they read."""
 
 import ast
+import builtins
 import os
 import re
 from abc import ABC, abstractmethod
@@ -103,7 +104,7 @@ class Calls(ABC):
         self._entered: set[ast.AST] = set()
         self._globals: dict[str, Any] = {"__name__": "__main__"}
         #: The calls that give a model which is trained, and those of one that is frozen.
-        self.trained, self.frozen = set[int](), set[int]()
+        self.trained, self.frozen, self.references = set[int](), set[int](), set[int]()
         self._wanted = re.compile(names)
         self._beside = beside
         self._place = beside.folder
@@ -233,12 +234,14 @@ class Calls(ABC):
         places = [*(("model", one) for one in given[:first]), *(("#", one) for one in given[first:])]
         for place, value in [*places, *((key, item.value) for key, item in named.items())]:
             match value:
-                case Loaded(name="model.parameters", call=call):
+                case Loaded(name="model.parameters", call=call) if not hasattr(builtins, called):
                     self.trained.add(call)
                 case Loaded(name="model", call=call) if trainer and place == "model":
                     self.trained.add(call)
                 case Loaded(name="model", call=call) if trainer and place not in ("#", "ref_model"):
                     self.frozen.add(call)
+                case Loaded(name="model", call=call) if trainer:
+                    self.references.add(call)
 
     @staticmethod
     def _parser(node: ast.Call) -> Any:
@@ -286,7 +289,7 @@ class Calls(ABC):
                 return self._enter(method, [base, *values], _values_of(keywords)) if method else OPEN
             case dict(), "get" | "pop", [str(), *_]:
                 value = told(base[first].value) if first in base else values[1] if len(values) > 1 else None
-                if name == "pop" and self._branches:
+                if name == "pop" and self._branches and first in base:
                     self._put(base, first, OPEN, node.lineno)
                 elif name == "pop":
                     base.pop(first, None)

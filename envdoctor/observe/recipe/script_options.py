@@ -236,7 +236,7 @@ class Beside:
                         try:
                             tree = parse_code(content).tree
                         except (SyntaxError, RecursionError, MemoryError):
-                            return None
+                            tree = ast.Module([], [])  # it is code of one's own, and who reads that says what it is
                         self.modules[path] = ast.increment_lineno(tree, (len(self.modules) + 1) * MOST_LINES)
                     return self.modules[path], os.path.dirname(path)
         return None
@@ -307,7 +307,7 @@ class _Composer:
 
     def __init__(self, beside: Beside, folder: str, words: Words, unknown: Any) -> None:
         self._beside, self._folder, self._unknown = beside, folder, unknown
-        self._left = 0
+        self._left, self._open = 0, list[str]()  # the files that are being read
         self._options, self._typed, self._added = dict[str, Any](), dict[str, Any](), list[Any]()
         self._files = cache(self._file)
         for word, behind in pairwise((*words, "")):
@@ -351,13 +351,15 @@ class _Composer:
         """Return the settings of a file and of those that it names, in their order. It has a package of its own, unless
         this one is ``forced``."""
         self._left -= 1
-        file = self._files(name) if self._left > 0 else None
+        file = self._files(name) if self._left > 0 and name not in self._open else None
         if file is None:
             return [(package, self._unknown)]
+        self._open.append(name)
         entries, others, said = file
         package = package if said is None or forced else said.removeprefix("_global_")
         at = others.index("_self_") if "_self_" in others else len(others)
         before, behind = (self._of_others(part, os.path.dirname(name), package) for part in (others[:at], others[at:]))
+        self._open.pop()
         own = ((f"{package}.{entry.key}".lstrip("."), entry.value) for entry in entries)
         # An empty section leaves what stands in it.
         left = [one for one in own if one[1] is not None or not any(key.startswith(f"{one[0]}.") for key, _ in before)]
@@ -381,7 +383,7 @@ class _Composer:
                     continue
                 option = self._options.get(key, option)
                 for one in option if isinstance(option, list) else [option] if option is not None else []:
-                    name = f"{group}/{one}"
+                    name = f"{group}/{one}" if isinstance(one, (str, int, float)) else "${}"
                     if one is self._unknown or "${" in name:
                         found.append((below, self._unknown))
                     elif "optional" not in how or self._files(name) is not None:

@@ -411,7 +411,19 @@ def requirements_of_poetry(dependencies: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{name} @ git+https://host.invalid/{name}"
             elif isinstance(entry.get("version", "*"), str):
                 clauses = ",".join(_clauses(entry.get("version", "*")))
-                yield line_of(name, words(entry.get("extras")), clauses, str(entry.get("markers", "")))
+                yield line_of(name, words(entry.get("extras")), clauses, _marker_of_poetry(entry))
+
+
+def _marker_of_poetry(entry: Mapping[str, Any]) -> str:
+    """Return when a dependency counts: its own marker, and its versions of Python and its platform as one."""
+    markers = list[str]()
+    for clause in _clauses(str(entry.get("python", "*"))) if "||" not in str(entry.get("python")) else ():
+        operator, version = re.match(r"([<>=!~]*)\s*(.*)", clause).groups()  # type: ignore[union-attr]
+        variable = "python_full_version" if version.count(".") > 1 else "python_version"
+        markers += [f"{variable} {operator} '{version}'"] if operator else []
+    markers += [f"sys_platform == '{entry['platform']}'"] if entry.get("platform") else []
+    own = str(entry.get("markers") or "")
+    return " and ".join([*([f"({own})" if markers else own] if own else []), *markers])
 
 
 def _clauses(text: str) -> Iterator[str]:

@@ -33,6 +33,7 @@ from envdoctor.observe.documents.locks.lock import (
 from envdoctor.observe.documents.locks.requirements import requirements_of_poetry
 from envdoctor.system.files import Files
 from envdoctor.system.message import Message
+from envdoctor.versions.requirement import normalise
 
 _ONE_PYTHON = r"==\s*(3\.\d{1,2})(?:\.\*|\.\d+)?\Z"
 #: Bytes of a pyproject.toml that are read.
@@ -82,7 +83,7 @@ def _default_groups(path: str, wish: Wish, there: Sequence[str]) -> Sequence[str
         groups = table(parse_toml(text.encode("utf-8", "replace"), ""), "tool", "uv").get("default-groups", ["dev"])
     except TomlError:
         return ("dev",)
-    return there if groups == "all" else words(groups)
+    return there if groups == "all" else [*map(normalise, words(groups))]
 
 
 def _reached(
