@@ -254,10 +254,12 @@ class Calls(ABC):
                 method = next((function for function in functions_in(kind.body) if function.name == name), None)
                 return self._enter(method, [base, *values], _values_of(keywords)) if method else OPEN
             case dict(), "get", [str(), *_]:
-                return told(base[first].value) if first in base else values[1] if len(values) > 1 else None
+                otherwise = OPEN if REST in base else values[1] if len(values) > 1 else None
+                return told(base[first].value) if first in base else otherwise
             case dict(), "update", _:
                 self._step(len(mapping_of(first)))
-                for key, item in {**mapping_of(first), **keywords}.items():
+                rest = {REST: Item(OPEN, node.lineno)} if values and not isinstance(first, dict) else {}
+                for key, item in {**rest, **mapping_of(first), **keywords}.items():
                     self._put(base, key, item.value, item.line)
             case (dict(), "copy" | "items", _) | (str(), "read", _):
                 return base  # a file is its name
