@@ -38,6 +38,7 @@ _PYTHON = r"(3\.\d{1,2})(\.\d{1,3}(?:(?:a|b|rc)\d{1,2})?)?\Z"
 _PLATFORM = r"(?i)(linux|windows|win|macos|darwin)[-_](x86_64|amd64|aarch64|arm64)\Z"
 _SYSTEMS = {"win": "windows", "macos": "darwin"}
 _MOST_NOTICES = 3
+_INSTEAD = "--set recipe.method=lora --set recipe.batch_size=2"
 #: Facts of the machine that hold in a container on it.
 _OF_THE_MACHINE = ("gpu", "driver.version", "driver.max_cuda")
 
@@ -266,23 +267,33 @@ def _without_run(
     *,
     as_code: bool,
 ) -> Sources:
-    """Return the sources without the recipes that describe no run; their code is judged, or the other sources beside a
-    command. If there is nothing to judge, raise the ``error`` about them as :class:`UsageProblem`."""
+    """Return the sources without the recipes that describe no run; their code is judged, or what is given beside them
+    (code, another recipe, any source beside a command). If there is nothing to judge, raise the ``error`` about them as
+    :class:`UsageProblem`."""
     from envdoctor.observe.recipe.files import is_command
 
-    def code_alone(name: str) -> tuple[str, ...]:
+    alone, unknown = dict[str, tuple[str, ...]](), list[str]()
+    for name in sources.recipe:
         try:
             read(name)
         except type(error) as problem:
-            notices.extend(_missing(problem.missing) if as_code and not sources.code else ())
-            return (name,) if name in sources.code else problem.started if as_code and not sources.code else ()
-        return ()
-
-    # A script that was typed without an option may be code alone, or start such code.
-    code = {name: files for name in sources.recipe if (files := code_alone(name))}
-    if code:
-        notices.append(Notice("note", Message("{} describes no run: only its code is judged", ", ".join(code))))
-    else:
+            # A script may be code alone, or start such code.
+            if name in sources.code or (as_code and problem.started):
+                notices.extend(_missing(problem.missing) if as_code and not sources.code else ())
+                alone[name] = problem.started or ()
+            elif as_code and problem.started is not None:
+                unknown.append(name)
+    runs = len(alone) + len(unknown) < len(sources.recipe)
+    if alone:
+        text = "{} describes no run: only its code is judged, not what the run needs of memory"
+        notices.append(Notice("note", Message(text, ", ".join(alone))))
+    unknown = unknown if alone or runs or sources.code else []
+    for name in unknown:
+        text = "--recipe {}: describes no run of a framework that is known; say in its place what it does ({})"
+        said = Message(text, "command" if is_command(name) else name, _INSTEAD)
+        notices.append(Notice("note" if alone or runs else "error", said))
+    code = {**alone, **dict.fromkeys(unknown, ())}
+    if not code:
         others = sources.code or any(getattr(sources, name, None) for name in observed.SOURCES)
         if not (as_code and others and all(map(is_command, sources.recipe))):
             raise _misplaced(error, "recipe", sources.recipe, sources) from None

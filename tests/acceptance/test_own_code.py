@@ -151,8 +151,13 @@ def test_where_a_started_script_describes_no_run_its_code_is_judged(check: Any, 
     write("own.py", "def (:\n")
     unread = check("run.sh", packages={"transformers": "5.23.0"})
     assert unread.code == 3 and "Not judged: own.py: it is not Python" in unread.out
-    refused = check("--recipe", "run.sh", "--code", "none", packages={"transformers": "5.23.0"})
-    assert refused.code == 2 and "describes no run of a framework that is known" in refused.err
+    write("own.py", "from transformers import AutoModel\n")
+    given = check("--recipe", "python own.py --lr 1", "--code", "own.py", packages={"transformers": "5.23.0"})
+    assert (given.code, "only its code is judged, not what the run needs" in " ".join(given.out.split())) == (0, True)
+    write("own.py", "from transformers import AdamW\nAdamW([])\n")
+    write("other.py", "import transformers\n")
+    beside = check("--recipe", "python own.py", "--code", "other.py", packages={"transformers": "5.23.0"})
+    assert beside.code == 1 and "transformers 5.23.0 has no transformers.AdamW" in beside.out
 
 
 @pytest.mark.parametrize(
@@ -189,6 +194,15 @@ def test_beside_a_recipe_that_describes_no_run_the_rest_is_judged(check: Any, wr
     told = check(*words, "--code", "own.py", packages={"transformers": "5.23.0"})
     assert told.code == 3 and "error: --recipe command: describes no run of a framework that is known" in told.out
     assert "transformers 5.23.0 has no transformers.AdamW" in told.out
+    write("own.yaml", "lr: 1\n")
+    lone = check("--recipe", "own.yaml", "--code", "own.py", packages={"transformers": "5.23.0"})
+    assert lone.code == 3 and "say in its place what it does" in " ".join(lone.out.split())
+    for more in (("--recipe", "own.yaml"), ()):
+        refused = check("--recipe", "own.yaml", *more, packages={"transformers": "5.23.0"})
+        assert refused.code == 2 and "or give the script that reads it: --code FILE" in refused.err
+    write("run.sh", "trl sft --model_name_or_path a/b --learning_rate 1e-4\n")
+    beside = check("--recipe", "run.sh", "--recipe", "own.yaml", packages={"transformers": "5.23.0"})
+    assert beside.code == 0 and "note: --recipe own.yaml: describes no run" in beside.out
     absent = check("--recipe", "my recipe.yaml", "--code", "own.py", packages={"transformers": "5.23.0"})
     assert absent.code == 3 and "--recipe my recipe.yaml: there is no file of this name" in absent.out
 

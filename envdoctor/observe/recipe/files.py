@@ -34,9 +34,10 @@ class NoRun(RecipeError):
 
 
 class RecipeFileError(ObservationError):
-    """A recipe that was given cannot be used; the message names the file. The others are those of :class:`NoRun`."""
+    """A recipe that was given cannot be used; the message names the file. The others are those of :class:`NoRun`;
+    ``started`` is None where it is another problem."""
 
-    started: tuple[str, ...] = ()
+    started: tuple[str, ...] | None = None
     missing: tuple[tuple[str, Origin, str], ...] = ()
 
 
@@ -91,7 +92,7 @@ def read_files(recipes: Sequence[str], cwd: str, formats: Formats) -> Iterator[R
                 problem = RecipeFileError("--recipe {}: {}", name, error)
                 if command and type(error) is NoRun and not (error.started or re.search(r"\s-", command)):
                     problem = RecipeFileError(_NO_FILE, command)
-                if type(error) is NoRun:
+                elif type(error) is NoRun:
                     problem.started, problem.missing = error.started, error.missing
                 raise problem from None
 

@@ -208,11 +208,13 @@ class Formats:
     def _share(self, form: Format, part: Part) -> float:
         """Return how many of the settings a format knows; a mark, which no other format has, counts as ten. Return 0 if
         there are too few marks, or if fewer than two keys are marks and the format knows less than half of a document
-        (a third of a command's options)."""
+        (a third of a command's options). A document of which it does not know a third, and more than some misspelled
+        keys, is a project's own, which has keys of the framework."""
         count, size = self._count(form, part.entries), len(part.entries)
         keys = [entry.key.replace("-", "_") for entry in part.entries]
         marks = [mark for key in keys for mark in form.row.get("marks", ()) if fnmatchcase(key, mark)]
         enough = len(marks) > (not part.program) or (3 if part.program else 2) * count >= size
+        enough = enough and (part.program > "" or size - count <= max(4, size // 3))
         return count + 10 * len({*marks}) if enough and len({*marks}) >= form.row.get("marked_only", 0) else 0
 
     def _count(self, form: Format, entries: Sequence[RecipeEntry]) -> int:

@@ -92,10 +92,11 @@ class Statements:
         for entry in part.entries:
             entry = entry._replace(computed=True, undecided=True) if doubtful else entry
             place = entry.origin(file)
-            if entry.key == REST:
-                self.rests |= {} if "uncalled" in form.row else {form.name: place}
-                continue
             lookup = self.formats.find(form, entry.key)
+            if entry.key.endswith(REST):
+                owner, _, inner = lookup or (form, (), "")
+                self.rests |= {owner.name: place} if inner == REST and "uncalled" not in owner.row else {}
+                continue
             is_variable = form.name == "environment" and entry.key in self.registry.names("env")
             if is_variable and not entry.computed and entry.value is not None:
                 self.said[f"env.{entry.key}"] = Fact(f"env.{entry.key}", spelled(entry.value), place, "recipe")

@@ -296,8 +296,8 @@ class Script(Calls):
                     self.tell(name, settings)
             case ast.Subscript(value=owner, slice=place, lineno=line):
                 match self.value(owner, scope), self.value(place, scope):
-                    case dict() as base, str(key):
-                        self._put(base, key, value, line)
+                    case dict() as base, key if key is OPEN or isinstance(key, str):
+                        self._put(base, REST if key is OPEN else key, value, line)
 
     # expressions
 
@@ -364,10 +364,13 @@ class Script(Calls):
         items: dict[str, Item] = {}
         for key, item in zip(node.keys, node.values, strict=True):
             value = self.value(item, scope)
-            if key is None:
-                items.update(mapping_of(value))
-            elif isinstance(name := self.value(key, scope), str):
+            name = self.value(key, scope) if key is not None else value
+            if key is None and isinstance(value, dict):
+                items.update(value)
+            elif isinstance(name, str):
                 items[name] = Item(value, item.lineno)
+            elif name is OPEN:  # {dtype_key: dtype}: any key may be there
+                items[REST] = Item(OPEN, item.lineno)
         return self._new(items)
 
     def _of_List(self, node: ast.List | ast.Tuple | ast.Set, scope: dict[str, Any]) -> Any:
@@ -459,8 +462,10 @@ class Script(Calls):
             value = self.value(keyword.value, scope)
             # **options: a mapping that is written out, as it stands
             add_setting(settings, keyword.arg or "", value, keyword.value.lineno)
-            keywords.update({keyword.arg: Item(value, keyword.value.lineno)} if keyword.arg else mapping_of(value))
-            if keyword.arg is None and not isinstance(value, dict):
+            is_open = keyword.arg is None and not isinstance(value, dict)
+            item = Item(OPEN if is_open else value, keyword.value.lineno)
+            keywords.update({keyword.arg or REST: item} if keyword.arg or is_open else value)
+            if is_open:
                 settings.append([REST, None, keyword.value.lineno, 1])
                 if isinstance(function, ast.ClassDef):  # any of its fields may be in what is handed on
                     keywords.update(dict.fromkeys(self._fields(function, scope), Item(OPEN, keyword.value.lineno)))

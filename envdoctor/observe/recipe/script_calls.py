@@ -62,6 +62,10 @@ class Item(NamedTuple):
     given: bool = False
 
 
+#: Whose second argument is a reference model.
+_WITH_REFERENCE = ("DPOTrainer", "KTOTrainer")
+
+
 class Loaded(NamedTuple):
     """What ``from_pretrained`` gives: ``model``, ``tokenizer`` or a part of it; and the number of its call."""
 
@@ -240,7 +244,9 @@ class Calls(ABC):
                     self.trained.add(call)
                 case Loaded(name="model", call=call) if trainer and place not in ("#", "ref_model"):
                     self.frozen.add(call)
-                case Loaded(name="model", call=call) if trainer:
+                case Loaded(name="model", call=call) if place == "ref_model" or called.endswith(
+                    ("DPOTrainer", "KTOTrainer")
+                ):
                     self.references.add(call)
 
     @staticmethod
@@ -288,7 +294,8 @@ class Calls(ABC):
                 method = next((function for function in functions_in(kind.body) if function.name == name), None)
                 return self._enter(method, [base, *values], _values_of(keywords)) if method else OPEN
             case dict(), "get" | "pop", [str(), *_]:
-                value = told(base[first].value) if first in base else values[1] if len(values) > 1 else None
+                otherwise = OPEN if REST in base else values[1] if len(values) > 1 else None
+                value = told(base[first].value) if first in base else otherwise
                 if name == "pop" and self._branches and first in base:
                     self._put(base, first, OPEN, node.lineno)
                 elif name == "pop":
@@ -296,7 +303,8 @@ class Calls(ABC):
                 return value
             case dict(), "update", _:
                 self._step(len(mapping_of(first)))
-                for key, item in {**mapping_of(first), **keywords}.items():
+                rest = {REST: Item(OPEN, node.lineno)} if values and not isinstance(first, dict) else {}
+                for key, item in {**rest, **mapping_of(first), **keywords}.items():
                     self._put(base, key, item.value, item.line)
             case (dict(), "copy" | "items", _) | (str(), "read" | "resolve" | "absolute" | "as_posix", _):
                 return base  # a file is its name

@@ -6,7 +6,7 @@ from observing import shipped
 from envdoctor.facts import ABSENT, NOT_GIVEN, Unknown
 from envdoctor.observe import RecipeFileError, read_recipe
 from envdoctor.observe.recipe.formats import Formats
-from envdoctor.observe.recipe.recipe import UNDECIDED
+from envdoctor.observe.recipe.recipe import COMPUTED, UNDECIDED
 from envdoctor.observe.recipe.script import calls_of
 
 MATRIX = shipped()
@@ -1162,6 +1162,42 @@ def test_a_trainer_takes_a_model_by_its_name_first(tmp_path):
 def test_settings_that_nobody_can_tell_leave_no_default(tmp_path):
     found = read(tmp_path, "a.py", {"a.py": LOADED.format(cast="half()", cut="pass", rest="asked()")})
     assert isinstance(found["train_batch_size"], Unknown) and isinstance(found["gradient_checkpointing"], Unknown)
+
+
+OPEN = Unknown(COMPUTED)
+ANY_KEY = """import transformers
+key = "dtype" if transformers.__version__ >= "5" else "torch_dtype"
+def load(name, **more):
+    return transformers.AutoModelForCausalLM.from_pretrained(name, **more)
+{lines}
+transformers.Trainer(load("a/b", **{more}), transformers.TrainingArguments("x")).train()
+"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "more", "dtype", "attention"),
+    [
+        ("", "{}", ABSENT, NOT_GIVEN),
+        ("", "{key: x}", OPEN, OPEN),
+        ("", "{'attn_implementation': 'sdpa', key: x}", OPEN, "sdpa"),
+        ("more = {'attn_implementation': 'sdpa'}; more[key] = x", "more", OPEN, "sdpa"),
+        ("more = dict(torch_dtype='float16'); more.update(asked())", "more", "fp16", OPEN),
+        ("more = {**asked(), 'torch_dtype': 'float16'}", "more", "fp16", OPEN),
+        ("", "dict(attn_implementation='sdpa', **asked())", OPEN, "sdpa"),
+    ],
+)
+def test_a_key_that_nobody_can_tell_may_be_any(tmp_path, lines, more, dtype, attention):
+    found = read(tmp_path, "a.py", {"a.py": ANY_KEY.format(lines=lines, more=more)}, transformers="4.51.0")
+    assert [found.get(field, NOT_GIVEN) for field in ("load_dtype", "attn")] == [dtype, attention]
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"), [("100_000", NOT_GIVEN), ("1e30", NOT_GIVEN), ("int(1e30)", NOT_GIVEN), ("32768", 32768)]
+)
+def test_the_length_of_a_tokenizer_that_has_none_is_not_that_of_the_samples(tmp_path, length, expected):
+    cut = f"tok(example)\ntok.model_max_length = {length}"
+    found = read(tmp_path, "a.py", {"a.py": LOADED.format(cast="half()", cut=cut, rest="{}")})
+    assert found.get("max_length", NOT_GIVEN) == expected
 
 
 @pytest.mark.parametrize(

@@ -365,6 +365,23 @@ BOMB = "a0: &a0 {k: v}\n" + "".join(
 )
 
 
+# A project's own, beside a script that always trains adapters: keys of TRL, and as many that are not.
+OWN = """model_name: a/b
+chat_template: qwen3
+lora_r: 16
+lora_alpha: 32
+load_in_4bit: true
+max_length: 5120
+per_device_train_batch_size: 1
+gradient_checkpointing: unsloth
+dataset_id: a/c
+messages_field: messages
+truncate_side: left
+think_mode: keep
+think_loss: all
+"""
+
+
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
@@ -384,6 +401,7 @@ BOMB = "a0: &a0 {k: v}\n" + "".join(
         ("a.yaml", "task: llm\nbase_model: a/b\nparams:\n  lr: 1e-5\n", "framework that is known; say what it does"),
         ("a.yaml", "base_model: a/b\nowner: c\nepochs: 2\n", "describes no run of a framework that is known"),
         ("a.yaml", "dataset_name: a\nowner: b\nratio: 1\n", "describes no run of a framework that is known"),
+        ("a.yaml", OWN, "describes no run of a framework that is known"),
         (
             "a.yaml",
             "lr: 1\n",
