@@ -2,7 +2,6 @@
 
 import os
 import re
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
@@ -133,7 +132,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
     typed, started = sources.model is not None, not sources.code
     with told_as(None, ObservationError):
         image = _image(sources)
-        environment = _environment(sources._replace(lock=image) if image else sources, matrix)
+        environment = _environment(sources._replace(lock=image) if image else sources, matrix, for_run=links)
         request = Request(
             environ=sources.environ,
             cwd=sources.folder(),
@@ -175,8 +174,7 @@ def collect_facts(sources: Sources, matrix: Matrix, *, links: bool = False) -> G
         notices += _add_pin(facts, sources, matrix)
     facts = with_assignments(facts, sources, matrix)
     about = (facts, environment.target, sources.model, cut_short(environment), sources.code)
-    own = environment.target.path == sys.prefix and not any(getattr(sources, name, None) for name in observed.SOURCES)
-    gaps = unjudged(*about, typed=typed, started=started and bool(sources.recipe), own=own)
+    gaps = unjudged(*about, typed=typed, started=started and bool(sources.recipe))
     return Gathered(facts, environment.target, tuple(notices), gaps, environment.layout, environment.text)
 
 
@@ -189,7 +187,7 @@ def _image(sources: Sources) -> str | None:
     return next((name for name in sources.recipe if is_containers(os.path.join(sources.folder(), name))), None)
 
 
-def _environment(sources: Sources, matrix: Matrix) -> observed.Environment:
+def _environment(sources: Sources, matrix: Matrix, *, for_run: bool) -> observed.Environment:
     empty = [name for name in observed.SOURCES if getattr(sources, name, None) == ""]
     if empty:
         raise UsageProblem("{} is empty: is it a variable that is not set?", observed.SOURCES[empty[0]].option)
@@ -200,7 +198,8 @@ def _environment(sources: Sources, matrix: Matrix) -> observed.Environment:
     name = chosen[0] if chosen else "default"
     day: Any = "" if sources.as_of is None else _day(sources.as_of, sources.lock, matrix)
     day = _resolver(sources) if sources.resolve else day
-    ask = observed.Ask(sources.environ, sources.folder(), matrix, lambda: FactSet(_assigned(sources, matrix)), day)
+    run = for_run and bool(sources.recipe or sources.code or sources.model)
+    ask = observed.Ask(sources.environ, sources.folder(), matrix, lambda: FactSet(_assigned(sources, matrix)), day, run)
     try:
         return observed.SOURCES[name].open(getattr(sources, name, None), ask)
     except ObservationError as error:

@@ -28,13 +28,11 @@ def unjudged(
     *,
     typed: bool = True,
     started: bool = False,
-    own: bool = False,
 ) -> tuple[Unjudged, ...]:
     """Return the parts of the environment, of the model and of the code in question that were not judged. A facts file
     that was written by hand has no gaps: its reader knows it. ``cut_short`` says why the environment was not read to
     its end: an error may stand in the rest. ``typed``: the user named the model, not a recipe. ``started``: a recipe,
-    which is judged itself, starts the code, and the user did not name it. ``own``: the environment is envdoctor's own,
-    which nobody named; without torch and transformers no such code runs there."""
+    which is judged itself, starts the code, and the user did not name it."""
     gaps = [Unjudged(cut_short, asked=True)] if cut_short else []
     if target.kind not in (*DOCUMENTS, "none") or "package_damage" in facts:
         dists = facts.records("dist")
@@ -44,13 +42,12 @@ def unjudged(
             told = facts.items("refused")
             gaps.append(Unjudged(Message("no version of a package is known from {}", target.path), asked=not told))
         elif facts.absent("pkg.torch"):
-            is_other = own and bool(code) and facts.absent("pkg.transformers")
             text = Message("torch is not installed there: nothing about training was judged")
-            elsewhere = Message(
-                "neither torch nor transformers is installed there: name what runs this code by --python"
-            )
-            gaps.append(Unjudged(elsewhere if is_other else text, asked=is_other or model is not None))
+            gaps.append(Unjudged(text, asked=model is not None))
         gaps += _unread_files(facts)
+    elif target.kind == "none" and target.path:  # nobody named it, and this run is of another
+        text = Message("{} has neither torch nor transformers: name what runs this by --python or --lock", target.path)
+        gaps.append(Unjudged(text, asked=True))
     if target.kind == "lock" and facts.unknown("python.minor") and facts.records("dist"):
         text = Message("whether an installer accepts the list, for no Python is known: give --target-python 3.11")
         gaps.append(Unjudged(text, asked=False))

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 class Target(NamedTuple):
-    """``kind`` is venv, conda, system, path, root, lock, sbom, facts, report or none; ``because`` says why this
-    one ("the active virtual environment (VIRTUAL_ENV)", "--python")."""
+    """``kind`` is venv, conda, system, path, root, lock, sbom, facts, report or none (with a ``path``, that
+    one was left out); ``because`` says why this one ("the active virtual environment (VIRTUAL_ENV)", "--python")."""
 
     kind: str
     path: str

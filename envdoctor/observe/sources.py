@@ -4,8 +4,8 @@ A source gives an :class:`Environment`: facts that are known already, or the lay
 runs on this machine, so that what the machine says holds for it.
 """
 
-import os
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -36,13 +36,14 @@ class Environment(NamedTuple):
 class Ask(NamedTuple):
     """Who asks: the caller's variables and folder, the matrix, which documents are read by, and what gives the facts
     that were typed (a lock says what would be installed for a stated target). ``as_of`` is the day after which
-    no release is taken, or what asks a resolver."""
+    no release is taken, or what asks a resolver. ``run``: a run is in question, which takes place where torch is."""
 
     environ: Mapping[str, str]
     cwd: str
     matrix: Matrix
     given: Callable[[], FactSet]
     as_of: Any = ""
+    run: bool = False
 
 
 class Source(NamedTuple):
@@ -70,14 +71,21 @@ def _on_disk(kind: str) -> Callable[[str | None, Ask], Environment]:
         except ObservationError as error:
             error.usage = error.usage and bool(kind)
             raise
-        has_torch = (layout.files.is_folder(os.path.join(folder, "torch")) for folder in layout.site_packages)
-        if not kind and any(True for _ in ask.given().below("pkg.")) and not any(has_torch):
-            note = Message("only the packages of --set are judged: {} has no torch and was left out", layout.prefix)
-            return Environment(Target("none", "", Message("--set")), True, FactSet(), None, (*layout.notes, note))
         target = Target(layout.kind, str(layout.prefix), layout.because)
+        if not kind and not _has(layout, "torch"):
+            if any(True for _ in ask.given().below("pkg.")):
+                note = Message("only the packages of --set are judged: {} has no torch and was left out", layout.prefix)
+                return Environment(Target("none", "", Message("--set")), True, FactSet(), None, (*layout.notes, note))
+            if ask.run and not _has(layout, "transformers"):
+                return Environment(target._replace(kind="none"), True, FactSet(), None, layout.notes)
         return Environment(target, layout.live, FactSet(), layout, layout.notes)
 
     return open_
+
+
+def _has(layout: "Layout", package: str) -> bool:
+    names = chain.from_iterable(map(layout.files.names_or_none, layout.site_packages))
+    return any(name == package or name.startswith(f"{package}-") for name in names)
 
 
 def _facts_file(given: str | None, ask: Ask) -> Environment:

@@ -87,6 +87,26 @@ def test_an_error_is_not_answered_for_a_python_without_torch(tool, tmp_path, pat
 
 
 @pytest.mark.parametrize(
+    "words", [["--recipe", "t.py"], ["--code", "t.py"], ["vllm serve Qwen/Qwen3-4B"], ["--model", "Qwen/Qwen3-4B"]]
+)
+def test_a_run_is_not_judged_by_an_environment_that_nobody_chose_and_that_has_no_torch(tool, tmp_path, words):
+    """It is envdoctor's own, or a bare Python on the PATH: that it lacks packages says nothing of the run."""
+    (tmp_path / "t.py").write_text(
+        "import torch\nfrom transformers import Trainer, TrainingArguments\n"
+        "Trainer(None, TrainingArguments('x', bf16=True, deepspeed={'zero_optimization': {'stage': 2}})).train()\n"
+    )
+    bare = make(tmp_path / "bare", numpy="2.0.0")
+    active, named = {"VIRTUAL_ENV": str(bare)}, ["--python", str(bare)]
+    done = told(tool, tmp_path, "check", *words, **active)
+    first = f"Not judged: {bare} has neither torch nor transformers: name what runs this by --python or --lock\n"
+    assert done.stdout.startswith(first) and "No findings." in done.stdout and done.returncode == 3
+    if words[0] != "--model":
+        assert " is not installed" in told(tool, tmp_path, "check", *words, *named, **active).stdout, "it was chosen"
+    mine = make(tmp_path / "mine", torch="2.4.1")
+    assert "transformers not installed" in told(tool, tmp_path, "check", *words, VIRTUAL_ENV=str(mine)).stdout
+
+
+@pytest.mark.parametrize(
     ("versions", "option", "first", "verdict"),
     [
         ("transformers 4.30.2", "", "Versions are those of the text: transformers 4.30.2", "4.30.2 does not"),

@@ -399,3 +399,26 @@ Trainer(model=model, args=TrainingArguments(fp16=True, output_dir="o")).train()
     facts = {"pkg.torch": "2.1.2", "pkg.transformers": "4.36.2", "pkg.peft": "0.7.1", "python.version": "3.10.1"}
     answer = run("check", "--no-config", "--facts", facts_file(facts), "--recipe", "t.py")
     assert ("fp16-gradients-cannot-be-unscaled" in answer.out) is found, answer.out
+
+
+@pytest.mark.parametrize(
+    ("base", "config", "found"),
+    [
+        ("transformers.Trainer", "DPOConfig", []),
+        ("transformers.Trainer", "KTOConfig", []),
+        ("trl.DPOTrainer", "DPOConfig", ["trl-before-0-12-fails-with-transformers-4-46"]),
+        ("trl.KTOTrainer", "KTOConfig", ["trl-before-0-12-fails-with-transformers-4-46"]),
+    ],
+)
+def test_a_trainer_is_what_it_inherits_from_whoever_made_its_settings(run, tmp_path, monkeypatch, base, config, found):
+    """A project's own trainer over the one of transformers takes no method of TRL's, whose settings it reuses."""
+    (tmp_path / "l.txt").write_text("torch==2.3.1\ntransformers==4.51.0\ntrl==0.10.1\naccelerate==1.2.0\n")
+    (tmp_path / "mine.py").write_text(f"import transformers\nimport trl\nclass Mine({base}):\n    beta = 0.1\n")
+    (tmp_path / "t.py").write_text(
+        f"import trl\nfrom mine import Mine\nMine(model='Qwen/Qwen2.5-7B', args=trl.{config}(output_dir='o')).train()\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    words = ("--lock", "l.txt", "--target-python", "3.11", "--target-platform", "linux-x86_64", "--recipe", "t.py")
+    report = run("check", *words, "--format", "json").json
+    errors = [one for one in report["findings"] if one["severity"] == "error" and one["status"] == "active"]
+    assert [one["id"] for one in errors] == found

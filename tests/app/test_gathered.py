@@ -3,8 +3,7 @@
 import pytest
 
 from envdoctor.app import Gathered, collect_facts
-from envdoctor.app.unjudged import unjudged
-from envdoctor.facts import ABSENT, Fact, FactSet, Records
+from envdoctor.facts import Fact, FactSet
 from envdoctor.observe import Target
 
 
@@ -27,14 +26,3 @@ def test_what_a_recipe_leaves_open_is_what_the_release_that_was_typed_takes(
     sources = given({"pkg.trl": "0.19.1"}, recipe=["sft.yaml"], cwd=tmp_path, assignments=typed)
     facts = collect_facts(sources, matrix).facts
     assert facts.value("recipe.gradient_checkpointing") is checkpointing
-
-
-@pytest.mark.parametrize(
-    ("own", "code", "asked"), [(True, ("a.py",), True), (False, ("a.py",), False), (True, (), False)]
-)
-def test_code_is_not_judged_in_the_environment_of_envdoctor_without_a_training_stack(own, code, asked):
-    dists = Records(({"name": "huggingface-hub", "version": "2.4.0"},))
-    facts = FactSet([Fact(f"pkg.{name}", ABSENT, "", "environment") for name in ("torch", "transformers")])
-    facts.update([Fact("dist", dists, "", "environment"), Fact("code.files", code, "", "code")])
-    (gap,) = unjudged(facts, Target("venv", "/env", ""), None, None, code, own=own)
-    assert gap.asked == asked and ("name what runs this code by --python" in gap.text) == asked

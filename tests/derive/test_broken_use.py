@@ -276,3 +276,25 @@ def test_classes_that_an_import_makes_take_any_keyword(matrix: Matrix, unsloth: 
     found = compute(facts.value, matrix)["broken_use"].value
     assert isinstance(found, Records)
     assert any(item["what"] == "trl.SFTTrainer(packing=)" for item in found) is told
+
+
+@pytest.mark.parametrize(
+    ("call", "keyword", "unsloth", "told"),
+    [
+        ("GRPOConfig", "vllm_sampling_params", "2025.10.1", False),
+        ("RLOOConfig", "unsloth_num_chunks", "2025.10.1", False),
+        ("GRPOConfig", "unsloth_num_chunks", ABSENT, True),
+        ("GRPOConfig", "vllm_sampling_params", "2025.2.6", True),
+        ("GRPOConfig", "lerning_rate", "2025.10.1", True),
+    ],
+)
+def test_what_unsloth_adds_to_the_settings_of_trl_is_no_wrong_name(matrix, call, keyword, unsloth, told):
+    """With an import of unsloth alone; another name is refused by TRL's class, which it stands on."""
+    uses = [{"kind": "keyword", "module": "trl", "name": call, "keyword": keyword, "reach": "start"}]
+    uses.append({"kind": "module", "module": "unsloth", "reach": "start"})
+    versions = {"trl": "0.22.2", "transformers": "4.56.2", "unsloth": unsloth}
+    facts = FactSet([Fact("use", Records(tuple(uses)), "", "code")])
+    facts.update(Fact(f"pkg.{name}", version, "", "given") for name, version in versions.items())
+    found = compute(facts.value, matrix)["broken_use"].value
+    assert isinstance(found, Records)
+    assert any(item["what"] == f"trl.{call}({keyword}=)" for item in found) is told

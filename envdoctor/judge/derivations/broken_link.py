@@ -38,7 +38,7 @@ _COLUMNS = (
 )
 _OF_CLASSES = ("keyword", "override")
 #: Frameworks whose recipes make trl's own trainers, and a recipe of none.
-_WITH_CLASSES_OF_TRL = (None, "trl", "transformers", "accelerate", "unsloth")
+_WITH_CLASSES_OF_TRL = (None, "trl", "unsloth")
 _OF_IMPORTS = ("module", "name", "attribute", "argument")
 
 

@@ -354,7 +354,11 @@ def _complete(
 
     framework = min((form for form in forms if form.framework), key=by_options, default=None)
     if framework is not None:
-        facts["framework"] = statements.fact("framework", framework.framework, statements.files[framework.name])
+        # The settings of one library may go to the Trainer of transformers, or to one's own that is one.
+        calls = (statements.calls[form.name] for form in forms if form.framework == framework.framework)
+        others = "trainer" in statements.files and all(name.endswith("Config") for names in calls for name in names)
+        form, name = (formats["hf-arguments"], "trainer") if others else (framework, framework.name)
+        facts["framework"] = statements.fact("framework", form.framework, statements.files[name])
     for field, fact in statements.weak.items():
         facts[field] = joined(facts.get(field), fact) if field == "kernels" else facts.get(field, fact)
     # A file that was not read may say anything of DeepSpeed, for which nearly all documents are; a script may make the

@@ -311,7 +311,8 @@ def read_project(text: str, path: str, wish: Wish) -> Lock:
     names = (*table(poetry, "extras"), *table(poetry, "group"), "dev")  # of which poetry's own lock tells
     tables = (table(project, "optional-dependencies"), table(document, "dependency-groups"))
     wish = check_names(wish, [*(name for table in tables for name in table), *(names if poetry else ())])
-    for name in map(normalise, wish.names):
+    default = uv.get("default-groups")
+    for name in map(normalise, (*wish.names, *(groups if default == "all" else words(default)))):
         lines += _of_group({**groups, **extras}, f"{own}[{name}]" if f"{own}[{name}]" in extras else name, visited)
     sources = {normalise(name): [*_sources(entry, wish)] for name, entry in table(uv, "sources").items()}
     pairs = [(normalise(re.split(r"[^\w.-]", line.strip(), maxsplit=1)[0]), line) for line in lines]

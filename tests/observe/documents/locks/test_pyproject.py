@@ -43,6 +43,23 @@ def test_extras_and_groups_are_chosen(read):
     assert found.version("peft") == "0.14.0" and found.version("trl") == "0.9.6"
 
 
+@pytest.mark.parametrize(
+    ("said", "taken", "left"),
+    [
+        ('default-groups = ["dev"]', {"peft", "trl"}, "gpu, serve, all"),
+        ('default-groups = "all"', {"peft", "trl"}, "gpu, serve, all"),
+        ('default-groups = ["more", "gone"]', {"trl"}, "dev, gpu, serve, all"),
+        ("default-groups = []", set(), "dev, more, gpu, serve, all"),
+        ("default-groups = 3", set(), "dev, more, gpu, serve, all"),
+    ],
+)
+def test_the_groups_are_taken_that_uv_takes_by_itself(read, said, taken, left):
+    found = read(f"{PROJECT}[tool.uv]\n{said}\n")
+    assert {name for name in ("peft", "trl", "vllm") if found.facts.known(f"pkg.{name}")} == taken
+    assert found.notes == (f"extras and groups that nobody chose are left out: {left}",)
+    assert read(f"{PROJECT}[tool.uv]\n{said}\n", "[gpu]").version("bitsandbytes") == "0.45.0"
+
+
 def test_an_extra_that_names_the_project_brings_its_other_extras(read):
     """As pip and uv follow it; torch of such a list was not known, without a word."""
     found = read(PROJECT, "[all]")
