@@ -400,6 +400,11 @@ def _without(section: MemorySection, facts: FactSet) -> Notice:
             "whether it fits is not known, because a model beside the one that is trained is not counted: {} to {} GiB"
         )
         return Notice("error", Message(text, least, most))
+    if settling == "recipe.stage":
+        text = (
+            "whether it fits is not known, because the logits of a masked language model are not counted: {} to {} GiB"
+        )
+        return Notice("error", Message(text, least, most))
     if settling == "recipe.batch_size":
         text = "whether it fits is not known, because the script makes its batches itself: give --set {}=N"
         return Notice("error", Message(text, settling))

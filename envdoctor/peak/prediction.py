@@ -35,6 +35,12 @@ from envdoctor.system.message import Message, as_message
 from envdoctor.versions.pep440 import satisfies
 
 _VERDICTS = ("fits", "tight", "does-not-fit")
+#: What a recipe shows of a run that takes more than is counted: keys and formats, each with the fact that is open.
+_UNCOUNTED = {
+    "frozen_model": "recipe.reference_model",
+    "own_batches": "recipe.batch_size",
+    "masked-language-model": "recipe.stage",
+}
 #: The batches of which the longest samples are told; of a model that tells no longest context, up to so many tokens.
 _BATCHES = (1, 2, 4, 8)
 _LONGEST = 1 << 17
@@ -180,9 +186,12 @@ def predict(
 
 def _verdict_of(verdict: str | None, facts: FactSet) -> tuple[str | None, str]:
     """Return the verdict, and empty; or None for a run that fits without what was not counted, and the fact of that."""
-    uncounted = {"frozen_model": "recipe.reference_model", "own_batches": "recipe.batch_size"}
-    left_open = sorted(uncounted.keys() & keys_of(facts).keys())
-    return (None, uncounted[left_open[0]]) if verdict == "fits" and left_open else (verdict, "")
+    if verdict != "fits":
+        return verdict, ""
+    read = {*keys_of(facts), *(str(item["format"]) for item in facts.items("recipe_file"))}
+    settling = next((fact for name, fact in _UNCOUNTED.items() if name in read), "")
+    is_known = "recipe.max_length" not in facts or facts.unknown("recipe.max_length") is None
+    return (None, settling) if settling or not is_known else (verdict, "")
 
 
 def _with_tower(

@@ -322,12 +322,10 @@ def test_requirements_behind_a_long_header_are_not_judged(check):
 
 
 #: What runs when Python starts, in a .pth file or in sitecustomize.py; FRONT is a folder with another torch.
-LITERAL = ["import sys; sys.path.insert(0, 'FRONT')"]
+LITERAL = ["import sys, os; sys.path.insert(0, 'FRONT')", "import sys; sys.path[0:0] = ['FRONT']"]
 OPAQUE = [
-    "import sys; sys.path[0:0] = ['FRONT']",
     "import sys; sys.path = ['FRONT'] + sys.path",
     "import sys; sys.path.insert(1, 'FRONT')",
-    "import site; site.addsitedir('FRONT')",
     "import sys; sys.path.append('FRONT'); sys.path.reverse()",
     "import sys; sys.path.insert(0, ''.join(['FRONT']))",
     "import sys; sys.modules['torch'] = None",

@@ -31,7 +31,11 @@ _PTH_LIMIT = 1 << 20
 #: More folders than this come from a mistake or from malice.
 _MOST_FOLDERS = 500
 #: The code that adds one folder: in front of all others, or behind them.
-_ADDS = r"import sys[ \t]*[;\n]\s*sys\.path\.(insert\(0,|append\()[ \t]*(['\"])([^'\"\\\0]{1,1000})\2\)[ \t]*;?"
+_ADDS = (
+    r"import (?:sys|site)(?:, ?\w{1,40}){0,4}[ \t]*[;\n]\s*"
+    r"(sys\.path\.insert\(0,|sys\.path\.append\(|sys\.path\[0?:0\] ?= ?\[|site\.addsitedir\()"
+    r"[ \t]*(['\"])([^'\"\\\0]{1,1000})\2[)\]][ \t]*;?"
+)
 #: What ``setup.py develop`` wrote around the lines of easy-install.pth, so that they come before everything else.
 _MARKED, _MOVED = "sys.__plen = len(sys.path)", "__egginsert"
 
@@ -114,10 +118,13 @@ class ImportPath:
         is_known = match is not None and os.path.isabs(match[3])
         if match is not None and is_known:
             folder = os.path.normpath(self.files.inside(match[3]))
-            self.add(folder)
-            if match[1] != "append(" and folder in self.folders:
+            (self.add_site if match[1].startswith("site") else self.add)(folder)
+            if match[1].endswith((",", "[")) and folder in self.folders:
                 self.folders.insert(0, self.folders.pop(self.folders.index(folder)))
-        self.startup.append(Startup(file, code, is_known or not touches(code)))
+        is_known = is_known or not touches(code)
+        self.startup.append(Startup(file, code, is_known))
+        if not is_known:  # a package that is not found may be where this leads
+            self.problems.append(Message("code of {} at Python's start is not followed", file))
 
     def add_site(self, folder: str) -> None:
         """Add a site folder and the folders that the path lines of its ``.pth`` files name."""

@@ -390,14 +390,7 @@ def _complete(
         inner = [formats[name] for name in form.includes.values()]
         defaults += [other for other in inner if other not in defaults and other.authority >= 0]
     fields = ("nnodes", "global_batch", "method", *formats.kinds)
-    named = {*statements.given, *(str(item["key"]) for item in statements.keys)}
-    limits = [(form, row) for form in forms for row in form.row.get("at_most", ())]
-    for form, row in limits:
-        length = _number(facts, row["field"]) if row["by"] in statements.given else None
-        is_called = any(name.rpartition(".")[2] == row["of"] for name in statements.calls[form.name])
-        is_called = is_called and not statements.rests  # what is handed on may say the length
-        if length is not None and length > row["value"] and is_called and named.isdisjoint(row["unless"]):
-            facts[row["field"]] = statements.fact(row["field"], row["value"], _default_of(form), "preset")
+    _cut(statements, forms, facts)
     parts = [_number(facts, "prompt_length"), _number(facts, "answer_length")]
     if None not in parts and _number(facts, "max_length") in parts:
         del facts["max_length"]  # a tokenizer was called for one of the two parts
@@ -417,6 +410,17 @@ def _complete(
     _compute(statements, "gradient_accumulation", lambda total, batch, world: max(1, total // (batch * world)),
              "global_batch", "train_batch_size", "world_size")  # fmt: skip
     _follow(statements, forms)
+
+
+def _cut(statements: Statements, forms: Sequence[Format], facts: dict[str, Fact]) -> None:
+    """Set a length that a tokenizer says to the most that a call takes of it, unless the call may be told another."""
+    keys = {*statements.given, *(str(item["key"]) for item in statements.keys)}
+    for form, row in ((owner, limit) for owner in forms for limit in owner.row.get("at_most", ())):
+        is_called = any(name.rpartition(".")[2] == row["of"] for name in statements.calls[form.name])
+        if row["by"] not in statements.given or statements.rests or not (is_called and keys.isdisjoint(row["unless"])):
+            continue
+        if (_number(facts, row["field"]) or 0) > row["value"]:
+            facts[row["field"]] = statements.fact(row["field"], row["value"], _default_of(form), "preset")
 
 
 def _follow(statements: Statements, forms: Sequence[Format]) -> None:

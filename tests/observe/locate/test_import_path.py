@@ -119,13 +119,21 @@ def test_the_user_site_of_a_macos_framework_is_below_library(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("file", ["zz.pth", "sitecustomize.py"])
-@pytest.mark.parametrize("code", ["sys.path.insert(0, 'A')", "sys.path.append('A')"])
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import sys; sys.path.insert(0, 'A')",
+        "import sys, os; sys.path.append('A')",
+        "import sys; sys.path[:0] = ['A']",
+        "import site; site.addsitedir('A')",
+    ],
+)
 def test_folders_that_code_adds_lie_where_the_interpreter_has_them(
     venv: Path, site: Path, tmp_path: Path, code: str, file: str
 ) -> None:
     write(tmp_path, {"A/x": "", "given/x": "", "more/x": ""})
     code = code.replace("'A'", repr(str(tmp_path / "A")))
-    (site / file).write_text(f"import sys; {code}\n")
+    (site / file).write_text(f"{code}\n")
     found = same_path(venv, tmp_path, HOME=tmp_path, PYTHONPATH=f"{tmp_path / 'given'}:{tmp_path / 'more'}")
     assert str(tmp_path / "A") in found
 
