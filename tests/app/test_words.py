@@ -105,5 +105,5 @@ def test_words_and_options_say_one_thing(folder: Path, monkeypatch: pytest.Monke
         run("--recipe=train.py", "--code=train.py", "--lock=uv.lock", "--model=a/b"),
     )
     assert typed.sources() == named.sources()
-    with pytest.raises(UsageProblem, match="give one of them"):
+    with pytest.raises(UsageProblem, match="a run judges one --lock: run it for each"):
         run("uv.lock", "env.txt")

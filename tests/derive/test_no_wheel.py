@@ -34,7 +34,7 @@ def told(values):
         ("vllm", "0.20.2", {"os.libc_version": "2.31"}, ("glibc 2.31", "0.19.1", "0.21.0")),
         ("vllm", "0.20.2", {"os.arch": "ppc64le"}, ("Linux ppc64le", ABSENT, ABSENT)),
         ("tokenizers", "0.13.3", {}, ("Python 3.12 on Linux x86_64", ABSENT, "0.14.0")),
-        ("bitsandbytes", "0.44.0", {"os.arch": "aarch64"}, ("Linux aarch64", "0.42.0", "0.46.0")),
+        ("bitsandbytes", "0.44.0", {"os.arch": "aarch64"}, ("Linux aarch64", ABSENT, "0.46.0")),
         ("transformers", "4.30.0", {"python.version": "3.13.1"}, None),
         ("deepspeed", "0.16.5", {}, None),  # its wheels are for Windows, its source is for Linux
         ("psutil", "5.7.0", {}, None),

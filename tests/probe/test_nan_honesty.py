@@ -42,8 +42,7 @@ zh = "torch {pkg.torch} 可能隐藏 NaN"
 en = "A stand-in."
 zh = "占位。"
 [[evidence]]
-kind = "issue"
-url = "https://github.com/pytorch/pytorch/issues/141128"
+issue = "https://github.com/pytorch/pytorch/issues/141128"
 shows = "it did"
 checked = 2026-11-20
 """
