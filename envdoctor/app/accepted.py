@@ -1,5 +1,5 @@
-"""What a project accepts: a finding with a reason (``envdoctor ignore ID --reason``), and a baseline: the findings that
-it has today and means to live with, so that only new ones fail its runs."""
+"""Read and write what a project accepts: a finding with a reason (``envdoctor ignore ID --reason``), and a baseline:
+the findings that it has today and means to live with, so that only new ones fail its runs."""
 
 import json
 from collections.abc import Collection
