@@ -1,4 +1,4 @@
-"""What bounded children answer about code: what a file uses, by its syntax tree, and what installed files lack."""
+"""Answer questions about code in a child: what a file uses, by its syntax tree, and what installed files lack."""
 
 import sys
 from collections.abc import Collection, Sequence

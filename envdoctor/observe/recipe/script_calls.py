@@ -67,7 +67,7 @@ _WITH_REFERENCE = ("DPOTrainer", "KTOTrainer")
 
 
 class Loaded(NamedTuple):
-    """What ``from_pretrained`` gives: ``model``, ``tokenizer`` or a part of it; and the number of its call."""
+    """The result of ``from_pretrained``: ``model``, ``tokenizer`` or a part of it; and the number of its call."""
 
     name: str
     call: int = -1
@@ -462,7 +462,7 @@ def _plain(fields: Mapping[str, Item]) -> list[tuple[str, Item]]:
 
 
 def _loaded(kind: str, call: int) -> Any:
-    """What the ``from_pretrained`` of a class gives in a call."""
+    """Return what the ``from_pretrained`` of a class gives in a call."""
     if kind.endswith(("Tokenizer", "TokenizerFast", "Processor")):
         return Loaded("tokenizer")
     if kind.startswith("Fast") and kind.endswith("Model"):
