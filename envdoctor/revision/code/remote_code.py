@@ -63,8 +63,8 @@ def compare(revisions: Revisions) -> Compared:
     changed = revisions.changed(paths)
     configs = revisions.changed(AUTO_MAP_FILES)
     maps, blind = parted(_auto_map(revisions, path) for path in configs)
-    named = [one for _, before, _ in maps for one in before], [one for _, _, after in maps for one in after]
-    snapshots = zip((revisions.old, revisions.new), named, strict=True)
+    entries = [one for _, before, _ in maps for one in before], [one for _, _, after in maps for one in after]
+    snapshots = zip((revisions.old, revisions.new), entries, strict=True)
     sides = old, new = [CodeSide(snapshot, known, {}, {}, [], set()) for snapshot, known in snapshots]
     renamed = {entry.path for entry in {*new.entries} - {*old.entries} if not entry.away} & new.snapshot.files.keys()
     unread, equal = _parse(revisions, sides, {*changed, *renamed}, renamed)
@@ -109,15 +109,15 @@ def compare(revisions: Revisions) -> Compared:
 
 
 def _parse(
-    revisions: Revisions, sides: Sequence[CodeSide], wanted: Collection[str], needed: Collection[str]
+    revisions: Revisions, sides: Sequence[CodeSide], chosen: Collection[str], needs: Collection[str]
 ) -> tuple[dict[str, Unread], set[str]]:
-    """Return the unread files, and those with equal bytes, which are parsed only if ``needed``; fill the sides."""
-    paths = [sorted({*wanted} & side.snapshot.files.keys()) for side in sides]
-    read = [parted(loaded.read_sources(side.snapshot, held)) for side, held in zip(sides, paths, strict=True)]
-    unread = {one.path: one for _, refused in read for one in refused}
-    equal = {source.path for source in {*read[0][0]} & {*read[1][0]}}
-    skipped = equal - {*needed} | unread.keys()
-    sources = [(side, one) for side, (found, _) in zip(sides, read, strict=True) for one in found]
+    """Return the unread files, and those with equal bytes, which are parsed only if in ``needs``; fill the sides."""
+    paths = [sorted({*chosen} & side.snapshot.files.keys()) for side in sides]
+    results_of = [parted(loaded.read_sources(side.snapshot, names)) for side, names in zip(sides, paths, strict=True)]
+    unread = {one.path: one for _, refused in results_of for one in refused}
+    equal = {source.path for source in {*results_of[0][0]} & {*results_of[1][0]}}
+    skipped = equal - {*needs} | unread.keys()
+    sources = [(side, one) for side, (contents, _) in zip(sides, results_of, strict=True) for one in contents]
     sources = [(side, one) for side, one in sources if one.path not in skipped]
     reaching = {name: row.get("kind", "") for row in revisions.matrix.rows("reaching-calls") for name in row["names"]}
     results = loaded.parse([source for _, source in sources], reaching)
@@ -139,8 +139,8 @@ def _asks_what_is_loaded(sides: Sequence[CodeSide], differ: Collection[str]) -> 
     """Return whether the configurations must be read: a changed file is not named like loaded ones, or another file has
     its kind, or a class is gone. Otherwise all files are judged, without a request for unchanged ones."""
     kinds = Counter(map(kind_of_file, {path for side in sides for path in side.snapshot.files}))
-    before, after = ([one for code in side.codes.values() for one in code.definitions] for side in sides)
-    gone = {one.name for one in before if one.kind == "class"} - {one.name for one in after}
+    before, after = ([part for code in side.codes.values() for part in code.definitions] for side in sides)
+    gone = {part.name for part in before if part.kind == "class"} - {part.name for part in after}
     return bool(gone) or any(kind is None or kinds[kind] > 1 for kind in map(kind_of_file, differ))
 
 
@@ -156,7 +156,7 @@ def _changes(pairs: Sequence[FilePair]) -> list[Change]:
         changes_of_file = [*compare_file(pair, moved)]
         changes += changes_of_file
         if not changes_of_file and all(change.path != pair.path for change in changes):
-            before, after = ([one.name for one in code.definitions] for code in (pair.old, pair.new))
+            before, after = ([part.name for part in code.definitions] for code in (pair.old, pair.new))
             detail = None if before == after else Message("definitions in another order")
             changes.append(_change("formatting-only", pair.path, pair.path, detail=detail))
     return changes
@@ -164,11 +164,11 @@ def _changes(pairs: Sequence[FilePair]) -> list[Change]:
 
 def _sites(pairs: Sequence[FilePair]) -> Iterator[Change]:
     """Yield new places that reach beyond computing or ask for a version; one change for a kind in a function."""
-    known = Counter((site.kind, site.key) for pair in pairs for site in pair.old.sites)
+    counts = Counter((site.kind, site.key) for pair in pairs for site in pair.old.sites)
     groups: dict[tuple[str, str, str], list[Site]] = {}
     for path, site in ((pair.path, site) for pair in pairs for site in pair.new.sites):
-        known[site.kind, site.key] -= 1
-        if known[site.kind, site.key] < 0:
+        counts[site.kind, site.key] -= 1
+        if counts[site.kind, site.key] < 0:
             groups.setdefault((path, site.kind, site.scope), []).append(site)
     for (path, kind, scope), sites in groups.items():
         text = "; ".join(dict.fromkeys(site.text for site in sites))[:_MAX_TEXT]
@@ -217,10 +217,10 @@ def _entries(snapshot: Snapshot, path: str) -> list[LoadedEntry] | Unread:
 
 def _map_changes(path: str, old: Sequence[LoadedEntry], new: Sequence[LoadedEntry]) -> Iterator[Change]:
     """Yield changed entries; those into another repository, which no revision pins, have a kind of their own."""
-    known = {entry.away for entry in old}
-    changed = differences({one.key: one for one in old}, {one.key: one for one in new})
-    for key, before, after in sorted(changed, key=lambda one: one[0]):
-        away = after.away if after and after.away not in known else None
+    sources = {entry.away for entry in old}
+    changed = differences({item.key: item for item in old}, {item.key: item for item in new})
+    for key, before, after in sorted(changed, key=lambda item: item[0]):
+        away = after.away if after and after.away not in sources else None
         kind = "auto-map-other-repository" if away else "auto-map-changed"
         detail = Message("code of {}", away) if away else None
         yield _change(kind, path, key, before and before.text, after and after.text, detail=detail)
@@ -238,21 +238,21 @@ def _windows(revisions: Revisions, sides: list[CodeSide], unread: Mapping[str, U
     """Return the windows of both sides as facts, and a change if they differ; ``unread`` are files without code."""
     paths = [path for path in revisions.changed() if path in _CONFIGS or kind_of_file(path)]
     windows: list[str | Unknown] = [Unknown(Message("neither the code nor the configuration changed"))] * 2
-    found = [parted(_demands(side, paths, unread, revisions.matrix)) for side in sides]
-    for number, (demands, problems) in enumerate(found if paths else ()):
+    demands_of = [parted(_demands(side, paths, unread, revisions.matrix)) for side in sides]
+    for number, (demands, problems) in enumerate(demands_of if paths else ()):
         window: tuple[Range, ...] = EVERY
         for demand in demands:
             window = intersect(window, parse_ranges(demand.releases))
         problem = problems[0] if problems else None
         windows[number] = Unknown(Message("{}: {}", *problem)) if problem else spell_ranges(window)
-    (before, old_problems), (after, new_problems) = found
+    (before, old_problems), (after, new_problems) = demands_of
     was, now = windows
     compared = Compared(facts={"revision.transformers_old": was, "revision.transformers_new": now})
     if old_problems or new_problems or was == now:
         return compared
     reasons_before, asks = ({demand.reason for demand in demands} for demands in (before, after))
     news = [demand for demand in dict.fromkeys(after) if demand.reason not in reasons_before]
-    dropped = [Message("no longer: {}", one.reason) for one in dict.fromkeys(before) if one.reason not in asks]
+    dropped = [Message("no longer: {}", item.reason) for item in dict.fromkeys(before) if item.reason not in asks]
     path = (news or after or before)[0].path
     detail = listed([*(demand.reason for demand in news), *dropped], 3)
     change = Change("code", "transformers-window", path, "transformers", str(was), str(now), 1, detail)
@@ -265,12 +265,12 @@ def _demands(
     """Yield what the given files ask for: first the demands of configurations, then those of code."""
     present = [path for path in paths if path in side.snapshot.files]
     for path in present:
-        read = read_json(side.snapshot, path) if path in _CONFIGS else None
-        if isinstance(read, Unread):
-            yield read
+        document = read_json(side.snapshot, path) if path in _CONFIGS else None
+        if isinstance(document, Unread):
+            yield document
             return
-        elif read is not None:
-            yield from _config_demands(path, read.data, matrix)
+        elif document is not None:
+            yield from _config_demands(path, document.data, matrix)
     for path in present:
         if path in side.codes:
             yield from _import_demands(path, side.codes[path], matrix.ledger)
@@ -297,23 +297,23 @@ def _config_demands(path: str, data: Mapping[str, Any], matrix: Matrix) -> Itera
 def _method_demands(path: str, code: FileCode, matrix: Matrix) -> Iterator[_Demand]:
     for definition in code.definitions:
         owner, _, method = definition.name.rpartition(".")
-        taken = {parameter.name for parameter in definition.parameters}
+        names = {parameter.name for parameter in definition.parameters}
         open_ended = any(parameter.kind == "**" for parameter in definition.parameters)
         for row in matrix.rows(_TABLE, "method"):
             fits = method == row["name"] and fnmatchcase(owner.rpartition(".")[2], row["class"])
-            if fits and row["lacks"] not in taken and not open_ended:
+            if fits and row["lacks"] not in names and not open_ended:
                 what = Message("{} takes no {}", definition.name, row["lacks"])
                 yield _Demand(row["releases"], Message("{}, which works with {}", what, row["releases"]), path)
     if any(site.is_gate for site in code.sites):
         return
     defined = {definition.leaf for definition in code.definitions}
     for call in (call for definition in code.definitions for call in definition.calls):
-        called = call.name.rpartition(".")[2]
+        function = call.name.rpartition(".")[2]
         keywords = {keyword.partition("=")[0] for keyword in call.keywords}
         for row in matrix.rows(_TABLE, "call"):
             wanted = row.get("keyword")
-            if called == row["name"] and called not in defined and (wanted is None or wanted in keywords):
-                shown = f"{called}({wanted}=…)" if wanted else called
+            if function == row["name"] and function not in defined and (wanted is None or wanted in keywords):
+                shown = f"{function}({wanted}=…)" if wanted else function
                 yield _Demand(row["releases"], Message("{} is in {}", shown, row["releases"]), path)
 
 
@@ -328,8 +328,8 @@ def _import_demands(path: str, code: FileCode, ledger: Ledger) -> Iterator[_Dema
     for use in code.uses:
         if use.module.partition(".")[0] != "transformers" or use.guarded or use.within or use.branch:
             continue
-        asked = Symbol(use.module, use.name, use.keyword)
-        having = _having(ledger, released, asked, minors)
+        symbol = Symbol(use.module, use.name, use.keyword)
+        having = _having(ledger, released, symbol, minors)
         having = having if having.yes else _having(ledger, released, Symbol(use.module), minors)
         what = f"{use.dotted}({use.keyword}=)" if use.keyword else use.dotted
         demands[what] = having.specifier

@@ -57,8 +57,8 @@ def erase(nodes: list[ast.AST]) -> None:
             case ast.Assert(msg=ast.expr() as text) if is_pure(text):
                 node.msg = None
             case ast.FunctionDef(decorator_list=decorators) | ast.ClassDef(decorator_list=decorators):
-                named = [dotted(getattr(decorator, "func", decorator)).rpartition(".")[2] for decorator in decorators]
-                keeps = [not (name.endswith(("docstring", "docstrings")) or name == "wraps") for name in named]
+                marks = [dotted(getattr(decorator, "func", decorator)).rpartition(".")[2] for decorator in decorators]
+                keeps = [not (name.endswith(("docstring", "docstrings")) or name == "wraps") for name in marks]
                 node.decorator_list = [*compress(decorators, keeps)]
         for field, value in list(vars(node).items()):
             match value:
@@ -113,7 +113,7 @@ def local_names(function: FunctionNode, scopes: Mapping[int, Scope]) -> Mapping[
     if not LOOKS_AT_NAMES.isdisjoint(names_in(nodes)):
         return {}
     inner = [scope for scope in map(scopes.get, map(id, nodes[1:])) if scope and scope.kind != "comprehension"]
-    fixed = {one.arg for one in parameters_of(function.args)}.union(*(scope.bound for scope in inner))
+    fixed = {item.arg for item in parameters_of(function.args)}.union(*(scope.bound for scope in inner))
     return {name: f"\0{place}" for place, name in enumerate(scopes[id(function)].bound) if name not in fixed}
 
 
@@ -126,16 +126,16 @@ def unbound(function: FunctionNode, nodes: Sequence[ast.AST], scopes: Mapping[in
         around, scope = [*around, *([scope] if scope.kind != "class" else [])], scope.parent
     quiet = not names.isdisjoint({"NameError", *LOOKS_AT_NAMES})
     unknown = sorted(names - _STANDING.union(*inner))
-    return tuple(name for name in unknown if not (quiet or any(name in one.bound for one in around)))
+    return tuple(name for name in unknown if not (quiet or any(name in space.bound for space in around)))
 
 
 def lines_of(function: FunctionNode) -> list[str]:
     """Return the statements one by one, conditions and loops by their heads, each behind a blank a level."""
-    lines = [f"@{exact(one, MAX_LINE)}" for one in function.decorator_list]
-    waiting: list[tuple[str, ast.stmt | str]] = [("", one) for one in reversed(function.body)]
+    lines = [f"@{exact(item, MAX_LINE)}" for item in function.decorator_list]
+    waiting: list[tuple[str, ast.stmt | str]] = [("", item) for item in reversed(function.body)]
     while waiting and len(lines) < MAX_LINES:
-        indent, one = waiting.pop()
-        text, below = (one, []) if isinstance(one, str) else _parts(one)
+        indent, item = waiting.pop()
+        text, below = (item, []) if isinstance(item, str) else _parts(item)
         lines.append(indent + text)
         for place, block in reversed([*enumerate(below)]):
             waiting += [(f"{indent} ", inner) for inner in reversed(block)]
@@ -198,9 +198,9 @@ def digest(roots: Sequence[ast.AST | list[ast.stmt] | None], names: Mapping[str,
         item = waiting.pop()
         if isinstance(item, ast.AST):
             nodes.append(item)
-            named = names.get(item.id) if isinstance(item, ast.Name) else None
-            token = named or type(item).__name__
-            waiting += [getattr(item, field, None) for field in (() if named else _FIELDS[type(item)])]
+            new_name = names.get(item.id) if isinstance(item, ast.Name) else None
+            token = new_name or type(item).__name__
+            waiting += [getattr(item, field, None) for field in (() if new_name else _FIELDS[type(item)])]
         elif isinstance(item, list):
             token = f"[{len(item)}"
             waiting += reversed(item)

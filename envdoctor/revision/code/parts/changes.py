@@ -248,9 +248,9 @@ def _signature(path: str, old: Definition, new: Definition) -> Iterator[Change]:
         return
     before, after = ({parameter.name: parameter for parameter in side.parameters} for side in (old, new))
     # A default for what had none takes no call away.
-    kept = [name for name, one in before.items() if one.default is not None and name in after]
-    other = [name for name in kept if before[name].default != after[name].default]
-    alike = [one[:2] for one in old.parameters] == [one[:2] for one in new.parameters]
+    common = [name for name, item in before.items() if item.default is not None and name in after]
+    other = [name for name in common if before[name].default != after[name].default]
+    alike = [item[:2] for item in old.parameters] == [item[:2] for item in new.parameters]
     if other and alike and all(after[name].default is not None for name in other):
         attention = any(map(_ATTENTION_PARAMETER.search, other))
         kind = "attention-default-changed" if attention else "default-changed"
@@ -272,14 +272,14 @@ def _signature(path: str, old: Definition, new: Definition) -> Iterator[Change]:
 def _only_extends(old: Definition, new: Definition) -> bool:
     """Return whether every call that the old signature accepts means the same to the new one."""
     names = {parameter.name for parameter in old.parameters}
-    kept = [one for one in new.parameters if one.name in names]
-    if [one[:2] for one in kept] != [one[:2] for one in old.parameters]:
+    same_names = [item for item in new.parameters if item.name in names]
+    if [item[:2] for item in same_names] != [item[:2] for item in old.parameters]:
         return False
     places = [parameter.name in names for parameter in new.parameters if parameter.kind in ("positional", "normal")]
     takes_rest = any(parameter.kind == "*" for parameter in old.parameters)
     # A new positional parameter before *args takes what used to be the first of those.
-    more = [one for one in new.parameters if one.name not in names and one.kind not in ("*", "**")]
-    optional = all(one.default is not None and (one.kind == "keyword" or not takes_rest) for one in more)
+    more = [item for item in new.parameters if item.name not in names and item.kind not in ("*", "**")]
+    optional = all(item.default is not None and (item.kind == "keyword" or not takes_rest) for item in more)
     return optional and places == sorted(places, reverse=True)
 
 
@@ -291,12 +291,12 @@ def _defaults(parameters: dict[str, Parameter], names: Sequence[str]) -> str:
 def _undefined(pair: FilePair) -> Iterator[Change]:
     """Yield the functions with names that nothing binds, new and mended ones."""
     codes = [() if "*" in code.bound else code.definitions for code in (pair.old, pair.new)]
-    before, after = ({one.name: one.unbound for one in code if one.unbound} for code in codes)
-    known = {name for names in before.values() for name in names}
+    before, after = ({part.name: part.unbound for part in code if part.unbound} for code in codes)
+    old_names = {name for names in before.values() for name in names}
     for symbol, names in after.items():
-        if unknown := [name for name in names if name not in known]:
+        if unknown := [name for name in names if name not in old_names]:
             yield _change("name-undefined", pair.path, symbol, None, ", ".join(unknown[:_MAX_NAMES]))
-    remaining = {one.name for one in pair.new.definitions}
+    remaining = {part.name for part in pair.new.definitions}
     for symbol, names in before.items():
         if mended := [name for name in names if symbol in remaining and name not in after.get(symbol, ())]:
             yield _change("name-mended", pair.path, symbol, ", ".join(mended[:_MAX_NAMES]), None)
@@ -309,10 +309,10 @@ def _checkpointing(pair: FilePair) -> Iterator[Change]:
         yield _change(_NOOP, pair.path, where, detail=Message("nothing is set"))
     elif was is False and now:
         yield _change("gradient-checkpointing-mended", pair.path, where)
-    before, after = ({key: (called, words) for key, called, words in _refused(code)} for code in (pair.old, pair.new))
-    for (name, word), (called, words) in after.items():
+    before, after = ({key: (method, words) for key, method, words in _refused(code)} for code in (pair.old, pair.new))
+    for (name, word), (method, words) in after.items():
         if (name, word) not in before and word:
-            yield _change("call-refused", pair.path, name, None, word, detail=called)
+            yield _change("call-refused", pair.path, name, None, word, detail=method)
         elif (name, word) not in before:
             detail = Message("checkpoint() does not take {}", words)
             yield _change("gradient-checkpointing-fails", pair.path, name, None, words, detail=detail)
@@ -329,15 +329,15 @@ def _switches(code: FileCode) -> tuple[bool | None, str]:
     """Return whether the switch reaches a module that asks for it (None: unknown), and which method decides."""
     classes = {definition.name: definition for definition in code.definitions if definition.kind == "class"}
     functions = [definition for definition in code.definitions if definition.kind == "function" and definition.owner]
-    if any("GradientCheckpointingLayer" in one.mentions for one in classes.values()):
+    if any("GradientCheckpointingLayer" in kind.mentions for kind in classes.values()):
         return True, ""
     readers = {function.owner for function in functions if _asks(function)}
-    asked = next((function for function in functions if any(map(_READS_FLAG.search, function.lines))), None)
+    caller = next((function for function in functions if any(map(_READS_FLAG.search, function.lines))), None)
     hook = next((function for function in functions if function.leaf == _GRADIENT_HOOK), None)
-    if asked and not readers:
-        return False, asked.name
+    if caller and not readers:
+        return False, caller.name
     if hook is None or hook.is_idle:
-        return (True if readers and hook is None else None), asked.name if asked else ""
+        return (True if readers and hook is None else None), caller.name if caller else ""
     lines = " ".join(hook.lines)
     targets = re.findall(r"[\w.]+", " ".join(_ISINSTANCE.findall(lines)))
     if "gradient_checkpointing = False" in lines:
@@ -389,7 +389,7 @@ def _refused(code: FileCode) -> Iterator[tuple[tuple[str, str], str, str]]:
             continue
         maker = functions.get(f"{function.owner}.__init__")
         attributes = dict(_MADE.findall("\n".join(maker.lines))) if maker else {}
-        called = functions.get(f"{function.owner}.{leaf}") or functions.get(f"{attributes.get(leaf)}.forward")
-        if called and all(taken.kind != "**" for taken in called.parameters):
-            takes = {taken.name for taken in called.parameters if taken.kind != "positional"}
-            yield from (((function.name, word), called.name, word) for word in words if word not in takes)
+        method = functions.get(f"{function.owner}.{leaf}") or functions.get(f"{attributes.get(leaf)}.forward")
+        if method and all(parameter.kind != "**" for parameter in method.parameters):
+            takes = {parameter.name for parameter in method.parameters if parameter.kind != "positional"}
+            yield from (((function.name, word), method.name, word) for word in words if word not in takes)

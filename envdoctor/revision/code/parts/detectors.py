@@ -73,8 +73,8 @@ def sites_of(tree: ast.Module, nodes: list[ast.AST], reaching: Mapping[str, str]
             case ast.Assign() | ast.AnnAssign() if at_load:
                 scope = ".".join(filter(None, (scope, *assigned(node)[0][:1])))
         kind, goes_on = names.kind_of(node)
-        for one in filter(None, (versions.gate(node, has_major), kind)):
-            sites.append(Site(one, scope or MODULE_LEVEL, _key(one, node), short(node), at_load))
+        for sort in filter(None, (versions.gate(node, has_major), kind)):
+            sites.append(Site(sort, scope or MODULE_LEVEL, _key(sort, node), short(node), at_load))
         parts = inner_parts(node) if goes_on is None else ((child, True) for child in goes_on)
         waiting += [(child, scope, at_load and not (within and waits), has_major) for child, within in parts][::-1]
     return sites
@@ -116,14 +116,14 @@ class _Names:
         return [target + dot + rest for target in sorted(self._targets.get(root, ()))] or [name]
 
     def _first(self, name: str, rest: str = "") -> str:
-        return next(filter(None, (self._name_kind(one + rest) for one in self._resolved(name))), "")
+        return next(filter(None, (self._name_kind(path + rest) for path in self._resolved(name))), "")
 
     def kind_of(self, node: ast.AST) -> tuple[str, list[ast.AST] | None]:
         """Return what the node can do, and which nodes below are still to be looked at (None: all)."""
         match node:
             case ast.Call(func=func, args=args, keywords=keywords):
                 name = dotted(func)
-                kind = next(filter(None, (self._call_kind(one, node) for one in self._resolved(name))), "")
+                kind = next(filter(None, (self._call_kind(path, node) for path in self._resolved(name))), "")
                 before = [] if name and not name.startswith(".") else [getattr(func, "value", func) if name else func]
                 return kind or self._reached(node), [*before, *args, *keywords]
             case ast.Name(ctx=ast.Store() | ast.Del()):
@@ -167,7 +167,7 @@ class _Names:
         """Return what a call can do, by its resolved name and its arguments."""
 
         def given(word: str, *place: int) -> ast.expr | None:
-            placed = [one for at in place for one in call.args[at : at + 1]]
+            placed = [argument for at in place for argument in call.args[at : at + 1]]
             return next(filter(None, (keyword_of(call, word), *placed)), None)
 
         _, dot, last = name.rpartition(".")

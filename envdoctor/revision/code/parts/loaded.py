@@ -69,7 +69,7 @@ def read_sources(snapshot: Snapshot, paths: Iterable[str]) -> Iterator[CodeSourc
 
 def parse(sources: Sequence[CodeSource], reaching: Mapping[str, str] = MappingProxyType({})) -> list[FileCode | Unread]:
     """Return the code of each file; ``reaching`` are kinds of the table ``reaching-calls`` by name. Nothing is run."""
-    questions = [({"reaching": dict(reaching)}, one.content) for one in sources]
+    questions = [({"reaching": dict(reaching)}, file.content) for file in sources]
     return [
         (NotPython if answer.kind == "SyntaxError" else Unread)(source.path, answer.said())
         if isinstance(answer, ChildProblem)
@@ -117,18 +117,18 @@ def kind_of_file(path: str) -> str | None:
 
 def _imported_files(path: str, code: FileCode, files: Collection[str]) -> Iterator[tuple[str, str, str]]:
     """Yield each relative import as written, the file of its module, and the name taken from that; empty: none."""
-    for one in (one for one in code.imports if one.name.startswith(".")):
-        names = one.name.lstrip(".").split(".")
+    for statement in (statement for statement in code.imports if statement.name.startswith(".")):
+        names = statement.name.lstrip(".").split(".")
         folder = path
-        for _ in range(len(one.name) - len(one.name.lstrip("."))):
+        for _ in range(len(statement.name) - len(statement.name.lstrip("."))):
             folder = posixpath.dirname(folder)
         stems = [posixpath.join(folder, *names[:length]) for length in range(len(names), 0, -1)]
         places = [(f"{stem}{end}", number) for number, stem in enumerate(stems) for end in (".py", "/__init__.py")]
         at, number = next(((at, number) for at, number in places if at in files), ("", 1))
-        yield one.name, at, ".".join(names[len(names) - number :])
+        yield statement.name, at, ".".join(names[len(names) - number :])
 
 
-def loaded_files(sides: Sequence[CodeSide], wanted: Collection[str]) -> set[str] | None:
+def loaded_files(sides: Sequence[CodeSide], paths: Collection[str]) -> set[str] | None:
     """Return those of the ``wanted`` files that are loaded from an auto_map on, on either side, and those called like
     loaded ones of a kind that no entry names (somebody loads them by other means); None where that cannot be told.
     Files that are the same on both sides are read only as long as a wanted one was not reached."""
@@ -137,9 +137,9 @@ def loaded_files(sides: Sequence[CodeSide], wanted: Collection[str]) -> set[str]
         return None
     kinds = {None, *(kind_of_file(entry.path) for entry in entries)}
     reached = {entry.path for entry in entries if not entry.away}
-    reached |= {path for path in wanted if kind_of_file(path) not in kinds}
+    reached |= {path for path in paths if kind_of_file(path) not in kinds}
     followed: set[str] = set()
-    while not reached.issuperset(wanted) and reached - followed:
+    while not reached.issuperset(paths) and reached - followed:
         waiting = sorted(reached - followed)
         followed |= reached
         files = sides[1].snapshot.files
@@ -153,7 +153,7 @@ def loaded_files(sides: Sequence[CodeSide], wanted: Collection[str]) -> set[str]
                 return None  # what it imports is not known
             imports = [_imported_files(path, code, files) for code, files in codes if code]
             reached |= {at for one in imports for _, at, _ in one if at}
-    return reached & set(wanted)
+    return reached & set(paths)
 
 
 def faults(side: CodeSide, codes: Mapping[str, FileCode]) -> Iterator[tuple[str, Message]]:
@@ -165,18 +165,18 @@ def faults(side: CodeSide, codes: Mapping[str, FileCode]) -> Iterator[tuple[str,
         elif entry.path in codes and not _has(codes[entry.path], entry.name):
             yield entry.path, Message("{} names {}, which it does not define", entry.config, entry.name)
     for path, code in codes.items():
-        for root in (one.name.partition(".")[0] for one in code.imports if one.demanded):
+        for root in (item.name.partition(".")[0] for item in code.imports if item.demanded):
             if posixpath.join(posixpath.dirname(path), f"{root}.py") in files:
                 yield path, Message("it imports {} without a dot in front, which asks for a package of that name", root)
-        for written, at, name in _imported_files(path, code, files):
+        for module, at, name in _imported_files(path, code, files):
             if not at:
-                yield path, Message("it imports {}, and there is no such file", written)
+                yield path, Message("it imports {}, and there is no such file", module)
             elif at in codes and name and not _has(codes[at], name):
-                yield path, Message("it imports {}, which {} does not define", written, at)
-        for one in (one for one in code.definitions if one.kind == "class" and "." not in one.name):
-            for name in _NAME.findall(one.text):
-                if name in one.mentions and not (_has(code, name) or hasattr(builtins, name)):
-                    yield path, Message("{} derives from {}, which is not defined", one.name, name)
+                yield path, Message("it imports {}, which {} does not define", module, at)
+        for item in (item for item in code.definitions if item.kind == "class" and "." not in item.name):
+            for name in _NAME.findall(item.text):
+                if name in item.mentions and not (_has(code, name) or hasattr(builtins, name)):
+                    yield path, Message("{} derives from {}, which is not defined", item.name, name)
 
 
 def _has(code: FileCode, name: str) -> bool:

@@ -95,28 +95,28 @@ def _on_the_path(codes: Iterable[FileCode], entries: Collection[str]) -> set[str
     speakers: dict[str, set[str]] = defaultdict(set)
     by_leaf: dict[str, list[Definition]] = defaultdict(list)
     members: dict[str, list[Definition]] = defaultdict(list)
-    for one in definitions:
-        by_leaf[one.leaf].append(one)
-        members[one.owner].append(one)
-        for name in one.mentions:
-            speakers[name].add(one.name)
+    for part in definitions:
+        by_leaf[part.leaf].append(part)
+        members[part.owner].append(part)
+        for name in part.mentions:
+            speakers[name].add(part.name)
 
-    def is_called_from_outside(one: Definition) -> bool:
-        if one.kind == "value" and not one.owner:
+    def is_called_from_outside(part: Definition) -> bool:
+        if part.kind == "value" and not part.owner:
             return False
-        inside = f"{one.name}."
-        is_spoken_of = any(name != one.name and not name.startswith(inside) for name in speakers[one.leaf])
-        is_called = one.kind == "class" or not is_spoken_of or one.leaf == "forward" or one.leaf.startswith("__")
-        return is_called and not _GENERATES.search(one.leaf) and not _GENERATING_CLASS.search(one.name + one.text)
+        inside = f"{part.name}."
+        is_spoken_of = any(name != part.name and not name.startswith(inside) for name in speakers[part.leaf])
+        is_called = part.kind == "class" or not is_spoken_of or part.leaf == "forward" or part.leaf.startswith("__")
+        return is_called and not _GENERATES.search(part.leaf) and not _GENERATING_CLASS.search(part.name + part.text)
 
-    waiting = [one for one in members[""] if one.name in entries or is_called_from_outside(one)]
+    waiting = [part for part in members[""] if part.name in entries or is_called_from_outside(part)]
     reached: set[str] = set()
     while waiting:
-        one = waiting.pop()
-        if one.name not in reached:
-            reached.add(one.name)
-            waiting += [other for name in one.mentions for other in by_leaf.pop(name, ())]
-            waiting += filter(is_called_from_outside, members[one.name] if one.kind == "class" else ())
+        part = waiting.pop()
+        if part.name not in reached:
+            reached.add(part.name)
+            waiting += [other for name in part.mentions for other in by_leaf.pop(name, ())]
+            waiting += filter(is_called_from_outside, members[part.name] if part.kind == "class" else ())
     return reached
 
 
@@ -138,19 +138,19 @@ class _Both(NamedTuple):
 
 
 def told(
-    changes: Sequence[Change], pairs: Sequence[FilePair], revisions: Revisions, two: Sequence[CodeSide]
+    changes: Sequence[Change], pairs: Sequence[FilePair], revisions: Revisions, code_sides: Sequence[CodeSide]
 ) -> Iterator[Change]:
     """Yield the changes; those of bodies and values with what they mean, or as changed and not judged, with the lines.
     What no training step reaches keeps its kind."""
-    entries = {entry.name for side in two for entry in side.entries}
+    entries = {entry.name for side in code_sides for entry in side.entries}
     path = _on_the_path((code for pair in pairs for code in (pair.old, pair.new)), entries)
-    named = {pair.path: tuple({one.name: one for one in code.definitions} for code in pair[2:]) for pair in pairs}
+    by_path = {pair.path: tuple({one.name: one for one in code.definitions} for code in pair[2:]) for pair in pairs}
     paths = {pair.path: (pair.old_path, pair.new_path) for pair in pairs}
-    sides = [tuple(side.get(change.symbol) for side in named.get(change.path, ({}, {}))) for change in changes]
+    sides = [tuple(side.get(change.symbol) for side in by_path.get(change.path, ({}, {}))) for change in changes]
     both = _functions(changes, sides, _spoken(pairs, revisions.matrix), _renamed(changes, sides, pairs))
     kinds = Counter(change.kind for change in changes)
     alone = sum(bool(one.changed) for one in both.values()) + kinds["signature-changed"] <= 1
-    everywhere = _everywhere(both.values(), changes, named, _causes(revisions.matrix))
+    everywhere = _everywhere(both.values(), changes, by_path, _causes(revisions.matrix))
     fresh = _fresh(pairs)
     budget = _MAX_DIFFED
     for change, (old, new) in zip(changes, sides, strict=True):
@@ -172,7 +172,7 @@ def told(
         if budget > 0:
             shown = [
                 side.texts.get(where or "", [])[each.first - 1 : each.last] if each else ()
-                for each, where, side in zip((old, new), paths[change.path], two, strict=True)
+                for each, where, side in zip((old, new), paths[change.path], code_sides, strict=True)
             ]
             lines = hunk(*shown, starts=[each.first - 1 if each else 0 for each in (old, new)])
             change = change._replace(hunk=tuple(line[:WIDEST] for line in lines))
@@ -198,13 +198,15 @@ def told(
 def _settings(revisions: Revisions) -> set[str]:
     """Return the keys of config.json that both sides set."""
     sides = (revisions.new,) if revisions.same("config.json") else (revisions.old, revisions.new)
-    read = [read_json(side, "config.json") for side in sides]
-    return set.intersection(*({*one.data} if isinstance(one, JsonObject) else set[str]() for one in read))
+    documents = [read_json(side, "config.json") for side in sides]
+    return set.intersection(
+        *({*document.data} if isinstance(document, JsonObject) else set[str]() for document in documents)
+    )
 
 
 def _spoken(pairs: Sequence[FilePair], matrix: Matrix) -> Callable[[str], bool]:
     """Return what tells whether the old code speaks of a name, or transformers reads a key of that name itself."""
-    words = {name for pair in pairs for one in pair.old.definitions for name in one.mentions}
+    words = {name for pair in pairs for part in pair.old.definitions for name in part.mentions}
     keys = "|".join(translate(key) for row in matrix.rows("config-keys", "kind") for key in row["keys"])
     return lambda name: name in words or re.match(keys, name) is not None
 
@@ -231,9 +233,9 @@ def _parameters(old: Definition, new: Definition) -> Mapping[str, str]:
     """Return the parameters that have other names in the same places, which the other function does not know."""
     if len(old.parameters) != len(new.parameters):
         return {}
-    known = [{one.name for one in side.parameters}.union(*_names(side.lines)) for side in (old, new)]
+    names = [{item.name for item in side.parameters}.union(*_names(side.lines)) for side in (old, new)]
     pairs = [pair for pair in zip(old.parameters, new.parameters, strict=True) if pair[0][1:] == pair[1][1:]]
-    return {one.name: other.name for one, other in pairs if one.name not in known[1] and other.name not in known[0]}
+    return {item.name: other.name for item, other in pairs if item.name not in names[1] and other.name not in names[0]}
 
 
 def _compared(old: Definition, new: Definition, renamed: _Renamed) -> list[list[str]]:
@@ -243,18 +245,18 @@ def _compared(old: Definition, new: Definition, renamed: _Renamed) -> list[list[
 
     def spelled(word: re.Match[str]) -> str:
         name, keyword = word.groups()
-        called = parameters.get(name) or renamed[0].get(name) or (renamed[1].get(name) if keyword else None)
-        return (called or name) + keyword
+        new_name = parameters.get(name) or renamed[0].get(name) or (renamed[1].get(name) if keyword else None)
+        return (new_name or name) + keyword
 
-    statements, known = list[list[str]](), [_names(function.lines) for function in (old, new)]
-    for function, (bound, read), (there, _) in zip((old, new), known, reversed(known), strict=True):
-        lone = bound - read - there if LOOKS_AT_NAMES.isdisjoint(function.mentions) else set[str]()
+    statements, names = list[list[str]](), [_names(function.lines) for function in (old, new)]
+    for function, (bound, reads), (there, _) in zip((old, new), names, reversed(names), strict=True):
+        lone = bound - reads - there if LOOKS_AT_NAMES.isdisjoint(function.mentions) else set[str]()
         perhaps = {parameter.name for parameter in function.parameters if parameter.default == "None"}
         lines = [(line, line.partition(" = ")[0] in lone and "…" not in line) for line in _statements(function)]
         lines = [(line, idle and perhaps.isdisjoint(_TOKEN.findall(line))) for line, idle in lines]
         statements.append([line for line, idle in lines if not (idle and QUIET.issuperset(_DOES.findall(line)[1:]))])
-    kept = {*statements[1]}
-    return [[line if line in kept else _plain(_WORD.sub(spelled, line)) for line in statements[0]], statements[1]]
+    new_lines = {*statements[1]}
+    return [[line if line in new_lines else _plain(_WORD.sub(spelled, line)) for line in statements[0]], statements[1]]
 
 
 def _functions(
@@ -265,26 +267,26 @@ def _functions(
 ) -> dict[tuple[str, str], _Both]:
     """Return the changed functions by file and name, without statements that are told already or differ in ``renamed``
     names alone, and without what only stores an option that nothing was ``spoken`` of: what reads it changed too."""
-    told: dict[tuple[str, str], list[re.Pattern[str]]] = defaultdict(list)
+    patterns: dict[tuple[str, str], list[re.Pattern[str]]] = defaultdict(list)
     for change in changes:
         if change.kind in _SWITCHING_KINDS | _NAMING_KINDS:
             names = (change.before or change.after or "").replace(", ", "|")
             words = re.compile(rf"\b(?:{names})\b") if change.kind in _NAMING_KINDS else _SWITCHES
-            told[change.path, change.symbol].append(words)
+            patterns[change.path, change.symbol].append(words)
     functions: dict[tuple[str, str], _Both] = {}
     for change, (old, new) in zip(changes, sides, strict=True):
         if change.kind == _BODIES[0] and old and new and old.kind == new.kind == "function":
             lines = _compared(old, new, renamed)
             before, after = map(Counter, lines)
             gone, come, key = before - after, after - before, (change.path, change.symbol)
-            options = {one.name for one in new.parameters if "Config" in new.owner and not spoken(one.name)}
-            stored = {f"self.{name} = {name}" for name in options.difference(one.name for one in old.parameters)}
+            options = {item.name for item in new.parameters if "Config" in new.owner and not spoken(item.name)}
+            stored = {f"self.{name} = {name}" for name in options.difference(item.name for item in old.parameters)}
             come = Counter({line: number for line, number in come.items() if line not in stored})
-            if key in told:
-                spoken_of = {line for line in (*gone, *come) if any(words.search(line) for words in told[key])}
+            if key in patterns:
+                spoken_of = {line for line in (*gone, *come) if any(words.search(line) for words in patterns[key])}
                 gone, come = _without(spoken_of, gone, come)
             alike = lines[0] == lines[1] and [*_statements(old)] != [*_statements(new)]
-            functions[key] = _Both(change.path, old, new, gone, come, bool(stored) or key in told, alike)
+            functions[key] = _Both(change.path, old, new, gone, come, bool(stored) or key in patterns, alike)
     return functions
 
 
@@ -310,9 +312,9 @@ def _statements(function: Definition) -> Iterator[str]:
 
 def _fresh(pairs: Sequence[FilePair]) -> re.Pattern[str]:
     """Return a pattern of the options that only the new configurations have, and that are off by default."""
-    known = {parameter.name for parameter in _options(pair.old for pair in pairs)}
+    old_names = {parameter.name for parameter in _options(pair.old for pair in pairs)}
     off = {parameter.name for parameter in _options(pair.new for pair in pairs) if parameter.default in _OFF}
-    names = sorted(off - known)
+    names = sorted(off - old_names)
     return re.compile(rf"\b(?:{'|'.join(names)})\b" if names else r"(?!)")
 
 
@@ -330,18 +332,20 @@ _Everywhere = dict[_Cause, tuple[Counter[str], Counter[str]]]
 _Meaning = tuple[str, Counter[str], Counter[str], Message | None]
 
 
-def _everywhere(both: Iterable[_Both], changes: Iterable[Change], named: _Named, rows: Sequence[_Cause]) -> _Everywhere:
+def _everywhere(
+    both: Iterable[_Both], changes: Iterable[Change], by_path: _Named, rows: Sequence[_Cause]
+) -> _Everywhere:
     """Return what all functions lost and gained: a word that went here and came there was moved."""
     sides: list[list[str]] = [[], []]
     for function in both:
         sides[0] += function.gone.elements()
         sides[1] += function.come.elements()
     whole = {(change.path, change.kind, change.symbol) for change in changes}
-    for path, both_sides in named.items():
+    for path, both_sides in by_path.items():
         for kind, side, definitions in zip(("definition-removed", "definition-added"), sides, both_sides, strict=True):
-            for one in definitions.values():
-                if any((path, kind, name) in whole for name in accumulate(one.name.split("."), "{}.{}".format)):
-                    side += _statements(one)
+            for part in definitions.values():
+                if any((path, kind, name) in whole for name in accumulate(part.name.split("."), "{}.{}".format)):
+                    side += _statements(part)
     rows = rows if sum(map(len, sides)) <= _ANOTHER_MODEL else ()
     return {row: (row.found_in(sides[0]), row.found_in(sides[1])) for row in rows}
 
@@ -360,14 +364,18 @@ def _meanings(
         if moved[0] != moved[1] or not (row.where.search(new.name) and row.files.search(function.path)):
             continue
         before, after = row.found_in(gone.elements()), row.found_in(come.elements())
-        went, came = before - after - (gained - after), after - before - (lost - before)
+        lost_lines, lines_gained = before - after - (gained - after), after - before - (lost - before)
         edit = None if gained - after else whole_edit
-        if edit == _TURNED and before and not (went or came) and (row.whole or "mask" in row.kind):
-            went, came = gone, come
-        if went or (came and not optional):
-            meanings.append((row.kind, went, came, edit))
-            told = {line for line in (*gone, *come) if {*row.found_in([line])} & {*went, *came} or line in went + came}
-            gone, come = _without(told, gone, come)
+        if edit == _TURNED and before and not (lost_lines or lines_gained) and (row.whole or "mask" in row.kind):
+            lost_lines, lines_gained = gone, come
+        if lost_lines or (lines_gained and not optional):
+            meanings.append((row.kind, lost_lines, lines_gained, edit))
+            judged = {
+                line
+                for line in (*gone, *come)
+                if {*row.found_in([line])} & {*lost_lines, *lines_gained} or line in lost_lines + lines_gained
+            }
+            gone, come = _without(judged, gone, come)
     if is_judged and not any(edit for *_, edit in meanings):
         other = _replaced(function.gone, function.come, old)
         places = _places(function) if alone else None
@@ -386,9 +394,9 @@ def _meanings(
 def _places(function: _Both) -> _Meaning | None:
     """Return what stands in another place: parts of the changed statements, which are the same otherwise, or the one
     statement that reads what another one gave before."""
-    before, after = (Counter(map(str.strip, one.lines)) for one in (function.old, function.new))
+    before, after = (Counter(map(str.strip, part.lines)) for part in (function.old, function.new))
     if before == after:
-        before, after = (_givers(one.lines) for one in (function.old, function.new))
+        before, after = (_givers(part.lines) for part in (function.old, function.new))
         gone, come = before - after, after - before
         return ("order-changed", gone, come, None) if gone.total() == 1 == come.total() else None
     gone, come = before - after, after - before
@@ -403,7 +411,7 @@ def _unordered(line: str) -> list[str]:
     """Return the parts of a statement, sorted where their order means nothing."""
     words, rest = _KEYWORD.findall(line), _KEYWORD.sub("", line)
     target, _, value = rest.rpartition(" = ")
-    return [target, *sorted(words), *sorted(" * ".join(sorted(one.split(" * "))) for one in value.split(" + "))]
+    return [target, *sorted(words), *sorted(" * ".join(sorted(term.split(" * "))) for term in value.split(" + "))]
 
 
 def _givers(lines: Sequence[str]) -> Counter[str]:
@@ -419,12 +427,12 @@ def _givers(lines: Sequence[str]) -> Counter[str]:
     return counts
 
 
-def _without(told: Collection[str], *sides: Counter[str]) -> Iterator[Counter[str]]:
+def _without(judged: Collection[str], *sides: Counter[str]) -> Iterator[Counter[str]]:
     """Yield the statements of each side without the told ones and their counterparts on the other side."""
     for side, other in zip(sides, reversed(sides), strict=True):
-        there = [line for line in other if line in told and line not in side and len(side) <= _REWRITE]
-        mates = {mate for line in there for mate in get_close_matches(line, [*side.keys() - told], 1)}
-        yield Counter({line: number for line, number in side.items() if line not in told and line not in mates})
+        there = [line for line in other if line in judged and line not in side and len(side) <= _REWRITE]
+        mates = {mate for line in there for mate in get_close_matches(line, [*side.keys() - judged], 1)}
+        yield Counter({line: number for line, number in side.items() if line not in judged and line not in mates})
 
 
 def _words(counts: Counter[str]) -> str | None:
@@ -441,9 +449,9 @@ def _edit_of(gone: Counter[str], come: Counter[str]) -> Message | None:
     if gone.total() != 1 or come.total() > 1:
         return None
     before, after = (_TOKEN.findall(next(iter(side), "")) for side in (gone, come))
-    if [one for one in before if not _OPERATOR.match(one)] == [one for one in after if not _OPERATOR.match(one)]:
+    if [word for word in before if not _OPERATOR.match(word)] == [word for word in after if not _OPERATOR.match(word)]:
         return _TURNED
-    first = next((one for one, other in zip(before, after, strict=False) if one != other), "")
+    first = next((word for word, other in zip(before, after, strict=False) if word != other), "")
     rest = iter(before)
     # What is called may not take an argument any more.
     return _LOST if first != "," and all(token in rest for token in after) else None
@@ -464,28 +472,28 @@ def _replaced(gone: Counter[str], come: Counter[str], old: Definition) -> tuple[
         near = slice(max(0, place - 3), place + 2)
         counts = _COUNTS.search("".join(was[max(0, place - 4) : place]))
         return ("".join(was[near]), "".join(now[near])) if counts else None
-    known = _names(old.lines)[0].union(parameter.name for parameter in old.parameters)
+    old_names = _names(old.lines)[0].union(parameter.name for parameter in old.parameters)
     are_one = any(line.strip() in (f"{before_token} = {token}", f"{token} = {before_token}") for line in old.lines)
-    return (before_token, token) if known.issuperset((before_token, token)) and not are_one else None
+    return (before_token, token) if old_names.issuperset((before_token, token)) and not are_one else None
 
 
 def _no_longer_read(old: Definition, new: Definition, alone: bool) -> list[str]:
     """Return names that both give a value and only the old one reads; parameters too if ``alone`` changed."""
-    if any("…" in line for one in (old, new) for line in one.lines):
+    if any("…" in line for part in (old, new) for line in part.lines):
         return []
-    (bound, read), (still_bound, still_read) = (_names(one.lines) for one in (old, new))
+    (bound, reads), (still_bound, still_read) = (_names(part.lines) for part in (old, new))
     if alone:
         bound |= {parameter.name for parameter in old.parameters}
         still_bound |= {parameter.name for parameter in new.parameters}
-    return sorted((bound & read & still_bound) - still_read)
+    return sorted((bound & reads & still_bound) - still_read)
 
 
 def _names(lines: Sequence[str]) -> tuple[set[str], set[str]]:
     """Return the names that statements give a value, and the names that they read beside the assigned one."""
-    bound, read = set[str](), set[str]()
+    bound, reads = set[str](), set[str]()
     for line in lines:
         target, _, value = line.strip().partition(" = ")
         names = {*_NAME.findall(target)} if value and _TARGET.match(target) else set()
-        read |= {*_NAME.findall(value if names else line)} - names
+        reads |= {*_NAME.findall(value if names else line)} - names
         bound |= names if not _SIZES.search(value) else set()
-    return bound, read
+    return bound, reads

@@ -121,7 +121,7 @@ NO_CODE = FileCode((), (), (), ())
 def from_json(kind: Any, value: Any) -> Any:
     """Return the record of a kind, or a tuple of such, after it went through JSON as lists."""
     if get_origin(kind) is tuple:
-        return tuple(from_json(get_args(kind)[0], one) for one in value)
+        return tuple(from_json(get_args(kind)[0], item) for item in value)
     fields = getattr(kind, "__annotations__", None)
     return kind(*map(from_json, fields.values(), value)) if fields else value
 
@@ -136,7 +136,7 @@ def read_code(content: bytes, *, reaching: Mapping[str, str] = MappingProxyType(
     imports, sites, uses = _imports(tree), sites_of(tree, nodes, reaching), uses_of(tree).uses
     canonical.erase(nodes)
     scopes = scopes_of(tree, ())
-    bound = {"*"}.intersection(one.name for one in nodes if isinstance(one, ast.alias))
+    bound = {"*"}.intersection(alias.name for alias in nodes if isinstance(alias, ast.alias))
     bound |= {name for scope in scopes.values() for name in scope.bound}
     definitions: list[Definition] = []
     statements: list[_Statement] = []
@@ -197,19 +197,20 @@ def _definition(name: str, kind: str, text: str, node: ast.stmt, result: Digest)
 
 
 def _function(scope: str, node: FunctionNode, scopes: Mapping[int, Scope]) -> Definition:
-    named = {*map(dotted, node.decorator_list)}
-    setter = next((f".{kind}" for kind in ("setter", "deleter", "getter") if f"{node.name}.{kind}" in named), "")
+    marks = {*map(dotted, node.decorator_list)}
+    setter = next((f".{kind}" for kind in ("setter", "deleter", "getter") if f"{node.name}.{kind}" in marks), "")
     text, parameters = _parameters(node.args)
     result = digest([node.body], canonical.local_names(node, scopes))
     calls = [
         _CallSite(
-            dotted(one.func), tuple(f"{word.arg}={exact(word.value)}" if word.arg else "**" for word in one.keywords)
+            dotted(inner.func),
+            tuple(f"{word.arg}={exact(word.value)}" if word.arg else "**" for word in inner.keywords),
         )
-        for one in [node for node in result.nodes if isinstance(node, ast.Call)][:_MAX_CALLS]
+        for inner in [node for node in result.nodes if isinstance(node, ast.Call)][:_MAX_CALLS]
     ]
     return _definition(f"{scope}{node.name}{setter}", "function", text, node, result)._replace(
         is_idle="gradient_checkpointing" in node.name
-        and all(type(one) is not ast.Raise and canonical.is_pure(one) for one in node.body),
+        and all(type(inner) is not ast.Raise and canonical.is_pure(inner) for inner in node.body),
         mentions=mentioned([*result.nodes, *all_nodes(node.args), *node.decorator_list]),
         parameters=tuple(parameters),
         calls=tuple(calls),
@@ -244,18 +245,18 @@ def _imports(tree: ast.Module) -> list[Import]:
         names = list[str]()
         always: tuple[str, ...] = () if isinstance(node, _PERHAPS) else _INNER
         match node:
-            case ast.Import(names=taken):
-                names = [alias.name for alias in taken]
-            case ast.ImportFrom(module=module, names=taken, level=level):  # `from . import modeling` names a file
-                names = ["." * level + (f"{module}." if module else "") + alias.name for alias in taken]
+            case ast.Import(names=aliases):
+                names = [alias.name for alias in aliases]
+            case ast.ImportFrom(module=module, names=aliases, level=level):  # `from . import modeling` names a file
+                names = ["." * level + (f"{module}." if module else "") + alias.name for alias in aliases]
             case ast.Try(handlers=handlers):
                 kinds = [kind for handler in handlers if handler.type for kind in all_nodes(handler.type)]
                 catches_all = any(handler.type is None for handler in handlers)
                 survives = catches_all or not _FAILED_IMPORT.isdisjoint(names_in(kinds))
                 always, demanded = ("finalbody",) if survives else ("body", "finalbody"), False
             case ast.If(test=test):
-                called = names_in(inner.func for inner in all_nodes(test) if isinstance(inner, ast.Call))
-                demanded = demanded and not any(name.endswith("available") for name in called)
+                calls = names_in(inner.func for inner in all_nodes(test) if isinstance(inner, ast.Call))
+                demanded = demanded and not any(name.endswith("available") for name in calls)
         for name in names:
             before = imports.get(name, (False, False))
             imports[name] = (before[0] or required, before[1] or (demanded and not name.startswith(".")))
