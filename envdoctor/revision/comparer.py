@@ -90,9 +90,9 @@ class Revisions(NamedTuple):
 
     def changed(self, paths: Iterable[str] | None = None) -> list[str]:
         """Return the paths (of ``files``) that are in a snapshot and not known to be the same in both, sorted."""
-        wanted = self.files if paths is None else set(paths)
+        candidates = self.files if paths is None else set(paths)
         present = self.old.files.keys() | self.new.files.keys()
-        return sorted(path for path in wanted if path in present and not self.same(path))
+        return sorted(path for path in candidates if path in present and not self.same(path))
 
     def state(self, path: str) -> Literal["added", "removed", "same", "changed", "unknown"]:
         """Return what object ids and sizes say of the file; ``unknown`` if it has to be read."""

@@ -133,7 +133,7 @@ Wanted = tuple[str, str, str, str]
 def attribute(
     old: Snapshot,
     new: Snapshot,
-    wanted: Iterable[Wanted],
+    questions: Iterable[Wanted],
     matrix: Matrix,
     *,
     progress: Callable[[str], None] = lambda text: None,
@@ -149,7 +149,7 @@ def attribute(
     if not related:
         text = "{} is not among the {} commits before {}: their history cannot be walked"
         raise SnapshotError(text, old.label, _MOST_STEPS, new.label, kind="usage")
-    pending, before = list(wanted), old
+    pending, before = list(questions), old
     commits: dict[Wanted, Commit] = {}
     shown_before = set[Wanted]()
     for number, commit in enumerate(reversed(newest_first), 1):

@@ -26,19 +26,19 @@ def torch_build(request: Request) -> Found:
     """Find how torch was built, and whether its libraries are all there."""
     files, folders = request.place.files, request.place.site_packages
     installed = [item for item in request.items("dist") if item["name"] == "torch"]
-    found = read_version_file("torch", folders, files)
-    if isinstance(found, Unknown) and not installed:
-        found = Unknown(Message("torch is not installed"))
-    if isinstance(found, Unknown):
-        return found
-    origin = found.origin
-    abi, abi_origin = _cxx11_abi(found.folder, files)
-    told = any(item["package"] == "torch" for item in request.items("package_damage"))
-    missing = () if told else _half_gone(found.folder, files)
+    version_file = read_version_file("torch", folders, files)
+    if isinstance(version_file, Unknown) and not installed:
+        version_file = Unknown(Message("torch is not installed"))
+    if isinstance(version_file, Unknown):
+        return version_file
+    origin = version_file.origin
+    abi, abi_origin = _cxx11_abi(version_file.folder, files)
+    is_damaged = any(item["package"] == "torch" for item in request.items("package_damage"))
+    missing = () if is_damaged else _half_gone(version_file.folder, files)
     return [
-        ("torch.cuda", _dotted(found.get("cuda"), origin), origin),
-        ("torch.hip", _dotted(found.get("hip"), origin), origin),
-        ("torch.git", found.get("git_version"), origin),
+        ("torch.cuda", _dotted(version_file.get("cuda"), origin), origin),
+        ("torch.hip", _dotted(version_file.get("hip"), origin), origin),
+        ("torch.git", version_file.get("git_version"), origin),
         ("torch.cxx11_abi", abi, abi_origin),
         ("torch.missing_files", missing, "torch/lib"),
     ]
@@ -61,12 +61,12 @@ def _cxx11_abi(folder: str, files: Files) -> tuple[Value, str]:
     if "libc10.so" in names:
         origin = "torch/lib/libc10.so"
         try:
-            found = _first_of((_NEW_ABI, _OLD_ABI), files.lines(os.path.join(libraries, "libc10.so"), _LIBRARY_LIMIT))
+            mangled = _first_of((_NEW_ABI, _OLD_ABI), files.lines(os.path.join(libraries, "libc10.so"), _LIBRARY_LIMIT))
         except OSError as error:
             return Unknown(Message("{} cannot be read: {}", origin, because_of(error))), origin
-        if found is None:
+        if mangled is None:
             return Unknown(Message("{} has none of the symbols that tell", origin)), origin
-        return found == _NEW_ABI, origin
+        return mangled == _NEW_ABI, origin
     for other in ("libc10.dylib", "c10.dll"):
         if other in names:
             return ABSENT, f"torch/lib/{other}"

@@ -60,15 +60,15 @@ class Package:
     def __init__(
         self,
         package: Mapping[str, Any],
-        asked: Mapping[str, Any],
+        question: Mapping[str, Any],
         files: Files,
         digests: Callable[[], Mapping[bytes, set[bytes]]],
     ) -> None:
         self.unread: list[tuple[str, str]] = []
         self._folder = os.path.dirname(package["metadata"])
         self._files, self._digests = files, digests
-        self._python: tuple[int, ...] = tuple(asked["python"] or ())[:2]
-        self._machine: str | None = asked["machine"]
+        self._python: tuple[int, ...] = tuple(question["python"] or ())[:2]
+        self._machine: str | None = question["machine"]
         self._of_stack, self._told_elsewhere = bool(package["stack"]), tuple(package["elsewhere"])
         self._sources: list[Listed] = []
         self._libraries: list[Listed] = []
@@ -105,20 +105,20 @@ class Package:
     def damage(self) -> Iterator[tuple[str, list[str], bool]]:
         """Kinds with their files, and whether an import fails for them."""
         compared = ((self._sources, self._source), (self._libraries, self._library), (self._others, self._other))
-        found = [pair for listed, look in compared for each in listed if (pair := self._looked_at(each, look))]
-        found = [(file, kind) for file, kind in found if kind == "gone" or not self._is_of_another(file)]
-        libraries = [(file, kind) for file, kind in found if is_library(file.encode())]
+        files = [pair for listed, look in compared for each in listed if (pair := self._looked_at(each, look))]
+        files = [(file, kind) for file, kind in files if kind == "gone" or not self._is_of_another(file)]
+        libraries = [(file, kind) for file, kind in files if is_library(file.encode())]
         if len(self._libraries) > 1 and [kind for _, kind in libraries] == ["changed"] * len(self._libraries):
-            found = [pair for pair in found if pair not in libraries]  # all were stripped, or linked anew
+            files = [pair for pair in files if pair not in libraries]  # all were stripped, or linked anew
             if "changed" not in self._told_elsewhere:
                 yield "files-changed", [file for file, _ in libraries], False
-        found = [pair for pair in found if pair[1] not in self._told_elsewhere or pair not in libraries]
-        needed = self._words() if found else ()
+        files = [pair for pair in files if pair[1] not in self._told_elsewhere or pair not in libraries]
+        words = self._words() if files else ()
         by_kind: dict[str, tuple[list[str], list[str]]] = {}
-        for file, kind in found:
-            fails = kind not in ("edited", "patched") and self._fails(file, needed)
-            told = "changed" if kind == "patched" else kind
-            by_kind.setdefault(f"files-{told}", ([], []))[not fails].append(file)
+        for file, kind in files:
+            fails = kind not in ("edited", "patched") and self._fails(file, words)
+            word = "changed" if kind == "patched" else kind
+            by_kind.setdefault(f"files-{word}", ([], []))[not fails].append(file)
         yield from ((kind, failing + others, bool(failing)) for kind, (failing, others) in by_kind.items())
 
     def _is_of_another(self, file: str) -> bool:
@@ -225,28 +225,28 @@ def _as_listed(digest: bytes) -> bytes:
     return urlsafe_b64encode(digest)[:43]
 
 
-def answer(**asked: Any) -> dict[str, Any]:
+def answer(**question: Any) -> dict[str, Any]:
     """Return what the parent is told."""
-    files = Files(asked["root"])
+    files = Files(question["root"])
     looks = files.looks = Looks()
     damage, unread = [], []
 
     @cache
     def digests() -> Mapping[bytes, set[bytes]]:
         """Return what any package says of each file."""
-        found: dict[bytes, set[bytes]] = {}
-        for metadata in asked["lists"]:
+        owners: dict[bytes, set[bytes]] = {}
+        for metadata in question["lists"]:
             with suppress(OSError):
                 text = files.head(os.path.join(metadata, "RECORD"), RECORD_LIMIT)
                 for match in _LINE.finditer(text):
-                    found.setdefault(match[1], set()).add(match[2])
-        return found
+                    owners.setdefault(match[1], set()).add(match[2])
+        return owners
 
-    for one in asked["packages"]:
-        package = Package(one, asked, files, digests)
-        damage += [[one["name"], kind, names, fails] for kind, names, fails in package.damage()]
+    for item in question["packages"]:
+        package = Package(item, question, files, digests)
+        damage += [[item["name"], kind, names, fails] for kind, names, fails in package.damage()]
         if package.unread:
             name, reason = package.unread[0]
             more = Message(" and {} more", len(package.unread) - 1) if len(package.unread) > 1 else ""
-            unread.append([one["name"], "unread", [f"{name}{more} ({reason})"], False])
+            unread.append([item["name"], "unread", [f"{name}{more} ({reason})"], False])
     return {"damage": damage + unread, "files": looks.files, "folders": looks.folders}

@@ -32,23 +32,23 @@ Found = tuple[list[Stop], list[Stop]]
 _STANDARD = {"__main__", "annotationlib", "asynchat", "asyncore", "cgi", "compression", "distutils", "imp", "tomllib"}
 
 
-def answer(**asked: Any) -> dict[str, Any]:
+def answer(**question: Any) -> dict[str, Any]:
     """Answer in a process of its own."""
     sys.setrecursionlimit(_RECURSION)
-    return followed(asked)
+    return followed(question)
 
 
-def followed(asked: Mapping[str, Any]) -> dict[str, Any]:
+def followed(question: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the parent is told."""
-    files = Files(asked["root"])
+    files = Files(question["root"])
     looks = files.looks = Looks()
-    library = Library(asked["folders"], files)
-    following = Importing(library, _world(asked))
+    library = Library(question["folders"], files)
+    following = Importing(library, _world(question))
     inheriting = Inheriting(following)
     stopped: dict[Stop, list[str]] = {}
     why = None
     # Another release has a name that is not offered.
-    entries = [entry for entry in asked["entries"] if not entry[2] or following.names.has(*entry[1:3]) is not False]
+    entries = [entry for entry in question["entries"] if not entry[2] or following.names.has(*entry[1:3]) is not False]
 
     def follow(entry: Entry, again: int) -> Found | None:
         """Return what stops a statement, and its class; None when it could not be followed to the end."""
@@ -96,16 +96,16 @@ def followed(asked: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _world(asked: Mapping[str, Any]) -> World:
-    versions: Mapping[str, str] = asked["versions"]
-    complete = bool(asked["complete"])
-    followed = frozenset(asked["followed"])
-    python = release_of(asked["python"]) if asked["python"] else None
+def _world(question: Mapping[str, Any]) -> World:
+    versions: Mapping[str, str] = question["versions"]
+    complete = bool(question["complete"])
+    followed = frozenset(question["followed"])
+    python = release_of(question["python"]) if question["python"] else None
     return World(
         version=lambda name: versions.get(normalise(name), None if complete else UNKNOWN),
-        owners={module: (name,) for module, name in asked["owners"].items()},
+        owners={module: (name,) for module, name in question["owners"].items()},
         python=(*python, 0, 0, 0)[:3] if python else None,
-        platform=asked["platform"],
+        platform=question["platform"],
         standard=frozenset(sys.stdlib_module_names) | _STANDARD,
         followed=followed.__contains__,
         complete=complete,

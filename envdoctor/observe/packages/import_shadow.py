@@ -95,12 +95,12 @@ def _with_importers(row: Mapping[str, Any], request: Request, dists: Records) ->
     of the table were tried themselves."""
     from envdoctor.observe.packages.link import needed
 
-    by_name = {str(one["name"]): one for one in dists}
-    tried = {one["by"] for each in request.rows("taken-modules", "module") for one in each.get("taken", ())}
+    by_name = {str(item["name"]): item for item in dists}
+    tried = {item["by"] for each in request.rows("taken-modules", "module") for item in each.get("taken", ())}
     begun = {str(each["name"]) for each in request.rows("entry-statements", "row")} & by_name.keys() - tried
     closures = {name: needed(by_name, [name]) for name in sorted(begun)}
-    takers = [one for one in row.get("taken", ()) if not one.get("through")]
-    more = [{**one, "by": name} for name in closures for one in takers if one["by"] in closures[name]]
+    takers = [item for item in row.get("taken", ()) if not item.get("through")]
+    more = [{**item, "by": name} for name in closures for item in takers if item["by"] in closures[name]]
     return {**row, "taken": [*more, *row.get("taken", ())]}
 
 
@@ -154,17 +154,17 @@ def _lacking(path: str, folder: str, row: Mapping[str, Any], installed: _ByFolde
         (name, Message("from {} import {}", row["module"], name), script)
         for script, name in _named(row["module"], folder, files)
     )
-    others = ((one["name"], one["by"], None) for one in row.get("taken", ()) if one["by"] in there)
-    through = {one["by"]: one.get("through", ()) for one in row.get("taken", ())}
-    found: dict[str, Value] = {"lacks": ABSENT, "asked_by": ABSENT, "script": ABSENT}
+    others = ((item["name"], item["by"], None) for item in row.get("taken", ()) if item["by"] in there)
+    through = {item["by"]: item.get("through", ()) for item in row.get("taken", ())}
+    columns: dict[str, Value] = {"lacks": ABSENT, "asked_by": ABSENT, "script": ABSENT}
     for name, by, script in () if made_up else (*own, *others):
         inside = "" if path.endswith(".py") else os.path.join(path, name)
         if re.search(rf"\b{name}\b", text) or (inside and (files.is_folder(inside) or files.is_file(f"{inside}.py"))):
             continue
         user = script or _importing(by, through[by], folder, files)
-        if found["script"] is ABSENT:
-            found = {"lacks": f"{row['module']}.{name}", "asked_by": by, "script": user}
-    return found
+        if columns["script"] is ABSENT:
+            columns = {"lacks": f"{row['module']}.{name}", "asked_by": by, "script": user}
+    return columns
 
 
 def _scripts(folder: str, files: Files) -> Iterator[tuple[str, str]]:
@@ -180,8 +180,8 @@ def _named(module: str, folder: str, files: Files) -> Iterator[tuple[str, str]]:
     """Yield the scripts of the folder, each with a name that it takes from the module."""
     names = re.compile(rf"^from[ \t]+{module}[ \t]+import[ \t]+\(?([\w, \t]+)", re.MULTILINE)
     for script, text in _scripts(folder, files):
-        for taken in names.findall(text):
-            yield from ((script, word.split()[0]) for word in taken.split(",") if word.split())
+        for words in names.findall(text):
+            yield from ((script, word.split()[0]) for word in words.split(",") if word.split())
 
 
 def _importing(package: str, through: Iterable[str], folder: str, files: Files) -> Value:
@@ -197,5 +197,5 @@ def _importing(package: str, through: Iterable[str], folder: str, files: Files) 
 def _is_checkout(folder: str, name: str, files: Files) -> bool:
     """Return whether the folder is the source of this very package: its examples are run from there on purpose."""
     spelled = re.escape(name).replace(r"\-", "[-_.]")
-    named = re.compile(rf"""(?i)\bname\s*=\s*["']?{spelled}["']?\s*(?:[,#)\r\n]|\Z)""")
-    return any(named.search(files.text_or_empty(os.path.join(folder, file), 1 << 17)) for file in _PROJECT_FILES)
+    pattern = re.compile(rf"""(?i)\bname\s*=\s*["']?{spelled}["']?\s*(?:[,#)\r\n]|\Z)""")
+    return any(pattern.search(files.text_or_empty(os.path.join(folder, file), 1 << 17)) for file in _PROJECT_FILES)

@@ -76,11 +76,11 @@ def installed(request: Request) -> Found:
     except Spent as spent:
         raise EnvironmentUnreadable("the environment {} was {}", layout.prefix, spent) from None
     incomplete = folders.trouble[0] if folders.trouble else layout.incomplete
-    named = Counter(item["name"] for item in dists)
-    problems = [item._replace(alone=named[item.name] <= 1)._asdict() for item in folders.problems]
+    counts = Counter(item["name"] for item in dists)
+    problems = [item._replace(alone=counts[item.name] <= 1)._asdict() for item in folders.problems]
     return [
         *_own_facts(layout),
-        *((f"pkg.{name}", *said) for name, said in packages.items()),
+        *((f"pkg.{name}", *pair) for name, pair in packages.items()),
         ("dist", Records(dists, incomplete), Message("installed packages")),
         ("metadata_problem", Records(tuple(problems), incomplete), Message("installed packages")),
     ]
@@ -213,14 +213,14 @@ def _conda_packages(prefix: str, known: Container[str], files: Files) -> list[Di
         entries = files.names(folder)
     except FileNotFoundError:
         return []
-    found: list[Distribution] = []
+    items: list[Distribution] = []
     for entry in entries:
         raw_name, version = conda_name_version(entry)
         name = valid_name(raw_name)
         if name is not None and name not in known:
             path, origin = os.path.join(folder, entry), f"conda-meta/{entry}"
-            found.append(Distribution(name, checked_version(version), "conda", "conda", False, path, origin))
-    return found
+            items.append(Distribution(name, checked_version(version), "conda", "conda", False, path, origin))
+    return items
 
 
 def _read_tags(item: Distribution, files: Files, problems: list[MetadataProblem]) -> tuple[str, ...]:
@@ -236,7 +236,7 @@ def _read_tags(item: Distribution, files: Files, problems: list[MetadataProblem]
     return ()
 
 
-def _read_folder(folder: str, files: Files, found: _Folders) -> list[Distribution]:
+def _read_folder(folder: str, files: Files, folders: _Folders) -> list[Distribution]:
     """Return the distributions whose metadata directories a folder holds, or of an egg on the import path that one.
 
     Raises ``OSError`` when the folder cannot be listed; what is wrong with one distribution is a
@@ -249,22 +249,22 @@ def _read_folder(folder: str, files: Files, found: _Folders) -> list[Distributio
         if entry.startswith("~"):
             name = readable(entry)
             detail = Message("{} is what an interrupted pip left behind", name)
-            found.problems.append(MetadataProblem(name, "leftover", detail, ABSENT, path))
+            folders.problems.append(MetadataProblem(name, "leftover", detail, ABSENT, path))
         elif entry.endswith((".dist-info", ".egg-info")):
-            items.append(read_directory(path, entry, entry.rpartition(".")[2], files, found.problems))
+            items.append(read_directory(path, entry, entry.rpartition(".")[2], files, folders.problems))
         elif entry.endswith(".egg-link"):
             # "setup.py develop": the first line names the source folder, which a .pth line puts on the path.
             line = files.text_or_empty(path, 4096).partition("\n")[0].strip()
             if line and "\0" not in line:
                 target = files.inside(line) if os.path.isabs(line) else os.path.join(folder, line)
-                found.linked.append(os.path.normpath(target))
+                folders.linked.append(os.path.normpath(target))
         elif entry.startswith("__editable__."):
             match = re.match(_EDITABLE_PTH, entry)
             editable.add(valid_name(match["name"]) if match else None)
     if folder.endswith(".egg"):
-        items = [_read_egg(folder, files, found.problems)]
+        items = [_read_egg(folder, files, folders.problems)]
     here = [item._replace(editable=True) if item.name in editable else item for item in items if item is not None]
-    found.problems.extend(_duplicates(folder, here))
+    folders.problems.extend(_duplicates(folder, here))
     return here
 
 
@@ -318,8 +318,8 @@ def _decide_versions(
                 earlier = Unknown(Message(text, earlier, item.version)) if known else unknown
             here[item.name] = earlier, origin or item.origin
         chosen = {**here, **chosen}
-    said = {name: read_version_file(name, layout.site_packages, layout.files) for name in VERSION_FILES}
-    for name, file in (*said.items(), *replaced.items()):
+    by_file = {name: read_version_file(name, layout.site_packages, layout.files) for name in VERSION_FILES}
+    for name, file in (*by_file.items(), *replaced.items()):
         if not isinstance(file, Unknown):
             _prefer_file(name, file, chosen, folders)
     return chosen

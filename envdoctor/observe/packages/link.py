@@ -61,21 +61,23 @@ def link(request: Request) -> Found:
     if not isinstance(dists, Records):
         return _facts(*(Unknown(Message("the installed packages are not known")),) * 4)
     # What importlib.metadata says, by which code compares.
-    columns = [(one, key) for one in dists if one.get("active") is not False for key in ("said", "version")]
-    versions = {str(one["name"]): str(one[key]) for one, key in reversed(columns) if isinstance(one.get(key), str)}
+    columns = [(item, key) for item in dists if item.get("active") is not False for key in ("said", "version")]
+    versions = {str(item["name"]): str(item[key]) for item, key in reversed(columns) if isinstance(item.get(key), str)}
     listed = {name for folder in request.place.site_packages for name in request.place.files.names_or_none(folder)}
     tops = [(entry, entry.module.partition(".")[0]) for entry in entries(request.rows, versions)]
     wanted = [entry for entry, top in tops if top in listed or f"{top}.py" in listed]
     if not wanted:
         return _facts(Records(()), Records(()), Records(()), ())
     owners = {row["module"]: row["name"] for row in request.rows("module-distributions")}
-    asked = question(request, wanted, versions, owners, dists)
+    task = question(request, wanted, versions, owners, dists)
     place = request.place
-    answer = ask_once(CHILD, asked, LIMITS, looks=place.files.looks)
+    answer = ask_once(CHILD, task, LIMITS, looks=place.files.looks)
     if isinstance(answer, ChildProblem):
         reason = Message("the imports of the installed packages were not followed: {}", answer.said())
         return _facts(*(Records((), reason),) * 3, Unknown(reason))
-    read = [{"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})]
+    read_packages = [
+        {"package": name, "version": versions[name]} for name in sorted({entry.package for entry in wanted})
+    ]
     links = tuple(_record(stop, stopped, versions, owners) for stop, stopped in _together(answer["stops"]))
     python = request.value("python.minor")
     release = release_of(python) if isinstance(python, str) else None
@@ -83,11 +85,13 @@ def link(request: Request) -> Found:
     fatal = ("always", "here") if knows_syntax else ("always",)
     unread: list[Mapping[str, Value]] = []
     for path, reason, fails in answer["unread"]:
-        folder = next(one for one in place.site_packages if path.startswith(one + os.sep))
+        folder = next(item for item in place.site_packages if path.startswith(item + os.sep))
         package = _owner(os.path.relpath(path, folder).partition(os.sep)[0], owners)
         unread.append({"package": package, "file": path, "reason": reason, "damaged": fails in fatal})
     needs = tuple(sorted({_owner(module, owners) for module in answer["needed"]} & versions.keys()))
-    return _facts(Records(links, answer["why"]), Records(tuple(read), dists.incomplete), Records(tuple(unread)), needs)
+    return _facts(
+        Records(links, answer["why"]), Records(tuple(read_packages), dists.incomplete), Records(tuple(unread)), needs
+    )
 
 
 def _facts(*values: Value) -> Found:
@@ -96,31 +100,31 @@ def _facts(*values: Value) -> Found:
 
 def _together(stops: Sequence[tuple[Mapping[str, Any], list[str]]]) -> Iterator[tuple[Mapping[str, Any], list[str]]]:
     """Yield each thing that a package asks for once, with all that it stops; from where most depends on it."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    groups: dict[tuple[str, ...], list[str]] = {}
     first: dict[tuple[str, ...], Mapping[str, Any]] = {}
-    for stop, stopped in sorted(stops, key=lambda one: not one[0]["always"]):
+    for stop, stopped in sorted(stops, key=lambda pair: not pair[0]["always"]):
         top = str(stop["consumer"]).partition(".")[0]
         kind = "name" if stop["kind"] in ("module", "attribute") else stop["kind"]
         key = (top, kind, ".".join(filter(None, (stop["module"], stop["name"]))), stop["keyword"])
         first.setdefault(key, stop)
-        found.setdefault(key, []).extend(stopped)
-    return ((first[key], list(dict.fromkeys(stopped))) for key, stopped in found.items())
+        groups.setdefault(key, []).extend(stopped)
+    return ((first[key], list(dict.fromkeys(stopped))) for key, stopped in groups.items())
 
 
 def question(
     request: Request,
-    wanted: Sequence[EntryStatement],
+    entries: Sequence[EntryStatement],
     versions: Mapping[str, str],
     owners: Mapping[str, str],
     dists: Records,
 ) -> dict[str, Any]:
     """Return what the child that follows imports (``CHILD``) is told, as JSON holds it."""
     place = request.place
-    followed = {entry.module.partition(".")[0] for entry in wanted}
+    followed = {entry.module.partition(".")[0] for entry in entries}
     # Of what would be imported only packages whose wheels fit everywhere: nothing compiled holds their names.
     pure = (item for item in dists if item.get("kind") == "dist-info" and not item.get("tags"))
     active = {str(item["name"]): item for item in pure if item.get("active") is not False}
-    for name in needed(active, [entry.package for entry in wanted]):
+    for name in needed(active, [entry.package for entry in entries]):
         followed |= {module for module, owner in owners.items() if owner == name} or {name.replace("-", "_")}
     return {
         "folders": list(place.site_packages),
@@ -131,7 +135,7 @@ def question(
         "owners": dict(owners),
         "complete": dists.incomplete is None and place.incomplete is None and not place.has_finder,
         "followed": sorted(followed),
-        "entries": [[entry.statement, entry.module, entry.name, entry.derives] for entry in wanted],
+        "entries": [[entry.statement, entry.module, entry.name, entry.derives] for entry in entries],
     }
 
 
@@ -146,12 +150,12 @@ def _record(
 ) -> dict[str, Value]:
     """Return a stop as an item of ``link``."""
     consumer, provider = _owner(stop["consumer"], owners), _owner(stop["module"], owners)
-    wanted: Value = ABSENT
+    bound: Value = ABSENT
     if stop["kind"] == "demand":
         from envdoctor.versions.requirement import read_requirement
 
-        asked = read_requirement(stop["text"])
-        provider, wanted = asked.name, asked.specifiers or ABSENT
+        requirement = read_requirement(stop["text"])
+        provider, bound = requirement.name, requirement.specifiers or ABSENT
     name = ".".join(filter(None, (stop["module"], stop["name"])))
     return {
         "consumer": consumer,
@@ -161,7 +165,7 @@ def _record(
         "kind": stop["kind"],
         "name": name if stop["kind"] != "demand" else stop["text"],
         "module": stop["module"],
-        "wanted": wanted,
+        "wanted": bound,
         "place": f"{stop['consumer'].replace('.', '/')}:{stop['line']}" if stop["line"] else stop["consumer"],
         "stops": ", ".join(stopped[:_SHOWN]) + (f", … +{len(stopped) - _SHOWN}" if len(stopped) > _SHOWN else ""),
         "text": stop["text"] or ABSENT,

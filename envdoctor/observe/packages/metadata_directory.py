@@ -137,13 +137,13 @@ def read_directory(
     checked = checked_version(version) if version is not None else Unknown(trouble[1] if trouble else NOT_GIVEN.reason)
     versions: str | Absent = checked if isinstance(checked, str) else ABSENT
     of_folder = (named_by(entry)[1] if kind == "dist-info" else None) or ""
-    said = ""
+    text = ""
     comparable = trouble is None and isinstance(checked, str) and is_version(of_folder)
     if comparable and not same_release(str(checked), of_folder):
         # An installer writes both: one of them was changed, and nobody knows which is of the code.
         trouble = "mismatch", Message("{} says {}, the name of its folder {}", origin, checked, of_folder)
-        said, versions, checked = str(checked), f"{checked}, {of_folder}", Unknown(trouble[1])
-    found = Distribution(
+        text, versions, checked = str(checked), f"{checked}, {of_folder}", Unknown(trouble[1])
+    item = Distribution(
         name=valid,
         version=checked,
         kind=kind,
@@ -154,13 +154,13 @@ def read_directory(
         requires=header.requires or _requires_text(path, kind, files),
         requires_python=header.requires_python,
         requires_unknown=Message("the header of {} is too long", origin) if header.partial else None,
-        said=said,
+        said=text,
     )
     if trouble is None and version is not None and isinstance(checked, Unknown):
         trouble = "invalid-version", Message("{}: {}", origin, checked.reason)
     if trouble is not None:
         problems.append(MetadataProblem(valid, *trouble, versions, path))
-    return found
+    return item
 
 
 def _header(path: str, entry: str, kind: str, files: Files) -> tuple[MetadataHeader, str, tuple[str, Message] | None]:
@@ -284,8 +284,8 @@ def _parse(lines: list[str], ended: bool, partial: bool, utf8: bool) -> Metadata
                 requires.append(line.partition(":")[2].strip())
     name, version, python = (first.get(field, "") for field in ("name", "version", "requires-python"))
     last = None if ended else lines[-1]  # the file may end within it
-    named, cut = _value(name) if name is not last else None, version is last and version != ""
-    return MetadataHeader(named, _value(version), cut, tuple(requires), _value(python), partial, utf8)
+    value, cut = _value(name) if name is not last else None, version is last and version != ""
+    return MetadataHeader(value, _value(version), cut, tuple(requires), _value(python), partial, utf8)
 
 
 def _value(line: str) -> str | None:

@@ -152,7 +152,7 @@ def _module_gone(item: _Item, module: str | None, layout: Layout) -> list[dict[s
     there = (
         _elsewhere(module, layout)
         if removed
-        else any(_begins(one, module, layout.files) for one in layout.site_packages)
+        else any(_begins(folder, module, layout.files) for folder in layout.site_packages)
     )
     if there:
         return []
@@ -196,17 +196,17 @@ def _compared(
         # Of NVIDIA's wheels others tell whether they are found, of extensions for torch whether they can be loaded.
         of_nvidia = component_of(str(item["name"])) is not None
         elsewhere = ("gone", "changed") if of_nvidia else ("damaged", "changed") if item["name"] in extensions else ()
-        named = {"name": item["name"], "metadata": item["path"]}
-        packages.append({**named, "stack": item["name"] in stack, "elsewhere": elsewhere})
+        columns = {"name": item["name"], "metadata": item["path"]}
+        packages.append({**columns, "stack": item["name"] in stack, "elsewhere": elsewhere})
     machine = request.value("os.arch")
-    asked = {
+    question = {
         "root": place.files.root,
         "python": python,
         "machine": machine if request.value("os.platform") == "linux" and machine in _MACHINES else None,
         "packages": packages,
         "lists": [item["path"] for item in request.items("dist") if item.get("kind") == "dist-info"],
     }
-    answer = ask_once(_CHILD, asked, _LIMITS, looks=place.files.looks)
+    answer = ask_once(_CHILD, question, _LIMITS, looks=place.files.looks)
     if isinstance(answer, ChildProblem):
         reason = Message("the installed files were not compared with their lists: {}", answer.said())
         return [(str(compared[0]["name"]), "unread", [reason], False)]
@@ -231,12 +231,12 @@ def _met_on_imports(
     request: Request, active: Mapping[str, _Item], known: Sequence[Mapping[str, Value]]
 ) -> Iterator[dict[str, Value]]:
     """Yield what an import opens and cannot be read, of packages of which their lists tell nothing."""
-    told = {one["package"] for one in known if one["kind"] != "files-edited"}
+    damaged_packages = {one["package"] for one in known if one["kind"] != "files-edited"}
     for one in request.items("link_unread"):
         damaged = one["damaged"] is True
         name, kind = one["package"], "files-damaged" if damaged else "unread"
-        if name not in told:
-            told.add(name)
+        if name not in damaged_packages:
+            damaged_packages.add(name)
             item = active.get(str(name), {"name": name})
             yield _record(item, kind, f"{one['file']} ({one['reason']})", fails=damaged)
 
@@ -245,8 +245,8 @@ def _source_gone(item: _Item, module: str | None, layout: Layout, cwd: str) -> l
     """Return an editable install (PEP 610) whose sources, or what the environment has to find them, were removed."""
     sources = []
     try:
-        said = json.loads(layout.files.head(os.path.join(str(item["path"]), "direct_url.json"), 1 << 16))
-        url = urlsplit(said["url"])
+        document = json.loads(layout.files.head(os.path.join(str(item["path"]), "direct_url.json"), 1 << 16))
+        url = urlsplit(document["url"])
         sources = [unquote(url.path)] if url.scheme == "file" else []
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         pass
@@ -311,7 +311,7 @@ def _left_behind(modules: Mapping[str, str], dists: Records, layout: Layout) -> 
             path = os.path.join(folder, name)
             if package not in installed and layout.files.is_folder(path) and not _elsewhere(name, layout):
                 there = layout.files.names_or_none(path)
-                own = any(one.startswith("__init__.") for one in there)
+                own = any(entry.startswith("__init__.") for entry in there)
                 if not own and _unlisted([f"{name}/"], dists, layout.files):
                     item: _Item = {"name": package, "version": Unknown(Message("it is not installed"))}
                     yield _record(item, "left-behind", path, fails=False)
@@ -322,21 +322,21 @@ def _half_installed(
 ) -> Iterator[dict[str, Value]]:
     """Yield packages that an installer moved away (``~eft-0.17.1.dist-info``) and has not replaced, or unpacked without
     the list that it writes at the end: it works on them, or was interrupted."""
-    asked = {name for item in active.values() for name in required(item)}.union(modules) - active.keys()
+    required_names = {name for item in active.values() for name in required(item)}.union(modules) - active.keys()
     for folder in layout.site_packages:
         names = layout.files.names_or_none(folder)  # sorted: metadata comes behind the module
-        moved = {one[1:].partition("-")[0]: one for one in names if one[:1] == "~"}
-        for name in sorted(asked) if moved else ():
+        moved = {entry[1:].partition("-")[0]: entry for entry in names if entry[:1] == "~"}
+        for name in sorted(required_names) if moved else ():
             away = moved.get(modules.get(name, name)[1:]) or moved.get(name.replace("-", "_")[1:])
             if away:
                 reason = Message("its installation was interrupted, or goes on: {} is there", away)
-                said = away.removesuffix(".dist-info").partition("-")[2]
-                if away.endswith(".dist-info") and is_version(said):
+                version = away.removesuffix(".dist-info").partition("-")[2]
+                if away.endswith(".dist-info") and is_version(version):
                     text = (
                         "its installation was interrupted, or goes on: {} is there; "
                         "pip install --force-reinstall --no-deps {} brings back what it replaced"
                     )
-                    reason = Message(text, away, f"{name}=={said}")
+                    reason = Message(text, away, f"{name}=={version}")
                 yield _record({"name": name}, "unread", reason, fails=False)
     for name in modules.keys() & active.keys():
         there = layout.files.names_or_none(str(active[name]["path"]))

@@ -58,11 +58,11 @@ def read_version_file(name: str, folders: tuple[str, ...], files: Files) -> Vers
             return Unknown(Message("{} cannot be read: {}", origin, because_of(error)))
         # The last assignment of a name holds. The text is matched, never run.
         values: dict[str, str | Absent | Unknown] = {}
-        for key, said in _ASSIGNMENT.findall(text):
-            plain = _LITERAL.match(said.strip())
+        for key, value in _ASSIGNMENT.findall(text):
+            plain = _LITERAL.match(value.strip())
             otherwise = Unknown(Message("{} in {} is no plain value", key, origin))
             values[key] = (
-                otherwise if plain is None else next((one for one in plain.groups() if one is not None), ABSENT)
+                otherwise if plain is None else next((item for item in plain.groups() if item is not None), ABSENT)
             )
         return VersionFile(folder, origin, values)
     return Unknown(Message("there is no {}", origin))
@@ -95,10 +95,10 @@ def another_version(
     ``listed``: the code is what an installer unpacked. Makers forget to raise ``__version__``; so the file must also
     be another one than RECORD lists. Where nothing lists it, nothing is said.
     """
-    said = version_of_code(place, files)
-    if said is None or same_release(said[0], version):
+    pair = version_of_code(place, files)
+    if pair is None or same_release(pair[0], version):
         return None
-    return said if not listed or _replaced(metadata, place, said[1], files) else None
+    return pair if not listed or _replaced(metadata, place, pair[1], files) else None
 
 
 def _replaced(metadata: str, place: str, name: str, files: Files) -> bool:
@@ -127,16 +127,16 @@ _PLAIN = re.compile(rb"(?![\"/])(?!.*\.\.)[^\0]{0,400}\Z", re.DOTALL)
 def listed_libraries(metadata: str, files: Files) -> list[str]:
     """Return what RECORD lists as extension modules and shared libraries, by their names below the folder of packages.
     Raises ``OSError``, ``FileNotFoundError`` for an empty list too."""
-    found: list[str] = []
+    libraries: list[str] = []
     piece = b""
     for piece in files.lines(os.path.join(metadata, "RECORD"), RECORD_LIMIT):
         names = (line.partition(b",")[0] for line in piece.split(b"\n"))
-        found += [name.decode("utf-8", "replace") for name in names if is_library(name) and _PLAIN.match(name)]
-        if len(found) >= _MOST:
+        libraries += [name.decode("utf-8", "replace") for name in names if is_library(name) and _PLAIN.match(name)]
+        if len(libraries) >= _MOST:
             break
     if not piece:
         raise FileNotFoundError(errno.ENOENT, Message("it is empty"), metadata)
-    return found[:_MOST]
+    return libraries[:_MOST]
 
 
 def is_library(name: bytes) -> bool:

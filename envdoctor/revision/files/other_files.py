@@ -45,8 +45,8 @@ def _compare(revisions: Revisions) -> Iterator[Change | Unread]:
                 code = revisions.code() or None
                 if isinstance(code, Unread):
                     yield code
-            named = type(code) is tuple and any(posixpath.basename(path) in text for text in code)
-            kind = "file-read-by-code" if named else f"file-{'changed' if pair else state}"
+            is_named = type(code) is tuple and any(posixpath.basename(path) in text for text in code)
+            kind = "file-read-by-code" if is_named else f"file-{'changed' if pair else state}"
             yield Change("files", "documentation-changed" if about else kind, path, path, *revisions.sizes(path))
 
 
@@ -68,8 +68,8 @@ def _cards(revisions: Revisions) -> list[dict[str, str]]:
     cards = [card for card in (revisions.old.card, revisions.new.card) if card is not None]
     fields: list[dict[str, str]] = []
     for card in cards if len(cards) == 2 and any(cards) else ():
-        lists = [(name, held if isinstance(held := card.get(name), list) else [held]) for name in _FIELDS]
-        texts = [(name, ", ".join(one for one in held if isinstance(one, str))) for name, held in lists]
+        lists = [(name, values if isinstance(values := card.get(name), list) else [values]) for name in _FIELDS]
+        texts = [(name, ", ".join(item for item in values if isinstance(item, str))) for name, values in lists]
         fields.append({name: short(text) for name, text in texts if text})
     return fields
 

@@ -113,8 +113,8 @@ class RemoteFile:
                 raise Again(text, f"{int(match[3]):,}", f"{self.size:,}")
             first, last = int(match[1]), int(match[2])
             if (first, last) != (offset, end - 1):
-                asked = f"{offset:,}-{end - 1:,}"
-                raise Again("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", asked)
+                span = f"{offset:,}-{end - 1:,}"
+                raise Again("the server sent bytes {}-{} where {} were asked for", f"{first:,}", f"{last:,}", span)
         data = self._transport.body(reply, before + length)[before : before + length]
         if len(data) < length:
             text = "the connection broke off after {} of {} bytes"
@@ -157,20 +157,22 @@ def read_headers(
     8 bytes comes back whole. A header of more than ``largest`` bytes is not read, nor are headers of more than 256 MiB
     in all. What was learned of the sizes is kept for the next revision of ``repo``."""
     room, sizes = _Room(largest), transport.header_sizes
-    found: dict[int, bytes | TransportError] = {}
+    results: dict[int, bytes | TransportError] = {}
 
     def read(indices: Sequence[int], guess: int) -> None:
         calls = [partial(files[index].header, guess, room) for index in indices]
         for index, result in zip(indices, transport.side_by_side(calls), strict=True):
-            found[index] = result
+            results[index] = result
             if isinstance(result, bytes):
                 sizes[repo] = max(sizes.get(repo, 0), len(result))
 
     every = range(len(files))
     if repo not in sizes:
         read(*((every, _FEW) if len(files) <= 3 else ([0, 1, len(files) // 2], _SAMPLE)))
-    read([index for index in every if index not in found], min(int(sizes.get(repo, _FEW) * 1.01) + 256, _LARGEST_GUESS))
-    return [found[index] for index in every]
+    read(
+        [index for index in every if index not in results], min(int(sizes.get(repo, _FEW) * 1.01) + 256, _LARGEST_GUESS)
+    )
+    return [results[index] for index in every]
 
 
 MOST_FILES = 100_000
@@ -282,14 +284,14 @@ def _walk(folder: str, within: str, called: str, refused: list[Unread], aside: C
         refused.append(Unread(printable(path), Message("the folder cannot be read: {}", because_of(error))))
 
 
-def _size(place: str, within: str, called: str) -> int | Message | None:
+def _size(place: str, within: str, name: str) -> int | Message | None:
     """Return a file's size in bytes, None where nothing is, or why it is refused."""
     try:
         inside = os.path.commonpath([within, place]) == within
     except ValueError:  # another drive
         inside = False
     if not inside:
-        return Message("it is a link that leads out of {}", called)
+        return Message("it is a link that leads out of {}", name)
     try:
         status = os.stat(place)
     except OSError:
@@ -300,8 +302,8 @@ def _size(place: str, within: str, called: str) -> int | Message | None:
     return status.st_size
 
 
-def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: Hasher, own: bool) -> LocalSnapshot:
-    """Return the snapshot of a commit of the cache; ``asked`` is the name that the user gave. It is not ``complete``
+def open_cached(cached: CachedCommit, request: str, largest_header: int, hasher: Hasher, own: bool) -> LocalSnapshot:
+    """Return the snapshot of a commit of the cache; ``request`` is the name that the user gave. It is not ``complete``
     where only what was downloaded is known, and not all files of the commit. Files are hashed, and refused when their
     content is not what their name says; of those that ``hasher`` leaves alone the name counts where the cache is the
     user's ``own``. A folder that only looks like a cache proves nothing by its names."""
@@ -320,21 +322,26 @@ def open_cached(cached: CachedCommit, asked: str, largest_header: int, hasher: H
         elif entry is not None and entry.size != size:
             refused.append(Unread(path, Message("the cache holds it with another size than the repository lists")))
         else:
-            named = entry.oid if entry else _oid_of_link(os.path.join(cached.folder, path))
-            oid = hasher.oid(place, size, named.partition(":")[0] if named else "")
-            if oid is not None and named is not None and oid != named:
+            listed_oid = entry.oid if entry else _oid_of_link(os.path.join(cached.folder, path))
+            oid = hasher.oid(place, size, listed_oid.partition(":")[0] if listed_oid else "")
+            if oid is not None and listed_oid is not None and oid != listed_oid:
                 refused.append(Unread(path, Message("its content in the cache is not what its name says")))
                 files.pop(path, None)
                 continue
-            places[path], files[path] = place, FileEntry(path, size, oid or (named if own else None))
+            places[path], files[path] = place, FileEntry(path, size, oid or (listed_oid if own else None))
     lacking = _lacking(files, places)
     if lacking is not None and listed is None:
         refused.append(Unread(Message("weights"), lacking))
     label = Message("{} @ {} (cache)", cached.repo, cached.commit[:7])
-    about = asked, label, files, places, tuple(refused), largest_header
-    held = LocalSnapshot(*about, Message("it was never downloaded to this machine"))
-    held.repo, held.revision, held.complete, held.lacking = cached.repo, cached.commit, listed is not None, lacking
-    return held
+    about = request, label, files, places, tuple(refused), largest_header
+    snapshot = LocalSnapshot(*about, Message("it was never downloaded to this machine"))
+    snapshot.repo, snapshot.revision, snapshot.complete, snapshot.lacking = (
+        cached.repo,
+        cached.commit,
+        listed is not None,
+        lacking,
+    )
+    return snapshot
 
 
 def _lacking(files: Mapping[str, FileEntry], places: Mapping[str, str]) -> Message | None:
@@ -343,14 +350,14 @@ def _lacking(files: Mapping[str, FileEntry], places: Mapping[str, str]) -> Messa
     def shards(folder: str, data: Any) -> set[str]:
         return {folder + name for name in data["weight_map"].values()}
 
-    named = {path for path in files if path not in places and path.lower().endswith(WEIGHTS)}
+    lost = {path for path in files if path not in places and path.lower().endswith(WEIGHTS)}
     for path in [path for path in places if path.endswith(".index.json")][:_MOST_INDEXES]:
         shards_named = _taken_from(places[path], _INDEX_LIMIT, partial(shards, path[: path.rfind("/") + 1]))
-        named |= (shards_named or set()) - places.keys()
-    if named:
-        return Message("{} of its weight files are not in the local cache ({}, …)", len(named), printable(min(named)))
-    held = any(path.lower().endswith(WEIGHTS) for path in places)
-    return None if held else Message("no weights of it are in the local cache")
+        lost |= (shards_named or set()) - places.keys()
+    if lost:
+        return Message("{} of its weight files are not in the local cache ({}, …)", len(lost), printable(min(lost)))
+    has_weights = any(path.lower().endswith(WEIGHTS) for path in places)
+    return None if has_weights else Message("no weights of it are in the local cache")
 
 
 def _taken_from(place: str, limit: int, take: Callable[[Any], Result]) -> Result | None:

@@ -76,13 +76,13 @@ class Access:
         """Return the commits of a repository in the cache under all its names: main, other references, last used."""
         names = [*spellings(repo, self.aliases), *(spellings(moved, self.aliases) if moved else ())]
         repos = cached_repos(dict.fromkeys(names), cache_folder(self.cwd, self.environ))
-        commits = [commit for held in repos for commit in held.commits]
+        commits = [commit for repo_cache in repos for commit in repo_cache.commits]
         return sorted(commits, key=lambda item: ("main" not in item.refs, not item.refs, -item.used))
 
 
 def _listing_refused(error: TransportError, repo: str, revision: str, transport: Transport) -> SnapshotError:
     """Return the error for a repository or revision as a whole."""
-    host, token, said = transport.host, transport.has_token, error.said.lower()
+    host, token, words = transport.host, transport.has_token, error.said.lower()
     match error.kind:
         case "offline":
             text = (
@@ -100,10 +100,10 @@ def _listing_refused(error: TransportError, repo: str, revision: str, transport:
         return SnapshotError(text, repo, revision, host, kind="revision-not-found")
     if error.code == "GatedRepo":
         return SnapshotError("{} on {} is gated: {}", repo, host, _gate(repo, transport), kind="gated")
-    if "disabled" in said:
+    if "disabled" in words:
         text = "{} was disabled on {}, its files cannot be read: give local folders"
         return SnapshotError(text, repo, host, kind="disabled")
-    if "credentials" in said or (error.status == 401 and token and not error.code):
+    if "credentials" in words or (error.status == 401 and token and not error.code):
         text = "{} does not accept the token of this machine (HTTP {}): {} again, or unset it"
         return SnapshotError(text, host, error.status, _LOGIN, kind="private")
     if error.code == "RepoNotFound" or error.status in (401, 404):
@@ -111,8 +111,8 @@ def _listing_refused(error: TransportError, repo: str, revision: str, transport:
         return SnapshotError("{} was not found on {}: the name is wrong, or {}", repo, host, hint, kind="not-found")
     if error.status == 403:
         return SnapshotError("{} does not let this token read {} (HTTP 403)", host, repo, kind="private")
-    said = f": {error.said}" if error.said else ""
-    return SnapshotError("{} @ {}: {}{}", repo, revision, error, said, kind="protocol")
+    words = f": {error.said}" if error.said else ""
+    return SnapshotError("{} @ {}: {}{}", repo, revision, error, words, kind="protocol")
 
 
 def _gate(repo: str, transport: Transport) -> Message:
@@ -164,11 +164,11 @@ def _odd(transport: Transport, expected: Message) -> TransportError:
 def _pages(transport: Transport, url: str, *, most: int) -> Iterable[list[Any]]:
     """Yield the pages of a list, up to the one that passes ``most`` items. Raises :class:`TransportError`."""
     count = 0
-    asked: set[str] = set()
+    visited: set[str] = set()
     while url and count <= most:
-        if url in asked or not url.startswith(transport.endpoint + "/"):
+        if url in visited or not url.startswith(transport.endpoint + "/"):
             raise _odd(transport, Message("a sane address of the next page"))
-        asked.add(url)
+        visited.add(url)
         page, headers = transport.fetch_json(url, _PAGE_LIMIT)
         if not isinstance(page, list):
             raise _odd(transport, Message("a list"))
@@ -188,8 +188,8 @@ class Commit(NamedTuple):
 
 def commits(transport: Transport, repo: str, revision: str, most: int) -> Iterator[Commit]:
     """Yield the commits from ``revision`` back. Raises :class:`SnapshotError`."""
-    known = transport.moved.get(repo, repo)
-    url = f"{transport.endpoint}/api/models/{known}/commits/{quote(revision, safe='')}"
+    new_name = transport.moved.get(repo, repo)
+    url = f"{transport.endpoint}/api/models/{new_name}/commits/{quote(revision, safe='')}"
     following = iter(_pages(transport, url, most=most))
     count = 0
     while count < most:
@@ -250,17 +250,17 @@ class HubSnapshot(Snapshot):
                 raise Again("the server sent {} in its place", what)
             return body
 
-        kept = self._here(entry, lambda local: local.read(path, entry.size))
-        if kept is None and path not in self._read:
+        content = self._here(entry, lambda local: local.read(path, entry.size))
+        if content is None and path not in self._read:
             self._read[path] = self._ask(path, lambda: self._hub.fetch(self._url(path), entry.size, take))
-        return self._read[path] if kept is None else kept
+        return self._read[path] if content is None else content
 
     def part(self, entry: FileEntry, offset: int, length: int) -> bytes | Unread:
         """Return a part of a file by one request; only the first of a file goes through the Hub's redirect."""
         path = entry.path
-        kept = self._here(entry, lambda local: local.read_range(path, offset, length))
-        if kept is not None:
-            return kept
+        content = self._here(entry, lambda local: local.read_range(path, offset, length))
+        if content is not None:
+            return content
         remote = self._remote.setdefault(path, RemoteFile(self._hub, self._url(path), entry.size))
         return self._ask(path, lambda: remote.read(offset, length))
 
@@ -271,8 +271,8 @@ class HubSnapshot(Snapshot):
             entry = self.entry(path)
             if isinstance(entry, Unread):
                 self._headers[path] = entry
-            elif kept := self._here(entry, lambda local, path=path: local.headers([path])[path]):  # type: ignore[misc]
-                self._headers[path] = kept
+            elif header := self._here(entry, lambda local, path=path: local.headers([path])[path]):  # type: ignore[misc]
+                self._headers[path] = header
             elif self._gate:
                 self._headers[path] = Unread(path, self._gate)
             else:
@@ -285,8 +285,8 @@ class HubSnapshot(Snapshot):
 
     def _here(self, entry: FileEntry, read: Callable[[Snapshot], Result | Unread]) -> Result | None:
         """Return this machine's copy of a file with the same oid; None without one."""
-        held = self.local.files.get(entry.path) if self.local else None
-        content = read(self.local) if self.local and held and entry.oid and held.oid == entry.oid else None
+        twin = self.local.files.get(entry.path) if self.local else None
+        content = read(self.local) if self.local and twin and entry.oid and twin.oid == entry.oid else None
         return None if isinstance(content, Unread) else content
 
     def _url(self, path: str) -> str:
@@ -312,12 +312,12 @@ def open_hub(repo: str, revision: str | None, access: Access) -> HubSnapshot:
     if not is_repo_name(repo):
         text = '"{}" is not the name of a repository; give ORG/NAME or a folder'
         raise SnapshotError(text, printable(repo), kind="usage")
-    wanted = revision or "main"
-    if not is_revision(wanted):
-        problem = Message('"{}" is not a revision; give a branch, a tag, a commit or refs/pr/N', printable(wanted))
+    name = revision or "main"
+    if not is_revision(name):
+        problem = Message('"{}" is not a revision; give a branch, a tag, a commit or refs/pr/N', printable(name))
         raise SnapshotError(problem, kind="usage")
     hub = access.hub
     try:
-        return hub.in_time(lambda: ask_for_snapshot(access, repo, wanted))
+        return hub.in_time(lambda: ask_for_snapshot(access, repo, name))
     except TransportError as error:
-        raise _listing_refused(error, repo, wanted, hub) from None
+        raise _listing_refused(error, repo, name, hub) from None

@@ -137,19 +137,21 @@ _MOST_PARENTS = 40
 
 def open_snapshot(text: str, revision: str | None, access: Access) -> Snapshot:
     """Return the snapshot that a text, and perhaps a revision beside it, means. Raises :class:`SnapshotError`."""
-    named = name_of(text, access)
-    if named.repo is None:
+    address = name_of(text, access)
+    if address.repo is None:
         if revision:
             raise SnapshotError("{} is a folder, and a folder has no revisions", text, kind="usage")
-        folder = str(named.folder)
+        folder = str(address.folder)
         repo, commit = commit_of_path(folder)
         if repo and commit and os.path.basename(folder) == commit:  # of the cache of huggingface_hub, with its links
             return from_cache(CachedCommit(repo, commit, folder), repo, access)
         return open_folder(folder, text, largest_header=access.largest_header, hasher=access.hasher)
-    if named.revision and revision and named.revision != revision:
+    if address.revision and revision and address.revision != revision:
         raise SnapshotError("{} names a revision, and {} is another one", text, revision, kind="usage")
-    wanted = revision or named.revision
-    return _open_offline(named.repo, wanted, access) if access.offline else _open_revision(named.repo, wanted, access)
+    wanted = revision or address.revision
+    return (
+        _open_offline(address.repo, wanted, access) if access.offline else _open_revision(address.repo, wanted, access)
+    )
 
 
 def name_of(text: str, access: Access) -> NamedModel:
@@ -160,18 +162,18 @@ def name_of(text: str, access: Access) -> NamedModel:
         raise SnapshotError(said_by(error), kind="usage") from None
 
 
-def from_cache(commit: CachedCommit, asked: str, access: Access) -> LocalSnapshot:
+def from_cache(commit: CachedCommit, request: str, access: Access) -> LocalSnapshot:
     """Return the snapshot of a cached commit: in the user's own cache, or in a folder that looks like one."""
     cache = os.path.realpath(cache_folder(access.cwd, access.environ) or os.sep)
     own = os.path.realpath(commit.folder).startswith(cache.rstrip(os.sep) + os.sep) and cache != os.sep
-    return open_cached(commit, asked, access.largest_header, access.hasher, own)
+    return open_cached(commit, request, access.largest_header, access.hasher, own)
 
 
 def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnapshot:
     """Return a cached revision: of a reference, a commit or its beginning; None means ``main`` or the only one."""
     cached = access.cached(repo)
-    wanted = (revision or "main").removeprefix("@")
-    matches = matching(cached, wanted)
+    name = (revision or "main").removeprefix("@")
+    matches = matching(cached, name)
     if not matches and revision is None and len({item.commit for item in cached}) == 1:
         matches = cached
     if len({item.commit for item in matches}) == 1:
@@ -179,12 +181,14 @@ def _open_offline(repo: str, revision: str | None, access: Access) -> LocalSnaps
     if not cached:
         text = "{} is not in the local cache, and offline mode is on: give local folders, or leave offline mode"
         raise SnapshotError(text, repo, kind="offline")
-    if _date_of(wanted) is not None:
+    if _date_of(name) is not None:
         text = "{} is a date, and the local cache does not hold the dates of commits: name one of {}"
-        raise SnapshotError(text, wanted, ", ".join(item.commit[:10] for item in cached[:5]), kind="offline")
-    held = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
-    problem = Message("{} commits that begin with {}", len(matches), wanted) if matches else Message("no {}", wanted)
-    raise SnapshotError("the local cache holds {} of {}; it holds {}", problem, repo, held, kind="revision-not-found")
+        raise SnapshotError(text, name, ", ".join(item.commit[:10] for item in cached[:5]), kind="offline")
+    choices = ", ".join(item.commit[:10] + (f" ({', '.join(item.refs)})" if item.refs else "") for item in cached[:5])
+    problem = Message("{} commits that begin with {}", len(matches), name) if matches else Message("no {}", name)
+    raise SnapshotError(
+        "the local cache holds {} of {}; it holds {}", problem, repo, choices, kind="revision-not-found"
+    )
 
 
 class Pair(NamedTuple):
@@ -210,34 +214,34 @@ def open_pair(model: str, old: str | None, new: str | None, access: Access) -> P
     return Pair(old_side, pair.new if pair.old.complete else _known_to(pair.old, pair.new), pair.notes, moved)
 
 
-def _known_to(one: Snapshot, other: Snapshot) -> Snapshot:
+def _known_to(base: Snapshot, other: Snapshot) -> Snapshot:
     """Return the other one with the files of both; others, except text about the model, are refused as unknown."""
-    reason = Message("whether it changed is not known: it was not downloaded with {}", one.label)
-    more = [path for path in other.files if path not in one.files and not is_text_about_the_model(path)]
-    return limited_to(other, one.files, [Unread(path, reason) for path in more])
+    reason = Message("whether it changed is not known: it was not downloaded with {}", base.label)
+    more = [path for path in other.files if path not in base.files and not is_text_about_the_model(path)]
+    return limited_to(other, base.files, [Unread(path, reason) for path in more])
 
 
 def _choose(model: str, old: str | None, new: str | None, access: Access) -> Pair:
-    named = name_of(model, access)
-    if named.folder is not None:
+    address = name_of(model, access)
+    if address.folder is not None:
         if old is None or new is not None:
             text = "{} is a folder: give one other folder or repository to compare it with"
             raise SnapshotError(text, model, kind="usage")
         return Pair(open_snapshot(model, None, access), open_snapshot(old, None, access))
     whole_commit = "/commit/" in model and old is None
-    if named.revision and new is None:
-        model, new = str(named.repo), named.revision
+    if address.revision and new is None:
+        model, new = str(address.repo), address.revision
     old, new = two_of(old, new)
     if old is not None:
         return Pair(open_side(model, old, access), open_side(model, new, access))
     newer = open_side(model, new, access)
-    cached = access.cached(str(named.repo), newer.repo)
+    cached = access.cached(str(address.repo), newer.repo)
     if isinstance(newer, HubSnapshot) and (whole_commit or not cached):
         return _before_the_last_change(newer)
     if not isinstance(newer, HubSnapshot) and all(item.commit == newer.revision for item in cached):
         text = "the local cache holds no second commit of {} to compare {} with: name OLD, or leave offline mode"
-        raise SnapshotError(text, named.repo, newer.label, kind="offline")
-    return _with_the_cache(cached, str(named.repo), newer, access)
+        raise SnapshotError(text, address.repo, newer.label, kind="offline")
+    return _with_the_cache(cached, str(address.repo), newer, access)
 
 
 def _before_the_last_change(newer: HubSnapshot) -> Pair:

@@ -145,8 +145,8 @@ class _Scan:
                 del values[0]
             function, _, _, _, kind, key, *_ = values
             shape = tuple(value for value in self.values[slice(*match.span(1))] if type(value) is int)
-            known = len(shape) <= _MOST_DIMENSIONS and all(0 <= length < _LONGEST for length in shape)
-            if function not in _REBUILD or not known:
+            is_valid = len(shape) <= _MOST_DIMENSIONS and all(0 <= length < _LONGEST for length in shape)
+            if function not in _REBUILD or not is_valid:
                 return None
             kind = (self.values[match.start(2)] if match[2] else kind).rpartition(".")[2]
             dtype = _DTYPES.get(kind, kind.removesuffix("Storage").lower())

@@ -228,7 +228,7 @@ def kinds_of(paths: Iterable[str]) -> dict[Message, list[str]]:
         name = path.rpartition("/")[2].lower()
         fits = (groups[kind] for kind, begins, ends in _KINDS if name.startswith(begins) or name.endswith(ends))
         next(fits, docs if is_text_about_the_model(path) else others).append(path)
-    return {kind: held for kind, held in groups.items() if held}
+    return {kind: members for kind, members in groups.items() if members}
 
 
 def oid_of_digest(digest: object) -> str | None:

@@ -71,12 +71,12 @@ def flatten(config: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, 
     or of type ``default`` and nothing else, is none."""
     flat: dict[str, _Setting] = {}
     late: list[tuple[str, _Setting]] = []
-    for name, said, value in _walk(config, "", ""):
+    for name, spelling, value in _walk(config, "", ""):
         prefix, dot, leaf = name.rpartition(".")
         if leaf in aliases:
-            late.append((prefix + dot + aliases[leaf], _Setting(_plain(aliases[leaf], value), said)))
+            late.append((prefix + dot + aliases[leaf], _Setting(_plain(aliases[leaf], value), spelling)))
         else:
-            flat[name] = _Setting(_plain(leaf, value), said)
+            flat[name] = _Setting(_plain(leaf, value), spelling)
     for name, setting in late:
         # A file may give both spellings. Where they agree one is enough; where not, both are kept apart.
         if name not in flat:
@@ -86,7 +86,7 @@ def flatten(config: Mapping[str, Any], aliases: Mapping[str, str]) -> dict[str, 
     return flat
 
 
-def _walk(table: Mapping[str, Any], prefix: str, said: str) -> Iterator[tuple[str, str, Any]]:
+def _walk(table: Mapping[str, Any], prefix: str, spelling: str) -> Iterator[tuple[str, str, Any]]:
     """Yield ``(name, name in the file, value)`` of every leaf. Whoever read the file bounded its depth."""
     for key, value in table.items():
         # A dot inside a key is not a step down: {"a.b": 1} is not {"a": {"b": 1}}.
@@ -94,11 +94,11 @@ def _walk(table: Mapping[str, Any], prefix: str, said: str) -> Iterator[tuple[st
         if key in ("rope_theta", "rope_scaling", "rope_parameters"):
             continue
         if isinstance(value, Mapping) and value and key not in _WHOLE:
-            yield from _walk(value, name + ".", said + key + ".")
+            yield from _walk(value, name + ".", spelling + key + ".")
         else:
-            yield name, said + key, value
+            yield name, spelling + key, value
     for name, (where, value) in _rope(table).items():
-        yield prefix + name, said + where, value
+        yield prefix + name, spelling + where, value
 
 
 def _rope(table: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
@@ -112,9 +112,9 @@ def _rope(table: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
         nested = bool(value) and all(item is None or isinstance(item, Mapping) for item in value.values())
         for layers, part in value.items() if nested else [(_FULL, value)]:
             for leaf, item in (part or {}).items():
-                said = f"{key}.{layers}.{leaf}" if nested else f"{key}.{leaf}"
+                spelling = f"{key}.{layers}.{leaf}" if nested else f"{key}.{leaf}"
                 if name := _rope_name(leaf, item, "" if layers == _FULL else layers):
-                    settings.setdefault(name, (said, item))
+                    settings.setdefault(name, (spelling, item))
     if table.get("rope_theta") is not None:
         settings["rope_theta"] = ("rope_theta", table["rope_theta"])
     theta, local = settings.get("rope_theta"), settings.get("rope_local_base_freq")
@@ -142,8 +142,8 @@ def _plain(leaf: str, value: Any) -> Any:
     match value:
         case str() if leaf == "dtype":
             return value.removeprefix("torch.")
-        case [one] if leaf.endswith("token_id"):
-            return one
+        case [item] if leaf.endswith("token_id"):
+            return item
     return value
 
 
@@ -213,8 +213,10 @@ def compare(area: str, revisions: Revisions) -> Compared:
     changes, unread = parted(_compare(area, revisions))
     main = _FILES[area][0]
     touched = any(change.path == main and change.kind not in _HARMLESS for change in changes)
-    known = main in revisions.old.files and main in revisions.new.files and not any(one.path == main for one in unread)
-    return Compared(changes, unread, equal=(main,) if known and not touched else ())
+    is_whole = (
+        main in revisions.old.files and main in revisions.new.files and not any(part.path == main for part in unread)
+    )
+    return Compared(changes, unread, equal=(main,) if is_whole and not touched else ())
 
 
 def _compare(area: str, revisions: Revisions) -> Iterator[Change | Unread]:
@@ -293,8 +295,8 @@ def _unordered(name: str, value: Any) -> Any:
 def _is_read(names: _SettingNames, name: str, *, anywhere: bool = False) -> bool | None:
     """Return whether the model's own code speaks of a key, or only its configuration does (``anywhere``); else None."""
     words_of_key = re.findall(r"\w+", name.rpartition(".")[2])
-    held = [words.issuperset(words_of_key) for words in names.code()]
-    return any(held if anywhere else held[:1]) if held else None
+    hits = [words.issuperset(words_of_key) for words in names.code()]
+    return any(hits if anywhere else hits[:1]) if hits else None
 
 
 def _kind(names: _SettingNames, name: str, old: _Flat, new: _Flat) -> str | None:
@@ -330,8 +332,8 @@ def _one_sided(names: _SettingNames, name: str, old: _Flat, new: _Flat) -> Chang
         return names.change(kind or "key-changed", name, was or shown, now or shown)
     # Most classes mean null by a missing key, but no table says so of this one: the kind stays plain.
     # A type or class that is given where there was none is that of the same model.
-    named = was is None and kind in ("model-type-changed", "architecture-changed")
-    return names.change(plain if value is None or named else kind or plain, name, was, now)
+    is_named = was is None and kind in ("model-type-changed", "architecture-changed")
+    return names.change(plain if value is None or is_named else kind or plain, name, was, now)
 
 
 def _quantization(flat: _Flat) -> str | None:

@@ -67,18 +67,18 @@ def render(
 
     question = {"template": template, "variables": dict(variables)}
     limits = Limits(seconds, mib=256, output=2 << 20)
-    given = [
-        {"messages": one["messages"], "tools": one.get("tools"), "add_generation_prompt": one.get("prompt", False)}
-        for one in suite
+    questions = [
+        {"messages": item["messages"], "tools": item.get("tools"), "add_generation_prompt": item.get("prompt", False)}
+        for item in suite
     ]
-    answers = list(ask(_CHILD, [({**question, "given": one}, None) for one in given], limits, packages=True))
+    answers = list(ask(_CHILD, [({**question, "given": item}, None) for item in questions], limits, packages=True))
     first = answers[0]
     if isinstance(first, ChildProblem) and first.kind == "failed":
         return Message("it could not be rendered here: {}", first.tail)
     if isinstance(first, dict) and "invalid" in first:
         return as_message(unpacked(first["invalid"]))
-    outcomes = [{"problem": one.said()} if isinstance(one, ChildProblem) else one for one in answers]
-    return [_Rendered(**{name: unpacked(value) for name, value in one.items()}) for one in outcomes]
+    outcomes = [{"problem": item.said()} if isinstance(item, ChildProblem) else item for item in answers]
+    return [_Rendered(**{name: unpacked(value) for name, value in item.items()}) for item in outcomes]
 
 
 _TOKENIZER = "tokenizer_config.json"
@@ -142,13 +142,13 @@ def wants(path: str) -> bool:
 
 def compare(revisions: Revisions) -> Compared:
     """Return the changes of the chat templates."""
-    named = [path for path in revisions.files if path.startswith(_FOLDER)]
-    paths = [_TOKENIZER, _JINJA, _PROCESSOR, *named[:_MOST]]
+    templates = [path for path in revisions.files if path.startswith(_FOLDER)]
+    paths = [_TOKENIZER, _JINJA, _PROCESSOR, *templates[:_MOST]]
     changed = revisions.changed()
     if not changed or (changed == [_TOKENIZER] and revisions.same(_JINJA)):
         # With a chat_template.jinja the text in tokenizer_config.json does not count.
         return Compared(equal=(Message("chat templates"),) if revisions.files else ())
-    unread = [Unread(path, _TOO_MANY) for path in revisions.changed(named[_MOST:])][:1]
+    unread = [Unread(path, _TOO_MANY) for path in revisions.changed(templates[_MOST:])][:1]
     first, second = (_side(snapshot, paths, unread) for snapshot in (revisions.old, revisions.new))
     if unread:
         return Compared(unread=tuple(dict.fromkeys(unread)))
@@ -181,11 +181,11 @@ def _side(snapshot: Snapshot, paths: list[str], unread: list[Unread]) -> _Side:
         texts = templates_in(table.data.get("chat_template"))
         if texts is None:
             unread.append(Unread(path, Message("its chat_template is neither a text nor a list of named texts")))
-        named = {name: _Template(text, path) for name, text in (texts or {}).items()}
+        by_name = {name: _Template(text, path) for name, text in (texts or {}).items()}
         if path == _TOKENIZER:
-            inline, variables = named, special_tokens(table.data)
-        elif "default" in named:
-            templates["processor"] = named["default"]
+            inline, variables = by_name, special_tokens(table.data)
+        elif "default" in by_name:
+            templates["processor"] = by_name["default"]
     hidden = inline.get("default") if "default" in templates else None
     if "processor" in templates and "default" in templates:
         # Processors, like tokenizers, prefer chat_template.jinja.
@@ -239,8 +239,8 @@ def _rendered(
     marks = [(was.marks, now.marks) for _, was, now in pairs if was.same(now)]
     if any(was != now for was, now in marks):
         counts = [sum(mark is not None for mark in side) for side in zip(*marks, strict=True)]
-        told = [Message("answers marked in {} of {} conversations", count, len(marks)) for count in counts]
-        yield change("generation-marks-changed", before=told[0], after=told[1])
+        texts = [Message("answers marked in {} of {} conversations", count, len(marks)) for count in counts]
+        yield change("generation-marks-changed", before=texts[0], after=texts[1])
     differing = [(c, was, now) for c, was, now in pairs if not was.same(now)]
     if not differing:
         if all(was == now for was, now in marks):
@@ -249,8 +249,8 @@ def _rendered(
         return
     conversation, was, now = differing[0]
     counts = [len(differing), len(suite)]
-    called = Text(**conversation["name"])
-    detail = Message('conversation "{}"; {} of {} conversations render differently', called, *counts)
+    title = Text(**conversation["name"])
+    detail = Message('conversation "{}"; {} of {} conversations render differently', title, *counts)
     shown: tuple[str, str] = _said(was), _said(now)
     if was.text is not None and was.text == now.text:
         shown = Message("equal in its first 20,000 characters"), Message("different after them")

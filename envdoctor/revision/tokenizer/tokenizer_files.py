@@ -105,8 +105,8 @@ class _Folder(NamedTuple):
     def everywhere(self, *names: str) -> bool:
         """Return whether each snapshot has one of the files here; without names, any file of a tokenizer."""
         here = [self.at(name) for name in names]
-        wanted = here or [path for path in self.revisions.files if posixpath.dirname(path) == self.path]
-        return all(not side.files.keys().isdisjoint(wanted) for side in (self.revisions.old, self.revisions.new))
+        paths = here or [path for path in self.revisions.files if posixpath.dirname(path) == self.path]
+        return all(not side.files.keys().isdisjoint(paths) for side in (self.revisions.old, self.revisions.new))
 
 
 def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
@@ -139,9 +139,9 @@ def _compare_folder(folder: _Folder) -> Iterator[Change | Unread]:
         doubt = Message("one of the revisions lists no added tokens at all; its vocabulary or code may hold it")
     # added_tokens.json lists only what lies beyond the vocabulary.
     certain = {**old.data(_ADDED), **new.data(_ADDED)}
-    said = {change[:6] for change in roles}
+    role_changes = {change[:6] for change in roles}
     tokens = _grouped(_compare_tokens(shown, old.tokens(), new.tokens(), doubt, certain))
-    yield from (change for change in tokens if change[:6] not in said)
+    yield from (change for change in tokens if change[:6] not in role_changes)
 
 
 class _Token(NamedTuple):
@@ -187,8 +187,8 @@ class _Side(NamedTuple):
         """Return the tokens of each role, from tokenizer_config.json, else special_tokens_map.json."""
         roles: dict[str, list[_Entry]] = {}
         for table in (self.data(_SPECIAL), self.data(_CONFIG)):
-            named = [(role, _entries([value])) for role, value in table.items() if _is_role(role, value)]
-            roles |= {role: entries for role, entries in named if entries}
+            pairs = [(role, _entries([value])) for role, value in table.items() if _is_role(role, value)]
+            roles |= {role: entries for role, entries in pairs if entries}
             for key in _EXTRA:
                 entries = _entries(table.get(key))
                 roles |= {_EXTRA[0]: entries} if entries else {}
@@ -205,9 +205,9 @@ class _Side(NamedTuple):
         for row in rows:
             match row:
                 case (int(number), {"content": str(content), **given}):
-                    known = tokens.get(content, _Token())
-                    numbers = tuple(sorted({*known.numbers, number}))
-                    tokens[content] = _Token(numbers, {**_flags(given), **known.flags})
+                    token = tokens.get(content, _Token())
+                    numbers = tuple(sorted({*token.numbers, number}))
+                    tokens[content] = _Token(numbers, {**_flags(given), **token.flags})
         return tokens
 
 
@@ -252,14 +252,16 @@ def _read_tokenizer_file(snapshot: Snapshot, path: str) -> _TokenizerFile | Unre
     if not isinstance(added, list) or not all(isinstance(entry, dict) for entry in added):
         return Unread(path, Message("its added_tokens are not a list of tables"))
     vocabulary, scores = _vocabulary(model.get("vocab"))
-    given = [] if model.get("merges") is None else model["merges"]
-    merges = [one.split(" ", 1) if isinstance(one, str) else one for one in given] if isinstance(given, list) else [[]]
-    if vocabulary is None or not all(isinstance(one, list) and [*map(type, one)] == [str, str] for one in merges):
+    listed = [] if model.get("merges") is None else model["merges"]
+    merges = (
+        [pair.split(" ", 1) if isinstance(pair, str) else pair for pair in listed] if isinstance(listed, list) else [[]]
+    )
+    if vocabulary is None or not all(isinstance(pair, list) and [*map(type, pair)] == [str, str] for pair in merges):
         return Unread(path, Message("its vocabulary or its merges are not in a form that is known"))
     options = {key: value for key, value in model.items() if value and key not in ("vocab", "merges")}
     parts = {("model-option-changed", f"model.{key}"): value for key, value in options.items()}
     parts |= {(kind, key): document.data.get(key) for key, kind in _STEPS.items()}
-    return _TokenizerFile(added, parts, vocabulary, scores, merges, type(given[-1]) if given else None)
+    return _TokenizerFile(added, parts, vocabulary, scores, merges, type(listed[-1]) if listed else None)
 
 
 def _vocabulary(vocab: object) -> tuple[dict[str, Any] | None, list[tuple[str, float]]]:
@@ -292,20 +294,20 @@ def _keys(path: str, before: JsonObject, after: JsonObject, matrix: Matrix) -> I
 
 
 def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in config.items() if key not in _APART and not _is_role(key, value)}
-    limit = kept.get("model_max_length")
+    rest = {key: value for key, value in config.items() if key not in _APART and not _is_role(key, value)}
+    limit = rest.get("model_max_length")
     if limit is None or (type(limit) in (int, float) and limit > _NO_LIMIT):
-        kept.pop("model_max_length", None)
-    return kept
+        rest.pop("model_max_length", None)
+    return rest
 
 
 def _compare_roles(path: str, old: Mapping[str, Any], new: Mapping[str, Any], doubt: str | None) -> Iterator[Change]:
     """Yield ``special-role-changed`` (eos_token is another token), or -listed / -unlisted if ``doubt`` says why."""
     for role, before, after in differences(old, new):
         was, now = ([(name, content) for name, content, _ in side or ()] for side in (before, after))
-        flags = {content: given for _, content, given in before or ()}
-        for _, content, given in after or ():
-            yield from _flag_change(path, content, flags.get(content, {}), given)
+        flags = {content: flags_now for _, content, flags_now in before or ()}
+        for _, content, flags_now in after or ():
+            yield from _flag_change(path, content, flags.get(content, {}), flags_now)
         if was == now:
             continue
         sided = doubt is not None and not (was and now)
@@ -323,8 +325,8 @@ def _extra_news(was: list[tuple[str | None, str]], now: list[tuple[str | None, s
     """Return which tokens came and went, else which names have other tokens, else that the order is another one."""
     clauses = []
     for state, side, other in (("added", now, was), ("removed", was, now)):
-        known = {content for _, content in other}
-        if tokens := [short(content) for _, content in side if content not in known]:
+        others = {content for _, content in other}
+        if tokens := [short(content) for _, content in side if content not in others]:
             clauses.append(f"{state}: {', '.join(tokens[:4])}{', …' if len(tokens) > 4 else ''}")
     names = [
         f"{short(str(name))}: {' -> '.join('absent' if side is None else short(side) for side in pair)}"

@@ -100,19 +100,19 @@ def compare_values(revisions: Revisions, one: WeightLayout, two: WeightLayout) -
 def _pieces(name: str, *layouts: WeightLayout) -> Iterator[_Piece]:
     """Cut a tensor of one shape on both sides; at whole rows where a row fits into a piece."""
     headers = [layout.headers[layout.where[name]] for layout in layouts]
-    one, two = (header.tensors[name] for header in headers)
-    dtypes, shape = (one.dtype, two.dtype), one.shape
+    old, new = (header.tensors[name] for header in headers)
+    dtypes, shape = (old.dtype, new.dtype), old.shape
     floats = all(dtype in _FLOATS for dtype in dtypes)
-    if shape != two.shape or not (floats or one.dtype == two.dtype):
+    if shape != new.shape or not (floats or old.dtype == new.dtype):
         return
     widths = [_FLOATS[dtype] if floats else 1 for dtype in dtypes]
-    count = math.prod(shape) if floats else one.end - one.begin
+    count = math.prod(shape) if floats else old.end - old.begin
     length = shape[1] if floats and len(shape) == 2 and shape[1] <= _PIECE else 0
     step = _PIECE // length * length if length else _PIECE
     for first in range(0, count, step):
         places = [
             (layout.where[name], header.header_bytes + begin + first * width, min(step, count - first) * width)
-            for layout, header, begin, width in zip(layouts, headers, (one.begin, two.begin), widths, strict=True)
+            for layout, header, begin, width in zip(layouts, headers, (old.begin, new.begin), widths, strict=True)
         ]
         yield _Piece(name, dtypes, (places[0], places[1]), first // length if length else 0, length)
 
@@ -133,7 +133,7 @@ def _windows(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
         yield window
 
 
-def _compare_window(revisions: Revisions, window: list[_Piece], found: dict[str, _Difference]) -> Unread | None:
+def _compare_window(revisions: Revisions, window: list[_Piece], differences: dict[str, _Difference]) -> Unread | None:
     """Read a window on both sides and add what differs to ``found``; return what could not be read."""
     contents: list[bytes] = []
     for side, snapshot in enumerate((revisions.old, revisions.new)):
@@ -146,7 +146,7 @@ def _compare_window(revisions: Revisions, window: list[_Piece], found: dict[str,
     for piece in window:
         starts, ends = ends, [end + place[2] for end, place in zip(ends, piece.places, strict=True)]
         raws = [content[start:end] for content, start, end in zip(contents, starts, ends, strict=True)]
-        item = found.setdefault(piece.name, _Difference(piece.name))
+        item = differences.setdefault(piece.name, _Difference(piece.name))
         if piece.dtypes[0] != piece.dtypes[1] or raws[0] != raws[1]:
             _add(item, piece, raws)
     return None
@@ -180,25 +180,25 @@ def _measure(dtypes: tuple[str, str], raws: list[bytes]) -> tuple[float, float, 
         else:
             numbers = numpy.frombuffer(raw, f"<f{_FLOATS[dtype]}")
         sides.append(numbers.astype("f8" if "F64" in dtypes else "f4"))
-    known = numpy.isfinite(sides[0])
-    kept = known & numpy.isfinite(sides[1])
-    old, new = (side[kept] for side in sides) if not kept.all() else sides
+    old_finite = numpy.isfinite(sides[0])
+    both_finite = old_finite & numpy.isfinite(sides[1])
+    old, new = (side[both_finite] for side in sides) if not both_finite.all() else sides
     change = new - old
     largest = float(numpy.abs(change).max()) if change.size else 0.0
     squares, base = (float(numpy.square(side).sum(dtype="f8")) for side in (change, old))
-    return largest, squares, base, bool(kept.sum() == known.sum())
+    return largest, squares, base, bool(both_finite.sum() == old_finite.sum())
 
 
-def _changes(found: dict[str, _Difference], layout: WeightLayout) -> tuple[list[Change], list[Change]]:
+def _changes(differences: dict[str, _Difference], layout: WeightLayout) -> tuple[list[Change], list[Change]]:
     """Return one change for all tensors that differ, and one for each pattern."""
-    groups = group(found, layout.tensors).items()
-    members = [(pattern, [found[name] for name in item.names]) for pattern, item in groups]
+    groups = group(differences, layout.tensors).items()
+    members = [(pattern, [differences[name] for name in item.names]) for pattern, item in groups]
     members.sort(key=lambda entry: max(item.relative for item in entry[1]), reverse=True)
     patterns = [_told(pattern, items, layout) for pattern, items in members]
     others = [change.symbol for change in patterns[1:]]
     detail = Message("also {}", listed(others)) if others else None
-    changes = [change._replace(count=len(found), detail=detail) for change in patterns[:1]]
-    if broken := [name for name, item in found.items() if not item.finite]:
+    changes = [change._replace(count=len(differences), detail=detail) for change in patterns[:1]]
+    if broken := [name for name, item in differences.items() if not item.finite]:
         path = layout.where[broken[0]]
         changes.append(Change("weights", "values-not-finite", path, listed(broken, 2), count=len(broken)))
     return changes, patterns

@@ -55,8 +55,8 @@ def _take_renames(gone: dict[str, TensorGroup], come: dict[str, TensorGroup]) ->
                 buckets.setdefault(tuple(map(_likeness, module[1])), ([], []))[side].append(module)
         for before, after in buckets.values():
             budget -= len(before) * len(after)
-            for one, other in _pairs(before, after, likeness=budget >= 0):
-                for was, now in zip(one[1], other[1], strict=True):
+            for pair, other in _pairs(before, after, likeness=budget >= 0):
+                for was, now in zip(pair[1], other[1], strict=True):
                     renames.append(((was,), (now,)))
                     del gone[was.pattern], come[now.pattern]
     return sorted(renames, key=lambda rename: rename[0][0].pattern)
@@ -190,14 +190,14 @@ def _tying(snapshot: Snapshot) -> str:
         return "not readable"
     for table in (config, config.get("text_config"), config.get("llm_config")):
         match table:
-            case {"tie_word_embeddings": bool(given)}:
-                return "tied" if given else "not tied"
+            case {"tie_word_embeddings": bool(is_tied)}:
+                return "tied" if is_tied else "not tied"
     return Message("not given")
 
 
 def _config(snapshot: Snapshot) -> dict[str, Any] | None:
-    read = read_json(snapshot, "config.json")
-    return None if read is None or isinstance(read, Unread) else read.data
+    document = read_json(snapshot, "config.json")
+    return None if document is None or isinstance(document, Unread) else document.data
 
 
 def _heads(removed: _Heads, added: _Heads, snapshots: tuple[Snapshot, Snapshot]) -> Iterator[Change]:
@@ -205,8 +205,8 @@ def _heads(removed: _Heads, added: _Heads, snapshots: tuple[Snapshot, Snapshot])
     the new configuration ties, and the old one did not untie, is ``tied-head-left-out``."""
     if removed or added:
         before, after = map(_tying, snapshots)
-        went = "tied-head-left-out" if after == "tied" and before != "not tied" else "head-gone"
-        for kind, heads in ((went, removed), ("head-added", added)):
+        kind_of_loss = "tied-head-left-out" if after == "tied" and before != "not tied" else "head-gone"
+        for kind, heads in ((kind_of_loss, removed), ("head-added", added)):
             for path, head in heads:
                 yield _change(kind, path, head.pattern, before, after, len(head.names))
 
@@ -216,8 +216,8 @@ def _embeddings(old: WeightLayout, new: WeightLayout, new_snapshot: Snapshot) ->
     changes: list[Change] = []
     covered: set[str] = set()
     # Of the matrices with such a name, the token embedding has the most rows.
-    named = [name for name, spec in new.tensors.items() if len(spec.shape) == 2 and _EMBEDDING.search(name)]
-    name = max(named, key=lambda name: (new.tensors[name].shape[0], name), default=None)
+    embeddings = [name for name, spec in new.tensors.items() if len(spec.shape) == 2 and _EMBEDDING.search(name)]
+    name = max(embeddings, key=lambda name: (new.tensors[name].shape[0], name), default=None)
     if name is None:
         return changes, covered
     shape = new.tensors[name].shape
@@ -233,10 +233,10 @@ def _embeddings(old: WeightLayout, new: WeightLayout, new_snapshot: Snapshot) ->
     config = _config(new_snapshot) or {}
     tables = [table for table in (config, config.get("text_config")) if isinstance(table, dict)]
     sizes_given = (table.get(key) for table in tables for key in ("vocab_size", "padded_vocab_size"))
-    given = next((size for size in sizes_given if type(size) is int), None)
-    if given is not None and given != shape[0] and (before is None or grown):
-        which = Message("fewer rows than tokens") if shape[0] < given else Message("more rows than tokens")
-        sizes = str(shape[0]), str(given)
+    tokens = next((size for size in sizes_given if type(size) is int), None)
+    if tokens is not None and tokens != shape[0] and (before is None or grown):
+        which = Message("fewer rows than tokens") if shape[0] < tokens else Message("more rows than tokens")
+        sizes = str(shape[0]), str(tokens)
         changes.append(_change("rows-differ-from-config", new.where[name], name, *sizes, 1, which))
     return changes, covered
 
