@@ -80,20 +80,20 @@ class CachedFacts:
             return ()
         try:
             end = 8 + int(bytes(data[:8]), 16)
-            told = bytes(data[8:end])
-            entry = json.loads(told)
+            content = bytes(data[8:end])
+            entry = json.loads(content)
             if (
                 entry["key"] == self._key
-                and all(self._token(key) == asked for key, asked in entry["asked"].items())
-                and all(_checksum(self._tables(*table)) == known for table, known in entry["rows"])
+                and all(self._token(key) == token for key, token in entry["asked"].items())
+                and all(_checksum(self._tables(*table)) == checksum for table, checksum in entry["rows"])
                 and same_looks(data[end:], files, *base)
             ):
-                found = {
+                facts = {
                     key: Fact(key, restored(value), unpacked(origin), source)
                     for key, value, origin, source in entry["facts"]
                 }
                 self.observers = [str(name) for name in entry["observers"]]
-                self.kept = self._as_kept(told, found)
+                self.kept = self._as_kept(content, facts)
         except Exception:  # whatever is wrong with an entry, or takes too long to compare, is a missing entry
             pass
         return self.kept.facts.values() if self.kept else ()
@@ -120,15 +120,15 @@ class CachedFacts:
             "facts": [(key, written(value), packed(origin), kind) for key, value, origin, kind in self._found.values()],
             "observers": self.observers,
         }
-        told = json.dumps(entry, separators=(",", ":")).encode()
-        data = b"%08x" % len(told) + told + written_looks(self.looks)
+        content = json.dumps(entry, separators=(",", ":")).encode()
+        data = b"%08x" % len(content) + content + written_looks(self.looks)
         if len(data) > _LARGEST:
             return None
         self._entries.write(self._name, data)
-        return self._as_kept(told, self._found)
+        return self._as_kept(content, self._found)
 
-    def _as_kept(self, told: bytes, found: Mapping[str, Fact]) -> Kept:
-        return Kept(f"{digest(told).hex()}-{self._name}", found)
+    def _as_kept(self, content: bytes, facts: Mapping[str, Fact]) -> Kept:
+        return Kept(f"{digest(content).hex()}-{self._name}", facts)
 
     def _note(self, key: str) -> None:
         """Somebody asks for a fact: unless it was found here, its value counts."""
@@ -136,8 +136,8 @@ class CachedFacts:
             self._asked[key] = self._token(key)
 
     def _token(self, key: str) -> str:
-        fact, kept = self._now.get(key), self._now.kept
-        return _SAME if kept is not None and kept.facts.get(key) is fact else repr(fact)
+        fact, cached = self._now.get(key), self._now.kept
+        return _SAME if cached is not None and cached.facts.get(key) is fact else repr(fact)
 
 
 class _Noting(FactSet):
@@ -170,10 +170,10 @@ def gather_kept(request: Request, rooms: Sequence[str]) -> FactSet:
     facts = request.facts.copy()
     request = request._replace(facts=facts)
     place = request.place
-    layout = [one for name, one in place._asdict().items() if name != "files"]
-    asked = (*rooms, place.files.root, request.platform)
-    name = digest(repr((asked, place.site_packages))).hex()
-    cached = CachedFacts(request.cache, "facts", name, key=(asked, layout), facts=facts, rows=request.rows)
+    layout = [part for name, part in place._asdict().items() if name != "files"]
+    question = (*rooms, place.files.root, request.platform)
+    name = digest(repr((question, place.site_packages))).hex()
+    cached = CachedFacts(request.cache, "facts", name, key=(question, layout), facts=facts, rows=request.rows)
     facts.update(cached.get(place.files, *filter(os.path.isdir, place.site_packages[:1])))
     confined = request._replace(facts=cached.facts, rows=cached.rows, environ={}, cache=None)
     for observer in observers(*rooms, known=tuple(cached.observers)):
@@ -181,11 +181,11 @@ def gather_kept(request: Request, rooms: Sequence[str]) -> FactSet:
             facts.update(_guarded(observer, request))
             continue
         place.files.looks = cached.looks
-        found = _guarded(observer, confined)
+        answer = _guarded(observer, confined)
         if place.files.looks is not None:
-            cached.add(found, observer.name)
+            cached.add(answer, observer.name)
         place.files.looks = None
-        facts.update(found)
+        facts.update(answer)
     facts.kept = cached.kept or cached.put()
     return facts
 

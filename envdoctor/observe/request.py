@@ -105,10 +105,10 @@ class Observer(NamedTuple):
 
     def observe(self, request: Request) -> list[Fact]:
         """Return the facts of a request."""
-        found = self.find(request)
-        if isinstance(found, Unknown):
-            found = [(key, found, "") for key in self.keys]
-        return [Fact(*one, self.source) for one in found]
+        triples = self.find(request)
+        if isinstance(triples, Unknown):
+            triples = [(key, triples, "") for key in self.keys]
+        return [Fact(*triple, self.source) for triple in triples]
 
 
 def observes(source: str, keys: str, *, kept: bool = False) -> Callable[[Callable[[Request], Found]], Observer]:

@@ -119,7 +119,7 @@ class ElfFile:
         if size > _MOST_STRINGS:
             raise ElfError(Message("its table of names is too large"))
         strings = self._at(self._tag(_DT_STRTAB), size)
-        found: list[bytes] = []
+        names: list[bytes] = []
         room = _MOST_NAMES  # names may share their ends, but a few bytes must not stand for gigabytes of names
         for name, info, _, section, _, _ in _SYMBOL.iter_unpack(table):
             if section == 0 and info >> 4 == _GLOBAL and name:
@@ -129,21 +129,21 @@ class ElfFile:
                 room -= end - name
                 if room < 0:
                     raise ElfError(Message("its names overlap without end"))
-                found.append(strings[name:end])
-        return found
+                names.append(strings[name:end])
+        return names
 
     def versions(self) -> list[str]:
         """Symbol versions that it asks other files for (``GLIBC_2.28``), those that may be missing left out."""
         steps = 0
-        found: dict[int, str] = {}  # names are shared between libraries
+        names: dict[int, str] = {}  # names are shared between libraries
         for address, (_, count, _, first, _) in self._chained(_DT_VERNEED, _DT_VERNEEDNUM, "<HHIII"):
             for _, (_, flags, _, name, _) in self._chain(address + first, count, "<IHHII"):
                 steps += 1
                 if steps > _MOST_VERSIONS:
                     raise ElfError(Message("its version table has no end"))
-                if not flags & _WEAK_VERSION and name not in found:
-                    found[name] = self._short_name(name)
-        return list(found.values())
+                if not flags & _WEAK_VERSION and name not in names:
+                    names[name] = self._short_name(name)
+        return list(names.values())
 
     def _chained(self, tag: int, count: int, form: str) -> Iterator[tuple[int, tuple[int, ...]]]:
         """Yield the entries of a table of versions: as many as the other tag says, none without the table."""
@@ -270,15 +270,15 @@ class ElfFile:
         if length > 16 * _MOST_DYNAMIC:
             raise ElfError(Message("its dynamic section is too large"))
         tags: dict[int, int] = {}
-        needed: list[int] = []
+        libraries: list[int] = []
         for tag, value in struct.iter_unpack("<QQ", self._pread(offset, length // 16 * 16)):
             if tag == 0:
                 break
             if tag == _DT_NEEDED:
-                needed.append(value)
+                libraries.append(value)
             else:
                 tags.setdefault(tag, value)
-        return tags, needed
+        return tags, libraries
 
     def _tag(self, tag: int) -> int:
         value = self._tags.get(tag)
@@ -326,8 +326,8 @@ def gnu_hash(name: bytes) -> int:
 
 def newest(versions: Iterable[str], name: str) -> str | None:
     """Return the highest symbol version that is called like this (``GLIBC_2.28`` for GLIBC), 2.28; None without one."""
-    found = [re.match(r"([A-Z]{1,20})_(\d{1,4}(?:\.\d{1,4}){1,2})\Z", version) for version in versions]
-    return max((match[2] for match in found if match and match[1] == name), key=rank, default=None)
+    matches = [re.match(r"([A-Z]{1,20})_(\d{1,4}(?:\.\d{1,4}){1,2})\Z", version) for version in versions]
+    return max((match[2] for match in matches if match and match[1] == name), key=rank, default=None)
 
 
 def cached_library(name: str, request: Request) -> list[str]:
@@ -342,11 +342,11 @@ def cached_library(name: str, request: Request) -> list[str]:
         return []
     (count,) = struct.unpack_from("<I", data, start + len(_MAGIC))
     key = name.encode() + b"\0"
-    found: list[str] = []
+    paths: list[str] = []
     for index in range(min(count, (len(data) - start - _HEAD) // _ENTRY.size)):
         _, place, value, _, _ = _ENTRY.unpack_from(data, start + _HEAD + index * _ENTRY.size)
         if data.startswith(key, start + place):
             text, end, _ = data[start + value : start + value + 4096].partition(b"\0")
             if end and text.startswith(b"/"):
-                found.append(request.path(os.fsdecode(text)))
-    return found
+                paths.append(request.path(os.fsdecode(text)))
+    return paths

@@ -97,29 +97,29 @@ def _item(
         item |= dict.fromkeys(_COLUMNS if problem else (*_COLUMNS, "problem"), linked)
     if problem:
         item |= {"path": problem[0], "file": problem[1]}
-    said = built_for(name, version if isinstance(version, str) else "", str(dist.get("path")), files)
-    item["built_torch"] = said.torch or ABSENT
-    item["built_says"] = said.says or ABSENT
+    build = built_for(name, version if isinstance(version, str) else "", str(dist.get("path")), files)
+    item["built_torch"] = build.torch or ABSENT
+    item["built_says"] = build.says or ABSENT
     item["built_abi"] = ABSENT  # its symbols tell
     # What a file is linked to is what the loader asks for; the text tells the minor version too.
-    if said.cuda and (not isinstance(linked, str) or said.cuda.partition(".")[0] == linked):
-        item["built_cuda"] = said.cuda
+    if build.cuda and (not isinstance(linked, str) or build.cuda.partition(".")[0] == linked):
+        item["built_cuda"] = build.cuda
     else:
         item["built_cuda"] = linked
         if isinstance(linked, str):
-            item["built_says"] = said.says or f"libcudart.so.{linked} in its compiled files"
+            item["built_says"] = build.says or f"libcudart.so.{linked} in its compiled files"
     return item
 
 
 def _needs(
-    read: Sequence["_CompiledFile"], torch: "_Torch", packages: Sequence["_Package"], files: Files
+    compiled: Sequence["_CompiledFile"], torch: "_Torch", packages: Sequence["_Package"], files: Files
 ) -> dict[str, Value]:
     """Return the columns of files that could be read, and the file that lacks most."""
-    worst, verdict = read[0], _looked_up(read, torch, packages, files)
+    worst, verdict = compiled[0], _looked_up(compiled, torch, packages, files)
     item: dict[str, Value] = {
-        "arch": ", ".join(sorted({file.machine for file in read})),
-        "glibc_needs": max((file.glibc for file in read if file.glibc), key=rank, default=ABSENT),
-        "glibcxx_needs": max((file.glibcxx for file in read if file.glibcxx), key=rank, default=ABSENT),
+        "arch": ", ".join(sorted({file.machine for file in compiled})),
+        "glibc_needs": max((file.glibc for file in compiled if file.glibc), key=rank, default=ABSENT),
+        "glibcxx_needs": max((file.glibcxx for file in compiled if file.glibcxx), key=rank, default=ABSENT),
     }
     if isinstance(verdict, Unknown):
         item |= dict.fromkeys(("unresolved", "example", "missing_library"), verdict)
@@ -216,8 +216,8 @@ def _read(path: str, parse: Callable[[str], BuiltFor], files: Files) -> BuiltFor
 
 def _xformers(text: str) -> BuiltFor:
     match json.loads(text):
-        case {"version": dict(said)}:
-            torch, cuda = said.get("torch"), said.get("cuda")
+        case {"version": dict(build)}:
+            torch, cuda = build.get("torch"), build.get("cuda")
         case _:
             return BuiltFor()
     release = torch.partition("+")[0] if isinstance(torch, str) else ""
@@ -374,7 +374,7 @@ class _Torch:
 
 
 def _looked_up(
-    read: Sequence[_CompiledFile], torch: _Torch, packages: Sequence[_Package], files: Files
+    compiled: Sequence[_CompiledFile], torch: _Torch, packages: Sequence[_Package], files: Files
 ) -> list[tuple[_CompiledFile, list[str], list[bytes]]] | Unknown:
     """Return each file with the torch libraries and the symbols that it lacks."""
     if torch.lacks is not None:
@@ -382,7 +382,7 @@ def _looked_up(
     machines = {library.machine for library in torch.opened}
     siblings = {os.path.basename(other.name) for package in packages for other in package.files}
     verdict: list[tuple[_CompiledFile, list[str], list[bytes]]] = []
-    for file in read:
+    for file in compiled:
         if file.machine not in machines:
             return Unknown(Message("{} is for {}, torch for {}", file.name, file.machine, ", ".join(sorted(machines))))
         try:
@@ -391,8 +391,10 @@ def _looked_up(
             return Unknown(Message("a library of torch cannot be read: {}", because_of(error)))
         libraries = [library for library in file.libraries if library not in torch.names | siblings]
         verdict.append((file, libraries, symbols))
-    given = _of_siblings({name for _, _, names in verdict for name in names}, packages, files)
-    return [(file, libraries, [name for name in names if name not in given]) for file, libraries, names in verdict]
+    from_siblings = _of_siblings({name for _, _, names in verdict for name in names}, packages, files)
+    return [
+        (file, libraries, [name for name in names if name not in from_siblings]) for file, libraries, names in verdict
+    ]
 
 
 def _of_siblings(symbols: set[bytes], packages: Sequence[_Package], files: Files) -> set[bytes]:
@@ -413,13 +415,13 @@ def _of_siblings(symbols: set[bytes], packages: Sequence[_Package], files: Files
     return defined
 
 
-def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MOST_NAMES) -> _Package:
+def read_package(paths: Sequence[tuple[str, str]], files: Files, room: int = _MOST_NAMES) -> _Package:
     """Read the files (path, name) of a distribution. Those that ask nothing of torch are left out, and those that come
     when ``room`` bytes of symbols were read. Never raises for what a file holds."""
-    read: list[_CompiledFile] = []
+    compiled: list[_CompiledFile] = []
     problem: tuple[str, str, Message] | None = None
     unread: Message | None = None
-    for path, name in found:
+    for path, name in paths:
         if room <= 0:
             unread = unread or Message("{} was not read: the files before it ask for too many symbols", name)
             break
@@ -433,7 +435,7 @@ def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MO
                 versions = file.versions()
                 glibc, glibcxx = newest(versions, "GLIBC"), newest(versions, "GLIBCXX")
                 cuda = next((match[1] for library in file.needed if (match := _CUDART.match(library))), None)
-                one = _CompiledFile(path, name, file.machine, symbols, libraries, glibc, glibcxx, cuda)
+                item = _CompiledFile(path, name, file.machine, symbols, libraries, glibc, glibcxx, cuda)
         except ElfError as error:
             if error.damaged:
                 problem = problem or (path, name, said_by(error))
@@ -444,7 +446,7 @@ def read_package(found: Sequence[tuple[str, str]], files: Files, room: int = _MO
             reason = because_of(error) if isinstance(error, OSError) else Message("its name is no path")
             unread = unread or Message("{} cannot be read: {}", name, reason)
             continue
-        if one.symbols or one.libraries:
-            read.append(one)
-            room -= sum(map(len, one.symbols))
-    return _Package(read, problem, unread, sorted({tag for _, name in found if (tag := python_tag(name))}))
+        if item.symbols or item.libraries:
+            compiled.append(item)
+            room -= sum(map(len, item.symbols))
+    return _Package(compiled, problem, unread, sorted({tag for _, name in paths if (tag := python_tag(name))}))

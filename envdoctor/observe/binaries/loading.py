@@ -151,12 +151,12 @@ class _Loader:
     def _find(self, name: str, asker: _Loaded) -> str | None:
         """Return the file that is taken for a name; None when it is one of the system's, or nowhere."""
         if not asker.runpath:
-            one: _Loaded | None = asker
-            while one is not None:
-                path = None if one.runpath else self._in(one.rpath, name, os.path.dirname(one.path))
+            library: _Loaded | None = asker
+            while library is not None:
+                path = None if library.runpath else self._in(library.rpath, name, os.path.dirname(library.path))
                 if path is not None:
                     return path
-                one = one.loader
+                library = library.loader
             if self._conda is not None and (path := self._in((self._conda,), name)) is not None:
                 self.taken[name] = ("conda", path)
                 return path
@@ -185,9 +185,9 @@ class _Loader:
             return None
 
 
-def _same_file(one: str, other: str, files: Files) -> bool:
+def _same_file(path: str, other: str, files: Files) -> bool:
     try:
-        return os.path.samestat(files.status(one), files.status(other))
+        return os.path.samestat(files.status(path), files.status(other))
     except OSError:
         return False
 
@@ -226,15 +226,15 @@ def _order(version: Value, own: Value) -> Value:
     """Return which is newer, if both say: 9.1.0 and 9.1.0.70 are the same, a folder's 12.1 says nothing of cuFFT 11."""
     if not isinstance(version, str) or not isinstance(own, str):
         return version if isinstance(version, Unknown) else Unknown(Message("the version of the wheel is not known"))
-    one, other = ([int(part) for part in text.split(".") if part.isdecimal()] for text in (version, own))
+    wheel, other = ([int(part) for part in text.split(".") if part.isdecimal()] for text in (version, own))
     if len(other) != own.count(".") + 1:
         return Unknown(Message("the version of the wheel is no plain one"))
-    if one[0] != other[0] and len(one) == 2:
+    if wheel[0] != other[0] and len(wheel) == 2:
         return Unknown(Message("the folder's version is that of CUDA, and this library counts its own"))
-    length = min(len(one), len(other))
-    if one[:length] == other[:length]:
+    length = min(len(wheel), len(other))
+    if wheel[:length] == other[:length]:
         return "same"
-    return "older" if one < other else "newer"
+    return "older" if wheel < other else "newer"
 
 
 #: What importing torch loads, in all wheels for Linux from 2.0 on; those for CUDA are in CUDA builds only.
@@ -280,7 +280,7 @@ def torch_loading(request: Request) -> Found:
     from envdoctor.observe.binaries.elf_file import ElfError, ElfFile
 
     damaged: list[str] = []
-    needed: dict[str, None] = {}
+    libraries: dict[str, None] = {}
     paths: dict[str, None] = {}
     for name in names:
         path = os.path.join(folder, name)
@@ -292,7 +292,7 @@ def torch_loading(request: Request) -> Found:
                 damaged.append(Message("torch/lib/{} (it is empty)", name))
             else:
                 with ElfFile(path, files) as file:
-                    needed.update(dict.fromkeys(library for library in file.needed if _OF_NVIDIA.match(library)))
+                    libraries.update(dict.fromkeys(library for library in file.needed if _OF_NVIDIA.match(library)))
                     paths.update(dict.fromkeys(place for places in file.search_paths() for place in places))
         except ElfError as error:
             if error.damaged:
@@ -305,7 +305,7 @@ def torch_loading(request: Request) -> Found:
     elif not any("/nvidia/" in path for path in paths):
         missing = Unknown(Message("this torch does not look for its CUDA libraries in NVIDIA's wheels"))
     else:
-        missing = _nowhere(list(needed), list(paths), folder, request)
+        missing = _nowhere(list(libraries), list(paths), folder, request)
         if missing and layout.incomplete is not None:
             missing = Unknown(layout.incomplete)
     states = () if is_told else tuple(damaged)
@@ -469,11 +469,11 @@ def _constants(path: str, files: Files) -> bytes:
     if head[:6] != b"\x7fELF\x02\x01":
         raise ValueError(Message("it is no 64-bit little-endian ELF file"))
     (table,) = struct.unpack_from("<Q", head, 40)
-    size, count, named = struct.unpack_from("<HHH", head, 58)
-    if size != 64 or not named < count <= _MOST_SECTIONS:
+    size, count, names_at = struct.unpack_from("<HHH", head, 58)
+    if size != 64 or not names_at < count <= _MOST_SECTIONS:
         raise ValueError(Message("it has no table of sections"))
     sections = list(struct.iter_unpack("<IIQQQQIIQQ", part(table, 64 * count)))
-    names = part(sections[named][4], min(sections[named][5], _MOST_NAMES))
+    names = part(sections[names_at][4], min(sections[names_at][5], _MOST_NAMES))
     for name, kind, _, _, offset, length, *_ in sections:
         if names[name : name + 8] == b".rodata\0" and kind == 1:
             if length > _MOST_CONSTANTS:

@@ -203,12 +203,12 @@ def answers(
 
 
 def items(
-    answers: Iterable[tuple[CodeFile, Mapping[str, Any]]], called: Iterable[str] = ()
+    answers: Iterable[tuple[CodeFile, Mapping[str, Any]]], names: Iterable[str] = ()
 ) -> Iterator[Mapping[str, Value]]:
-    """Yield the uses of all files together. Somebody else calls the functions and classes ``called``."""
+    """Yield the uses of all files together. Somebody else calls the functions and classes ``names``."""
     answers = list(answers)
     provided = {name for _, answer in answers for name in answer["provided"]}
-    mentioned: dict[str, set[str]] = {name: {""} for name in called}
+    mentioned: dict[str, set[str]] = {name: {""} for name in names}
     for _, answer in answers:
         for name, outer in answer["mentioned"]:
             mentioned.setdefault(name, set()).add(outer)

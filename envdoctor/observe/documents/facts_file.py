@@ -90,8 +90,8 @@ def _facts(document: Mapping[str, Any], origin: str, registry: Registry, unread:
     facts = FactSet()
     table = document["facts"]
     columns: dict[str, dict[str, Any]] = {}
-    for written, raw in table.items():
-        key = canonical_key(written)
+    for spelling, raw in table.items():
+        key = canonical_key(spelling)
         spec = registry.find(key)
         if spec is None or key.endswith("*"):
             keys = [spec.key for spec in registry if not spec.key.endswith("*")]
@@ -99,8 +99,8 @@ def _facts(document: Mapping[str, Any], origin: str, registry: Registry, unread:
             raise FactsFileError("{} is not a known fact; {}", repr(key[:60]), near)
         if key.startswith("pkg.") and (strange := strange_name(key, registry)) is not None:
             raise FactsFileError(strange)
-        if key != written and key in table:
-            raise FactsFileError("{} and {} are the same package", repr(written[:60]), repr(key[:60]))
+        if key != spelling and key in table:
+            raise FactsFileError("{} and {} are the same package", repr(spelling[:60]), repr(key[:60]))
         parent = registry.records_of(key)
         if parent is not None:
             columns.setdefault(parent.key, {})[key] = raw
@@ -119,8 +119,8 @@ def _facts(document: Mapping[str, Any], origin: str, registry: Registry, unread:
         fact = facts.get(key)
         if isinstance(fact.value, Records):
             facts.add(fact._replace(value=Records(fact.value.items, _message(document, str(reason)))))
-    for written, reason in document.get("unknown", {}).items():
-        key = canonical_key(written)
+    for spelling, reason in document.get("unknown", {}).items():
+        key = canonical_key(spelling)
         spec = registry.find(key)
         if spec is not None and not key.endswith("*") and registry.records_of(key) is None and key not in facts:
             facts.add(Fact(key, Unknown(_message(document, str(reason))), origin, "given"))

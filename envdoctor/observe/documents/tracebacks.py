@@ -338,12 +338,12 @@ def _completed(failure: Failure, error: _Error, frames: Sequence[TracebackFrame]
         match = re.match(r"\s*from\s+([^\W\d][\w.]{0,200})\s+import", code)
         return failure._replace(module=match[1]) if match else failure
     if failure.kind in ("keyword", "arguments", "missing") and failure.callee in ("__init__", "__new__", ""):
-        called = re.findall(r"(?<!\w)([^\W\d]\w*)\(", code[:500])
-        classes = [name for name in called if name[0].isupper()]
+        callees = re.findall(r"(?<!\w)([^\W\d]\w*)\(", code[:500])
+        classes = [name for name in callees if name[0].isupper()]
         if not classes and frames and frames[-1].function.isidentifier():
             return failure._replace(callee=frames[-1].function)  # cls(...) or super().__init__(...): who calls it
-        called = classes or called
-        return failure._replace(callee=f"{called[0]}.{failure.callee or '__init__'}") if called else failure
+        callees = classes or callees
+        return failure._replace(callee=f"{callees[0]}.{failure.callee or '__init__'}") if callees else failure
     return failure
 
 

@@ -41,8 +41,8 @@ def at_path(folder: str, because: Message) -> Layout:
     else:
         path.add(folder)
     owner = _owner(folder, files)
-    found = version_from_files(owner, files) if owner is not None else None
-    version, origin = found or (Unknown(Message("a folder of packages does not say which Python uses it")), "")
+    pair = version_from_files(owner, files) if owner is not None else None
+    version, origin = pair or (Unknown(Message("a folder of packages does not say which Python uses it")), "")
     return Layout.of(
         path,
         prefix=folder,
@@ -63,7 +63,7 @@ def at_root(root: str, because: Message) -> Layout:
     """
     _demand_folder(root, because)
     files = Files(root, Budget())
-    found: list[tuple[Installation, ImportPath]] = []
+    whole: list[tuple[Installation, ImportPath]] = []
     without_python: list[tuple[Installation, ImportPath]] = []
     for prefix in _prefixes(root, files):
         installation = at_prefix(prefix, files)
@@ -74,9 +74,9 @@ def at_root(root: str, because: Message) -> Layout:
             # Fedora's /usr/local holds packages for the Python of /usr, which lists them itself.
             library = installation.library or ""
             is_whole = installation.kind != "system" or has_standard_library(prefix, library, files)
-            (found if is_whole else without_python).append((installation, path))
-    found = found or without_python
-    if not found:
+            (whole if is_whole else without_python).append((installation, path))
+    whole = whole or without_python
+    if not whole:
         raise EnvironmentNotFound(
             "{}: no installed Python package was found below {}; looked in {}. If they are elsewhere, point "
             "at their folder with --path {}.",
@@ -85,11 +85,11 @@ def at_root(root: str, because: Message) -> Layout:
             ", ".join(_IN_IMAGE),
             os.path.join(root, "DIR"),
         )
-    installation, path = found[0]
+    installation, path = whole[0]
     here = "/" + os.path.relpath(installation.prefix, root).replace(os.sep, "/")
     notes: list[Message] = []
-    if len(found) > 1:
-        others = ", ".join("/" + os.path.relpath(other.prefix, root).replace(os.sep, "/") for other, _ in found[1:])
+    if len(whole) > 1:
+        others = ", ".join("/" + os.path.relpath(other.prefix, root).replace(os.sep, "/") for other, _ in whole[1:])
         notes.append(Message("the image has more environments, which are not judged: {}", others))
     unknown = Message("no file of the image gives it")
     if installation.library not in (None, WINDOWS):

@@ -60,9 +60,9 @@ def of_interpreter(executable: str, files: Files) -> Installation | None:
         if files.is_file(os.path.join(place, "pyvenv.cfg")):
             return at_prefix(place, files)
     real = files.resolved(executable)
-    named = _library_named_by(os.path.basename(real))
-    prefix = _climb(os.path.dirname(real), named, files)
-    return None if prefix is None else at_prefix(prefix, files, named)
+    library = _library_named_by(os.path.basename(real))
+    prefix = _climb(os.path.dirname(real), library, files)
+    return None if prefix is None else at_prefix(prefix, files, library)
 
 
 def at_prefix(prefix: str, files: Files, named: str | None = None) -> Installation | None:
@@ -130,11 +130,11 @@ def named_for_another(installation: Installation, executable: str | None) -> str
     folder of another one: the Python it was made from was upgraded, or its link was changed."""
     if installation.kind != "venv" or executable is None or not installation.library:
         return None
-    named = _LIBRARY.match(_library_named_by(os.path.basename(os.path.realpath(executable))) or "")
+    library = _LIBRARY.match(_library_named_by(os.path.basename(os.path.realpath(executable))) or "")
     own = _LIBRARY.match(installation.library)
-    if named is None or own is None or named.group(1, 2, 3) == own.group(1, 2, 3):
+    if library is None or own is None or library.group(1, 2, 3) == own.group(1, 2, 3):
         return None
-    return f"{named[2]}.{named[3]}"
+    return f"{library[2]}.{library[3]}"
 
 
 def _library_named_by(name: str) -> str | None:
@@ -159,20 +159,20 @@ def _libraries(prefix: str, files: Files) -> Iterator[str]:
 def _library(prefix: str, named: str | None, files: Files, *, made: bool = False) -> str | None:
     """Return the library folder of a prefix. Of several, the one that is ``named`` counts before the one that the
     interpreter leads to; after it where the name is that of the Python with which the environment was ``made``."""
-    found = list(_libraries(prefix, files))
-    if not found:
+    libraries = list(_libraries(prefix, files))
+    if not libraries:
         lib = os.path.join(prefix, WINDOWS)
         windows = files.is_folder(os.path.join(lib, "site-packages")) or files.is_file(os.path.join(lib, "os.py"))
         return WINDOWS if windows else None
-    if len(found) > 1:
+    if len(libraries) > 1:
         links = (os.path.join(prefix, "bin", name) for name in ("python3", "python", "pypy3"))
         led_to = (_library_named_by(os.path.basename(files.resolved(link))) for link in links)
         # A free-threaded build of 3.13 calls itself python3.13 in pyvenv.cfg, and its library folder python3.13t.
         choices = (named, f"{named}t")
         for choice in (*led_to, *choices) if made else (*choices, *led_to):
-            if choice in found:
+            if choice in libraries:
                 return choice
-    return max(found, key=lambda name: (name.startswith("python"), *map(int, re.findall(r"\d+", name))))
+    return max(libraries, key=lambda name: (name.startswith("python"), *map(int, re.findall(r"\d+", name))))
 
 
 def _climb(folder: str, library: str | None, files: Files) -> str | None:

@@ -50,8 +50,8 @@ class Startup(NamedTuple):
     @property
     def imports(self) -> set[str]:
         """Return the modules that it names behind ``import``, by their first names."""
-        found = re.findall(_IMPORTS, self.code)
-        return {name.strip().partition(".")[0] for names in found for name in names.split(",")}
+        statements = re.findall(_IMPORTS, self.code)
+        return {name.strip().partition(".")[0] for names in statements for name in names.split(",")}
 
 
 def touches(code: str) -> bool:
@@ -182,8 +182,8 @@ def folders_of(installation: Installation, files: Files, *, environ: Mapping[str
         if user is not None:
             path.add_site(user)
         if installation.base is None:
-            said = "include-system-site-packages" in installation.settings
-            why = "include-system-site-packages" if said else Message("pyvenv.cfg does not exclude them")
+            is_stated = "include-system-site-packages" in installation.settings
+            why = "include-system-site-packages" if is_stated else Message("pyvenv.cfg does not exclude them")
             path.problems.append(Message("it includes its base's packages ({}), and the base is gone", why))
         else:
             for folder in _site_folders(installation.base, installation.library, files):
@@ -224,19 +224,19 @@ def _user_site(installation: Installation, environ: Mapping[str, str]) -> str | 
     """Return the user's own site folder (``site.getusersitepackages``), or None when it is switched off."""
     if environ.get("PYTHONNOUSERSITE") or installation.library is None:
         return None
-    given = environ.get("PYTHONUSERBASE")
+    chosen = environ.get("PYTHONUSERBASE")
     home = environ.get("HOME") or os.path.expanduser("~")
     if installation.library == WINDOWS:
-        base = given or os.path.join(environ.get("APPDATA") or home, "Python")
+        base = chosen or os.path.join(environ.get("APPDATA") or home, "Python")
         version = installation.settings.get("version_info") or installation.settings.get("version") or ""
         if os.name == "nt" and not version:
             version = f"{sys.version_info[0]}.{sys.version_info[1]}"
         digits = version.split(".")[:2]
         return os.path.join(base, "Python" + "".join(digits), "site-packages") if len(digits) == 2 else None
-    if "Python.framework" in (installation.base or "") and not given:
+    if "Python.framework" in (installation.base or "") and not chosen:
         version = installation.library.removeprefix("python")
         return os.path.join(home, "Library", "Python", version, "lib", "python", "site-packages")
-    return os.path.join(given or os.path.join(home, ".local"), "lib", installation.library, "site-packages")
+    return os.path.join(chosen or os.path.join(home, ".local"), "lib", installation.library, "site-packages")
 
 
 class EnvironmentNotFound(ObservationError):
@@ -286,7 +286,7 @@ class Layout(NamedTuple):
     notes: tuple[Message, ...] = ()
 
     @classmethod
-    def of(cls, path: ImportPath, notes: Iterable[Message] = (), **told: Any) -> "Layout":
+    def of(cls, path: ImportPath, notes: Iterable[Message] = (), **fields: Any) -> "Layout":
         """Lay out an environment whose folders were collected; ``notes`` come before the problems of these."""
         return cls(
             site_packages=tuple(path.folders),
@@ -295,11 +295,11 @@ class Layout(NamedTuple):
             incomplete=path.problems[0] if path.problems else None,
             notes=(*notes, *path.problems),
             files=path.files,
-            **told,
+            **fields,
         )
 
     @property
     def has_finder(self) -> bool:
         """Return whether a line of a ``.pth`` file may add modules that are in no folder (a finder)."""
-        lines = [one for one in self.startup if one.file.endswith(".pth")]
-        return any("finder" in one.code or "__editable__" in os.path.basename(one.file) for one in lines)
+        lines = [line for line in self.startup if line.file.endswith(".pth")]
+        return any("finder" in line.code or "__editable__" in os.path.basename(line.file) for line in lines)

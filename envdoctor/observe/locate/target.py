@@ -84,8 +84,8 @@ class Caller(NamedTuple):
         import json
 
         try:
-            said: Any = json.loads(text.strip().splitlines()[-1])
-            parts = [said[name] for name in ("prefix", "executable", "version", "implementation")]
+            answer: Any = json.loads(text.strip().splitlines()[-1])
+            parts = [answer[name] for name in ("prefix", "executable", "version", "implementation")]
         except (IndexError, KeyError, TypeError, ValueError, RecursionError):
             parts = [None]
         if not all(isinstance(part, str) and len(part) < 4096 and "\0" not in part for part in parts):
@@ -99,10 +99,10 @@ def absolute(path: str, cwd: str) -> str:
     return os.path.normpath(os.path.join(cwd, os.path.expanduser(path)))
 
 
-def same_folder(one: str, other: str) -> bool:
+def same_folder(folder: str, other: str) -> bool:
     """Return whether two paths lead to the same folder."""
     try:
-        return os.path.normcase(os.path.realpath(one)) == os.path.normcase(os.path.realpath(other))
+        return os.path.normcase(os.path.realpath(folder)) == os.path.normcase(os.path.realpath(other))
     except ValueError:  # an embedded NUL
         return False
 
@@ -116,9 +116,9 @@ def named_environment(python: str, caller: Caller) -> tuple[Installation, str | 
 
         place = shutil.which(python, path=caller.environ.get("PATH", "")) or place
     if os.path.isdir(place):
-        found = at_prefix(place, caller.files)
-        if found is not None:
-            return found, interpreter_in(place)
+        installation = at_prefix(place, caller.files)
+        if installation is not None:
+            return installation, interpreter_in(place)
         raise EnvironmentNotFound("--python: {} holds no Python environment{}", place, _advice(place, caller.files))
     if not os.path.lexists(place):
         raise EnvironmentNotFound(
@@ -127,22 +127,22 @@ def named_environment(python: str, caller: Caller) -> tuple[Installation, str | 
     if not is_python_name(place) and not is_python_name(os.path.realpath(place)):
         raise EnvironmentNotFound("--python: {} is not called like a Python interpreter, and is not started", place)
     if not os.path.exists(place):
-        found = of_interpreter(place, caller.files)
-        if found is None or found.kind != "venv":
+        installation = of_interpreter(place, caller.files)
+        if installation is None or installation.kind != "venv":
             raise EnvironmentNotFound("--python: {} is a link to {}, which is gone", place, os.path.realpath(place))
-        return found, place
+        return installation, place
     if not os.access(place, os.X_OK) and not place.lower().endswith(".exe"):
         raise EnvironmentNotFound("--python: {} is not executable", place)
-    found = told_by_files(place, caller.files)
-    if found is not None:
-        return found, place
+    installation = told_by_files(place, caller.files)
+    if installation is not None:
+        return installation, place
     answer = caller.ask(place)
     if isinstance(answer, Unknown):
         raise EnvironmentNotFound("--python: {}", answer.reason)
-    found = of_interpreter(answer.executable, caller.files) or at_prefix(answer.prefix, caller.files)
-    if found is None:
+    installation = of_interpreter(answer.executable, caller.files) or at_prefix(answer.prefix, caller.files)
+    if installation is None:
         raise EnvironmentNotFound("--python: no library folder was found below {}, its prefix", answer.prefix)
-    return found, answer.executable
+    return installation, answer.executable
 
 
 def told_by_files(executable: str, files: Files) -> Installation | None:
@@ -150,9 +150,9 @@ def told_by_files(executable: str, files: Files) -> Installation | None:
 
     What a script starts is not known, except in a virtual environment: there pyvenv.cfg tells.
     """
-    found = of_interpreter(executable, files)
-    is_script = found is not None and found.kind != "venv" and files.text_or_empty(executable, 2) == "#!"
-    return None if is_script else found
+    installation = of_interpreter(executable, files)
+    is_script = installation is not None and installation.kind != "venv" and files.text_or_empty(executable, 2) == "#!"
+    return None if is_script else installation
 
 
 def _advice(folder: str, files: Files) -> str:
@@ -209,17 +209,17 @@ def _made_by(tool: str) -> Message:
 def _of_running(caller: Caller) -> Installation:
     """Return the installation of the running interpreter: what ``sys`` knows is not guessed again from files."""
     running = caller.running
-    found = at_prefix(running.prefix, caller.files, running.library)
-    if found is None:
+    installation = at_prefix(running.prefix, caller.files, running.library)
+    if installation is None:
         raise EnvironmentNotFound(
             "no library folder was found below {}, where the interpreter that runs envdoctor lives; point "
             "at the environment with --python PATH",
             running.prefix,
         )
-    if found.kind != "venv":
-        return found
-    library = found.library if found.library == WINDOWS else running.library
-    return found._replace(base=running.base_prefix, library=library)
+    if installation.kind != "venv":
+        return installation
+    library = installation.library if installation.library == WINDOWS else running.library
+    return installation._replace(base=running.base_prefix, library=library)
 
 
 def _other_active(here: Installation, caller: Caller) -> tuple[Message, ...]:
@@ -244,9 +244,9 @@ def _candidates(caller: Caller, notes: list[Message]) -> Iterator[tuple[Installa
     for variable, folder, because in places:
         if not folder or same_folder(folder, own) or _tool_of(folder, caller.files, environ) is not None:
             continue
-        found = _at(folder, caller)
-        if found is not None:
-            yield found, interpreter_in(found.prefix), because
+        installation = _at(folder, caller)
+        if installation is not None:
+            yield installation, interpreter_in(installation.prefix), because
         elif variable:
             notes.append(Message("{} names {}, which is no environment", variable, folder))
     yield from _on_path(caller, notes)
@@ -265,13 +265,13 @@ def _on_path(caller: Caller, notes: list[Message]) -> Iterator[tuple[Installatio
                 continue
             if os.path.getsize(executable) == 0:  # Windows puts an empty file there, which opens its shop
                 continue
-            found = told_by_files(executable, caller.files)
-            if found is None:
+            installation = told_by_files(executable, caller.files)
+            if installation is None:
                 notes.append(
                     Message("only {} itself could say which Python it starts; --python {} asks it", executable, name)
                 )
-            elif not same_folder(found.prefix, caller.running.prefix):
-                yield found, executable, Message("{} on PATH", name)
+            elif not same_folder(installation.prefix, caller.running.prefix):
+                yield installation, executable, Message("{} on PATH", name)
 
 
 def _tool_of(prefix: str, files: Files, environ: Mapping[str, str]) -> str | None:
@@ -362,7 +362,8 @@ def _lay_out(choice: Choice, caller: Caller, *, named: bool = False) -> Layout:
     foreign = installation.library == WINDOWS and os.name != "nt"
     version, implementation, origin = _version(choice, executable if named and not foreign else None, caller)
     notes += [
-        Message("{} was started, to be asked what no file tells", asked) for asked in dict.fromkeys(caller.started)
+        Message("{} was started, to be asked what no file tells", question)
+        for question in dict.fromkeys(caller.started)
     ]
     return Layout.of(
         path,
@@ -389,9 +390,9 @@ def _version(choice: Choice, executable: str | None, caller: Caller) -> tuple[st
     other = named_for_another(installation, choice.executable)
     if other is not None:
         return other, implementation, Message("the name of its interpreter")
-    found = version_from_files(installation, caller.files)
-    if found is not None:
-        return found[0], implementation, found[1]
+    pair = version_from_files(installation, caller.files)
+    if pair is not None:
+        return pair[0], implementation, pair[1]
     if executable is None:
         why = (
             Message("there is no interpreter to ask")

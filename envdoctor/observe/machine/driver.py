@@ -42,28 +42,28 @@ _MOST_FOLDERS = 128
 def driver(request: Request) -> Found:
     """Find driver, libraries and GPUs; NVML is asked if a driver leaves a trace. Of other accelerators only their signs
     are told, so that a report can say that they are not covered yet."""
-    found = ["nvidia"] if _leaves_traces(request) else []
-    told: _Told
+    platforms = ["nvidia"] if _leaves_traces(request) else []
+    values: _Told
     if not request.gpu:
-        told = dict.fromkeys((*_DRIVER, *_LIBRARIES), (Unknown(Message("--no-gpu was given")), "--no-gpu"))
-    elif not found and not request.nvml_library:
-        told = {**_without_driver(request), **dict.fromkeys(_LIBRARIES, (ABSENT, Message("no NVIDIA driver")))}
+        values = dict.fromkeys((*_DRIVER, *_LIBRARIES), (Unknown(Message("--no-gpu was given")), "--no-gpu"))
+    elif not platforms and not request.nvml_library:
+        values = {**_without_driver(request), **dict.fromkeys(_LIBRARIES, (ABSENT, Message("no NVIDIA driver")))}
     else:
-        told = _from_nvml(request)
-        version, origin = told["driver.version"]
-        told |= _libraries(request, version if origin == "NVML" and isinstance(version, str) else None)
-        compat = told["driver.compat"][0]
+        values = _from_nvml(request)
+        version, origin = values["driver.version"]
+        values |= _libraries(request, version if origin == "NVML" and isinstance(version, str) else None)
+        compat = values["driver.compat"][0]
         if isinstance(compat, str) and not is_wsl(request):  # NVML tells what the libcuda supports that it finds
             text = "libcuda.so.{} of a forward-compatibility package is in front of the driver's own"
-            told["driver.max_cuda"] = Unknown(Message(text, compat)), origin
+            values["driver.max_cuda"] = Unknown(Message(text, compat)), origin
     if request.platform == "linux":
         devices = request.names("/dev")
         if any(name.startswith("davinci") for name in devices) or os.path.exists(request.path("/usr/local/Ascend")):
-            found.append("ascend")
+            platforms.append("ascend")
         if "kfd" in devices or os.path.exists(request.path("/opt/rocm")):
-            found.append("rocm")
-    told["machine.accelerators"] = tuple(found), Message("/dev, /proc, installation folders")
-    return [(key, *value) for key, value in told.items()]
+            platforms.append("rocm")
+    values["machine.accelerators"] = tuple(platforms), Message("/dev, /proc, installation folders")
+    return [(key, *value) for key, value in values.items()]
 
 
 def _from_nvml(request: Request) -> _Told:
@@ -81,12 +81,12 @@ def _from_nvml(request: Request) -> _Told:
     if isinstance(gpus, Records):
         values["gpu"] = _visible(request.environ, gpus.items, gpus.incomplete)
         values["gpu.visible_missing"] = _missing(request.environ, gpus.items, gpus.incomplete)
-    told: _Told = {key: (values[key], "NVML") for key in _DRIVER}
-    problems = {key: value.reason for key, (value, _) in told.items() if isinstance(value, Unknown)}
+    pairs: _Told = {key: (values[key], "NVML") for key in _DRIVER}
+    problems = {key: value.reason for key, (value, _) in pairs.items() if isinstance(value, Unknown)}
     if problems:
         instead = _from_proc(request, problems.get("gpu") or next(iter(problems.values())))
-        told.update((key, instead[key]) for key in problems if not isinstance(instead[key][0], Unknown))
-    return told
+        pairs.update((key, instead[key]) for key in problems if not isinstance(instead[key][0], Unknown))
+    return pairs
 
 
 def _visible(environ: Mapping[str, str], items: Sequence[Item], incomplete: Message | None = None) -> Records:
@@ -193,9 +193,9 @@ def _from_proc(request: Request, problem: Message) -> _Told:
         return _without_driver(request)
     version, place = _kernel_module(request)
     gpus = "/proc/driver/nvidia/gpus"
-    told: _Told = dict.fromkeys(_DRIVER, (Unknown(problem), place))
-    told.update(zip(_DRIVER[-2:], ((value, gpus) for value in _gpus(request, gpus, problem)), strict=True))
-    return told | {"driver.version": (version, place)} if version else told
+    pairs: _Told = dict.fromkeys(_DRIVER, (Unknown(problem), place))
+    pairs.update(zip(_DRIVER[-2:], ((value, gpus) for value in _gpus(request, gpus, problem)), strict=True))
+    return pairs | {"driver.version": (version, place)} if version else pairs
 
 
 def _kernel_module(request: Request) -> tuple[str | None, str]:
@@ -223,7 +223,7 @@ def _gpus(request: Request, folder: str, problem: Message) -> tuple[Value, Value
     items: list[dict[str, Value]] = []
     for index, place in enumerate(places):
         text = request.text(os.path.join(folder, place, "information"))
-        fields = {key: said.strip() for key, said in re.findall(r"^([A-Za-z ]{1,40}):(.*)", text, re.MULTILINE)}
+        fields = {key: value.strip() for key, value in re.findall(r"^([A-Za-z ]{1,40}):(.*)", text, re.MULTILINE)}
         node = "nvidia" + fields.get("Device Minor", "")
         if container(request) is not ABSENT and node != "nvidia" and node not in nodes:
             continue

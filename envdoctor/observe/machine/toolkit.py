@@ -40,14 +40,14 @@ def compilers(request: Request) -> Found:
 
 def _chosen(request: Request, variable: str, instead: tuple[str, ...]) -> tuple[Value, str]:
     """Path of the compiler that the variable or else PATH gives."""
-    given = request.environ.get(variable)
-    if given is None:
+    setting = request.environ.get(variable)
+    if setting is None:
         found = next((path for name in instead if (path := on_path(name, request))), None)
         return found or ABSENT, "PATH"
     import shlex
 
     try:
-        words = shlex.split(given)
+        words = shlex.split(setting)
     except ValueError:
         words = []
     # "ccache g++ -m64": the compiler is what comes after the stand-in, and options follow it
@@ -136,8 +136,8 @@ def cuda_toolkit(request: Request) -> Found:
     """
     for origin, nvcc in _candidates(request):
         if os.path.isfile(nvcc):
-            told = next(filter(None, map(_version_from_files, _roots(nvcc))), None)
-            version, where = told or (_ask_nvcc(nvcc, request), "nvcc --version")
+            pair = next(filter(None, map(_version_from_files, _roots(nvcc))), None)
+            version, where = pair or (_ask_nvcc(nvcc, request), "nvcc --version")
             return [("cuda.toolkit", version, Message("{}: {}", origin, where))]
     return [("cuda.toolkit", ABSENT, "CUDA_HOME, CUDA_PATH, PATH, /usr/local/cuda")]
 
@@ -175,8 +175,8 @@ def _version_from_files(root: str) -> tuple[Value, str] | None:
     try:
         parts = json.loads(texts["version.json"])
         # The compiler's own version counts; the toolkit's is the same release in NVIDIA's installers.
-        said = [parts.get(name, {}).get("version") for name in ("cuda_nvcc", "cuda")]
-        texts["version.json"] = "\n".join(one for one in said if isinstance(one, str))
+        versions = [parts.get(name, {}).get("version") for name in ("cuda_nvcc", "cuda")]
+        texts["version.json"] = "\n".join(version for version in versions if isinstance(version, str))
     except (ValueError, AttributeError, RecursionError, MemoryError):
         texts["version.json"] = ""
     for name, pattern in _VERSION_FILES.items():
@@ -253,20 +253,20 @@ def _compiled(layout: Layout, deepspeed: Value, environ: Mapping[str, str]) -> t
     """DeepSpeed's ops that need no compiling any more: those of its wheel, and those in torch's cache."""
     if not isinstance(deepspeed, str):
         return (), Message("deepspeed is not installed")
-    found: set[str] = set()
+    operators: set[str] = set()
     for top in (os.path.join(site, *_OPS.split("/")) for site in layout.site_packages):
         for folder in layout.files.names_or_none(top)[:_FEW]:
             if "." not in folder and not folder.startswith("__"):
                 names = layout.files.names_or_none(os.path.join(top, folder))[:_FEW]
-                found.update(match[1] for name in names if (match := re.match(_COMPILED, name)))
+                operators.update(match[1] for name in names if (match := re.match(_COMPILED, name)))
     home = environ.get("HOME", "")
     cache = environ.get("TORCH_EXTENSIONS_DIR") or os.path.join(home, ".cache", "torch_extensions")
     if os.path.isabs(cache) and "\0" not in cache:
         try:
-            found |= _in_cache(cache, layout)
+            operators |= _in_cache(cache, layout)
         except OSError as error:
             return Unknown(Message("torch's cache of compiled extensions cannot be read: {}", because_of(error))), cache
-    return tuple(sorted(found)), _OPS
+    return tuple(sorted(operators)), _OPS
 
 
 def _in_cache(cache: str, layout: Layout) -> set[str]:
@@ -276,8 +276,8 @@ def _in_cache(cache: str, layout: Layout) -> set[str]:
     version = layout.python_version if isinstance(layout.python_version, str) else ""
     mine = "py" + "".join(version.split(".")[:2]) + "_"
     names = sorted(os.listdir(cache))[:_FEW]
-    found = {name for name in names if os.path.isfile(os.path.join(cache, name, f"{name}.so"))}
+    operators = {name for name in names if os.path.isfile(os.path.join(cache, name, f"{name}.so"))}
     for folder in (os.path.join(cache, name) for name in names if name.startswith(mine)):
         inner = sorted(os.listdir(folder))[:_FEW] if os.path.isdir(folder) else []
-        found |= {name for name in inner if os.path.isfile(os.path.join(folder, name, f"{name}.so"))}
-    return found
+        operators |= {name for name in inner if os.path.isfile(os.path.join(folder, name, f"{name}.so"))}
+    return operators

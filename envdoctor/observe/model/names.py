@@ -150,5 +150,5 @@ def printable(text: str, limit: int = 200) -> str:
 
 def written_as_path(text: str) -> bool:
     """Return whether a text cannot be the name of a repository or of a revision, because it is written as a path."""
-    written = text.startswith((".", "/", "~")) or text.endswith(".json") or "\\" in text
-    return written or re.match("[A-Za-z]:/", text) is not None
+    is_path = text.startswith((".", "/", "~")) or text.endswith(".json") or "\\" in text
+    return is_path or re.match("[A-Za-z]:/", text) is not None

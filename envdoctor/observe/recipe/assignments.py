@@ -91,8 +91,8 @@ def parse_assignments(
             raise AssignmentError("{} {}: {}", origin, text, _hint(key, raw, registry, formats))
         if (strange := strange_name(key, registry)) is not None:
             head, _, name = key.partition(".")
-            written = Message("`envdoctor facts` shows how they are written")
-            near = did_you_mean(name, registry.names(head), written)
+            hint = Message("`envdoctor facts` shows how they are written")
+            near = did_you_mean(name, registry.names(head), hint)
             raise AssignmentError("{} {}: {}; {}", origin, text, strange, near)
         if spec.type == "records" and raw.strip() != "absent":
             column = next(iter(spec.columns))
@@ -156,8 +156,8 @@ def _hint(key: str, raw: str, registry: Registry, formats: Callable[[], Iterable
     package = key.removesuffix(".version")
     if "." not in package and _RELEASE.match(raw):
         nearest = [f"pkg.{package}"]
-    called = fact_called(key, registry, formats())
-    nearest = [called] if called is not None else nearest
+    key_of_call = fact_called(key, registry, formats())
+    nearest = [key_of_call] if key_of_call is not None else nearest
     if nearest:
         return Message("{} is not a known fact; did you mean {}?", key, nearest[0])
     return Message("{} is not a known fact; {}", key, did_you_mean(key, keys, listed))

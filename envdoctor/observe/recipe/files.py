@@ -263,9 +263,9 @@ def _told_once(
     command's own place, in the ``parts``. An option is the script's own if the script names it and does not refuse it;
     the others are those of a framework that the script uses."""
     keys, refused = set[str](), set[str]()
-    used = {form.framework for file in files for _, form in file.parts if form.framework}
+    frameworks = {form.framework for file in files for _, form in file.parts if form.framework}
     commands = {
-        at: (part, formats.of_part(part, used) or form)
+        at: (part, formats.of_part(part, frameworks) or form)
         for at, (part, form) in enumerate(parts)
         if part.line and part.program == program
     }

@@ -25,13 +25,13 @@ class Meaning(NamedTuple):
     words: Mapping[str, str] = {}
     add: bool = False
 
-    def word(self, written: str) -> str:
+    def word(self, spelling: str) -> str:
         """Return what is meant by what is written; parsers of arguments take 1 for true."""
-        if written not in self.words and written in _NUMBERS and "true" in self.words:
-            written = _NUMBERS[written]
-        if written in self.words:
-            return self.words[written]
-        return next((word for glob, word in self.words.items() if fnmatchcase(written, glob)), written)
+        if spelling not in self.words and spelling in _NUMBERS and "true" in self.words:
+            spelling = _NUMBERS[spelling]
+        if spelling in self.words:
+            return self.words[spelling]
+        return next((word for glob, word in self.words.items() if fnmatchcase(spelling, glob)), spelling)
 
 
 class Format(NamedTuple):
@@ -134,8 +134,8 @@ class Formats:
         """Return the modules of the libraries that have formats."""
         names = {str(row.get("call", "")) for row in self._released}
         # What stands beside a framework has names of variables: model.half, trainer.train.
-        called = [name for form in self if form.name not in NO_RECIPES for name in form.names]
-        names |= {name for name in called if "." in name and not name.endswith(".py")}
+        callables = [name for form in self if form.name not in NO_RECIPES for name in form.names]
+        names |= {name for name in callables if "." in name and not name.endswith(".py")}
         tops = {name.partition(".")[0] for name in names} | {str(row["package"]) for row in self._released}
         return {top for top in tops if top.isidentifier() and top.islower()}
 

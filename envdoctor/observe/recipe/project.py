@@ -125,8 +125,8 @@ def _trains(part: Part, formats: Formats, words: Collection[str]) -> bool | None
         other = meaning is None or "chats" in meaning or meaning.get("method") in _NO_TRAINING
         return None if other or judges else True
     # By itself the option is off, unless the script declares it as it likes.
-    needed = "do_train" in words and "do_train:" not in words
-    if needed and judges:
+    may_not_train = "do_train" in words and "do_train:" not in words
+    if may_not_train and judges:
         return False
     if meaning is not None or any(map(_TRAINS.fullmatch, words)):
         return True

@@ -253,8 +253,8 @@ class Script(Calls):
         left_out = (otherwise if truth else body) if truth is not None and self._settled(test, scope) else ()
         for node in (inner for statement in left_out for inner in ast.walk(statement)):
             match node:
-                case ast.Call(func=ast.Name() as called):
-                    self._passed |= _function(self._named(called, scope))
+                case ast.Call(func=ast.Name() as callee):
+                    self._passed |= _function(self._named(callee, scope))
         return truth
 
     def _settled(self, test: ast.AST, scope: dict[str, Any]) -> bool:
@@ -386,16 +386,18 @@ class Script(Calls):
         for branch in (node.body, node.orelse):
             values.append(self.value(branch, scope))
             starts.append(len(self.calls))
-        called = (getattr(branch, "func", None) for branch in (node.body, node.orelse))
-        if not any(_function(self._named(name, scope)) for name in called if isinstance(name, ast.Name)):
+        callees = (getattr(branch, "func", None) for branch in (node.body, node.orelse))
+        if not any(_function(self._named(name, scope)) for name in callees if isinstance(name, ast.Name)):
             self._doubt(*starts)  # else: model = prepared(model) if training else model; who trains calls it
         match values:
-            case dict() as one, dict() as other:
-                both = {key: Item(PERHAPS, item.line) for key, item in {**other, **one}.items()}
-                alike = {key: item for key, item in one.items() if key in other and same(item.value, other[key].value)}
+            case dict() as first, dict() as other:
+                both = {key: Item(PERHAPS, item.line) for key, item in {**other, **first}.items()}
+                alike = {
+                    key: item for key, item in first.items() if key in other and same(item.value, other[key].value)
+                }
                 return self._new({**both, **alike})
-            case one, other:
-                return one if same(one, other) else OPEN
+            case first, other:
+                return first if same(first, other) else OPEN
 
     def _of_BoolOp(self, node: ast.BoolOp, scope: dict[str, Any]) -> Any:
         stops = isinstance(node.op, ast.Or)
@@ -423,13 +425,13 @@ class Script(Calls):
 
     def _of_BinOp(self, node: ast.BinOp, scope: dict[str, Any]) -> Any:
         match node.op, self.value(node.left, scope), self.value(node.right, scope):
-            case ast.Add(), str(one), str(other) if len(one) + len(other) < 4096:
-                return one + other
-            case ast.Div(), str(one), str(other):
-                return joined_path([one, other], OPEN)
-            case kind, int() | float() as one, int() | float() as other if type(kind) in _OPERATORS:
+            case ast.Add(), str(left), str(other) if len(left) + len(other) < 4096:
+                return left + other
+            case ast.Div(), str(left), str(other):
+                return joined_path([left, other], OPEN)
+            case kind, int() | float() as left, int() | float() as other if type(kind) in _OPERATORS:
                 try:
-                    return _OPERATORS[type(kind)](one, other)
+                    return _OPERATORS[type(kind)](left, other)
                 except (ArithmeticError, ValueError):
                     return OPEN
         return OPEN
@@ -471,9 +473,9 @@ class Script(Calls):
                     keywords.update(dict.fromkeys(self._fields(function, scope), Item(OPEN, keyword.value.lineno)))
         self._step(len(settings) + len(keywords))
         self._hand_on(self._library(function, scope) if type(function) is ast.ClassDef else name, values, keywords)
-        called = function.name if isinstance(function, Loaded) else name or f"._.{getattr(node.func, 'attr', '')}"
+        callee = function.name if isinstance(function, Loaded) else name or f"._.{getattr(node.func, 'attr', '')}"
         if type(function) is not ast.ClassDef:  # one of its own is told as what it is one of
-            self.tell(called, settings or [["#0", None, node.lineno, 0]])
+            self.tell(callee, settings or [["#0", None, node.lineno, 0]])
         return self._result(node, function, values, keywords, scope)
 
 

@@ -155,28 +155,30 @@ class Calls(ABC):
             self.calls.append((name, [[*setting, setting[0] in own] for setting in settings[:_MOST_CALLS]], False))
 
     def _result(
-        self, node: ast.Call, called: Any, values: Sequence[Any], keywords: Mapping[str, Item], scope: dict[str, Any]
+        self, node: ast.Call, callee: Any, values: Sequence[Any], keywords: Mapping[str, Item], scope: dict[str, Any]
     ) -> Any:
         name = dotted(node.func)
         last = name.rpartition(".")[2]
-        match called:
+        match callee:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                return self._enter(called, values, self._command(called) or _values_of(keywords))
+                return self._enter(callee, values, self._command(callee) or _values_of(keywords))
             case ast.ClassDef():
-                instance = self._instance(called, values, keywords, scope)
-                library = self._library(called, scope)
+                instance = self._instance(callee, values, keywords, scope)
+                library = self._library(callee, scope)
                 if library.endswith(_PARSERS):
                     return self._parser(node)
                 if library:
                     settings: list[Any] = []
                     add_setting(settings, "", instance if instance else dict(keywords), node.lineno)
-                    self.tell(library, settings, self._fields(called, scope))
+                    self.tell(library, settings, self._fields(callee, scope))
                 return instance
             case Loaded(name=method, call=call):
-                made = method.removeprefix("model.")
-                self.frozen |= {call} if made == "eval" or (made == "requires_grad_" and values == [False]) else set()
-                self.trained |= {call} if made == "train" and not values else set()
-                same_model = "model" if made in _SAME_MODEL else method if made == "parameters" else ""
+                action = method.removeprefix("model.")
+                self.frozen |= (
+                    {call} if action == "eval" or (action == "requires_grad_" and values == [False]) else set()
+                )
+                self.trained |= {call} if action == "train" and not values else set()
+                same_model = "model" if action in _SAME_MODEL else method if action == "parameters" else ""
                 return Loaded(same_model, call) if same_model else OPEN
         first = values[0] if values else OPEN
         match name, last, values:
@@ -230,21 +232,21 @@ class Calls(ABC):
             return self._method(node, self.value(node.func.value, scope), values, keywords, scope)
         return OPEN
 
-    def _hand_on(self, called: str, given: Sequence[Any], named: Mapping[str, Item]) -> None:
+    def _hand_on(self, callee: str, given: Sequence[Any], named: Mapping[str, Item]) -> None:
         """Note which models a call trains, and which others it takes beside them."""
-        trainer = called.endswith(("Trainer", ".prepare", ".initialize"))
+        trainer = callee.endswith(("Trainer", ".prepare", ".initialize"))
         # A Trainer takes a model first, the others take several things.
-        first = 0 if "model" in named else 1 if called.endswith("Trainer") else len(given)
+        first = 0 if "model" in named else 1 if callee.endswith("Trainer") else len(given)
         places = [*(("model", one) for one in given[:first]), *(("#", one) for one in given[first:])]
         for place, value in [*places, *((key, item.value) for key, item in named.items())]:
             match value:
-                case Loaded(name="model.parameters", call=call) if not hasattr(builtins, called):
+                case Loaded(name="model.parameters", call=call) if not hasattr(builtins, callee):
                     self.trained.add(call)
                 case Loaded(name="model", call=call) if trainer and place == "model":
                     self.trained.add(call)
                 case Loaded(name="model", call=call) if trainer and place not in ("#", "ref_model"):
                     self.frozen.add(call)
-                case Loaded(name="model", call=call) if place == "ref_model" or called.endswith(
+                case Loaded(name="model", call=call) if place == "ref_model" or callee.endswith(
                     ("DPOTrainer", "KTOTrainer")
                 ):
                     self.references.add(call)

@@ -290,12 +290,12 @@ def joined_path(parts: Sequence[Any], unknown: Any) -> Any:
 _OF_HYDRA = {"config-path": "config_path", "cp": "config_path", "config-name": "config_name", "cn": "config_name"}
 
 
-def composed(beside: Beside, said: dict[str, Any], words: Words, unknown: Any) -> dict[str, Any] | None:
-    """Return what hydra composes for what its decorator ``said`` and the words of a command, by dotted keys; None where
-    that is not known."""
+def composed(beside: Beside, options: dict[str, Any], words: Words, unknown: Any) -> dict[str, Any] | None:
+    """Return what hydra composes of the ``options`` of its decorator and the words of a command, by dotted keys; None
+    where that is not known."""
     for option, (value, *_) in filter(itemgetter(1), options_of(words)[0]):
-        said[_OF_HYDRA.get(option, option)] = unknown if value is None else value
-    folder, name = said.get("config_path"), said.get("config_name")
+        options[_OF_HYDRA.get(option, option)] = unknown if value is None else value
+    folder, name = options.get("config_path"), options.get("config_name")
     if unknown in (folder, name):
         return None
     return _Composer(beside, str(folder or "."), words, unknown).settings(str(name or "config"))
@@ -323,13 +323,13 @@ class _Composer:
             return None
         for _ in range(2):  # a file may choose those of groups that come before it
             self._left = 2 * _MOST_FILES
-            found = {**dict(self._composed(name, "")), **dict(self._of_others(self._added, "", "")), **self._typed}
-        return {key: self._interpolated(value, found) for key, value in found.items()}
+            values = {**dict(self._composed(name, "")), **dict(self._of_others(self._added, "", "")), **self._typed}
+        return {key: self._interpolated(value, values) for key, value in values.items()}
 
-    def _interpolated(self, value: Any, found: Mapping[str, Any]) -> Any:
+    def _interpolated(self, value: Any, values: Mapping[str, Any]) -> Any:
         if not (isinstance(value, str) and "${" in value):
             return [*value] if isinstance(value, tuple) else value
-        other = found.get(value[2:-1]) if value.startswith("${") and value.endswith("}") else None
+        other = values.get(value[2:-1]) if value.startswith("${") and value.endswith("}") else None
         return self._unknown if other is None or (isinstance(other, str) and "${" in other) else other
 
     def _file(self, name: str) -> tuple[list[RecipeEntry], list[Any], str | None] | None:
@@ -344,8 +344,8 @@ class _Composer:
             return None
         package = re.match(r"#[ \t]{0,9}@package[ \t]{1,9}(\S+)", text or "")
         others = listed.get("defaults") if isinstance(listed, dict) else None
-        kept = [entry for entry in entries if entry.key != "defaults"]
-        return None if text is None else (kept, others if isinstance(others, list) else [], package and package[1])
+        settings = [entry for entry in entries if entry.key != "defaults"]
+        return None if text is None else (settings, others if isinstance(others, list) else [], package and package[1])
 
     def _composed(self, name: str, package: str, *, forced: bool = False) -> list[tuple[str, Any]]:
         """Return the settings of a file and of those that it names, in their order. It has a package of its own, unless
@@ -367,10 +367,10 @@ class _Composer:
 
     def _of_others(self, others: Sequence[Any], folder: str, package: str) -> list[tuple[str, Any]]:
         """Return the settings of the files that a list ``defaults`` names in a file of this folder and package."""
-        found = list[tuple[str, Any]]()
+        pairs = list[tuple[str, Any]]()
         for item in others[:_MOST_FILES]:
             if isinstance(item, str) and item != "_self_":
-                found += self._composed(os.path.normpath(os.path.join(folder, item)).lstrip("/"), package)
+                pairs += self._composed(os.path.normpath(os.path.join(folder, item)).lstrip("/"), package)
             for words, option in item.items() if isinstance(item, dict) else ():
                 *how, group = str(words).split() or [""]
                 group, _, into = group.partition("@")
@@ -382,10 +382,10 @@ class _Composer:
                     self._options.setdefault(key, option)
                     continue
                 option = self._options.get(key, option)
-                for one in option if isinstance(option, list) else [option] if option is not None else []:
-                    name = f"{group}/{one}" if isinstance(one, (str, int, float)) else "${}"
-                    if one is self._unknown or "${" in name:
-                        found.append((below, self._unknown))
+                for choice in option if isinstance(option, list) else [option] if option is not None else []:
+                    name = f"{group}/{choice}" if isinstance(choice, (str, int, float)) else "${}"
+                    if choice is self._unknown or "${" in name:
+                        pairs.append((below, self._unknown))
                     elif "optional" not in how or self._files(name) is not None:
-                        found += self._composed(name, below, forced=bool(into))
-        return found
+                        pairs += self._composed(name, below, forced=bool(into))
+        return pairs

@@ -134,7 +134,7 @@ def _windows(pieces: Iterable[_Piece]) -> Iterator[list[_Piece]]:
 
 
 def _compare_window(revisions: Revisions, window: list[_Piece], differences: dict[str, _Difference]) -> Unread | None:
-    """Read a window on both sides and add what differs to ``found``; return what could not be read."""
+    """Read a window on both sides and add what differs to ``differences``; return what could not be read."""
     contents: list[bytes] = []
     for side, snapshot in enumerate((revisions.old, revisions.new)):
         path, offset, _ = window[0].places[side]

@@ -200,11 +200,11 @@ def bound(packages: int) -> None:
         raise LockError("names more than {} packages, and no environment has so many", f"{_MOST_PACKAGES:,}")
 
 
-def name_of(written: object, entry: object) -> str:
+def name_of(spelling: object, entry: object) -> str:
     """Return the normalised name of the package whose entry this is. Raises :class:`LockError` for what is none."""
-    name = valid_name(str(written)) if isinstance(entry, dict) else None
+    name = valid_name(str(spelling)) if isinstance(entry, dict) else None
     if name is None:
-        raise LockError("names a package that is none: {}", repr(str(written)[:60]))
+        raise LockError("names a package that is none: {}", repr(str(spelling)[:60]))
     return name
 
 

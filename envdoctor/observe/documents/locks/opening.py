@@ -111,7 +111,7 @@ def _reader(path: str, text: str) -> Callable[[str, str, Wish], Lock]:
     name = os.path.basename(path)
     if "." not in name:
         unnamed = "requirements.txt" * all(map(_LISTED.match, text.splitlines())) if name == "-" else name
-        name = next((known for known, form in _BY_TEXT if re.search(form, text)), unnamed)
+        name = next((known_name for known_name, form in _BY_TEXT if re.search(form, text)), unnamed)
     if "@EXPLICIT" in text:
         name = "explicit.yml"
     elif re.search(r'"(?:bomFormat|spdxVersion)"', text[:100_000]):
@@ -166,8 +166,10 @@ def _facts(
     behind = behind if certain else unlisted
     facts.update(Fact(f"pkg.{name}", ABSENT, path, "environment") for name in unlisted - behind)
     rows = wish.rows("entry-statements") if install.all_known and not lock.notes else ()
-    needed = (name for row in rows if row["name"] in chosen for name in row.get("runs_with", ()) if name not in chosen)
-    lacks = tuple(dict.fromkeys((*needed, *sorted(behind & unlisted))))
+    companions = (
+        name for row in rows if row["name"] in chosen for name in row.get("runs_with", ()) if name not in chosen
+    )
+    lacks = tuple(dict.fromkeys((*companions, *sorted(behind & unlisted))))
     facts.add(Fact("environment.lacks", lacks, path, "environment"))
     names = {line.name for command in lock.commands for line in command.lines}
     facts.add(Fact("environment.brought", tuple(sorted(chosen.keys() - names)) if names else (), path, "environment"))
@@ -293,7 +295,7 @@ def _beside(path: str, facts: FactSet, rows: Callable[..., Sequence[Any]]) -> It
         return
     parsed = [(file, answer) for file, answer in answers(contents, seconds=5.0) if not isinstance(answer, ChildProblem)]
     imports = (use for use in items(parsed) if use["kind"] in _KINDS)
-    taken = (use for use in imports if str(use["module"]).partition(".")[0] in tops)
-    if uses := dict.fromkeys((use["module"], use["name"], use["guarded"]) for use in taken):
+    taken_uses = (use for use in imports if str(use["module"]).partition(".")[0] in tops)
+    if uses := dict.fromkeys((use["module"], use["name"], use["guarded"]) for use in taken_uses):
         columns = tuple(dict(zip(("module", "name", "guarded"), use, strict=True)) for use in uses)
         yield Fact("beside", Records(columns), folder, "code")

@@ -177,15 +177,17 @@ class Requirements:
             if name is not None:
                 return AskedRequirement(name, (), "", place, marker.strip(), bare)
         try:
-            asked = read_requirement(line)
-            satisfies("0", asked.specifiers)
-            if asked.marker:
-                holds(asked.marker, {**self._wish.markers, "extra": ""})
+            requirement = read_requirement(line)
+            satisfies("0", requirement.specifiers)
+            if requirement.marker:
+                holds(requirement.marker, {**self._wish.markers, "extra": ""})
         except (NotARequirement, NotASpecifier, NotAMarker):
             self._refuse(line, place)
             return None
         url = bare.partition("@")[2].strip()
-        return AskedRequirement(asked.name, asked.extras, asked.specifiers, place, asked.marker, url)
+        return AskedRequirement(
+            requirement.name, requirement.extras, requirement.specifiers, place, requirement.marker, url
+        )
 
     def _refuse(self, line: str, place: str) -> None:
         self._notes.append(Message("{} is no requirement that can be read", place))

@@ -91,11 +91,11 @@ def _reached(
 ) -> dict[int, bool | None]:
     """Follow the dependencies from the roots. Return which packages an install takes: True where it is certain, None
     where the target does not say."""
-    called: dict[_Asked, list[int]] = {}
+    numbers_of: dict[_Asked, list[int]] = {}
     for number, package in enumerate(packages):
         for extra in ("", *_extras_of_uv(package)):
             for version in {"", str(package.get("version", ""))}:
-                called.setdefault((str(package.get("name")), version, extra), []).append(number)
+                numbers_of.setdefault((str(package.get("name")), version, extra), []).append(number)
     reached: dict[tuple[int, str], bool | None] = {}
     waiting: list[tuple[int, str, bool | None]] = [
         (root, extra, True) for root in roots for extra in ("", *default, *wish.names)
@@ -114,12 +114,12 @@ def _reached(
             if there is False:
                 continue
             name, version = str(entry.get("name")), str(entry.get("version", ""))
-            certain = (sure and there) if len(called.get((name, version, ""), ())) == 1 else None
+            certain = (sure and there) if len(numbers_of.get((name, version, ""), ())) == 1 else None
             for key in ((name, version, extra) for extra in ("", *words(entry.get("extra")))):
                 # All that are meant, once: a lock may ask for thousands of one name thousands of times.
                 if (key, certain) not in followed:
                     followed.add((key, certain))
-                    waiting += [(number, key[2], certain) for number in called.get(key, ())]
+                    waiting += [(number, key[2], certain) for number in numbers_of.get(key, ())]
     return {number: sure for (number, extra), sure in reached.items() if not extra}
 
 

@@ -120,15 +120,15 @@ def _installed(
     before = [entry for entry in chosen.values() if entry.place not in places]
     there = {entry.name: entry.version if isinstance(entry.version, str) else _ANY for entry in before}
     day = situation.until or ledger.days()[1]
-    bounds, kept, image = dict[str, str](), set[str](), _Image({}, {}, frozenset(), "")
+    bounds, fixed, image = dict[str, str](), set[str](), _Image({}, {}, frozenset(), "")
     for command, step, opaque in steps:
         if command.image:
             image = _image(step, ledger, situation)
             there.update(image.versions)
-            kept.update(image.versions)
+            fixed.update(image.versions)
             bounds.update(image.ranges)
             continue
-        step = step._replace(kept=frozenset(kept), unseen=step.unseen or not image.is_whole)
+        step = step._replace(kept=frozenset(fixed), unseen=step.unseen or not image.is_whole)
         there = {**{name: version or _ANY for name, version in command.before or ()}, **there}
         loose = {name: bounds.get(name, "") for name, version in there.items() if version == _ANY}
         step = step._replace(loose=loose)
@@ -155,7 +155,7 @@ def _installed(
         for name in step.newest:  # its default branch
             since = releases.fitting(name, True)[:1]
             bounds[name] = join_specifiers((bounds.get(name, ""), *(f">={entry}" for entry in since))) or ""
-        kept.update(new)
+        fixed.update(new)
     stays = {name for name, version in image.versions.items() if there[name] == version != _ANY}
     added = tuple(_taken({name: version for name, version in there.items() if name not in stays}, bounds, chosen, day))
     names = {name for name, entry in chosen.items() if isinstance(entry.version, str)}
@@ -303,15 +303,15 @@ def _solved(
         return first if isinstance(second, TakingRefusal) else _without(second, both[1].guessed - pinned)
     if isinstance(second, TakingRefusal):
         return _without(first, both[0].guessed - pinned)
-    one, other = first.versions, second.versions
-    differing = {name for name in (*one, *other) if one.get(name) != other.get(name)}
+    versions, other = first.versions, second.versions
+    differing = {name for name in (*versions, *other) if versions.get(name) != other.get(name)}
     clauses = {name: first.clauses[name] & second.clauses[name] for name in first.clauses if name in second.clauses}
-    return _without(Solution({**other, **one}, clauses), differing)
+    return _without(Solution({**other, **versions}, clauses), differing)
 
 
 def _without(solution: Solution, unknown: Collection[str]) -> Solution:
     versions = {name: _ANY if name in unknown else version for name, version in solution.versions.items()}
-    return Solution(versions, {name: met for name, met in solution.clauses.items() if name not in unknown})
+    return Solution(versions, {name: clause for name, clause in solution.clauses.items() if name not in unknown})
 
 
 def _bounds(
@@ -343,7 +343,7 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[LedgerStep, lis
     overrides = {line.name: line for line in overriding}
     requirements = [overrides.get(line.name, line)._replace(extras=line.extras) for line in requirements]
     of_torch = (name for name in ledger.packages() if command.builds and re.fullmatch(_BUILDS, name))
-    known = frozenset((*(line.name for line in command.lines if line.url), *of_torch))
+    given = frozenset((*(line.name for line in command.lines if line.url), *of_torch))
     step = LedgerStep(tuple(requirements), tuple(limits), command.deps, command.upgrade, command.elsewhere)
     # Behind the last slash of an address, @v4.48.0.
     tags = {
@@ -354,7 +354,7 @@ def _step(command: Command, wish: Wish, ledger: Ledger) -> tuple[LedgerStep, lis
     own = {row["name"]: row["repository"] for row in wish.rows("packages", "package") if "repository" in row}
     newest = frozenset(name for name in tags if name in own and _is_default_branch(like[name].url, own[name]))
     step = step._replace(
-        overrides=tuple(overrides.values()), given=known, unseen=command.before is None, checkouts=tags, newest=newest
+        overrides=tuple(overrides.values()), given=given, unseen=command.before is None, checkouts=tags, newest=newest
     )
     return step, [line.name for line in opaque]
 
@@ -372,8 +372,8 @@ def _of_folder(
     """Return what a command comes to that takes nothing but the files of a folder: a refusal if that lacks any."""
     match result:
         case Solution(versions=versions) if command.folder is not None:
-            named = {line.name for line in command.lines}  # what the list itself names comes first
-            lacking = sorted({*versions} - {*command.folder, *there}, key=lambda name: (name not in named, name))
+            names = {line.name for line in command.lines}  # what the list itself names comes first
+            lacking = sorted({*versions} - {*command.folder, *there}, key=lambda name: (name not in names, name))
             return TakingRefusal("folder", lacking[0], "", listed(lacking, 6)) if lacking else result
     return result
 

@@ -45,8 +45,8 @@ def unbrought(
     if not certain and (any(entry.elsewhere for entry in commands) or any(line.url for line in lines)):
         return [], False
     rows = [row for row in wish.rows("run-needs") if any(re.match(_ASKING, key) for key in row.get("when", ()))]
-    needed = {read_requirement(line) for row in rows for line in row["asks"]}
-    names = {entry.name for entry in needed if not (entry.specifiers or entry.extras)}
+    asks = {read_requirement(line) for row in rows for line in row["asks"]}
+    names = {entry.name for entry in asks if not (entry.specifiers or entry.extras)}
     others = {str(row["name"]) for row in wish.rows("stack-modules", "module")}.union(*needing.values())
     indexed = {row["name"] for row in wish.rows("packages", "package") if "wheel_index" in row}
     lacking = (names | others) - brought - chosen.keys() - indexed
@@ -69,13 +69,13 @@ def _brought(lines: Sequence[AskedRequirement | Requirement], wish: Wish, ledger
         versions = [each.version for each in package.releases if allows(requirement.specifiers, each.version)]
         readable = {near for version in versions for near in package.neighbours(version) if near}
         inner = wish._replace(names=requirement.extras, decided={})
-        for needed in {needed for version in readable for needed in package.requires(version, requirement.extras)}:
-            there = counts(needed.marker, inner)
-            whole = whole and (there is not True or needed.name in names)
-            needed = needed._replace(marker="")
-            if there is not False and needed not in visited:
-                visited.add(needed)
-                requirements.append(needed)
+        for need in {need for version in readable for need in package.requires(version, requirement.extras)}:
+            there = counts(need.marker, inner)
+            whole = whole and (there is not True or need.name in names)
+            need = need._replace(marker="")
+            if there is not False and need not in visited:
+                visited.add(need)
+                requirements.append(need)
     return {requirement.name for requirement in requirements}, whole
 
 
@@ -88,8 +88,8 @@ def _words_in(folders: Iterable[str]) -> set[str]:
         paths = [os.path.join(folder, name) for folder, names in inside.items() for name in names]
         below = [path for path in paths if os.path.isdir(path) and not os.path.basename(path).startswith(".")]
         paths += [os.path.join(path, name) for path in below[:_MOST_FILES] for name in files.names_or_none(path)]
-        named = ((path, os.path.basename(path).lower()) for path in paths)
-        telling = (path for path, name in named if any(fnmatchcase(name, glob) for glob in _TELLING))
+        pairs = ((path, os.path.basename(path).lower()) for path in paths)
+        telling = (path for path, name in pairs if any(fnmatchcase(name, glob) for glob in _TELLING))
         for path in islice(telling, _MOST_FILES):
             words.update(normalise(word) for word in _WORDS.findall(files.text_or_empty(path, _LARGEST)))
     return words

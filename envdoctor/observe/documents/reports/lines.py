@@ -84,9 +84,9 @@ class Forms:
         """Return whether a word makes versions near it doubtful: one that was tried, advised or left."""
         return self._doubt.search(text) is not None
 
-    def package(self, written: str) -> str | None:
+    def package(self, spelling: str) -> str | None:
         """Return the normalised name of a package that is known, by what people call it."""
-        lowered = written.lower().strip()
+        lowered = spelling.lower().strip()
         return self.names.get(lowered) or self.names.get(normalise(lowered))
 
     def shaped(self, text: str, number: int, in_table: bool) -> Line | None:

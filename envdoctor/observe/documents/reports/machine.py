@@ -146,14 +146,14 @@ def gpu_fact(claims: Sequence[Claim], name: str) -> Fact | None:
     all_of = [(claim.line, claim.value) for claim in lists if isinstance(claim.value, Records) and claim.value.items]
     if not all_of:
         return None
-    line, best = min(all_of, key=lambda one: (one[1].incomplete is not None, -len(one[1].items[0])))
+    line, best = min(all_of, key=lambda number: (number[1].incomplete is not None, -len(number[1].items[0])))
     value: Value = best
     for other_line, other in all_of:
         if not _agree(best, other):
             words = []
-            for one, gpus in ((line, best), (other_line, other)):
+            for number, gpus in ((line, best), (other_line, other)):
                 names = ", ".join(sorted({str(item.get("name", "GPU")) for item in gpus.items}))
-                words.append(Message("line {} of {} says {}", one, name, f"{len(gpus)} x {names}"))
+                words.append(Message("line {} of {} says {}", number, name, f"{len(gpus)} x {names}"))
             value = Unknown(joined(words, ", "))
             break
     return Fact("gpu", value, Origin(name, line), "given")
@@ -197,11 +197,11 @@ def _typed(claims: Sequence[Claim]) -> Iterator[Claim]:
             yield _gpus([item] * (int(str(count).split(".")[0]) if count is not None else 1), claim.line, doubt)
 
 
-def _agree(one: Records, other: Records) -> bool:
+def _agree(gpus: Records, other: Records) -> bool:
     """Return whether two lists may be of the same GPUs: ``A100 80G`` and ``NVIDIA A100-SXM4-80GB`` may."""
-    if one.incomplete is None and other.incomplete is None and len(one) != len(other):
+    if gpus.incomplete is None and other.incomplete is None and len(gpus) != len(other):
         return False
-    for pair in zip(one.items, other.items, strict=False):
+    for pair in zip(gpus.items, other.items, strict=False):
         names = [str(item["name"]).lower() for item in pair if "name" in item]
         words = [re.findall(r"[a-z\d]+", name) for name in names]
         numbers = [

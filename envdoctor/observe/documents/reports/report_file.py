@@ -74,7 +74,7 @@ def run_facts(
     parts += islice((part for block in blocks for part in _configurations(block, formats)), _DOCUMENTS)
     names = {name.rpartition(".")[2] for form in formats for name in form.names if not re.search(r"[ /*-]", name)}
     fenced = (block for block in blocks if block.fenced)
-    code = (block for block in fenced if any(f"{called}(" in line for line in block.rows for called in names))
+    code = (block for block in fenced if any(f"{function}(" in line for line in block.rows for function in names))
     for block in islice(code, _CODE):
         with suppress(RecipeError):  # cut off, or no Python
             parts += python_calls(_in_place(block).encode("utf-8", "replace"), formats)
@@ -131,10 +131,10 @@ def _model_facts(recipe: Recipe) -> Iterator[Fact]:
         yield Fact("model.repo", model.value, model.origin, "given")
         return
     # Of a folder of another machine its name is what counts.
-    called = model.value.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    name = model.value.replace("\\", "/").rstrip("/").rpartition("/")[2]
     yield Fact("model.path", model.value, model.origin, "given")
-    if called:
-        yield Fact("model.name", called, model.origin, "given")
+    if name:
+        yield Fact("model.name", name, model.origin, "given")
 
 
 def _blocks(lines: Sequence[str], doubtful: Collection[int]) -> Iterator[_Block]:
@@ -342,14 +342,14 @@ def _told(claims: Sequence[Claim], facts: FactSet, name: str) -> Iterator[Fact]:
         yield from [fact, fact._replace(key="model.name")] if fact.key == "model.path" else [fact]
 
 
-def _joined(one: Claim, other: Claim) -> Claim | None:
+def _joined(claim: Claim, other: Claim) -> Claim | None:
     """Return the claim that says more, or None if they contradict. Metadata drops the local tag of a version
     (2.5.0+cu118), and some tools drop the last part of a number."""
-    if one.value == other.value:
-        return other if one.partial else one
-    if not (isinstance(one.value, str) and isinstance(other.value, str)):
+    if claim.value == other.value:
+        return other if claim.partial else claim
+    if not (isinstance(claim.value, str) and isinstance(other.value, str)):
         return None
-    short, long = (one, other) if len(one.value) < len(other.value) else (other, one)
+    short, long = (claim, other) if len(claim.value) < len(other.value) else (other, claim)
     rest = str(long.value).removeprefix(str(short.value))
     separator = "." if short.partial or not long.key.startswith("pkg.") else "+"
     return long if len(rest) < len(str(long.value)) and rest.startswith(separator) else None
