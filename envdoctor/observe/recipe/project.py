@@ -123,7 +123,7 @@ def _trains(part: Part, formats: Formats, words: Collection[str]) -> bool | None
     judges = "do_train" not in keys and keys & {"do_eval", "do_predict"}
     if not words:
         other = meaning is None or "chats" in meaning or meaning.get("method") in _NO_TRAINING
-        return None if other or judges else True
+        return True if "do_train" in keys else None if other or judges else True
     # By itself the option is off, unless the script declares it as it likes.
     may_not_train = "do_train" in words and "do_train:" not in words
     if may_not_train and judges:

@@ -1296,7 +1296,7 @@ EVALUATION = (
         (f"{RUN.format('one')} && {RUN.format('two')}\n", "a/two", (1, 1)),  # each is said
         ("".join(f"{RUN.format(at)}\n" for at in range(1, 151)), "a/150", (150, *range(1, 150))),
         (f"{RUN.format('one')}\npython e.py\n", "a/one", ()),  # a comment is no word of its script
-        ("torchrun m.py --do_train --model a/one\ntorchrun m.py --do_eval --model a/two\n", None, ()),
+        ("torchrun m.py --do_train --model a/one\ntorchrun m.py --do_eval --model a/two\n", "a/one", ()),
     ],
 )
 def test_of_many_commands_the_last_that_trains_is_the_run_and_each_is_said(tmp_path, text, model, runs):
