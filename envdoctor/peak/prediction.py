@@ -23,7 +23,7 @@ from envdoctor.peak.closed_form import (
     need_of,
 )
 from envdoctor.peak.model import Model
-from envdoctor.peak.recipe import LESS, RunPlan, keys_of, plan_of, settings_of, staged
+from envdoctor.peak.recipe import LESS, Recipe, RunPlan, plan_of, recipe_of, settings_of, staged
 from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
 from envdoctor.peak.sharing import sharing
 from envdoctor.peak.shipped import OnCuda
@@ -35,12 +35,6 @@ from envdoctor.system.message import Message, as_message
 from envdoctor.versions.pep440 import satisfies
 
 _VERDICTS = ("fits", "tight", "does-not-fit")
-#: What a recipe shows of a run that takes more than is counted: keys and formats, each with the fact that is open.
-_UNCOUNTED = {
-    "frozen_model": "recipe.reference_model",
-    "own_batches": "recipe.batch_size",
-    "masked-language-model": "recipe.stage",
-}
 #: The batches of which the longest samples are told; of a model that tells no longest context, up to so many tokens.
 _BATCHES = (1, 2, 4, 8)
 _LONGEST = 1 << 17
@@ -90,33 +84,14 @@ def predict(
     """Return the section of the report. ``known`` is the table memory-frameworks, ``usual`` the length if none was
     given: then there is no verdict on it. Raises :class:`MemoryProblem` if there is no number."""
     longest, hidden = longest_of(model.config), model.config.get("hidden_size")
-    plan, given = (
-        plan_of(facts, known, usual and min(usual, max(longest or usual, 1))),
-        settings_of(facts, hidden, known["zero"]),
-    )
-    tracer, plan = _with_tower(facts, model, tracer, known, plan)
-    tracer = staged(OnCuda(tracer).run, plan.stage)
-    gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
-    base = {**model.job(plan.job), "config": model.config}
-    base |= {"trainer": model.trainer} if model.trainer else {}
-    for name in ("half_loss", "plain_adapters", "packed_experts"):
-        base[name] = any(row["name"] in (model.named, given.get("framework")) for row in known[name])
-    base["packed_experts"] |= bool(model.trainer or model.nearest or given.get("quantize_experts"))
-    if base["packed_experts"] and base["quantized"] and has_experts(model.config):
-        base["untraced"] = True  # a trace packs linear layers
-    kept = facts.text("pkg.bitsandbytes")
-    base["keeps_inputs"] = kept is not None and satisfies(kept, known["keeps_inputs"][0]["releases"])
-    trace = traced({**base, "tokens": [plan.tokens]}, tracer)
-    # Where somebody measured what a process has on such a card beside what torch reserves.
-    words = (gpu.name if gpu is not None else "").lower().replace("-", " ").split()
-    beside = next((row["gib"] * GIB for row in known["context"] if row["name"] in words), None)
-    if beside is not None and trace.residuals:
-        process = Residual(*((share, more + beside) for share, more in trace.residuals["reserved"]))
-        trace = trace._replace(residuals={**trace.residuals, "process": process})
-    if given.get("empty_cache_steps") and trace.residuals:
-        tensors = trace.residuals["allocated"]
-        emptied = {measure: residual.if_emptied(tensors) for measure, residual in trace.residuals.items()}
-        trace = trace._replace(residuals=emptied)
+    recipe, given = recipe_of(facts, known), settings_of(facts, hidden, known["zero"])
+    plan = plan_of(recipe, usual and min(usual, max(longest or usual, 1)))
+    if (tower := tower_of(model.config, recipe)) is not None:
+        tracer = with_images(tracer, tower, trained_tower(recipe))
+        plan = plan._replace(spared=(*plan.spared, IMAGES))  # nobody tells how many images a sample has
+    tracer, gpu = staged(OnCuda(tracer).run, plan.stage), gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
+    base = _job_of(recipe, model, plan)
+    trace = _with_readings(traced({**base, "tokens": [plan.tokens]}, tracer), recipe, gpu)
     run, said = _Prediction(plan, given, model, tracer, base, trace), [*model.said_of(trace, plan.job), *plan.assumed]
     peak, (need, doubts) = run.peak(run.gone), run.doubted(run.need())
     if plan.stage.generates and (short := run.untraced({**base, "tokens": [min(plan.tokens, _SHORTEST)], "batch": 1})):
@@ -124,11 +99,11 @@ def predict(
         text = "few answers are as long as they may be: a step with a short one takes as little as {} GiB"
         doubts.append(Message(text, f"{short[1].process[0] / GIB:.1f}"))
     if not plan.divided:
-        least, undivided = run.without(*OF_THE_MODEL), run.undivided("deepspeed" in keys_of(facts), need)
+        least, undivided = run.without(*OF_THE_MODEL), run.undivided("deepspeed" in recipe.keys, need)
         need = need.up_to(undivided).down_to(least)
         text = "how the run is divided among processes is not known: one of many may take as little as {} GiB"
         doubts.append(Message(text, f"{least.process[0] / GIB:.1f}"))
-    verdict, settling = _verdict_of(run.verdict(need, gpu), facts)
+    verdict, settling = run.verdict(need, gpu), ""
     judged = gpu if plan.whole and not plan.stated else None
     if judged is not None and (least := run.shortest()).verdict(judged.free) == "does-not-fit":
         need, verdict, settling = need._replace(mostly=least.mostly), "does-not-fit", ""
@@ -184,26 +159,34 @@ def predict(
     }
 
 
-def _verdict_of(verdict: str | None, facts: FactSet) -> tuple[str | None, str]:
-    """Return the verdict, and empty; or None for a run that fits without what was not counted, and the fact of that."""
-    if verdict != "fits":
-        return verdict, ""
-    read = {*keys_of(facts), *(str(item["format"]) for item in facts.items("recipe_file"))}
-    settling = next((fact for name, fact in _UNCOUNTED.items() if name in read), "")
-    is_known = "recipe.max_length" not in facts or facts.unknown("recipe.max_length") is None
-    return (None, settling) if settling or not is_known else (verdict, "")
+def _job_of(recipe: Recipe, model: Model, plan: RunPlan) -> dict[str, Any]:
+    """Return the job of the run, without lengths."""
+    known, given = recipe.known, recipe.given
+    base = {**model.job(plan.job), "config": model.config}
+    base |= {"trainer": model.trainer} if model.trainer else {}
+    for name in ("half_loss", "plain_adapters", "packed_experts"):
+        base[name] = any(row["name"] in (model.named, given.get("framework")) for row in known[name])
+    base["packed_experts"] |= bool(model.trainer or model.nearest or given.get("quantize_experts"))
+    if base["packed_experts"] and base["quantized"] and has_experts(model.config):
+        base["untraced"] = True  # a trace packs linear layers
+    release = recipe.facts.text("pkg.bitsandbytes")
+    base["keeps_inputs"] = release is not None and satisfies(release, known["keeps_inputs"][0]["releases"])
+    return base
 
 
-def _with_tower(
-    facts: FactSet, model: Model, tracer: TraceSource, known: Mapping[str, Any], plan: RunPlan
-) -> tuple[TraceSource, RunPlan]:
-    """Return the traces with what a tower for images holds, and the plan, by which it may hold nothing: nobody tells
-    how many images a sample has."""
-    tower = tower_of(model.config, known, facts)
-    if tower is None:
-        return tracer, plan
-    images = with_images(tracer, tower, trained_tower(facts, known))
-    return images, plan._replace(spared=(*plan.spared, IMAGES))
+def _with_readings(trace: Trace, recipe: Recipe, gpu: Gpu | None) -> Trace:
+    """Return the trace with the readings of such runs as they are on this card, and where the allocator's cache is
+    emptied every few steps."""
+    residuals = trace.residuals
+    words = (gpu.name if gpu is not None else "").lower().replace("-", " ").split()
+    # Where somebody measured what a process has on such a card beside what torch reserves.
+    context = next((row["gib"] * GIB for row in recipe.known["context"] if row["name"] in words), None)
+    if context is not None and residuals:
+        process = Residual(*((share, beside + context) for share, beside in residuals["reserved"]))
+        residuals = {**residuals, "process": process}
+    if recipe.given.get("empty_cache_steps") and residuals:
+        residuals = {name: residual.if_emptied(residuals["allocated"]) for name, residual in residuals.items()}
+    return trace._replace(residuals=residuals)
 
 
 #: Terms that are likely gone where they may be: Liger and Cut Cross Entropy never make the whole logits, and what is
