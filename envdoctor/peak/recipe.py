@@ -57,8 +57,8 @@ class Recipe(NamedTuple):
 def recipe_of(facts: FactSet, known: Mapping[str, Any]) -> Recipe:
     """Return the recipe; ``known`` is the table memory-frameworks."""
     given = settings_of(facts)
-    row = next((row for row in known["framework"] if row["name"] == given.get("framework")), {})
-    return Recipe(facts, known, given, _keys_of(facts), row)
+    rows = (row for row in known["framework"] if row["name"] == given.get("framework"))
+    return Recipe(facts, known, given, _keys_of(facts), next(rows, {}))
 
 
 class Stage(NamedTuple):
