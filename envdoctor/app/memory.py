@@ -195,8 +195,8 @@ def _predicted(
             ("lora" if adapted else "full", ABSENT),
             ("qlora", "bnb-4bit") if packs else ("lora", ABSENT),
         )
-        each = (dict(zip(("recipe.method", "recipe.quantization"), way, strict=True)) for way in ways)
-        runs = (facts.copy([*facts, *(Fact(key, one[key], "", "derived") for key in one)]) for one in each)
+        pairs = (zip(("recipe.method", "recipe.quantization"), way, strict=True) for way in ways)
+        runs = (facts.copy([*facts, *(Fact(key, value, "", "derived") for key, value in pair)]) for pair in pairs)
         larger, smaller = (_predicted(run, sources, matrix, place, usual) for run in runs)
         section, unjudged = _of_ways(reason, larger, smaller, adapted)
         if open_script is not None and section["verdict"] == "does-not-fit":
@@ -209,8 +209,8 @@ def _predicted(
         return section, unjudged
     section, unjudged = _predicted_so(facts, sources, matrix, place, usual)
     if section["verdict"] == "does-not-fit" and facts.value("recipe.auto_find_batch_size") is True:
-        one = (Fact(f"recipe.{batch}", 1, "", "derived") for batch in ("batch_size", "train_batch_size"))
-        section, unjudged = _predicted_so(facts.copy([*facts, *one]), sources, matrix, place, usual)
+        smallest = (Fact(f"recipe.{batch}", 1, "", "derived") for batch in ("batch_size", "train_batch_size"))
+        section, unjudged = _predicted_so(facts.copy([*facts, *smallest]), sources, matrix, place, usual)
         section["assumed"].insert(0, Message("auto_find_batch_size halves the batch until it fits: 1 sample was taken"))
     return section, unjudged
 
@@ -220,8 +220,8 @@ def _predicted_so(
 ) -> tuple[MemorySection, Notice | None]:
     """Return the same for a run that is known to train the whole model or not."""
     table, framework = matrix.table("memory-frameworks"), str(facts.value("recipe.framework"))
-    each = any(row["name"] == framework for row in table["replicated"])
-    facts, division, sharing = divided(trained_as_loaded(facts), each)
+    is_replicated = any(row["name"] == framework for row in table["replicated"])
+    facts, division, sharing = divided(trained_as_loaded(facts), is_replicated)
     config = _config(facts, sources)
     shape = _shape(facts, matrix) if config is None else None
     model = model_of(
@@ -285,7 +285,8 @@ def _counted(section: MemorySection, facts: FactSet, matrix: Matrix) -> MemorySe
     """Return the section without the verdict on a run that fits and has more than is counted, or no known length."""
     formats = {item.get("format") for key in ("recipe_file", "recipe_key") for item in facts.items(key)}
     rows = matrix.rows("recipe-formats", "format") if formats else ()
-    settling = next((row["uncounted"] for row in rows if "uncounted" in row and row["name"] in formats), "")
+    uncounted = (row["uncounted"] for row in rows if "uncounted" in row and row["name"] in formats)
+    settling = next((key for key in uncounted if facts.get(key).source != "given"), "")
     is_unknown = "recipe.max_length" in facts and facts.unknown("recipe.max_length") is not None
     if section["verdict"] == "fits" and (settling or is_unknown):
         section["verdict"], section["settled_by"] = None, settling
@@ -323,46 +324,31 @@ def _of_ways(
     return section, unjudged
 
 
-#: What is missing for a verdict, by the unknown fact that decides it, and the values in the text: the ``least`` and the
-#: ``most`` GiB, and the ``fact``.
+#: What is missing for a verdict, by the unknown fact that decides it: with the least and the most GiB, and the fact.
 _SETTLING = {
-    "recipe.gradient_checkpointing": (
-        Message("it fits only with gradient checkpointing: give --set recipe.gradient_checkpointing=true or =false"),
-        (),
+    "recipe.gradient_checkpointing": Message(
+        "it fits only with gradient checkpointing: give --set recipe.gradient_checkpointing=true or =false"
     ),
-    "recipe.optimizer": (
-        "whether it fits is not known, because what the optimizer keeps is not: {} to {} GiB; give --set {}=NAME",
-        ("least", "most", "fact"),
-    ),
-    "recipe.reference_model": (
-        "whether it fits is not known, because a model beside the one that is trained is not counted: {} to {} GiB",
-        ("least", "most"),
-    ),
-    "recipe.stage": (
-        "whether it fits is not known, because the logits of a masked language model are not counted: {} to {} GiB",
-        ("least", "most"),
-    ),
-    "recipe.batch_size": (
-        "whether it fits is not known, because the script makes its batches itself: give --set {}=N",
-        ("fact",),
-    ),
-    "recipe.zero_stage": (
-        "whether it fits is not known, because how processes share the run is not: up to {} GiB if each holds the "
-        "whole model, as little as {} GiB if not; give --set {}=3, =2 or =0",
-        ("most", "least", "fact"),
-    ),
+    "recipe.optimizer": "whether it fits is not known, because what the optimizer keeps is not: {} to {} GiB; "
+    "give --set {}=NAME",
+    "recipe.reference_model": "whether it fits is not known, because a model beside the one that is trained is not "
+    "counted: {} to {} GiB",
+    "model.architectures": "whether it fits is not known, because the logits of a masked language model are not "
+    "counted: {} to {} GiB",
+    "recipe.batch_size": "whether it fits is not known, because the script makes its batches itself: {} to {} GiB "
+    "with the batch that was taken; give --set {}=N",
+    "recipe.zero_stage": "whether it fits is not known, because how processes share the run is not: as little as {} "
+    "GiB, and up to {} GiB if each holds the whole model; give --set {}=3, =2 or =0",
 }
 
 
 def _without(section: MemorySection, facts: FactSet) -> Notice:
     """Return what is missing for a verdict: an unknown fact, the length, the size of a GPU, or one at all."""
-    settling, (least, most) = section["settled_by"], (f"{size:.1f}" for size in section["process_gib"])
+    serving, settling = section["serving"], section["settled_by"]
     if settling:
-        text, names = _SETTLING[settling]
-        values = {"least": least, "most": most, "fact": settling}
-        return Notice("error", Message(text, *map(values.__getitem__, names)))
+        text, values = _SETTLING[settling], (*(f"{size:.1f}" for size in section["process_gib"]), settling)
+        return Notice("error", Message(text, *values[: text.count("{}")]))
     if section["gpu"] is not None:
-        serving = section["serving"]
         text = "the length is not known, so whether it fits was not judged: give --set {}={}"
         name, length = ("max_model_len", serving["length"]) if serving else ("max_length", section["tokens"])
         return Notice("warning", Message(text, f"recipe.{name}", length))
@@ -388,9 +374,9 @@ def _of_sizes(sections: Mapping[Size | None, MemorySection]) -> tuple[MemorySect
     sizes = [size for size in sections if size is not None]
     if len(sizes) < 2 or worst["verdict"] is None:
         return worst, None
-    each = joined(Message(_VERDICTS[verdict], size) for (_, size), verdict in zip(sizes, verdicts, strict=True))
+    results = joined(Message(_VERDICTS[verdict], size) for (_, size), verdict in zip(sizes, verdicts, strict=True))
     gpu, largest = sizes[-1]
-    sentence = Message("{} is sold in several sizes: {}", gpu, each)
+    sentence = Message("{} is sold in several sizes: {}", gpu, results)
     worst["assumed"].insert(0, sentence)
     if verdicts.count("does-not-fit") in (0, len(verdicts)):
         return worst, None

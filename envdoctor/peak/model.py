@@ -128,8 +128,8 @@ def model_of(
             ", ".join(dict.fromkeys(unlike)),
         )
     native = {"model_type": row["type"], **{name: config[other] for name, other in row["names"].items()}}
-    ignored, there = (any(fnmatchcase(method, row[name]) for method in methods) for name in ("ignores", "modeling"))
-    heeds = not ignored if ignored or there else None
+    is_deaf, is_read = (any(fnmatchcase(method, row[name]) for method in methods) for name in ("ignores", "modeling"))
+    heeds = not is_deaf if is_deaf or is_read else None
     if framework in row["but_in"] or (repo and repo.lower() in row["ignoring"]):
         heeds = framework in row["but_in"]
     return Model(native, named, MARGIN, row, heeds, of_trainer)

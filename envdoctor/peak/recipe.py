@@ -53,10 +53,15 @@ class Recipe(NamedTuple):
     keys: Mapping[str, str]
     trainer: Mapping[str, Any]
 
+    @property
+    def adapted(self) -> str:
+        """Return where the reference model of an adapter comes from."""
+        return str(self.trainer.get("reference", "adapter-off"))
 
-def recipe_of(facts: FactSet, known: Mapping[str, Any]) -> Recipe:
-    """Return the recipe; ``known`` is the table memory-frameworks."""
-    given = settings_of(facts)
+
+def recipe_of(facts: FactSet, known: Mapping[str, Any], hidden: int | None = None) -> Recipe:
+    """Return the recipe; ``known`` is the table memory-frameworks, ``hidden`` a size of the model."""
+    given = settings_of(facts, hidden, known["zero"])
     rows = (row for row in known["framework"] if row["name"] == given.get("framework"))
     return Recipe(facts, known, given, _keys_of(facts), next(rows, {}))
 
@@ -155,9 +160,9 @@ def _engine(recipe: Recipe, assumed: list[str]) -> tuple[float, bool]:
     """Return the bytes of the engine that generates on the same GPU (0 if no GPU is known), and whether it surely has
     them while the model trains: not if it sleeps, or if its share is vLLM's default because no other is known."""
     own, gpu = recipe.trainer.get("engine_share"), gpu_of(recipe.facts.each("gpu"), 2)
-    told = recipe.given.get("gpu_memory_utilization")
-    share = float(told or own or recipe.known["engine"][0]["share"][0])
-    if told is None:
+    stated = recipe.given.get("gpu_memory_utilization")
+    share = float(stated or own or recipe.known["engine"][0]["share"][0])
+    if stated is None:
         assumed.append(Message("{} was not given: {}", "gpu_memory_utilization", f"{share:g}"))
     if gpu is None:
         assumed.append(Message("the engine that generates on the same GPU is not counted, because no GPU is known"))
@@ -166,7 +171,7 @@ def _engine(recipe: Recipe, assumed: list[str]) -> tuple[float, bool]:
     if asleep := bool(recipe.given.get("sleep_mode")):
         text = Message("an engine that generates takes {} of the same GPU, less while the model trains", f"{share:.0%}")
     assumed.append(text)
-    return share * gpu.total, bool(told or own) and not asleep
+    return share * gpu.total, bool(stated or own) and not asleep
 
 
 class RunPlan(NamedTuple):
@@ -176,10 +181,9 @@ class RunPlan(NamedTuple):
     more than the terms ``spared`` and to one of ``parts``; ``unsure`` are those of an unknown optimizer. ``eager``: the
     attention may be eager, by the release; ``maybe_off``: gradient checkpointing may be off, by the release.
     ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
-    ``stage`` changes the traces (:func:`staged`). ``adapted`` is where the reference model of
-    an adapter comes from. ``whole``: what is trained, and how it is divided among processes (``divided``), is known.
-    ``loads``: the framework loads a model as transformers does, and runs under DeepSpeed too; ``divisible``: several of
-    its processes hold the same weights. ``off``: gradient checkpointing is known to be off, or is so by default."""
+    ``stage`` changes the traces (:func:`staged`). ``whole``: what is trained, and how it is divided among processes
+    (``divided``), is known; ``divisible``: several processes hold the same weights, which DeepSpeed could divide.
+    ``off``: gradient checkpointing is known to be off, or is so by default."""
 
     job: Mapping[str, Any]
     tokens: int
@@ -193,10 +197,8 @@ class RunPlan(NamedTuple):
     stage: Stage = Stage()
     untold: bool = False
     less: float = 0.0
-    adapted: str = "adapter-off"
     whole: bool = True
     divided: bool = True
-    loads: bool = False
     divisible: bool = False
     off: bool = True
     maybe_off: bool = False
@@ -246,7 +248,6 @@ def plan_of(recipe: Recipe, usual: int | None = None) -> RunPlan:
         raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
     framework = str(given.get("framework"))
     stage = _stage_of(recipe, assumed) if training else Stage()
-    adapted = trainer.get("reference", "adapter-off")
     batch = batch_of(facts, training)
     if not batch:
         batch = 1
@@ -274,7 +275,7 @@ def plan_of(recipe: Recipe, usual: int | None = None) -> RunPlan:
         "lora": _lora(given) if adapters else None,
         "checkpointing": bool(training and given.get("gradient_checkpointing", newest)),
         "stage": stage.like,
-        "reference": _reference(recipe, "copy" if method == "full" else adapted) if stage.reference else "none",
+        "reference": _reference(recipe, method) if stage.reference else "none",
         "batch": int(batch),
         "padded": (batch > 1 or stage.like != "sft") and not packed and not flash,
         "accumulation": int(given.get("gradient_accumulation") or 1),
@@ -294,15 +295,14 @@ def plan_of(recipe: Recipe, usual: int | None = None) -> RunPlan:
     savers = _savers(recipe, version)
     spared = (*stage.spared, *unsure, *(term for _, terms in savers for term in terms))
     dividing, parts = _dividing(keys) if training else ([], 1)
-    divided, loads = _divided(given, keys), bool(trainer.get("deepspeed"))
-    several = (given.get("world_size") or 1) > 1
+    divided, processes = _divided(given, keys), given.get("world_size") or 1
     counted = given.get("launcher") is None or bool(given.get("world_size"))
     by_default = "framework" in given and "recipe.gradient_checkpointing" not in facts
     return RunPlan(
         job=job,
         tokens=int(tokens),
         assumed=tuple(assumed),
-        savers=(*(said for said, _ in savers), *dividing),
+        savers=(*(name for name, _ in savers), *dividing),
         spared=spared,
         unsure=unsure,
         eager=eager,
@@ -311,11 +311,9 @@ def plan_of(recipe: Recipe, usual: int | None = None) -> RunPlan:
         stage=stage,
         untold=training and job["stage"] == "sft" and given.get("framework") is None and LOGITS not in spared,
         less=0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA,
-        adapted=adapted,
         whole=given.get("method") is not None and divided and counted,
         divided=divided,
-        loads=loads,
-        divisible=loads and several and given.get("zero_stage") != 3 and not given.get("fsdp"),
+        divisible="deepspeed" in trainer and processes > 1 and given.get("zero_stage") != 3 and not given.get("fsdp"),
         off="gradient_checkpointing" in given or by_default,
         maybe_off=bool(training and newest and "gradient_checkpointing" not in given),
     )
@@ -435,10 +433,11 @@ def _lora(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _reference(recipe: Recipe, usual: str) -> str:
+def _reference(recipe: Recipe, method: str) -> str:
+    """Return where the reference model comes from."""
     if recipe.given.get("stage") == "grpo" and re.fullmatch(r"0*(?:\.0*)?", recipe.keys.get("beta", "-")):
         return "none"  # trl/trainer/grpo_trainer.py: no reference model is loaded
-    return str(recipe.given.get("reference_model") or usual)
+    return str(recipe.given.get("reference_model") or ("copy" if method == "full" else recipe.adapted))
 
 
 def _own_optimizer(recipe: Recipe) -> str | None:

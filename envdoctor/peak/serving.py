@@ -80,7 +80,8 @@ class _Engine(NamedTuple):
             length = int((self.cache(share) - self.images) / self.token) // 128 * 128
             settings["recipe.max_model_len"] = length
         fits = share > 0 and length > 0
-        return [{"set": settings, "gib": rounded(self.asked(share)), "verdict": "fits"}] if fits else []
+        change: MemorySaving = {"set": settings, "gib": rounded(self.asked(share)), "verdict": "fits", "keys": {}}
+        return [change] if fits else []
 
 
 def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Mapping[str, Any]) -> MemorySection:

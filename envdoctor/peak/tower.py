@@ -42,8 +42,7 @@ class Tower(NamedTuple):
 
 def tower_of(config: Row, recipe: Recipe) -> Tower | None:
     """Return the tower of a config.json, None if it tells none. The recipe may tell how large pictures are."""
-    sizes = tower_sizes(config.get("vision_config"))
-    if sizes is None:
+    if (sizes := tower_sizes(config)) is None:
         return None
     depth, hidden, inner, patch = sizes
     rows = recipe.known["tower"]
