@@ -372,7 +372,7 @@ def batch_of(facts: FactSet, training: bool) -> int | None:
     """Return the samples a step: for training the training batch, unless the batch size alone was given (``--set``)."""
     names = ("recipe.train_batch_size", "recipe.batch_size")[0 if training else 1 :]
     known = [(f.source != "given", f.value) for f in map(facts.get, names) if isinstance(f.value, (int, float))]
-    return int(min(known, key=lambda one: one[0])[1]) or None if known else None
+    return int(min(known, key=lambda size: size[0])[1]) or None if known else None
 
 
 def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:

@@ -134,7 +134,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     if token <= 0:
         raise MemoryProblem("how much an engine takes is not predicted for a model that keeps no keys and values")
     tower, release = tower_of(config, recipe), facts.text(f"pkg.{row['name']}")
-    images, said = _images(tower, release, row, (tokens, max(length, tokens)), step)
+    images, notes = _images(tower, release, row, (tokens, max(length, tokens)), step)
     engine = _Engine(whole, base, inside, token, least, most, gpu.free, not apart, unsure, images)
     verdict, asked, place = engine.verdict(share, length), engine.asked(share), max(0.0, engine.cache(share))
     needed = max(asked, engine.needed(length))
@@ -179,7 +179,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
             "length": length,
             "images_gib": rounded(images),
         },
-        "assumed": [*model.said_of(trace, plan.job), *assumed, *said],
+        "assumed": [*model.said_of(trace, plan.job), *assumed, *notes],
         "savers": [],
         "settled_by": "",
     }

@@ -275,9 +275,9 @@ class _Run:
             experts = 3.0 * hidden * self.depth * routed
         match config:
             # The table model-shapes, of models whose layers are unlike.
-            case {"parameters": int(told)} if 0 < told < LARGEST << 16:
-                share = told / self.parameters
-                self.parameters, linear, experts, rest = told, linear * share, experts * share, rest * share
+            case {"parameters": int(count)} if 0 < count < LARGEST << 16:
+                share = count / self.parameters
+                self.parameters, linear, experts, rest = count, linear * share, experts * share, rest * share
         self.layer = linear / self.depth
         self.width = 4 if job["load_dtype"] == "float32" else 2
         packed = job["quantized"]
