@@ -1,27 +1,26 @@
 """``envdoctor memory``: will it fit, and if not, what is the cheapest change that makes it fit?"""
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from envdoctor.app.errors import JobError, UsageProblem, told_as
 from envdoctor.app.facts import Sources, collect_facts, shape_by_name
 from envdoctor.app.reporting import Judging
-from envdoctor.facts.factset import FactSet, View
-from envdoctor.facts.values import ABSENT, Fact, Range, Records, Unknown, Value
+from envdoctor.facts.factset import FactSet
+from envdoctor.facts.values import ABSENT, Fact, Unknown, Value
 from envdoctor.judge.derivations import with_facts
 from envdoctor.judge.derivations.model import takes_sdpa
 from envdoctor.judge.finding import Policy
-from envdoctor.matrix.gpu_code import gpu_named
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.observe.errors import ObservationError
 from envdoctor.observe.model.config import Shape
 from envdoctor.observe.model.files import read_object
 from envdoctor.observe.model.source import resolve
-from envdoctor.observe.recipe.recipe import gpus_named
-from envdoctor.peak.model import model_of
+from envdoctor.peak.model import model_of, words_of
 from envdoctor.peak.prediction import USUAL, predict
 from envdoctor.peak.recipe import batch_of, engine_of, settings_of
+from envdoctor.peak.run import Size, as_loaded, divided, sizes, trained_as_loaded
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.peak.serving import predict_serving
 from envdoctor.peak.shipped import Shipped
@@ -33,13 +32,6 @@ from envdoctor.system.cache import cache_home
 from envdoctor.system.message import Message, joined, said_by
 from envdoctor.system.target import Place, scratch_folder
 
-#: How much less or more everything may take if a part of the name is unknown, and if the name is only a number of
-#: parameters. Choices, and wide: models of seven billion parameters differ by a fifth.
-_LOOSE, _LOOSEST = 0.05, 0.2
-#: The same if the name says that the weights are quantised, without the bits: four to eight are usual.
-_BITS_UNKNOWN = 0.5
-#: The same where words of the name tell of another shape: a tower for images may be half of a small model.
-_UNLIKE = 0.5
 #: Packages whose code decides about memory.
 _DECIDING = ("torch", "transformers", "peft", "accelerate", "python")
 
@@ -203,8 +195,8 @@ def _predicted(
             ("lora" if adapted else "full", ABSENT),
             ("qlora", "bnb-4bit") if packs else ("lora", ABSENT),
         )
-        each = (dict(zip(("recipe.method", "recipe.quantization"), way, strict=True)) for way in ways)
-        runs = (facts.copy([*facts, *(Fact(key, one[key], "", "derived") for key in one)]) for one in each)
+        pairs = (zip(("recipe.method", "recipe.quantization"), way, strict=True) for way in ways)
+        runs = (facts.copy([*facts, *(Fact(key, value, "", "derived") for key, value in pair)]) for pair in pairs)
         larger, smaller = (_predicted(run, sources, matrix, place, usual) for run in runs)
         section, unjudged = _of_ways(reason, larger, smaller, adapted)
         if open_script is not None and section["verdict"] == "does-not-fit":
@@ -217,8 +209,8 @@ def _predicted(
         return section, unjudged
     section, unjudged = _predicted_so(facts, sources, matrix, place, usual)
     if section["verdict"] == "does-not-fit" and facts.value("recipe.auto_find_batch_size") is True:
-        one = (Fact(f"recipe.{batch}", 1, "", "derived") for batch in ("batch_size", "train_batch_size"))
-        section, unjudged = _predicted_so(facts.copy([*facts, *one]), sources, matrix, place, usual)
+        smallest = (Fact(f"recipe.{batch}", 1, "", "derived") for batch in ("batch_size", "train_batch_size"))
+        section, unjudged = _predicted_so(facts.copy([*facts, *smallest]), sources, matrix, place, usual)
         section["assumed"].insert(0, Message("auto_find_batch_size halves the batch until it fits: 1 sample was taken"))
     return section, unjudged
 
@@ -228,8 +220,8 @@ def _predicted_so(
 ) -> tuple[MemorySection, Notice | None]:
     """Return the same for a run that is known to train the whole model or not."""
     table, framework = matrix.table("memory-frameworks"), str(facts.value("recipe.framework"))
-    each = any(row["name"] == framework for row in table["replicated"])
-    facts, division, sharing = _divided(_trained_as_loaded(facts), each)
+    is_replicated = any(row["name"] == framework for row in table["replicated"])
+    facts, division, sharing = divided(trained_as_loaded(facts), is_replicated)
     config = _config(facts, sources)
     shape = _shape(facts, matrix) if config is None else None
     model = model_of(
@@ -240,16 +232,11 @@ def _predicted_so(
         repo="" if shape is None else str(facts.value("model.repo")),
         trainer=facts.value("model.run_by") == "trainer",
     )
-    facts = _quantized(facts, shape, config or {})
-    if shape is not None and shape.config.get("dtype") == "float32":
-        facts = facts.copy([*facts, Fact("model.dtype", "float32", Message("the model's name"), "derived")])
     own_code = next((row for row in matrix.rows("native-types") if row["key"] == model.named), {})
-    if own_code.get("own_dtype") and facts.absent("recipe.load_dtype"):
-        facts = facts.copy(fact for fact in facts if fact.key != "recipe.load_dtype")
-    settings = {key: value for key, value in model.config.items() if key != "quantization_config"}
-    notes, loose = ((model.said, model.loose)) if shape is None else _shape_words(shape)
+    facts = as_loaded(facts, shape, config or {}, bool(own_code.get("own_dtype")))
+    notes, loose = ((), 0.0) if shape is None else words_of(shape)
     sdpa = takes_sdpa(model.named, facts.value("pkg.transformers"), matrix)
-    model = model._replace(config=settings, said=(*division, *notes), loose=loose, sdpa=sdpa)
+    model = model._replace(said=(*division, *notes), loose=loose, sdpa=sdpa)
     keys = {name: "python.version" if name == "python" else f"pkg.{name}" for name in _DECIDING}
     versions = {name: "none" if facts.absent(key) else facts.text(key) for name, key in keys.items()}
     cache = cache_home(sources.environ) if sources.cache else None
@@ -268,19 +255,21 @@ def _predicted_so(
     stored = next((row for row in terms["weight"] if row["key"] == quantization), {"bytes": 1.0})
     serves = engine_of(settings_of(facts)) is not None
 
-    def by(traced: TraceSource) -> dict[_Size | None, MemorySection]:
+    def by(traced: TraceSource) -> dict[Size | None, MemorySection]:
         # The installed code says itself what it loads of the files.
         traced = counted(traced, parameters) if model.nearest and parameters is not None else traced
         both = first_of(traced, shipped)
         source = both if quantization is None else packed_weights(both, float(stored["bytes"]), "head" in stored)
         return {
-            size: predict_serving(run, model, source, table) if serves else predict(run, model, source, table, usual)
-            for size, run in _sizes(facts, matrix)
+            size: predict_serving(run, model, source, table)
+            if serves
+            else _counted(predict(run, model, source, table, usual), facts, matrix)
+            for size, run in sizes(facts, matrix)
         }
 
     section, unjudged = _of_sizes(by(Tracer(place, versions, cache, lambda: rehearsed(shipped, by)).run))
-    if section["verdict"] == "does-not-fit":
-        unjudged = unjudged or sharing
+    if section["verdict"] == "does-not-fit" and sharing is not None:
+        unjudged = unjudged or Notice("error", sharing)
     changes, free = section["changes"], section["free_gib"]
     if section["verdict"] is None and free is not None and section["process_gib"][1] <= free:
         changes = []  # those of the usual length, which fits
@@ -290,6 +279,18 @@ def _predicted_so(
     elif section["verdict"] is None:
         unjudged = _without(section, facts)
     return section, unjudged
+
+
+def _counted(section: MemorySection, facts: FactSet, matrix: Matrix) -> MemorySection:
+    """Return the section without the verdict on a run that fits and has more than is counted, or no known length."""
+    formats = {item.get("format") for key in ("recipe_file", "recipe_key") for item in facts.items(key)}
+    rows = matrix.rows("recipe-formats", "format") if formats else ()
+    uncounted = (row["uncounted"] for row in rows if "uncounted" in row and row["name"] in formats)
+    settling = next((key for key in uncounted if facts.get(key).source != "given"), "")
+    is_unknown = "recipe.max_length" in facts and facts.unknown("recipe.max_length") is not None
+    if section["verdict"] == "fits" and (settling or is_unknown):
+        section["verdict"], section["settled_by"] = None, settling
+    return section
 
 
 #: Facts that show that a run trains, by any method.
@@ -323,97 +324,30 @@ def _of_ways(
     return section, unjudged
 
 
-#: The parts that each stage of ZeRO divides among the processes.
-_ZERO = (
-    Message("nothing"),
-    Message("optimizer states"),
-    Message("optimizer states and gradients"),
-    Message("optimizer states, gradients and weights"),
-)
-
-
-#: Values of device_map with which accelerate spreads the layers over the GPUs: evenly, or filling one after the other.
-_SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
-
-
-def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice | None]:
-    """Return the facts, with a process on each GPU if the run is divided among an unknown number of processes, or its
-    framework starts one on ``each``; a sentence about how several GPUs or processes share it; and why a run that one of
-    them does not hold may fit all the same."""
-    gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
-    count, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 0, facts.value("recipe.fsdp") is True
-    cards, visible, notes = count, facts.get("env.CUDA_VISIBLE_DEVICES"), list[Message]()
-    if visible.source == "recipe":  # what else is there is not seen
-        cards = gpus_named(str(visible.value)) or count
-    spread, divided = facts.text("recipe.device_map"), stage is not None or fsdp
-    whole = each and spread is None and ("recipe.zero_stage" not in facts or facts.absent("recipe.zero_stage"))
-    if world is None and (divided or whole) and cards:
-        world, origin = cards, Message("one process on each GPU")
-        facts = facts.copy([*facts, Fact("recipe.world_size", world, origin, "derived")])
-        text = "one process was taken, because one GPU is known; for several give --gpu 8xNAME"
-        notes = [Message(text)] if count == 1 and divided else []
-        gpu = facts.get("gpu")
-        if notes and cards == 1 and gpu.source == "given" and " 1x" not in str(gpu.origin):
-            text = "one GPU does not hold the run, and how many there are is not said: --gpu 8xNAME, or 1xNAME"
-            return facts, notes, Notice("error", Message(text))
-    processes = int(world or 1)
-    if engine_of(settings_of(facts)) is not None:
-        ranks = int(facts.number("recipe.tensor_parallel") or 1)
-        text = "{} GPUs, and the engine divides each layer among {} (tensor parallel)"
-        return facts, [Message(text, cards, ranks)] if cards > 1 else [], None
-    if processes > 1 and divided:
-        level, by = (3, "FSDP") if stage is None else (int(stage), f"ZeRO-{int(stage)}")
-        parts = _ZERO[min(max(level, 0), 3)]
-        notes = [Message("data parallel, {} processes: {} divides {} among them", processes, by, parts)]
-        match facts.get("recipe.zero_stage").origin:
-            case Message() as by_name:
-                notes.append(by_name)
-    elif spread in _SPREAD and (over := cards // processes) > 1:
-        notes = [Message("device_map={} spreads the layers of a process over {} GPUs", spread, over)]
-        layers = Fact("recipe.layers_over", over, Message("the GPUs of a process"), "derived")
-        return facts.copy([*facts, layers]), notes, None
-    elif processes > 1:
-        notes = [Message("data parallel: each of {} processes holds the whole model", processes)]
-    if processes > 1 or cards < 2 or (world is not None and spread is None):
-        return facts, notes, None
-    text = (
-        "one GPU does not hold the run, and how {} share it is not known: "
-        "give --set recipe.zero_stage=3 or recipe.fsdp=true"
-    )
-    unjudged = Notice("error", Message(text, cards))
-    text = "the recipe does not say how {} GPUs share the run: each was taken to hold the whole model (data parallel)"
-    return facts, [Message(text, cards)], unjudged
+#: What is missing for a verdict, by the unknown fact that decides it: with the least and the most GiB, and the fact.
+_SETTLING = {
+    "recipe.gradient_checkpointing": Message(
+        "it fits only with gradient checkpointing: give --set recipe.gradient_checkpointing=true or =false"
+    ),
+    "recipe.optimizer": "whether it fits is not known, because what the optimizer keeps is not: {} to {} GiB; "
+    "give --set {}=NAME",
+    "recipe.reference_model": "whether it fits is not known, because a model beside the one that is trained is not "
+    "counted: {} to {} GiB",
+    "model.architectures": "whether it fits is not known, because the logits of a masked language model are not "
+    "counted: {} to {} GiB",
+    "recipe.batch_size": "whether it fits is not known, because the script makes its batches itself: {} to {} GiB "
+    "with the batch that was taken; give --set {}=N",
+    "recipe.zero_stage": "whether it fits is not known, because how processes share the run is not: as little as {} "
+    "GiB, and up to {} GiB if each holds the whole model; give --set {}=3, =2 or =0",
+}
 
 
 def _without(section: MemorySection, facts: FactSet) -> Notice:
-    """Return what is missing for a verdict: gradient checkpointing, the length, the size of a GPU, or one at all."""
+    """Return what is missing for a verdict: an unknown fact, the length, the size of a GPU, or one at all."""
     serving, settling = section["serving"], section["settled_by"]
-    least, most = (f"{size:.1f}" for size in section["process_gib"])
-    if settling == "recipe.gradient_checkpointing":
-        text = "it fits only with gradient checkpointing: give --set recipe.gradient_checkpointing=true or =false"
-        return Notice("error", Message(text))
-    if settling == "recipe.optimizer":
-        text = "whether it fits is not known, because what the optimizer keeps is not: {} to {} GiB; give --set {}=NAME"
-        return Notice("error", Message(text, least, most, settling))
-    if settling == "recipe.reference_model":
-        text = (
-            "whether it fits is not known, because a model beside the one that is trained is not counted: {} to {} GiB"
-        )
-        return Notice("error", Message(text, least, most))
-    if settling == "recipe.stage":
-        text = (
-            "whether it fits is not known, because the logits of a masked language model are not counted: {} to {} GiB"
-        )
-        return Notice("error", Message(text, least, most))
-    if settling == "recipe.batch_size":
-        text = "whether it fits is not known, because the script makes its batches itself: give --set {}=N"
-        return Notice("error", Message(text, settling))
     if settling:
-        text = (
-            "whether it fits is not known, because how processes share the run is not: up to {} GiB if each holds the "
-            "whole model, as little as {} GiB if not; give --set {}=3, =2 or =0"
-        )
-        return Notice("error", Message(text, most, least, settling))
+        text, values = _SETTLING[settling], (*(f"{size:.1f}" for size in section["process_gib"]), settling)
+        return Notice("error", Message(text, *values[: text.count("{}")]))
     if section["gpu"] is not None:
         text = "the length is not known, so whether it fits was not judged: give --set {}={}"
         name, length = ("max_model_len", serving["length"]) if serving else ("max_length", section["tokens"])
@@ -426,13 +360,11 @@ def _without(section: MemorySection, facts: FactSet) -> Notice:
     return Notice("warning", Message(text))
 
 
-#: The name of a GPU, and a size in GB that it is sold with.
-_Size: TypeAlias = tuple[str, int]
 #: From the best to the worst, and what is said of a size in GB.
 _VERDICTS = {"fits": "it fits {} GB", "tight": "it is tight on {} GB", "does-not-fit": "it does not fit {} GB"}
 
 
-def _of_sizes(sections: Mapping[_Size | None, MemorySection]) -> tuple[MemorySection, Notice | None]:
+def _of_sizes(sections: Mapping[Size | None, MemorySection]) -> tuple[MemorySection, Notice | None]:
     """Return the section of the size with the worst verdict, or of one without a verdict; and a notice if the run does
     not fit one size and may fit another."""
     verdicts = [str(section["verdict"]) for section in sections.values()]
@@ -442,9 +374,9 @@ def _of_sizes(sections: Mapping[_Size | None, MemorySection]) -> tuple[MemorySec
     sizes = [size for size in sections if size is not None]
     if len(sizes) < 2 or worst["verdict"] is None:
         return worst, None
-    each = joined(Message(_VERDICTS[verdict], size) for (_, size), verdict in zip(sizes, verdicts, strict=True))
+    results = joined(Message(_VERDICTS[verdict], size) for (_, size), verdict in zip(sizes, verdicts, strict=True))
     gpu, largest = sizes[-1]
-    sentence = Message("{} is sold in several sizes: {}", gpu, each)
+    sentence = Message("{} is sold in several sizes: {}", gpu, results)
     worst["assumed"].insert(0, sentence)
     if verdicts.count("does-not-fit") in (0, len(verdicts)):
         return worst, None
@@ -475,45 +407,6 @@ def _in_own_keys(change: MemorySaving, facts: FactSet, matrix: Matrix) -> Memory
     return {"set": dict(settings), "gib": change["gib"], "verdict": change["verdict"], "keys": keys}
 
 
-def _sizes(facts: FactSet, matrix: Matrix) -> Iterator[tuple[_Size | None, FactSet]]:
-    """Yield, for a GPU of which only the name is known, each size that it is sold with and the facts with its usable
-    memory; (None, facts) if there is only one size."""
-    gpus = facts.value("gpu")
-    if not isinstance(gpus, Records) or not gpus:
-        yield None, facts
-        return
-    sold = [_sold(item, gpu, matrix) for item, gpu in zip(gpus, facts.each("gpu"), strict=True)]
-    for place in range(max(map(len, sold))):
-        sizes, items = zip(*(choices[min(place, len(choices) - 1)] for choices in sold), strict=True)
-        origin = Message("the GPUs that were found, table gpus")
-        gpu = Fact("gpu", Records(items, gpus.incomplete), origin, "derived")
-        yield next(filter(None, sizes), None), facts.copy([*facts, gpu])
-
-
-def _sold(item: Mapping[str, Value], gpu: View, matrix: Matrix) -> list[tuple[_Size | None, Mapping[str, Value]]]:
-    """Return the sizes that a GPU is sold with, unless its name or record tells the size, and the record with each."""
-    gpu_row, memory = gpu_named(gpu.text("name") or "", matrix), item.get("memory_gib")
-    if gpu_row is None or not gpu.unknown("free_gib"):
-        return [(None, item)]
-    usable = dict(zip(gpu_row.row.get("memory_gb", ()), gpu_row.row.get("usable_gib", ()), strict=False))
-    if isinstance(memory, Range):
-        names = {size: f"{gpu_row.name} {size}GB" for size in memory.releases}
-        items = [{**item, "name": names[size], "memory_gib": usable.get(size, size)} for size in names]
-        return [((gpu_row.name, int(size)), sized) for size, sized in zip(names, items, strict=True)]
-    return [(None, {**item, "memory_gib": usable[memory]} if memory in usable else item)]
-
-
-def _trained_as_loaded(facts: FactSet) -> FactSet:
-    """Return the facts without the dtype of the training if the weights are only loaded in it (``torch_dtype`` of
-    from_pretrained, ``pure_bf16``): that switches autocast on only in ms-swift, which uses it for both."""
-    loaded, switches = facts.get("recipe.load_dtype"), {"bf16", "fp16", "mixed_precision"}
-    switched = switches.intersection(facts.words("recipe.arguments") or ())
-    apart = not loaded.origin or loaded.source == "given" or facts.get("recipe.dtype").origin != loaded.origin
-    if switched or apart or facts.value("recipe.framework") == "ms-swift":
-        return facts
-    return facts.copy([*facts, loaded._replace(key="recipe.dtype", value=ABSENT)])
-
-
 def _shape(facts: FactSet, matrix: Matrix) -> Shape:
     """Return the shape of a model without a config.json by its name. Raises :class:`MemoryProblem`."""
     repo = facts.text("model.repo")
@@ -525,42 +418,6 @@ def _shape(facts: FactSet, matrix: Matrix) -> Shape:
         )
         raise MemoryProblem(text, facts.text("model.name"))
     return shape
-
-
-def _shape_words(shape: Shape) -> tuple[Sequence[Message], float]:
-    """Return the basis of a prediction by a model's name in words, and how much less or more everything may take."""
-    if shape.bare:
-        loose = _UNLIKE if shape.unlike else _LOOSEST
-        text = "only the number of parameters is known; the shape of {} is assumed ({} less or more)"
-        return [Message(text, shape.like, f"{loose:.0%}")], loose
-    if shape.quantized == "":
-        loose = _LOOSE if shape.bits else _BITS_UNKNOWN
-        text = (
-            "by its name the model has the shape of {}, quantised and not told how: {} bits a weight were taken, "
-            "{} less or more"
-        )
-        return [Message(text, shape.like, shape.bits or 8, f"{loose:.0%}")], loose
-    if shape.unknown:
-        text = "by its name the model has the shape of {}, {} less or more, because words of the name are not known: {}"
-        return [Message(text, shape.like, f"{_LOOSE:.0%}", ", ".join(shape.unknown))], _LOOSE
-    return [Message("no file of the model is here: by its name it has the shape of {}", shape.like)], 0.0
-
-
-def _quantized(facts: FactSet, shape: Shape | None, config: Mapping[str, Any]) -> FactSet:
-    """Return the facts, with the quantisation of the model's files or its name if the recipe has none."""
-    kind = shape.quantized if shape is not None else None
-    kind = facts.text("model.quantization") if kind is None else kind
-    if kind is None or facts.text("recipe.quantization") is not None:
-        return facts
-    if not kind:  # as GPTQ has as many bits
-        kind = "gptq" if shape is not None and shape.bits == 4 else "gptq-8bit"
-    settings, name = config.get("quantization_config"), str(facts.value("model.repo")).lower()
-    eight = "int8" in name or "8bit" in name
-    if isinstance(settings, dict):
-        eight = settings.get("bits") == 8 or settings.get("load_in_8bit") is True
-    kind = kind if kind != "bitsandbytes" else "bnb" if eight else "bnb-4bit"
-    method = f"{kind}-8bit" if eight and not kind.endswith("-8bit") else kind
-    return facts.copy([*facts, Fact("recipe.quantization", method, Message("the model's name"), "derived")])
 
 
 def _folder(facts: FactSet, sources: Sources) -> str:

@@ -10,10 +10,11 @@ __all__, __getattr__ = door(
     __name__,
     {
         "closed_form": "ClosedForm Residual",
-        "model": "model_of",
+        "model": "model_of words_of",
         "prediction": "predict",
         "read_data": "DataProblem",
-        "recipe": "Stage batch_of engine_of settings_of staged",
+        "recipe": "Stage batch_of engine_of recipe_of settings_of staged",
+        "run": "Size as_loaded divided sizes trained_as_loaded",
         "section": "MemoryProblem MemorySaving MemorySection",
         "serving": "predict_serving",
         "shipped": "OnCuda Shipped",

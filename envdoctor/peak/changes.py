@@ -35,14 +35,13 @@ def traced_changes(job: Mapping[str, Any], adapted: str, *, divisible: bool = Fa
     """Yield changes that keep batch and length, from the ones that cost nothing to the ones that train something else;
     ``adapted`` is where the reference model of an adapter comes from; of a ``divisible`` run several processes hold the
     same, and ZeRO may divide it."""
-    single = []
-    if job["attention"] == "eager":
-        single.append(Saving({"recipe.attn": "sdpa"}, {"attention": "sdpa"}))
-    if job["training"] and not job["checkpointing"]:
-        single.append(Saving({"recipe.gradient_checkpointing": True}, {"checkpointing": True}))
+    attention = Saving({"recipe.attn": "sdpa"}, {"attention": "sdpa"})
+    checkpointing = Saving({"recipe.gradient_checkpointing": True}, {"checkpointing": True})
+    single = [attention] * (job["attention"] == "eager")
+    single += [checkpointing] * (job["training"] and not job["checkpointing"])
     yield from single
     if len(single) == 2:
-        yield Saving({**single[0].set, **single[1].set}, {**single[0].job, **single[1].job})
+        yield Saving({**attention.set, **checkpointing.set}, {**attention.job, **checkpointing.job})
     if not job["training"]:
         return
     if divisible and job["quantized"] is None:
@@ -65,23 +64,21 @@ def traced_changes(job: Mapping[str, Any], adapted: str, *, divisible: bool = Fa
 def combined(single: Sequence[Saving]) -> Iterator[list[Saving]]:
     """Yield each two changes together, then each three, and so on; none that sets one thing twice."""
     for number in range(2, len(single) + 1):
-        made = list[Saving]()
+        savings = list[Saving]()
         for parts in combinations(single, number):
             settings, job = ([item for part in parts for item in part[place].items()] for place in (0, 1))
             if len(dict(settings)) == len(settings) and len(dict(job)) == len(job):
-                made.append(Saving(dict(settings), dict(job)))
-        yield made
+                savings.append(Saving(dict(settings), dict(job)))
+        yield savings
 
 
 def smaller(form: ClosedForm, name: str, batch: int, tokens: int, fits: Callable[[Peak], bool]) -> Iterator[Saving]:
     """Yield the largest batch (the setting ``name``) and the largest length below the given ones whose peak
     ``fits``."""
-    found = largest(lambda number: fits(form.at(number, tokens)), batch - 1)
-    if found:
-        yield Saving({name: found}, {"batch": found})
-    steps = largest(lambda number: fits(form.at(batch, number * STEP)), (tokens - 1) // STEP)
-    if steps:
-        yield Saving({"recipe.max_length": steps * STEP}, {"tokens": steps * STEP})
+    if samples := largest(lambda number: fits(form.at(number, tokens)), batch - 1):
+        yield Saving({name: samples}, {"batch": samples})
+    if length := STEP * largest(lambda number: fits(form.at(batch, number * STEP)), (tokens - 1) // STEP):
+        yield Saving({"recipe.max_length": length}, {"tokens": length})
 
 
 def largest(fits: Callable[[int], bool], most: int) -> int:

@@ -37,10 +37,8 @@ class Residual(NamedTuple):
 
     def span(self, least: float, size: float, most: float) -> Span:
         """Return the least, the likely and the most bytes that such a reading shows."""
-        low, point, high = (
-            share * live + beside
-            for (share, beside), live in ((self.low, least), (self.point, size), (self.high, most))
-        )
+        ends = (self.low, least), (self.point, size), (self.high, most)
+        low, point, high = (share * live + beside for (share, beside), live in ends)
         return low, point, high
 
 
@@ -71,21 +69,21 @@ class Need(NamedTuple):
 
     def up_to(self, other: "Need") -> "Need":
         """Return the need of a run that may be the other one instead, if that takes more."""
-        allocated, reserved, process = (
-            (*here[:2], max(here[2], there[2])) for here, there in zip(self[:3], other[:3], strict=True)
+        spans = (
+            (low, likely, max(high, top)) for (low, likely, high), (*_, top) in zip(self[:3], other[:3], strict=True)
         )
-        return Need(allocated, reserved, process, self.mostly)
+        return Need._make((*spans, self.mostly))
 
     def beside(self, other: Span) -> "Need":
         """Return the need beside something that takes so many bytes: the least, the likely and the most."""
         least, likely, most = other
-        allocated, reserved, process = ((span[0] + least, span[1] + likely, span[2] + most) for span in self[:3])
-        return Need(allocated, reserved, process, self.mostly + least)
+        spans = ((span[0] + least, span[1] + likely, span[2] + most) for span in self[:3])
+        return Need._make((*spans, self.mostly + least))
 
     def down_to(self, other: "Need") -> "Need":
         """Return the need of a run that may be the other one instead, which takes less."""
-        allocated, reserved, process = ((there[0], *here[1:]) for here, there in zip(self[:3], other[:3], strict=True))
-        return Need(allocated, reserved, process, other.mostly)
+        spans = ((bottom, likely, high) for (_, likely, high), (bottom, *_) in zip(self[:3], other[:3], strict=True))
+        return Need._make((*spans, other.mostly))
 
 
 class Gpu(NamedTuple):
@@ -103,9 +101,9 @@ def need_of(least: float, size: float, most: float, held: float, residuals: Mapp
         measures = map(residuals.__getitem__, Need._fields[:3])
         # An allocator that was not replayed may hold more, or not (``held`` is 1 where nothing tells).
         spans = ((least, size, most), *2 * [(least, (1 + held) / 2 * size, held * most)])
-        allocated, reserved, taken = (residual.span(*span) for residual, span in zip(measures, spans, strict=True))
         share, beside = residuals["process"].mostly
-        return Need(allocated, reserved, taken, share * least + beside)
+        readings = (residual.span(*span) for residual, span in zip(measures, spans, strict=True))
+        return Need._make((*readings, share * least + beside))
     low, likely, high = least, held * size, _LATER * held * most
     process = (low + CONTEXT[0] * GIB, likely + CONTEXT[1] * GIB, high + CONTEXT[2] * GIB)
     return Need((least, size, _LATER * most), (low, likely, high), process, process[0])
@@ -188,7 +186,7 @@ class ClosedForm:
             self._operations[segment] = str(operation)
             self._segments[segment] = []
             for points in by_length:
-                by_layers = {layers: found[segment][2] for layers, found in points.items()}
+                by_layers = {layers: segments[segment][2] for layers, segments in points.items()}
                 # In their order, each time the same.
                 names = dict.fromkeys(name for terms in by_layers.values() for name in terms)
                 values = {name: {n: terms.get(name, 0.0) for n, terms in by_layers.items()} for name in names}
@@ -208,7 +206,7 @@ class ClosedForm:
         lengths = self._segments[segment]
         scaled = {}
         for name in lengths[-1]:
-            values = [found.get(name, 0.0) for found in lengths]
+            values = [terms.get(name, 0.0) for terms in lengths]
             size = self._value(values, tokens)
             # What is there at no length does not grow with the batch either: copies of weights under autocast.
             fixed = size if name in _STATIC else min(max(self._value(values, 0), 0.0), size)

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
+from envdoctor.observe.model.config import Shape
 from envdoctor.peak.closed_form import GIB
 from envdoctor.peak.section import MemoryProblem
 from envdoctor.peak.tracing import Trace
@@ -12,6 +13,14 @@ from envdoctor.system.message import Message
 #: How much more the activations of other code are taken to need than those of the nearest type. A choice and no bound:
 #: two published readings of GLM-4's and ChatGLM3's own code lie above the whole prediction with it.
 MARGIN = 0.3
+
+#: How much less or more everything may take if a part of the name is unknown, and if the name is only a number of
+#: parameters. Choices, and wide: models of seven billion parameters differ by a fifth.
+_LOOSE, _LOOSEST = 0.05, 0.2
+#: The same if the name says that the weights are quantised, without the bits: four to eight are usual.
+_BITS_UNKNOWN = 0.5
+#: The same where words of the name tell of another shape: a tower for images may be half of a small model.
+_UNLIKE = 0.5
 
 
 class Model(NamedTuple):
@@ -101,6 +110,7 @@ def model_of(
 
     Raises :class:`MemoryProblem` where the nearest type computes something else.
     """
+    config = {key: value for key, value in config.items() if key != "quantization_config"}
     named = str(config.get("model_type"))
     row = next((row for row in rows if row["key"] == named), None)
     of_trainer = framework if trainer else ""
@@ -118,8 +128,27 @@ def model_of(
             ", ".join(dict.fromkeys(unlike)),
         )
     native = {"model_type": row["type"], **{name: config[other] for name, other in row["names"].items()}}
-    ignored, there = (any(fnmatchcase(method, row[name]) for method in methods) for name in ("ignores", "modeling"))
-    heeds = not ignored if ignored or there else None
+    is_deaf, is_read = (any(fnmatchcase(method, row[name]) for method in methods) for name in ("ignores", "modeling"))
+    heeds = not is_deaf if is_deaf or is_read else None
     if framework in row["but_in"] or (repo and repo.lower() in row["ignoring"]):
         heeds = framework in row["but_in"]
     return Model(native, named, MARGIN, row, heeds, of_trainer)
+
+
+def words_of(shape: Shape) -> tuple[Sequence[Message], float]:
+    """Return the basis of a prediction by a model's name in words, and how much less or more everything may take."""
+    if shape.bare:
+        loose = _UNLIKE if shape.unlike else _LOOSEST
+        text = "only the number of parameters is known; the shape of {} is assumed ({} less or more)"
+        return [Message(text, shape.like, f"{loose:.0%}")], loose
+    if shape.quantized == "":
+        loose = _LOOSE if shape.bits else _BITS_UNKNOWN
+        text = (
+            "by its name the model has the shape of {}, quantised and not told how: {} bits a weight were taken, "
+            "{} less or more"
+        )
+        return [Message(text, shape.like, shape.bits or 8, f"{loose:.0%}")], loose
+    if shape.unknown:
+        text = "by its name the model has the shape of {}, {} less or more, because words of the name are not known: {}"
+        return [Message(text, shape.like, f"{_LOOSE:.0%}", ", ".join(shape.unknown))], _LOOSE
+    return [Message("no file of the model is here: by its name it has the shape of {}", shape.like)], 0.0

@@ -23,7 +23,7 @@ from envdoctor.peak.closed_form import (
     need_of,
 )
 from envdoctor.peak.model import Model
-from envdoctor.peak.recipe import LESS, RunPlan, keys_of, plan_of, settings_of, staged
+from envdoctor.peak.recipe import LESS, Recipe, RunPlan, plan_of, recipe_of, staged
 from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
 from envdoctor.peak.sharing import sharing
 from envdoctor.peak.shipped import OnCuda
@@ -35,12 +35,6 @@ from envdoctor.system.message import Message, as_message
 from envdoctor.versions.pep440 import satisfies
 
 _VERDICTS = ("fits", "tight", "does-not-fit")
-#: What a recipe shows of a run that takes more than is counted: keys and formats, each with the fact that is open.
-_UNCOUNTED = {
-    "frozen_model": "recipe.reference_model",
-    "own_batches": "recipe.batch_size",
-    "masked-language-model": "recipe.stage",
-}
 #: The batches of which the longest samples are told; of a model that tells no longest context, up to so many tokens.
 _BATCHES = (1, 2, 4, 8)
 _LONGEST = 1 << 17
@@ -89,50 +83,35 @@ def predict(
 ) -> MemorySection:
     """Return the section of the report. ``known`` is the table memory-frameworks, ``usual`` the length if none was
     given: then there is no verdict on it. Raises :class:`MemoryProblem` if there is no number."""
-    longest, hidden = longest_of(model.config), model.config.get("hidden_size")
-    plan, given = (
-        plan_of(facts, known, usual and min(usual, max(longest or usual, 1))),
-        settings_of(facts, hidden, known["zero"]),
-    )
-    tracer, plan = _with_tower(facts, model, tracer, known, plan)
-    tracer = staged(OnCuda(tracer).run, plan.stage)
-    gpu = gpu_of(facts.each("gpu"), int(given.get("world_size") or 1))
-    base = {**model.job(plan.job), "config": model.config}
-    base |= {"trainer": model.trainer} if model.trainer else {}
-    for name in ("half_loss", "plain_adapters", "packed_experts"):
-        base[name] = any(row["name"] in (model.named, given.get("framework")) for row in known[name])
-    base["packed_experts"] |= bool(model.trainer or model.nearest or given.get("quantize_experts"))
-    if base["packed_experts"] and base["quantized"] and has_experts(model.config):
-        base["untraced"] = True  # a trace packs linear layers
-    kept = facts.text("pkg.bitsandbytes")
-    base["keeps_inputs"] = kept is not None and satisfies(kept, known["keeps_inputs"][0]["releases"])
-    trace = traced({**base, "tokens": [plan.tokens]}, tracer)
-    # Where somebody measured what a process has on such a card beside what torch reserves.
-    words = (gpu.name if gpu is not None else "").lower().replace("-", " ").split()
-    beside = next((row["gib"] * GIB for row in known["context"] if row["name"] in words), None)
-    if beside is not None and trace.residuals:
-        process = Residual(*((share, more + beside) for share, more in trace.residuals["reserved"]))
-        trace = trace._replace(residuals={**trace.residuals, "process": process})
-    if given.get("empty_cache_steps") and trace.residuals:
-        tensors = trace.residuals["allocated"]
-        emptied = {measure: residual.if_emptied(tensors) for measure, residual in trace.residuals.items()}
-        trace = trace._replace(residuals=emptied)
-    run, said = _Prediction(plan, given, model, tracer, base, trace), [*model.said_of(trace, plan.job), *plan.assumed]
+    longest, recipe = longest_of(model.config), recipe_of(facts, known, model.config.get("hidden_size"))
+    processes = int(recipe.given.get("world_size") or 1)
+    plan = plan_of(recipe, usual and min(usual, max(longest or usual, 1)))
+    if (tower := tower_of(model.config, recipe)) is not None:
+        tracer = with_images(tracer, tower, trained_tower(recipe))
+        plan = plan._replace(spared=(*plan.spared, IMAGES))  # nobody tells how many images a sample has
+    tracer, gpu = staged(OnCuda(tracer).run, plan.stage), gpu_of(facts.each("gpu"), processes)
+    base = _job_of(recipe, model, plan)
+    trace = _with_readings(traced({**base, "tokens": [plan.tokens]}, tracer), recipe, gpu)
+    run, notes = _Prediction(plan, recipe, model, tracer, base, trace), [*model.said_of(trace, plan.job), *plan.assumed]
     peak, (need, doubts) = run.peak(run.gone), run.doubted(run.need())
     if plan.stage.generates and (short := run.untraced({**base, "tokens": [min(plan.tokens, _SHORTEST)], "batch": 1})):
         need = need.down_to(short[1])
         text = "few answers are as long as they may be: a step with a short one takes as little as {} GiB"
         doubts.append(Message(text, f"{short[1].process[0] / GIB:.1f}"))
     if not plan.divided:
-        least, undivided = run.without(*OF_THE_MODEL), run.undivided("deepspeed" in keys_of(facts), need)
+        least, undivided = run.without(*OF_THE_MODEL), run.undivided("deepspeed" in recipe.keys, need)
         need = need.up_to(undivided).down_to(least)
         text = "how the run is divided among processes is not known: one of many may take as little as {} GiB"
         doubts.append(Message(text, f"{least.process[0] / GIB:.1f}"))
-    verdict, settling = _verdict_of(run.verdict(need, gpu), facts)
-    judged = gpu if plan.whole and not plan.stated else None
-    if judged is not None and (least := run.shortest()).verdict(judged.free) == "does-not-fit":
-        need, verdict, settling = need._replace(mostly=least.mostly), "does-not-fit", ""
-        said.append(Message("the length was not given: it does not fit even at {} tokens", _SHORTEST))
+    verdict, settling = run.verdict(need, gpu), ""
+    if (
+        gpu is not None
+        and plan.whole
+        and not plan.stated
+        and (least := run.shortest()).verdict(gpu.free) == "does-not-fit"
+    ):
+        need, verdict = need._replace(mostly=least.mostly), "does-not-fit"
+        notes.append(Message("the length was not given: it does not fit even at {} tokens", _SHORTEST))
     if gpu is not None and verdict == "does-not-fit" and run.may_be_checkpointed():
         checkpointed = run.untraced({**base, "tokens": [plan.tokens], "checkpointing": True})
         if checkpointed is not None and checkpointed[1].verdict(gpu.free) != "does-not-fit":
@@ -142,7 +121,7 @@ def predict(
     least = run.without(*plan.unsure) if plan.unsure else need
     if gpu is not None and verdict in _VERDICTS[1:] and least is not need and least.verdict(gpu.free) != verdict:
         need, verdict, settling = need.down_to(least), None, "recipe.optimizer"
-    shown = run.shown(need, known, facts.text("pkg.transformers"), gpu)
+    shown = run.shown(need, gpu)
     return {
         "level": model.level_of(trace),
         "model": model.named,
@@ -151,7 +130,7 @@ def predict(
         "trained_parameters": round(at_full_depth(trace, "trained")),
         "batch": run.batch,
         "tokens": plan.tokens,
-        "processes": int(given.get("world_size") or 1),
+        "processes": processes,
         "allocated_gib": rounded(peak.size),
         "reserved_gib": [rounded(need.reserved[0]), rounded(need.reserved[2])],
         "process_gib": [rounded(need.process[0]), rounded(need.process[2])],
@@ -179,31 +158,39 @@ def predict(
         "changes": run.changes(need, gpu) if gpu is not None and verdict != "fits" else [],
         "reach": run.reach(gpu) if gpu is not None and (trace.release or not plan.stated) else [],
         "serving": None,
-        "assumed": [*said, *doubts],
+        "assumed": [*notes, *doubts],
         "savers": list(plan.savers),
     }
 
 
-def _verdict_of(verdict: str | None, facts: FactSet) -> tuple[str | None, str]:
-    """Return the verdict, and empty; or None for a run that fits without what was not counted, and the fact of that."""
-    if verdict != "fits":
-        return verdict, ""
-    read = {*keys_of(facts), *(str(item["format"]) for item in facts.items("recipe_file"))}
-    settling = next((fact for name, fact in _UNCOUNTED.items() if name in read), "")
-    is_known = "recipe.max_length" not in facts or facts.unknown("recipe.max_length") is None
-    return (None, settling) if settling or not is_known else (verdict, "")
+def _job_of(recipe: Recipe, model: Model, plan: RunPlan) -> dict[str, Any]:
+    """Return the job of the run, without lengths."""
+    known, given = recipe.known, recipe.given
+    base = {**model.job(plan.job), "config": model.config}
+    base |= {"trainer": model.trainer} if model.trainer else {}
+    for name in ("half_loss", "plain_adapters", "packed_experts"):
+        base[name] = any(row["name"] in (model.named, given.get("framework")) for row in known[name])
+    base["packed_experts"] |= bool(model.trainer or model.nearest or given.get("quantize_experts"))
+    if base["packed_experts"] and base["quantized"] and has_experts(model.config):
+        base["untraced"] = True  # a trace packs linear layers
+    release = recipe.facts.text("pkg.bitsandbytes")
+    base["keeps_inputs"] = release is not None and satisfies(release, known["keeps_inputs"][0]["releases"])
+    return base
 
 
-def _with_tower(
-    facts: FactSet, model: Model, tracer: TraceSource, known: Mapping[str, Any], plan: RunPlan
-) -> tuple[TraceSource, RunPlan]:
-    """Return the traces with what a tower for images holds, and the plan, by which it may hold nothing: nobody tells
-    how many images a sample has."""
-    tower = tower_of(model.config, known, facts)
-    if tower is None:
-        return tracer, plan
-    images = with_images(tracer, tower, trained_tower(facts, known))
-    return images, plan._replace(spared=(*plan.spared, IMAGES))
+def _with_readings(trace: Trace, recipe: Recipe, gpu: Gpu | None) -> Trace:
+    """Return the trace with the readings of such runs as they are on this card, and where the allocator's cache is
+    emptied every few steps."""
+    residuals = trace.residuals
+    words = (gpu.name if gpu is not None else "").lower().replace("-", " ").split()
+    # Where somebody measured what a process has on such a card beside what torch reserves.
+    context = next((row["gib"] * GIB for row in recipe.known["context"] if row["name"] in words), None)
+    if context is not None and residuals:
+        process = Residual(*((share, beside + context) for share, beside in residuals["reserved"]))
+        residuals = {**residuals, "process": process}
+    if recipe.given.get("empty_cache_steps") and residuals:
+        residuals = {name: residual.if_emptied(residuals["allocated"]) for name, residual in residuals.items()}
+    return trace._replace(residuals=residuals)
 
 
 #: Terms that are likely gone where they may be: Liger and Cut Cross Entropy never make the whole logits, and what is
@@ -215,7 +202,7 @@ class _Prediction(NamedTuple):
     """One run: ``base`` is its job without lengths, ``trace`` the step at its length."""
 
     plan: RunPlan
-    given: Mapping[str, Any]
+    recipe: Recipe
     model: Model
     tracer: TraceSource
     base: Mapping[str, Any]
@@ -236,7 +223,7 @@ class _Prediction(NamedTuple):
 
     def form(self, trace: Trace, change: Saving = NO_CHANGE) -> ClosedForm:
         """Return what one process of the run holds, by a trace of it or of another job, maybe after a change."""
-        given = {**self.given, **{key.removeprefix("recipe."): value for key, value in change.set.items()}}
+        given = {**self.recipe.given, **{key.removeprefix("recipe."): value for key, value in change.set.items()}}
         return ClosedForm(trace, change.job.get("batch", self.batch), sharing(given, trace))
 
     def peak(self, without: Sequence[str] = ()) -> Peak:
@@ -245,13 +232,13 @@ class _Prediction(NamedTuple):
         if self.plan.job["training"]:
             return peak
         longest = max(int(point["tokens"]) for point in self.trace.points)
-        tokens = self.plan.tokens + int(self.given.get("max_new_tokens") or 0)
+        tokens = self.plan.tokens + int(self.recipe.given.get("max_new_tokens") or 0)
         weights, cache = (
             float(self.trace.model["weight_bytes"]),
             at_full_depth(self.trace, "cache_bytes") / longest * tokens,
         )
         answer = Peak("decode", "torch.cat", {"weights": weights, "KV cache": cache})
-        return max(peak, answer, key=lambda one: one.size)
+        return max(peak, answer, key=lambda part: part.size)
 
     def need(self) -> Need:
         return self.around(self.form(self.trace), self.peak)
@@ -259,7 +246,8 @@ class _Prediction(NamedTuple):
     def undivided(self, unread: bool, need: Need) -> Need:
         """Return what the run takes where nothing of it is divided: by a file of DeepSpeed's that was not read, at most
         stage 0 with its copy of the weights."""
-        return self._replace(given={**self.given, "zero_stage": 0}).need() if unread else need
+        whole = self.recipe._replace(given={**self.recipe.given, "zero_stage": 0})
+        return self._replace(recipe=whole).need() if unread else need
 
     def without(self, *terms: str) -> Need:
         """Return what the run takes where nothing of these terms is there."""
@@ -314,27 +302,27 @@ class _Prediction(NamedTuple):
             notes.append(Message(_DOUBTS[what], f"{most.size / GIB:.1f}"))
         return need, notes
 
-    def shown(self, need: Need, known: Mapping[str, Any], version: str | None, gpu: Gpu | None) -> Shown:
+    def shown(self, need: Need, gpu: Gpu | None) -> Shown:
         """Return what each measure may show of the run whatever of it nobody told. Samples may be shorter than the
         longest, the allocator of a GPU that is never full keeps blocks of all lengths, and each GPU may load 4-bit
         weights whole before FSDP divides them (update_device_map in transformers' quantizer_bnb_4bit.py)."""
         batch, tokens, base = self.batch, self.plan.tokens, {**self.base, "tokens": [self.plan.tokens]}
-        others = [*unstated_of(self.given, base, known["unstated"], version)]
+        given, known, version = self.recipe.given, self.recipe.known, self.recipe.facts.text("pkg.transformers")
+        others = [*unstated_of(given, base, known["unstated"], version)]
         if not self.plan.job["training"]:
             others = [(name, job) for name, job in others if name in ("load_dtype", "attn", "framework")]
         if self.model.heeds is False and self.plan.job["checkpointing"]:
             others.append(("gradient_checkpointing", {**base, "checkpointing": True}))
-        if self.given.get("fsdp") and self.plan.loads and self.plan.job["quantized"]:
+        if given.get("fsdp") and "deepspeed" in self.recipe.trainer and self.plan.job["quantized"]:
             whole = ClosedForm(self.trace, batch).at(batch, tokens).terms.get("weights", 0.0)
             loaded = Peak("load", "", {"weights": whole})
             need = need.up_to(self.needed(self.form(self.trace), loaded, loaded))
-        several = int(self.given.get("world_size") or 1) > 1 or self.given.get("layers_over")
-        further = known["beyond"][0]["times"] if several else 1.0
+        processes = int(given.get("world_size") or 1)
+        further = known["beyond"][0]["times"] if processes > 1 or given.get("layers_over") else 1.0
         shown = Shown(need, gpu.total if gpu is not None else math.inf, further)
-        fixed = self.given.get("padding") == "max" or self.given.get("packing") or not self.plan.job["training"]
-        if not fixed:
+        if given.get("padding") != "max" and not given.get("packing") and self.plan.job["training"]:
             others.append(("padding", {**base, "tokens": [max(_SHORTEST, tokens // 4)]}))
-            if not self.given.get("empty_cache_steps"):
+            if not given.get("empty_cache_steps"):
                 form, kept = self.form(self.trace), {row["name"]: row["times"] for row in known["kept"]}
                 shown.more("padding", form.at(batch, tokens, (), kept).held(kept) - form.at(batch, tokens).size)
         as_it_is = self.untraced(base)
@@ -345,8 +333,8 @@ class _Prediction(NamedTuple):
 
     def may_be_checkpointed(self) -> bool:
         """Return whether nobody told of gradient checkpointing, and no trainer is known that would have it off."""
-        told = self.base["checkpointing"] or self.plan.off
-        return bool(self.plan.job["training"] and not told and self.model.heeds is not False)
+        is_known = self.base["checkpointing"] or self.plan.off
+        return bool(self.plan.job["training"] and not is_known and self.model.heeds is not False)
 
     def untraced(self, job: Mapping[str, Any], change: Saving = NO_CHANGE) -> tuple[float, Need] | None:
         """Return the weights and the need of another run by shipped coefficients, if they tell it."""
@@ -363,8 +351,8 @@ class _Prediction(NamedTuple):
         not be traced."""
         job = {**self.base, **saving.job, "tokens": [self.plan.tokens], "untraced": True}
         (trace,) = self.tracer([job])
-        known = None if isinstance(trace, str) or trace.near else self.untraced(job, saving)
-        return known is not None and known[1].verdict(_SURELY * gpu.free) == "does-not-fit"
+        run = None if isinstance(trace, str) or trace.near else self.untraced(job, saving)
+        return run is not None and run[1].verdict(_SURELY * gpu.free) == "does-not-fit"
 
     def up_to_doubts(self, after: Need, saving: Saving) -> Need:
         """Return the need after a change, up to the unknown properties of the run that it leaves; a smaller batch or
@@ -393,28 +381,29 @@ class _Prediction(NamedTuple):
             at = partial(form.at, saving.job.get("batch", self.batch), saving.job.get("tokens", plan.tokens))
             need = self.around(form, at, self.left(saving, doubt))
             verdict = self.up_to_doubts(need, saving).verdict(gpu.free)
-            return {"set": dict(saving.set), "gib": rounded(need.allocated[1]), "verdict": verdict}
+            return {"set": dict(saving.set), "gib": rounded(need.allocated[1]), "verdict": verdict, "keys": {}}
 
         def each(savings: Iterable[Saving], untraced: Callable[[Saving], bool]) -> list[tuple[MemorySaving, Saving]]:
-            here = bool(self.base.get("untraced"))
-            made = [Saving(one.set, {**one.job, "untraced": here or untraced(one)}) for one in savings]
-            jobs = [{**self.base, "tokens": [plan.tokens], **saving.job} for saving in made]
-            traces = zip(made, self.tracer(jobs), strict=True)
-            forms = ((one, self.form(trace, one)) for one, trace in traces if isinstance(trace, Trace))
-            return [(after(one, form), one) for one, form in forms]
+            whole = bool(self.base.get("untraced"))
+            named = [saving._replace(job={**saving.job, "untraced": whole or untraced(saving)}) for saving in savings]
+            jobs = [{**self.base, "tokens": [plan.tokens], **saving.job} for saving in named]
+            traces = zip(named, self.tracer(jobs), strict=True)
+            forms = ((saving, self.form(trace, saving)) for saving, trace in traces if isinstance(trace, Trace))
+            return [(after(saving, form), saving) for saving, form in forms]
 
         worst = {**self.base, **({"attention": "eager"} if plan.eager else {})}
         worst["checkpointing"] &= not plan.maybe_off
-        tried = list(traced_changes(worst, plan.adapted, divisible=plan.divisible))
-        if self.model.heeds is False:
-            tried = [saving for saving in tried if not saving.job.get("checkpointing")]
-        if not self.model.sdpa:
-            tried = [saving for saving in tried if saving.job.get("attention") != "sdpa"]
-        if self.given.get("quantization"):  # as the model's files have it
-            tried = [saving for saving in tried if "quantized" not in saving.job]
-        known = each(tried, partial(self.ruled_out, gpu))
+        candidates = [
+            saving
+            for saving in traced_changes(worst, self.recipe.adapted, divisible=plan.divisible)
+            if not (self.model.heeds is False and saving.job.get("checkpointing"))
+            and (self.model.sdpa or saving.job.get("attention") != "sdpa")
+            # What is packed is so as the model's files have it.
+            and not (self.recipe.given.get("quantization") and "quantized" in saving.job)
+        ]
         most = _WORTH * rounded(doubted.allocated[1])
-        savings = [change for change, _ in known if change["gib"] < most or change["verdict"] == "fits"]
+        changes = [change for change, _ in each(candidates, partial(self.ruled_out, gpu))]
+        savings = [change for change in changes if change["gib"] < most or change["verdict"] == "fits"]
         (trace,) = self.tracer([{**self.base, "tokens": lengths}])
         cut = False  # nobody asked for a small part of the length
         if isinstance(trace, Trace):
@@ -433,16 +422,16 @@ class _Prediction(NamedTuple):
         enough = [change["set"].items() for change in fitting]
         savings = [change for change in savings if not any(less < change["set"].items() for less in enough)]
         if all(cut and "recipe.max_length" in change["set"] for change in fitting):
-            single = [saving for saving in tried if "recipe.method" in saving.set or len(saving.set) == 1]
+            single = [saving for saving in candidates if "recipe.method" in saving.set or len(saving.set) == 1]
             single += [Saving({self.batch_name: 1}, {"batch": 1})] if self.batch > 1 else []
             single.sort(key=lambda saving: "recipe.method" in saving.set)  # what trains something else is the last
             # Coefficients choose among so many; what they choose is traced where the run is.
-            known = []
-            for several in combined(single):
-                known += each(several, lambda saving: True)
-                if any(change["verdict"] == "fits" for change, _ in known):
+            pairs = list[tuple[MemorySaving, Saving]]()
+            for combinations in combined(single):
+                pairs += each(combinations, lambda saving: True)
+                if any(change["verdict"] == "fits" for change, _ in pairs):
                     break
-            best = sorted(known, key=lambda one: _VERDICTS.index(one[0]["verdict"]))[:1]
+            best = sorted(pairs, key=lambda pair: _VERDICTS.index(pair[0]["verdict"]))[:1]
             if not self.trace.release:
                 best = each([saving for _, saving in best], lambda saving: False)
             savings = [*(change for change, _ in best if change["verdict"] != "does-not-fit"), *savings]

@@ -59,17 +59,19 @@ def samples_of(row: Any) -> tuple[str, list[Sample]]:
         raise DataProblem("is no object of columns")
     before = _turns("system", row["system"]) if isinstance(row.get("system"), str) and row["system"] else []
     turns = next((_turns("user", row[name]) for name in _TURNS if isinstance(row.get(name), list)), None)
-    asked = before + (turns if turns is not None else _asked(row))
+    question = before + (turns if turns is not None else _asked(row))
     if row.get("chosen") is not None and row.get("rejected") is not None:
         answers = [_turns("assistant", row[name]) for name in ("chosen", "rejected")]
         # Without a prompt of their own both hold the whole conversation.
-        whole = [len(one) > 1 and one[0]["role"] in ("user", "system") for one in answers]
-        return "preferences", [one if is_whole else asked + one for one, is_whole in zip(answers, whole, strict=True)]
+        whole = [len(turns) > 1 and turns[0]["role"] in ("user", "system") for turns in answers]
+        return "preferences", [
+            turns if is_whole else question + turns for turns, is_whole in zip(answers, whole, strict=True)
+        ]
     if turns is not None:
-        return "conversations", [asked]
+        return "conversations", [question]
     answer = _first(row, _ANSWERED)
     if _first(row, _ASKED) is not None and (answer is not None or _first(row, _TEXTS) is None):
-        return "instructions", [asked + _turns("assistant", answer)]
+        return "instructions", [question + _turns("assistant", answer)]
     text = _first(row, _TEXTS) if len(row) == 1 or "text" in row else None
     if isinstance(text, str):
         return "text", [text]
@@ -77,11 +79,6 @@ def samples_of(row: Any) -> tuple[str, list[Sample]]:
     if not values:
         raise DataProblem("has no text in any column")
     return "other", ["\n".join(values)]
-
-
-def plain_text(sample: Sample) -> str:
-    """Return the words of a sample, without a template."""
-    return sample if isinstance(sample, str) else "\n".join(turn["content"] for turn in sample)
 
 
 def _first(row: dict[str, Any], names: tuple[str, ...]) -> Any:
@@ -109,8 +106,8 @@ def _turns(role: str, value: Any) -> Turns:
         case list():
             return [turn for item in value for turn in _turns(role, item)]
         case dict():
-            said, calls = value.get("role", value.get("from")), value.get("tool_calls")
-            role = said if isinstance(said, str) else role
+            speaker, calls = value.get("role", value.get("from")), value.get("tool_calls")
+            role = speaker if isinstance(speaker, str) else role
             extra = json.dumps(calls, ensure_ascii=False) if calls else ""
             value = _text(value.get("content", value.get("value"))) + extra
     return [{"role": _ROLES.get(role.lower(), role.lower()), "content": _text(value)}]
@@ -188,7 +185,7 @@ def _looked_at(
     by_size = [bisect_right(until, (place + draw.random()) * until[-1] / half) for place in range(half)]
     sampled = dict.fromkeys(ordered[min(place, len(ordered) - 1)] for place in (*by_number, *by_size))
     formats: Counter[str] = Counter()
-    found: list[tuple[int, list[str]]] = []
+    rows: list[tuple[int, list[str]]] = []
     unread: list[tuple[int, Message]] = []
     refused: list[tuple[int, str]] = []
     room = _MOST_TEXT
@@ -200,22 +197,22 @@ def _looked_at(
             unread.append((index + 1, why))
             continue
         formats[name] += 1
-        texts = [plain_text(sample) for sample in samples]
+        # The words of a sample, without a template.
+        texts = [text if isinstance(text, str) else "\n".join(turn["content"] for turn in text) for text in samples]
         for place, sample in enumerate(samples):
             if template is not None and not isinstance(sample, str):
-                told = {"messages": sample, "tools": None, "documents": None}
                 try:
-                    texts[place] = compiled().render(**told, **variables)
+                    texts[place] = compiled().render(messages=sample, tools=None, documents=None, **variables)
                 except Exception as error:
                     refused.append((index + 1, f"{type(error).__name__}: {error}"[:200]))
         room -= sum(map(len, texts))
         if room < 0:
             break
-        found.append((index, texts))
+        rows.append((index, texts))
     return {
         "sizes": list(sizes),
-        "rows": found,
-        "sampled": sum(index in sampled for index, _ in found),
+        "rows": rows,
+        "sampled": sum(index in sampled for index, _ in rows),
         "formats": [name for name, _ in formats.most_common()],
         "template": template is not None,
         "unread": [(number, packed(why)) for number, why in sorted(unread)],

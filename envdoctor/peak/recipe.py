@@ -4,6 +4,7 @@ has on the GPU beside the step that is traced: other models, an engine, or fewer
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -33,7 +34,6 @@ _SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
 }
 #: Keys of recipes that divide samples or layers among the GPUs, and the values with which they do not.
 _DIVIDED = r"(?:\A|\.)(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?\Z"
-_OWN_OPTIMIZER = r"(?:use|enable)_\w{0,30}(?:sgd|adam|adagrad|muon|shampoo|sophia|galore|optim)"
 _WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
 #: The parts where the value is no number, and the most that are believed.
 _MANY, _MOST_PARTS = 8, 1 << 20
@@ -41,6 +41,29 @@ _MANY, _MOST_PARTS = 8, 1 << 20
 _ACTIVATIONS = ("embeddings and masks", "hidden states", "attention", "MLP")
 #: How often a value model holds its parameters: they, their gradients, and AdamW's two states.
 _TRAINED = 4
+
+
+class Recipe(NamedTuple):
+    """The recipe in ``facts``: what is ``given`` (:func:`settings_of`), the settings of its files by their ``keys``,
+    and ``trainer``, the row of its framework in ``known``, the table memory-frameworks (empty if it has none)."""
+
+    facts: FactSet
+    known: Mapping[str, Any]
+    given: Mapping[str, Any]
+    keys: Mapping[str, str]
+    trainer: Mapping[str, Any]
+
+    @property
+    def adapted(self) -> str:
+        """Return where the reference model of an adapter comes from."""
+        return str(self.trainer.get("reference", "adapter-off"))
+
+
+def recipe_of(facts: FactSet, known: Mapping[str, Any], hidden: int | None = None) -> Recipe:
+    """Return the recipe; ``known`` is the table memory-frameworks, ``hidden`` a size of the model."""
+    given = settings_of(facts, hidden, known["zero"])
+    rows = (row for row in known["framework"] if row["name"] == given.get("framework"))
+    return Recipe(facts, known, given, _keys_of(facts), next(rows, {}))
 
 
 class Stage(NamedTuple):
@@ -93,12 +116,10 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
     return changed(source, change) if changes else source
 
 
-def stage_of(
-    facts: FactSet, known: Mapping[str, Any], given: Mapping[str, Any], keys: Mapping[str, str], assumed: list[str]
-) -> Stage:
-    """Return the stage by its row in ``known``, the table memory-frameworks, and add to ``assumed`` what was taken.
-    ``given`` is the recipe, ``keys`` are those of its files."""
-    name, framework, trainer = str(given.get("stage") or "sft"), given.get("framework"), trainer_of(facts, known)
+def _stage_of(recipe: Recipe, assumed: list[str]) -> Stage:
+    """Return the stage by its row in the table memory-frameworks, and add to ``assumed`` what was taken."""
+    facts, known, given, keys, trainer = recipe
+    name, framework = str(given.get("stage") or "sft"), given.get("framework")
 
     def about(row: Mapping[str, Any]) -> bool:
         own = row["name"] == name and row.get("framework", framework) == framework
@@ -122,7 +143,7 @@ def stage_of(
     perhaps = bool(switches) and on and facts.unknown("recipe.colocate") is not None
     beside = given.get("colocate") and (on or facts.get("recipe.colocate").source != "preset")
     generates = row.get("generates") and (beside or perhaps)
-    engine, sure = _engine(facts, known, given, assumed) if generates else (0.0, True)
+    engine, sure = _engine(recipe, assumed) if generates else (0.0, True)
     sure = sure and not perhaps
     reference = row["like"] != "sft" and row.get("reference") != "none"
     spared = (*row.get("spared", ()), *models, *(() if sure else (GENERATING,)))
@@ -135,24 +156,22 @@ def stage_of(
     return Stage(row["like"], reference, models, engine, drops, spared, answers, generates, asleep)
 
 
-def _engine(
-    facts: FactSet, known: Mapping[str, Any], given: Mapping[str, Any], assumed: list[str]
-) -> tuple[float, bool]:
+def _engine(recipe: Recipe, assumed: list[str]) -> tuple[float, bool]:
     """Return the bytes of the engine that generates on the same GPU (0 if no GPU is known), and whether it surely has
     them while the model trains: not if it sleeps, or if its share is vLLM's default because no other is known."""
-    own = trainer_of(facts, known).get("engine_share")
-    told, gpu = given.get("gpu_memory_utilization"), gpu_of(facts.each("gpu"), 2)
-    share = float(told or own or known["engine"][0]["share"][0])
-    if told is None:
+    own, gpu = recipe.trainer.get("engine_share"), gpu_of(recipe.facts.each("gpu"), 2)
+    stated = recipe.given.get("gpu_memory_utilization")
+    share = float(stated or own or recipe.known["engine"][0]["share"][0])
+    if stated is None:
         assumed.append(Message("{} was not given: {}", "gpu_memory_utilization", f"{share:g}"))
     if gpu is None:
         assumed.append(Message("the engine that generates on the same GPU is not counted, because no GPU is known"))
         return 0.0, True
     text = Message("an engine that generates takes {} of the same GPU", f"{share:.0%}")
-    if asleep := bool(given.get("sleep_mode")):
+    if asleep := bool(recipe.given.get("sleep_mode")):
         text = Message("an engine that generates takes {} of the same GPU, less while the model trains", f"{share:.0%}")
     assumed.append(text)
-    return share * gpu.total, bool(told or own) and not asleep
+    return share * gpu.total, bool(stated or own) and not asleep
 
 
 class RunPlan(NamedTuple):
@@ -162,10 +181,9 @@ class RunPlan(NamedTuple):
     more than the terms ``spared`` and to one of ``parts``; ``unsure`` are those of an unknown optimizer. ``eager``: the
     attention may be eager, by the release; ``maybe_off``: gradient checkpointing may be off, by the release.
     ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
-    ``stage`` changes the traces (:func:`staged`). ``adapted`` is where the reference model of
-    an adapter comes from. ``whole``: what is trained, and how it is divided among processes (``divided``), is known.
-    ``loads``: the framework loads a model as transformers does, and runs under DeepSpeed too; ``divisible``: several of
-    its processes hold the same weights. ``off``: gradient checkpointing is known to be off, or is so by default."""
+    ``stage`` changes the traces (:func:`staged`). ``whole``: what is trained, and how it is divided among processes
+    (``divided``), is known; ``divisible``: several processes hold the same weights, which DeepSpeed could divide.
+    ``off``: gradient checkpointing is known to be off, or is so by default."""
 
     job: Mapping[str, Any]
     tokens: int
@@ -179,10 +197,8 @@ class RunPlan(NamedTuple):
     stage: Stage = Stage()
     untold: bool = False
     less: float = 0.0
-    adapted: str = "adapter-off"
     whole: bool = True
     divided: bool = True
-    loads: bool = False
     divisible: bool = False
     off: bool = True
     maybe_off: bool = False
@@ -197,17 +213,12 @@ def settings_of(facts: FactSet, hidden: int | None = None, zero: Sequence[Mappin
         for fact in facts.below("recipe.")
         if not isinstance(fact.value, (Unknown, Records))
     }
-    if hidden and keys_of(facts).get("reduce_bucket_size") == "auto":
+    if hidden and _keys_of(facts).get("reduce_bucket_size") == "auto":
         given.setdefault("reduce_bucket", hidden * hidden)  # transformers/integrations/deepspeed.py
     return {**given, **{row["name"]: given.get(row["name"]) or row["elements"] for row in zero}}
 
 
-def trainer_of(facts: FactSet, known: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the row of the recipe's framework in ``known``, the table memory-frameworks; empty if it has none."""
-    return next((row for row in known["framework"] if row["name"] == facts.value("recipe.framework")), {})
-
-
-def keys_of(facts: FactSet) -> dict[str, str]:
+def _keys_of(facts: FactSet) -> dict[str, str]:
     """Return the settings of the recipe's files by their own keys."""
     return {str(item["key"]): str(item["value"]) for item in facts.items("recipe_key")}
 
@@ -220,15 +231,15 @@ def engine_of(given: Mapping[str, Any]) -> str | None:
     return "beside" if given.get("framework") == "weclone" and given.get("gpu_memory_utilization") else None
 
 
-def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) -> RunPlan:
-    """Return what to trace; ``known`` is the table memory-frameworks, ``usual`` the length if none was given. Raises
-    :class:`MemoryProblem` if a number without more facts would be a guess."""
-    given, keys = settings_of(facts), keys_of(facts)
-    given |= {"optimizer": own} if (own := _own_optimizer(facts)) else {}
+def plan_of(recipe: Recipe, usual: int | None = None) -> RunPlan:
+    """Return what to trace; ``usual`` is the length if none was given. Raises :class:`MemoryProblem` if a number would
+    be a guess."""
+    facts, _, given, keys, trainer = recipe
     assumed = list[str]()
     method = _method(given, facts.text("model.quantization"), assumed)
     training = method != "infer"
-    assumed += _untold_adapters(facts) if method in ("lora", "qlora") else ()
+    adapters = method in ("lora", "qlora")
+    assumed += _untold_adapters(facts) if adapters else ()
     tokens = given.get("max_length") or (None if training else given.get("max_model_len"))
     stated, tokens = bool(tokens), tokens or usual
     if "ktransformers" in (given.get("kernels") or ()):
@@ -236,9 +247,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     if not tokens:
         raise MemoryProblem("the length is not known: give the longest sample in tokens, --set recipe.max_length=2048")
     framework = str(given.get("framework"))
-    trainer = trainer_of(facts, known)
-    stage = stage_of(facts, known, given, keys, assumed) if training else Stage()
-    adapted = trainer.get("reference", "adapter-off")
+    stage = _stage_of(recipe, assumed) if training else Stage()
     batch = batch_of(facts, training)
     if not batch:
         batch = 1
@@ -248,10 +257,10 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     # DeepSpeed converts the model to the dtype of the run before it is on the GPU; others compute in it.
     load = half if half and by_deepspeed else _load_dtype(given, facts, assumed)
     version = facts.text(f"pkg.{framework}")
-    attention, eager = _attention(given, trainer, version, assumed)
+    attention, eager = _attention(recipe, version, assumed)
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
     packed = bool(given.get("packing") or given.get("padding_free"))
-    optimizer, unsure = _optimizer(given, keys, known, trainer, assumed) if training else ("elsewhere", ())
+    optimizer, unsure = _optimizer(recipe, assumed) if training else ("elsewhere", ())
     # A default that changed, of an unknown release.
     newest = facts.get("recipe.gradient_checkpointing").source == "preset" and trainer.get("checkpointing", False)
     job = {
@@ -263,10 +272,10 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         "quantized": {"double": bool(given.get("double_quantization")), "upcast": trainer.get("upcast", True)}
         if method == "qlora" and given.get("quantization") in (None, "bnb-4bit", "torchao-4bit")
         else None,
-        "lora": _lora(given) if method in ("lora", "qlora") else None,
+        "lora": _lora(given) if adapters else None,
         "checkpointing": bool(training and given.get("gradient_checkpointing", newest)),
         "stage": stage.like,
-        "reference": _reference(given, keys, "copy" if method == "full" else adapted) if stage.reference else "none",
+        "reference": _reference(recipe, method) if stage.reference else "none",
         "batch": int(batch),
         "padded": (batch > 1 or stage.like != "sft") and not packed and not flash,
         "accumulation": int(given.get("gradient_accumulation") or 1),
@@ -283,18 +292,17 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     if training and "gradient_checkpointing" not in given:
         on = Message("gradient checkpointing was not given: it was taken to be on, as the newest {} has it", framework)
         assumed.append(on if newest else Message("gradient checkpointing was not given: it was taken to be off"))
-    savers = _savers(given, trainer, version)
+    savers = _savers(recipe, version)
     spared = (*stage.spared, *unsure, *(term for _, terms in savers for term in terms))
     dividing, parts = _dividing(keys) if training else ([], 1)
-    divided, loads = _divided(given, keys), bool(trainer.get("deepspeed"))
-    several = (given.get("world_size") or 1) > 1
+    divided, processes = _divided(given, keys), given.get("world_size") or 1
     counted = given.get("launcher") is None or bool(given.get("world_size"))
     by_default = "framework" in given and "recipe.gradient_checkpointing" not in facts
     return RunPlan(
         job=job,
         tokens=int(tokens),
         assumed=tuple(assumed),
-        savers=(*(said for said, _ in savers), *dividing),
+        savers=(*(name for name, _ in savers), *dividing),
         spared=spared,
         unsure=unsure,
         eager=eager,
@@ -303,24 +311,21 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         stage=stage,
         untold=training and job["stage"] == "sft" and given.get("framework") is None and LOGITS not in spared,
         less=0.0 if given.get("method") in (None, *_METHODS) else _UNLIKE_LORA,
-        adapted=adapted,
         whole=given.get("method") is not None and divided and counted,
         divided=divided,
-        loads=loads,
-        divisible=loads and several and given.get("zero_stage") != 3 and not given.get("fsdp"),
+        divisible="deepspeed" in trainer and processes > 1 and given.get("zero_stage") != 3 and not given.get("fsdp"),
         off="gradient_checkpointing" in given or by_default,
         maybe_off=bool(training and newest and "gradient_checkpointing" not in given),
     )
 
 
-def _savers(
-    given: Mapping[str, Any], trainer: Mapping[str, Any], version: str | None
-) -> list[tuple[str, tuple[str, ...]]]:
-    """Return those of ``_SAVERS`` that the run has: what nobody says, or says to be absent, is as the ``trainer`` has
-    it in this version."""
+def _savers(recipe: Recipe, version: str | None) -> list[tuple[str, tuple[str, ...]]]:
+    """Return those of ``_SAVERS`` that the run has: what nobody says, or says to be absent, is as its framework has it
+    in this version."""
+    given = recipe.given
     own = {
         row["name"]
-        for row in trainer.get("savers", ())
+        for row in recipe.trainer.get("savers", ())
         if row.get("stage") in (None, given.get("stage") or "sft") and _may_be(version, row.get("releases"))
     }
     return [saver for name, saver in _SAVERS.items() if (name in own if given.get(name) is None else given[name])]
@@ -367,7 +372,7 @@ def batch_of(facts: FactSet, training: bool) -> int | None:
     """Return the samples a step: for training the training batch, unless the batch size alone was given (``--set``)."""
     names = ("recipe.train_batch_size", "recipe.batch_size")[0 if training else 1 :]
     known = [(f.source != "given", f.value) for f in map(facts.get, names) if isinstance(f.value, (int, float))]
-    return int(min(known, key=lambda one: one[0])[1]) or None if known else None
+    return int(min(known, key=lambda size: size[0])[1]) or None if known else None
 
 
 def _load_dtype(given: Mapping[str, Any], facts: FactSet, assumed: list[str]) -> str:
@@ -393,10 +398,9 @@ def _may_be(version: str | None, releases: str | None) -> bool:
     return version is None or releases is None or satisfies(version, releases)
 
 
-def _attention(
-    given: Mapping[str, Any], trainer: Mapping[str, Any], version: str | None, assumed: list[str]
-) -> tuple[str | None, bool]:
+def _attention(recipe: Recipe, version: str | None, assumed: list[str]) -> tuple[str | None, bool]:
     """Return the attention (None: transformers chooses), and whether it may be eager because the release is unknown."""
+    given, trainer = recipe.given, recipe.trainer
     if given.get("attn") is not None:
         return str(given["attn"]), False
     own = [row["value"] for row in trainer.get("attention", ()) if _may_be(version, row["releases"])]
@@ -429,30 +433,27 @@ def _lora(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _reference(given: Mapping[str, Any], keys: Mapping[str, str], usual: str) -> str:
-    if given.get("stage") == "grpo" and re.fullmatch(r"0*(?:\.0*)?", keys.get("beta", "-")):
+def _reference(recipe: Recipe, method: str) -> str:
+    """Return where the reference model comes from."""
+    if recipe.given.get("stage") == "grpo" and re.fullmatch(r"0*(?:\.0*)?", recipe.keys.get("beta", "-")):
         return "none"  # trl/trainer/grpo_trainer.py: no reference model is loaded
-    return str(given.get("reference_model") or usual)
+    return str(recipe.given.get("reference_model") or ("copy" if method == "full" else recipe.adapted))
 
 
-def _own_optimizer(facts: FactSet) -> str | None:
-    """Return a switch ``use_…`` that the recipe's framework does not have, and that names an optimizer: a fork's."""
-    foreign = [item for item in facts.items("recipe_key") if item["state"] in ("unknown", "own")]
-    keys = (str(item["key"]) for item in foreign if item["value"] not in _WHOLE)
-    return next((key for key in keys if re.match(_OWN_OPTIMIZER, key)), None)
+def _own_optimizer(recipe: Recipe) -> str | None:
+    """Return a switch that the recipe's framework does not have, and that names an optimizer: a fork's."""
+    foreign = [item for item in recipe.facts.items("recipe_key") if item["state"] in ("unknown", "own")]
+    switches = [str(item["key"]) for item in foreign if item["value"] not in _WHOLE]
+    patterns = [pattern for row in recipe.known["fork"] for pattern in row["optimizers"]]
+    return next((key for key in switches if any(fnmatchcase(key, pattern) for pattern in patterns)), None)
 
 
-def _optimizer(
-    given: Mapping[str, Any],
-    keys: Mapping[str, str],
-    known: Mapping[str, Any],
-    trainer: Mapping[str, Any],
-    assumed: list[str],
-) -> tuple[str, tuple[str, ...]]:
+def _optimizer(recipe: Recipe, assumed: list[str]) -> tuple[str, tuple[str, ...]]:
     """Return what the trace calls the optimizer, and the terms that it may not have."""
+    _, known, given, keys, trainer = recipe
     if given.get("offload_optimizer"):
         return "elsewhere", ()
-    name = given.get("optimizer")
+    name = _own_optimizer(recipe) or given.get("optimizer")
     if name is None:
         assumed.append(Message("the optimizer was not given: AdamW was taken"))
         return "AdamW", ()

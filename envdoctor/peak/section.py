@@ -16,16 +16,13 @@ class _MemoryTerm(TypedDict):
     gib: float
 
 
-class _Saving(TypedDict):
-    set: dict[str, object]
-    gib: float
-    verdict: str
-
-
-class MemorySaving(_Saving, total=False):
+class MemorySaving(TypedDict):
     """One change of the recipe: the settings, the allocated GiB with it, and whether it fits then; ``keys`` are the
     settings as the recipe's file writes them."""
 
+    set: dict[str, object]
+    gib: float
+    verdict: str
     keys: dict[str, str]
 
 

@@ -14,7 +14,7 @@ from envdoctor.facts.values import ABSENT, Fact, Value
 from envdoctor.peak.closed_form import CONTEXT, GIB, ClosedForm, Gpu, at_full_depth, gpu_of, need_of
 from envdoctor.peak.model import Model
 from envdoctor.peak.prediction import rounded, traced
-from envdoctor.peak.recipe import RunPlan, engine_of, plan_of, settings_of
+from envdoctor.peak.recipe import Recipe, RunPlan, engine_of, plan_of, recipe_of
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.peak.sizes import attending, of_language, size_of
 from envdoctor.peak.tower import Tower, tower_of
@@ -80,13 +80,15 @@ class _Engine(NamedTuple):
             length = int((self.cache(share) - self.images) / self.token) // 128 * 128
             settings["recipe.max_model_len"] = length
         fits = share > 0 and length > 0
-        return [{"set": settings, "gib": rounded(self.asked(share)), "verdict": "fits"}] if fits else []
+        change: MemorySaving = {"set": settings, "gib": rounded(self.asked(share)), "verdict": "fits", "keys": {}}
+        return [change] if fits else []
 
 
 def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Mapping[str, Any]) -> MemorySection:
     """Return the section of the report; ``known`` is the table memory-frameworks. Raises :class:`MemoryProblem` if
     there is no number."""
-    given, config = settings_of(facts), model.config
+    recipe, config = recipe_of(facts, known), model.config
+    given = recipe.given
     stated, gpu = _longest(given, config), gpu_of(facts.each("gpu"), 2)
     length = stated or _USUAL
     if gpu is None:
@@ -96,7 +98,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     ranks = int(given.get("tensor_parallel") or 1)
     usual = card.get("offline", card["tokens"]) if given.get("method") == "infer" else card["tokens"]
     tokens, sequences = int(given.get("max_batched_tokens") or usual), given.get("max_sequences") or card["sequences"]
-    plan, assumed = _planned(facts, tokens, known, given)
+    plan, assumed = _planned(recipe, tokens)
     # Of keys and values that differ in width the traced kernel makes a score for each pair of tokens, which no engine
     # does: a short prompt has hardly any.
     measured = min(tokens, _SHORT) if latent else tokens
@@ -131,8 +133,8 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
     token, unsure = narrow * (latent or cache / ranks / tokens), 0.0 if apart else context - CONTEXT[0] * GIB
     if token <= 0:
         raise MemoryProblem("how much an engine takes is not predicted for a model that keeps no keys and values")
-    tower, release = tower_of(config, known, facts), facts.text(f"pkg.{row['name']}")
-    images, said = _images(tower, release, row, (tokens, max(length, tokens)), step)
+    tower, release = tower_of(config, recipe), facts.text(f"pkg.{row['name']}")
+    images, notes = _images(tower, release, row, (tokens, max(length, tokens)), step)
     engine = _Engine(whole, base, inside, token, least, most, gpu.free, not apart, unsure, images)
     verdict, asked, place = engine.verdict(share, length), engine.asked(share), max(0.0, engine.cache(share))
     needed = max(asked, engine.needed(length))
@@ -177,7 +179,7 @@ def predict_serving(facts: FactSet, model: Model, tracer: TraceSource, known: Ma
             "length": length,
             "images_gib": rounded(images),
         },
-        "assumed": [*model.said_of(trace, plan.job), *assumed, *said],
+        "assumed": [*model.said_of(trace, plan.job), *assumed, *notes],
         "savers": [],
         "settled_by": "",
     }
@@ -200,15 +202,13 @@ def _images(
     return size, [Message(text, f"{patches:,.0f}", f"{size / GIB:.1f}")]
 
 
-def _planned(
-    facts: FactSet, tokens: int, known: Mapping[str, Any], given: Mapping[str, Any]
-) -> tuple[RunPlan, list[str]]:
+def _planned(recipe: Recipe, tokens: int) -> tuple[RunPlan, list[str]]:
     """Return the plan of a step, and what was assumed: weights in float32 that nobody asked for are loaded in 16 bits
     (_find_dtype in vllm/config/model.py)."""
-    plan = plan_of(_as_prompt(facts, tokens), known)
-    if plan.job["load_dtype"] != "float32" or given.get("load_dtype") == "fp32":
+    plan = plan_of(_as_prompt(recipe, tokens))
+    if plan.job["load_dtype"] != "float32" or recipe.given.get("load_dtype") == "fp32":
         return plan, [*plan.assumed]
-    plan = plan_of(_as_prompt(facts, tokens, load_dtype="fp16"), known)
+    plan = plan_of(_as_prompt(recipe, tokens, load_dtype="fp16"))
     text = "the dtype of the weights was not given: engines take 16 bits where config.json has none or float32"
     return plan, [*plan.assumed, Message(text)]
 
@@ -282,10 +282,9 @@ def _usual_share(row: Mapping[str, Any], card: Mapping[str, Any], total: float, 
     return round(1 - float(max(left, mib["least"])) * _MIB / total, 3)
 
 
-def _as_prompt(facts: FactSet, tokens: int, **more: Value) -> FactSet:
-    """Return the same facts for one step of the engine: a prompt of so many tokens, alone, with a fused attention."""
-    changed = facts.copy()
+def _as_prompt(recipe: Recipe, tokens: int, **more: Value) -> Recipe:
+    """Return the recipe for one step of the engine: a prompt of so many tokens, alone, with a fused attention."""
     given: dict[str, Value] = {"method": "infer", "max_length": tokens, "batch_size": 1, "attn": "sdpa", **more}
     given["train_batch_size"] = ABSENT
-    changed.update(Fact(f"recipe.{name}", value, "engine", "derived") for name, value in given.items())
-    return changed
+    prompt = (Fact(f"recipe.{name}", value, "engine", "derived") for name, value in given.items())
+    return recipe_of(recipe.facts.copy([*recipe.facts, *prompt]), recipe.known)

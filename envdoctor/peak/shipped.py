@@ -70,8 +70,8 @@ class OnCuda(NamedTuple):
         others."""
         own = {"half_loss", "keeps_inputs", "plain_adapters"}
         plain = [{key: value for key, value in job.items() if key not in own} for job in jobs]
-        found = self.source([{**job, "keep_outputs": False} for job in plain])
-        return [one if isinstance(one, str) else self._changed(one, job) for one, job in zip(found, jobs, strict=True)]
+        traces = zip(self.source([{**job, "keep_outputs": False} for job in plain]), jobs, strict=True)
+        return [trace if isinstance(trace, str) else self._changed(trace, job) for trace, job in traces]
 
     def _changed(self, trace: Trace, job: Row) -> Trace:
         heads, vocabulary = (job["config"].get(name) for name in ("num_attention_heads", "vocab_size"))
@@ -96,12 +96,12 @@ class OnCuda(NamedTuple):
             # To the end of a step the logits are there twice, in the dtype of the head's result.
             width = (4.0 if _computed_in(job) == "float32" else 2.0) * job["batch"] * vocabulary
             trace = _more(trace, ("backward", "clip", "step"), "", _LOGITS, lambda tokens: width * tokens)
-        seen = {operation for point in trace.points for _, operation, _ in point["segments"].values()}
-        if not isinstance(heads, int) or _SOFTMAX not in seen:
+        operations = {operation for point in trace.points for _, operation, _ in point["segments"].values()}
+        if not isinstance(heads, int) or _SOFTMAX not in operations:
             return trace
         scores = float(job["batch"] * heads * (2 if job["stage"] == "dpo" else 1))
-        each = (2 if _computed_in(job) == "float16" else 4) * scores
-        trace = _more(trace, ("backward",), _SOFTMAX, "gradients of activations", lambda tokens: each * tokens**2)
+        product = (2 if _computed_in(job) == "float16" else 4) * scores
+        trace = _more(trace, ("backward",), _SOFTMAX, "gradients of activations", lambda tokens: product * tokens**2)
         if not trace.release:
             return trace
         points = []
@@ -158,13 +158,13 @@ class Shipped:
 
     def run(self, jobs: Sequence[Row]) -> list[Trace | str]:
         """Return a trace for each job, or a sentence that says why it has no trace."""
-        found: list[Trace | str] = []
-        for job in jobs:
-            try:
-                found.append(self._trace(job))
-            except MemoryProblem as error:
-                found.append(said_by(error))
-        return found
+        return [*map(self._answer, jobs)]
+
+    def _answer(self, job: Row) -> Trace | str:
+        try:
+            return self._trace(job)
+        except MemoryProblem as error:
+            return said_by(error)
 
     def _trace(self, job: Row) -> Trace:
         job = {**job, "config": of_language(job["config"])}
@@ -208,17 +208,16 @@ class Shipped:
 
     def _most_alike(self, kind: str, words: str) -> tuple[dict[str, list[Row]], str, str]:
         """Return the forms of the nearest type and job by release, that type, and the words of that job."""
-        asked = set(words.split())
 
-        def far(known: tuple[str, str]) -> int:
-            other = 0 if known[0] == kind else 1 if known[0] == _LIKE else _UNLIKE
-            return other + sum(self._far.get(word, 1) for word in asked ^ set(known[1].split()))
+        def distance(form: tuple[str, str]) -> int:
+            other = 0 if form[0] == kind else 1 if form[0] == _LIKE else _UNLIKE
+            return other + sum(self._far.get(word, 1) for word in {*words.split()} ^ {*form[1].split()})
 
         # No causal language model computes what another model does.
         others = {row["key"] for row in self._others}
-        known = [form for form in self._forms if form[0] == kind or others.isdisjoint((form[0], kind))]
-        found = (kind, words) if (kind, words) in self._forms else min(known, key=far)
-        return self._forms[found], *found
+        forms = [form for form in self._forms if form[0] == kind or others.isdisjoint((form[0], kind))]
+        nearest = (kind, words) if (kind, words) in self._forms else min(forms, key=distance)
+        return self._forms[nearest], *nearest
 
     def _named(self, model: Row, lora: Row | None) -> Row | None:
         """Return the adapter with the names of the forms for the linear layers that it trains."""
@@ -266,9 +265,8 @@ class _Run:
         linear, rest = self._total(model["linear"]), self._total(model["rest"])
         if model.get("head", True) and config.get("tie_word_embeddings", model["tied"]):
             rest -= letters["V"] * hidden
-        # About how many parameters a tower for images has: four matrices of attention and two of an MLP a layer.
-        deep, wide, between, _ = tower_sizes(config.get("vision_config")) or (0, 0, 0, 0)
-        rest += deep * (4 * wide * wide + 2 * wide * between)
+        tower = tower_sizes(config)
+        rest += tower.parameters if tower is not None else 0
         self.parameters = linear + rest
         experts = 0.0
         if stored:
@@ -277,19 +275,19 @@ class _Run:
             experts = 3.0 * hidden * self.depth * routed
         match config:
             # The table model-shapes, of models whose layers are unlike.
-            case {"parameters": int(told)} if 0 < told < LARGEST << 16:
-                share = told / self.parameters
-                self.parameters, linear, experts, rest = told, linear * share, experts * share, rest * share
+            case {"parameters": int(count)} if 0 < count < LARGEST << 16:
+                share = count / self.parameters
+                self.parameters, linear, experts, rest = count, linear * share, experts * share, rest * share
         self.layer = linear / self.depth
         self.width = 4 if job["load_dtype"] == "float32" else 2
         packed = job["quantized"]
         self.weights, self.whole = self.width * self.parameters, 0.0
         if packed:
             whole = 0.0 if job["packed_experts"] else experts
-            each = 4 if packed["upcast"] else self.width
+            width = 4 if packed["upcast"] else self.width
             # PEFT would make float32 of experts too, which few cards hold: they are taken as they were loaded.
             self.whole = whole * self.width
-            self.weights = (linear - whole) * _FOUR_BIT[packed["double"]] + rest * each + self.whole
+            self.weights = (linear - whole) * _FOUR_BIT[packed["double"]] + rest * width + self.whole
         self.results = self.norm = 0.0
         self.spared: dict[str, tuple[float, float]] = {}
         self.copies = 0.0
@@ -407,7 +405,7 @@ class _Run:
         kept: Terms = {"weights": self.weights, "adapters": adapters, "optimizer states": states}
         if self.job["reference"] == "copy":
             kept = {**kept, "reference model": self.width * self.parameters}
-        found = {}
+        segments = {}
         for place, row in enumerate(rows):
             terms = self._terms(row, tokens)
             if self.job["accumulation"] > 1:
@@ -420,14 +418,14 @@ class _Run:
             for name, (token, cast) in self.spared.items():
                 terms[name] = max(terms.get(name, 0.0) - token * tokens - cast, 0.0)
             terms = {**kept, **terms}
-            found[f"{segment}/{place}"] = [sum(terms.values()), operation, terms]
+            segments[f"{segment}/{place}"] = [sum(terms.values()), operation, terms]
         if self.job["training"]:
             others = 1 - self.matrices / self.trained if self.trained and "of_matrices" in self.states else 1.0
-            made = self.states["copies"] * own * others
-            made += self.states.get("largest", 0.0) * min(self.largest, self.trained)
-            terms = {**kept, "gradients": own, "temporary values of the optimizer": made}
-            found["step/before"] = [sum(terms.values()), "step", terms]
-        return found
+            copies = self.states["copies"] * own * others
+            copies += self.states.get("largest", 0.0) * min(self.largest, self.trained)
+            terms = {**kept, "gradients": own, "temporary values of the optimizer": copies}
+            segments["step/before"] = [sum(terms.values()), "step", terms]
+        return segments
 
 
 def _other_of(config: Row, rows: Sequence[Row]) -> str | None:

@@ -1,7 +1,8 @@
 """The sizes of a config.json by their usual names, whatever the type calls them."""
 
 from collections.abc import Mapping
-from typing import Any
+from contextlib import suppress
+from typing import Any, NamedTuple
 
 Row = Mapping[str, Any]
 #: The largest size that is believed of a model.
@@ -58,19 +59,30 @@ def attending(config: Row) -> float:
     return 1.0
 
 
-def tower_sizes(vision: object) -> tuple[int, int, int, int] | None:
-    """Return the layers of a tower for images, its hidden and inner size, and that of a patch; None if the
-    ``vision_config`` tells none."""
-    match vision:
-        case dict():
-            try:
+class TowerSizes(NamedTuple):
+    """The layers of a tower for images, its hidden and inner size, and that of a patch."""
+
+    depth: int
+    hidden: int
+    inner: int
+    patch: int
+
+    @property
+    def parameters(self) -> int:
+        """Return about how many parameters there are: four matrices of attention and two of an MLP a layer."""
+        return self.depth * (4 * self.hidden * self.hidden + 2 * self.hidden * self.inner)
+
+
+def tower_sizes(config: Row) -> TowerSizes | None:
+    """Return the sizes in a ``vision_config``; None where it tells none."""
+    match config.get("vision_config"):
+        case dict() as vision:
+            with suppress(ValueError):
                 # Qwen2-VL's hidden_size is what comes out.
                 hidden = size_of(vision, "embed_dim", vision.get("hidden_size"))
                 depth = size_of(vision, "depth", vision.get("num_hidden_layers"))
                 inner, patch = size_of(vision, "intermediate_size", 4 * hidden), size_of(vision, "patch_size", 14)
-                return depth, hidden, inner, patch
-            except ValueError:
-                return None
+                return TowerSizes(depth, hidden, inner, patch)
     return None
 
 
@@ -93,9 +105,9 @@ def inner_sizes(config: Row, hidden: int) -> tuple[int, int, int]:
     """Return the width of the MLP that a token passes through, of all experts together (0: there are none), and of
     those of them that not every token passes through."""
     width = size_of(config, "intermediate_size", 4 * hidden)
-    one, shared = size_of(config, "moe_intermediate_size", width), "shared_expert_intermediate_size"
+    expert, shared = size_of(config, "moe_intermediate_size", width), "shared_expert_intermediate_size"
     beside = size_of(config, shared) if config.get(shared) else 0
-    routed = next((size_of(config, name) * one for name in _EXPERTS if config.get(name)), 0)
-    sent = "num_experts_per_tok"
-    active = size_of(config, sent) * one + beside if config.get(sent) else width
+    routed = next((size_of(config, name) * expert for name in _EXPERTS if config.get(name)), 0)
+    chosen = "num_experts_per_tok"
+    active = size_of(config, chosen) * expert + beside if config.get(chosen) else width
     return active, routed and routed + beside, routed

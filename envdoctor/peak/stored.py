@@ -72,7 +72,7 @@ def stored_parameters(folder: str) -> int | None:
             if not isinstance(data, bytes):
                 return None
             tensors = parse_header(data, files[name].size).tensors
-            shapes.update({tensor: one.shape for tensor, one in tensors.items()})
+            shapes.update({name: tensor.shape for name, tensor in tensors.items()})
     except HeaderError:
         return None
     return sum(map(math.prod, shapes.values()))

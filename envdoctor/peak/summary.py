@@ -93,32 +93,32 @@ def measure(
     without running code of the model's; ``data`` and ``tokenizer`` are as the user wrote them. Of a row of preferences
     the longer sample counts. ``cutoff`` (tokens) and ``batch`` (samples) are the recipe's, None if unknown. Raises
     :class:`DataError`."""
-    asked = {"path": _unpacked(path, data, place), "folder": folder}
+    job = {"path": _unpacked(path, data, place), "folder": folder}
     limits = Limits(_READ_SECONDS, _READ_MIB, output=256 << 20)
-    seen = ask_once("envdoctor.peak.read_data:answer", asked, limits, packages=True)
-    problem = seen.clause() if isinstance(seen, ChildProblem) else unpacked(seen.get("problem"))
+    content = ask_once("envdoctor.peak.read_data:answer", job, limits, packages=True)
+    problem = content.clause() if isinstance(content, ChildProblem) else unpacked(content.get("problem"))
     if problem:
         raise DataError("--data {} {}", data, problem)
-    rows = seen["rows"]
+    rows, unread = content["rows"], content["unread"]
     if not rows:
-        number, why = seen["unread"][0] if seen["unread"] else (1, packed(Message("is larger than all that is read")))
+        number, why = unread[0] if unread else (1, packed(Message("is larger than all that is read")))
         raise DataError("--data {}: no row of it could be read; row {} {}", data, number, unpacked(why))
-    notes = _notes(seen)
-    answer = _tokenised(seen, folder, tokenizer, place)
+    notes = _notes(content)
+    answer = _tokenised(content, folder, tokenizer, place)
     if isinstance(answer, str):
         notes.insert(0, Message("tokens could not be counted: {}", answer))
         looked_at, lengths = len(rows), list[int]()
         most = max(len(text.encode("utf-8", "surrogatepass")) for _, texts in rows for text in texts)
     else:
         known, most = answer
-        looked_at, lengths = len(known), _of_all(seen["sizes"], known)
+        looked_at, lengths = len(known), _of_all(content["sizes"], known)
     return {
         "path": data,
-        "rows": len(seen["sizes"]),
+        "rows": len(content["sizes"]),
         "looked_at": looked_at,
-        "formats": seen["formats"],
+        "formats": content["formats"],
         "tokenizer": tokenizer,
-        "template": seen["template"],
+        "template": content["template"],
         **spread(lengths, cutoff, batch or _BATCH),
         "longest_at_most": max([most, *lengths]),
         "cutoff": cutoff,
@@ -270,4 +270,4 @@ def _packed(lengths: Sequence[int], room: int) -> int:
 
 def _waste(lengths: Sequence[int], batch: int) -> float:
     batches = [lengths[start : start + batch] for start in range(0, len(lengths), batch)]
-    return 1 - sum(lengths) / sum(max(one) * len(one) for one in batches)
+    return 1 - sum(lengths) / sum(max(samples) * len(samples) for samples in batches)

@@ -7,9 +7,8 @@ sample has is seldom told: no more than its tokens stand for, and of one picture
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from envdoctor.facts.factset import FactSet
 from envdoctor.peak.closed_form import OF_THE_MODEL
-from envdoctor.peak.recipe import keys_of, trainer_of
+from envdoctor.peak.recipe import Recipe
 from envdoctor.peak.sizes import tower_sizes
 from envdoctor.peak.tracing import Job, Trace, TraceSource, changed
 
@@ -41,34 +40,27 @@ class Tower(NamedTuple):
         return self.depth * (self.every if checkpointing and not self.deaf else self.layer)
 
 
-def tower_of(config: Row, known: Mapping[str, Any], facts: FactSet) -> Tower | None:
-    """Return the tower of a config.json, None if it tells none; ``known`` is the table memory-frameworks. The recipe in
-    ``facts`` may tell how large pictures are."""
-    sizes = tower_sizes(config.get("vision_config"))
-    if sizes is None:
+def tower_of(config: Row, recipe: Recipe) -> Tower | None:
+    """Return the tower of a config.json, None if it tells none. The recipe may tell how large pictures are."""
+    if (sizes := tower_sizes(config)) is None:
         return None
     depth, hidden, inner, patch = sizes
-    row = next((row for row in known["tower"] if config.get("model_type") in row["types"]), known["tower"][-1])
+    rows = recipe.known["tower"]
+    row = next((row for row in rows if config.get("model_type") in row["types"]), rows[-1])
     layer, moment = (row[name][0] * hidden + row[name][1] * inner for name in ("kept", "moment"))
-    pixels = _pixels(facts, known)
+    texts = [recipe.keys[row["key"]] for row in recipe.known["pixels"] if row["key"] in recipe.keys]
+    number = next((int(text) for text in texts if text.isdecimal() and len(text) < 12), None)
+    pixels = number or recipe.trainer.get("pixels")
     largest = pixels / patch**2 if pixels else row["largest"]
     return Tower(depth, layer, 2.0 * hidden, moment, row["patches"], largest, bool(row.get("own")))
 
 
-def trained_tower(facts: FactSet, known: Mapping[str, Any]) -> bool:
+def trained_tower(recipe: Recipe) -> bool:
     """Return whether the tower may be trained: unless a key of the recipe, or its framework where none does, says that
     it is frozen."""
-    keys = keys_of(facts)
-    told = [keys[row["key"]].lower() == row["value"] for row in known["frozen"] if row["key"] in keys]
-    return not any(told or [trainer_of(facts, known).get("frozen_tower", False)])
-
-
-def _pixels(facts: FactSet, known: Mapping[str, Any]) -> float | None:
-    """Return the pixels of the largest picture by a key of the recipe, or as its framework has it."""
-    keys = keys_of(facts)
-    told = [keys[row["key"]] for row in known["pixels"] if row["key"] in keys]
-    number = next((int(text) for text in told if text.isdecimal() and len(text) < 12), None)
-    return number or trainer_of(facts, known).get("pixels")
+    keys, rows = recipe.keys, recipe.known["frozen"]
+    frozen = [keys[row["key"]].lower() == row["value"] for row in rows if row["key"] in keys]
+    return not any(frozen or [recipe.trainer.get("frozen_tower", False)])
 
 
 def with_images(source: TraceSource, tower: Tower, trained: bool) -> TraceSource:

@@ -51,7 +51,7 @@ def changed(source: TraceSource, change: Callable[[Trace, Job], Trace]) -> Trace
 
     def run(jobs: Sequence[Job]) -> list[Trace | str]:
         traces = zip(jobs, source(jobs), strict=True)
-        return [one if isinstance(one, str) else change(one, job) for job, one in traces]
+        return [trace if isinstance(trace, str) else change(trace, job) for job, trace in traces]
 
     return run
 
@@ -66,7 +66,7 @@ def with_terms(trace: Trace, change: Callable[[Mapping[str, float]], Mapping[str
             segments[name] = [sum(new.values()), operation, new]
         points.append({**point, "segments": segments})
         if "held_bytes" in point:
-            before, after = (max(size for size, *_ in one["segments"].values()) for one in (point, points[-1]))
+            before, after = (max(size for size, *_ in at["segments"].values()) for at in (point, points[-1]))
             points[-1]["held_bytes"] = point["held_bytes"] * after / before
     return trace._replace(points=tuple(points))
 
@@ -75,11 +75,11 @@ def first_of(first: TraceSource, second: TraceSource) -> TraceSource:
     """Return the first source's trace for each job, else the second's, else why the first has no trace."""
 
     def run(jobs: Sequence[Job]) -> list[Trace | str]:
-        found = first(jobs)
-        left = [place for place, one in enumerate(found) if isinstance(one, str)]
-        for place, one in zip(left, second([jobs[place] for place in left]), strict=True):
-            found[place] = one if isinstance(one, Trace) else found[place] or one
-        return found
+        traces = first(jobs)
+        places = [place for place, trace in enumerate(traces) if isinstance(trace, str)]
+        for place, trace in zip(places, second([jobs[place] for place in places]), strict=True):
+            traces[place] = trace if isinstance(trace, Trace) else traces[place] or trace
+        return traces
 
     return run
 
@@ -114,7 +114,7 @@ class Tracer:
         released = all(version and "dev" not in version and "+git" not in version for version in versions.values())
         self._cache = CacheFolder(cache if released else None, "memory", _MOST_KEPT)
         self._code = b"".join(path.read_bytes() for path in sorted(Path(PAYLOAD, "tracing").glob("*.py")))
-        self._told: dict[str, Trace | str] = {}
+        self._answers: dict[str, Trace | str] = {}
 
     def run(self, jobs: Sequence[Job]) -> list[Trace | str]:
         """Return a trace for each job, or a sentence that says why it has no trace."""
@@ -127,10 +127,10 @@ class Tracer:
         """Return what is known of the job, its lengths together."""
         whole = Trace({}, ())
         for tokens in job["tokens"]:
-            found = "" if job.get("untraced") else self._known(job, tokens) or ""
-            if isinstance(found, str):
-                return found
-            whole = found._replace(points=whole.points + found.points)
+            trace = "" if job.get("untraced") else self._known(job, tokens) or ""
+            if isinstance(trace, str):
+                return trace
+            whole = trace._replace(points=whole.points + trace.points)
         return whole
 
     def _missing(self, jobs: Sequence[Job]) -> list[Job]:
@@ -146,10 +146,10 @@ class Tracer:
     def _known(self, job: Job, tokens: int) -> Trace | str | None:
         """Return what this process or the cache knows of the job at one length."""
         key = self._key(job, tokens)
-        kept = None if key in self._told else self._cache.read(key, _LARGEST)
+        kept = None if key in self._answers else self._cache.read(key, _LARGEST)
         if kept is not None:
-            self._told[key] = _trace(json.loads(bytes(kept)))
-        return self._told.get(key)
+            self._answers[key] = _trace(json.loads(bytes(kept)))
+        return self._answers.get(key)
 
     def _trace(self, jobs: Sequence[Job], place: Place) -> None:
         """Trace the jobs in one child, and keep what it says; of those that it did not reach nothing."""
@@ -159,7 +159,7 @@ class Tracer:
         ]
         for job, answer in zip(jobs, run_in_target(tasks, place), strict=True):
             for tokens in job["tokens"]:
-                records = [one for one in answer.records if one.get("tokens", tokens) == tokens]
+                records = [record for record in answer.records if record.get("tokens", tokens) == tokens]
                 if answer.ending == "ok":
                     trace = _trace(records)
                 else:
@@ -167,13 +167,13 @@ class Tracer:
                 if isinstance(trace, Trace):
                     self._cache.write(self._key(job, tokens), json.dumps(records).encode())
                 if answer.ending != "unreached":
-                    self._told[self._key(job, tokens)] = trace
+                    self._answers[self._key(job, tokens)] = trace
 
     def _key(self, job: Job, tokens: int) -> str:
         """Return the key of the job at one length, the code that it runs, and the code of the trace."""
         own = {name: value for name, value in job.items() if name not in ("tokens", "untraced")}
-        asked = json.dumps([own, tokens, self._versions], sort_keys=True).encode()
-        return hashlib.sha256(asked + self._code).hexdigest() + ".json"
+        text = json.dumps([own, tokens, self._versions], sort_keys=True).encode()
+        return hashlib.sha256(text + self._code).hexdigest() + ".json"
 
 
 def _trace(records: Sequence[Mapping[str, Any]]) -> Trace | str:

@@ -57,8 +57,8 @@ class Shown:
     def otherwise(self, name: str, weights: float, here: Need, other_weights: float, there: Need) -> None:
         """Note what a run that is otherwise needs, beside the run as it was taken."""
         self._weights = min(self._weights, weights, other_weights)
-        for measure, taken, other in zip(self._squares, here[:3], there[:3], strict=True):
-            self._note(name, measure, max(taken[0] - other[0], 0.0), max(other[2] - taken[2], 0.0))
+        for measure, (low, _, high), (bottom, _, top) in zip(self._squares, here[:3], there[:3], strict=True):
+            self._note(name, measure, max(low - bottom, 0.0), max(top - high, 0.0))
 
     def _note(self, name: str, measure: str, *ends: float) -> None:
         for place, size in enumerate(ends):
@@ -68,15 +68,15 @@ class Shown:
 
     def spans(self) -> dict[str, tuple[float, float]]:
         """Return the least and the most bytes by measure; never less than the weights."""
-        found = {}
+        spans = {}
         for (measure, (below, above)), (low, _, high) in zip(self._squares.items(), self._need[:3], strict=True):
             least = max(low - math.sqrt(below), min(low, self._weights))
-            found[measure] = least, max(high, min(high + math.sqrt(above), self._most))
+            spans[measure] = least, max(high, min(high + math.sqrt(above), self._most))
         # Where nobody measured what a process has beside its tensors, it may be anything.
-        (low, _), (least, _, most) = found["reserved"], CONTEXT
+        (low, _), (least, _, most) = spans["reserved"], CONTEXT
         low, high = low + least * GIB, self._need.reserved[2] + most * GIB
-        found["process"] = min(found["process"][0], low), max(found["process"][1], min(high, self._most))
+        spans["process"] = min(spans["process"][0], low), max(spans["process"][1], min(high, self._most))
         return {
             measure: (low / self._further, max(high, min(high * self._further, self._most)))
-            for measure, (low, high) in found.items()
+            for measure, (low, high) in spans.items()
         }

@@ -333,3 +333,33 @@ def test_how_several_gpus_share_a_run_that_one_does_not_hold_is_asked_for(run, f
     result = run(*asked, "--gpu", "8xH100")
     assert result.code == 3 and "how 8 share it is not known: give --set recipe.zero_stage=3" in result.out
     assert run(*asked, "--gpu", "H100").code == run(*asked, "--gpu", "8xH100", "--set", "recipe.world_size=8").code == 1
+
+
+LOADER = "class Mine(Trainer):\n    def get_train_dataloader(self):\n        return self.batches\n"
+TEACHER = """teacher = AutoModelForCausalLM.from_pretrained('a/b')
+for weight in teacher.parameters():
+    weight.requires_grad = False
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "lines", "typed", "fact"),
+    [
+        ("CausalLM", LOADER, "recipe.world_size=1", "recipe.batch_size"),
+        ("CausalLM", LOADER, "recipe.batch_size=4", ""),
+        ("CausalLM", TEACHER, "recipe.world_size=1", "recipe.reference_model"),
+        ("CausalLM", TEACHER, "recipe.reference_model=none", ""),
+        ("MaskedLM", "", "recipe.stage=sft", "model.architectures"),
+    ],
+)
+def test_a_run_with_more_than_is_counted_fits_where_that_is_given(run, tmp_path, model, lines, typed, fact):
+    (tmp_path / "t.py").write_text(
+        f"""from transformers import AutoModelFor{model}, Trainer, TrainingArguments
+{lines}model = AutoModelFor{model}.from_pretrained("Qwen/Qwen2.5-0.5B")
+{"Mine" if "Mine" in lines else "Trainer"}(model, TrainingArguments("out", per_device_train_batch_size=1)).train()
+"""
+    )
+    (tmp_path / "list.txt").write_text("transformers==4.57.6\n")
+    asked = ("--lock", "list.txt", "--recipe", "t.py", "--gpu", "A100-80G", "--set=recipe.max_length=256")
+    section = run("memory", *asked, f"--set={typed}", "--format", "json", cwd=tmp_path).json["sections"]["memory"]
+    assert (section["verdict"], section["settled_by"]) == ("fits" if not fact else None, fact)

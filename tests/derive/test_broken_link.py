@@ -157,19 +157,19 @@ def test_versions_alone_tell_which_methods_no_longer_take_the_calls_of_a_base_cl
 
 
 @pytest.mark.parametrize(
-    ("stage", "framework", "told"),
+    ("stage", "trainer", "told"),
     [
         ("sft", {}, set()),
         ("dpo", {}, {LOSS, LOG}),
-        ("dpo", {"recipe.framework": "trl"}, {LOSS, LOG}),
+        ("dpo", {"recipe.trainer": "trl"}, {LOSS, LOG}),
         ("rm", {}, {LOSS}),
         # llamafactory 0.9.3: CustomDPOTrainer(DPOTrainer) takes them as **kwargs, and stage rm makes no trainer of trl
-        ("dpo", {"recipe.framework": "llamafactory"}, set()),
-        ("rm", {"recipe.framework": "llamafactory"}, set()),
+        ("dpo", {"recipe.trainer": "transformers"}, set()),
+        ("rm", {"recipe.trainer": "transformers"}, set()),
     ],
 )
 def test_a_recipe_makes_no_trainer_of_another_stage_or_framework(
-    stage: str, framework: dict[str, Any], told: set[str]
+    stage: str, trainer: dict[str, Any], told: set[str]
 ) -> None:
-    found = derived({"pkg.trl": "0.11.4", "pkg.transformers": "4.51.2", "recipe.stage": stage, **framework})
+    found = derived({"pkg.trl": "0.11.4", "pkg.transformers": "4.51.2", "recipe.stage": stage, **trainer})
     assert {item["name"] for item in found if item["kind"] == "override"} & {LOSS, LOG} == told

@@ -32,9 +32,16 @@ def test_a_type_is_known_from_its_first_release_on(kind, transformers, since, re
 
 
 @pytest.mark.parametrize(
-    ("framework", "by"),
-    [("vllm", "engine"), ("torchtune", "trainer"), ("mlx-lm", "trainer"), ("nemo", "trainer"), ("trl", "transformers")],
+    ("key", "framework", "by"),
+    [
+        *(("model.run_by", name, "trainer") for name in ("torchtune", "mlx-lm", "nemo")),
+        ("model.run_by", "vllm", "engine"),
+        ("model.run_by", "trl", "transformers"),
+        ("recipe.trainer", "unsloth", "trl"),
+        ("recipe.trainer", "openrlhf", "own"),
+        ("recipe.trainer", "llamafactory", "transformers"),
+    ],
 )
-def test_whose_code_runs_the_model(framework, by):
-    assert following(recipe__framework=framework).value("model.run_by") == by
-    assert answer(following().value("model.run_by")) is Unknown
+def test_whose_code_runs_and_trains_the_model(key, framework, by):
+    assert following(recipe__framework=framework).value(key) == by
+    assert answer(following().value(key)) is Unknown

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from envdoctor.peak import DataError, DataProblem, measure
-from envdoctor.peak.read_data import plain_text, samples_of
+from envdoctor.peak.read_data import samples_of
 from envdoctor.system import Place
 
 ROWS = [{"text": "a"}, {"text": "你好 \n b" * 9}, {"text": "c"}]
@@ -116,7 +116,3 @@ def test_a_row_is_the_samples_of_its_format(row: Any, name: str, samples: list[A
 def test_what_is_nothing_to_train_on_is_named(row: Any) -> None:
     with pytest.raises(DataProblem):
         samples_of(row)
-
-
-def test_the_words_of_a_conversation_without_a_template() -> None:
-    assert plain_text(ASKED) == "hi\nho" and plain_text("a") == "a"  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from observing import shipped
 from traced_jobs import JOB, LORA, MadeUp
 
 from envdoctor.facts import Fact, FactSet, Records
-from envdoctor.peak import IMAGES, Tower, Trace, tower_of, trained_tower, with_images
+from envdoctor.peak import IMAGES, Tower, Trace, recipe_of, tower_of, trained_tower, with_images
 
 MIB = 1 << 20
 KNOWN = shipped().table("memory-frameworks")
@@ -77,7 +77,7 @@ def test_a_tower_holds_what_its_sizes_say(kind: str) -> None:
     pytest.importorskip("transformers", minversion="5.20")
     inner = TOWERS[kind][3].get("intermediate_size", INNER)
     config = {"model_type": kind, "vision_config": {"hidden_size": HIDDEN, "intermediate_size": inner, "depth": 1}}
-    tower = tower_of(config, KNOWN, FactSet())
+    tower = tower_of(config, recipe_of(FactSet(), KNOWN))
     assert tower is not None
     patches, _, moment = measured(kind, 2, trained=False, checkpointing=False)
     assert tower.moment == pytest.approx(moment / patches, rel=0.02)
@@ -149,7 +149,7 @@ def facts_of(framework: str, **keys: str) -> FactSet:
     ],
 )
 def test_a_recipe_says_whether_the_tower_is_trained(framework: str, keys: dict[str, str], trained: bool) -> None:
-    assert trained_tower(facts_of(framework, **keys), KNOWN) is trained
+    assert trained_tower(recipe_of(facts_of(framework, **keys), KNOWN)) is trained
 
 
 @pytest.mark.parametrize(
@@ -164,18 +164,18 @@ def test_a_recipe_says_whether_the_tower_is_trained(framework: str, keys: dict[s
 )
 def test_a_recipe_says_how_large_pictures_are(framework: str, keys: dict[str, str], largest: float) -> None:
     config = {"model_type": "qwen2_vl", "vision_config": {"embed_dim": 1280, "depth": 32, "patch_size": 14}}
-    tower = tower_of(config, KNOWN, facts_of(framework, **keys))
+    tower = tower_of(config, recipe_of(facts_of(framework, **keys), KNOWN))
     assert tower is not None and tower.largest == pytest.approx(largest)
 
 
 @pytest.mark.parametrize("vision", [None, {}, {"hidden_size": "many", "depth": 2}, {"hidden_size": -1, "depth": 2}])
 def test_a_configuration_without_sizes_has_no_tower(vision: object) -> None:
-    assert tower_of({"model_type": "qwen2_vl", "vision_config": vision}, KNOWN, FactSet()) is None
+    assert tower_of({"model_type": "qwen2_vl", "vision_config": vision}, recipe_of(FactSet(), KNOWN)) is None
 
 
 @pytest.mark.parametrize("size", [-1, "many", 10**305, 10**400, float("inf")])
 @pytest.mark.parametrize("name", ["hidden_size", "depth", "patch_size", "intermediate_size"])
 def test_what_is_no_size_tells_no_tower(name: str, size: Any) -> None:
     vision = {"hidden_size": 64, "depth": 2, "patch_size": 14, "intermediate_size": 256}
-    assert tower_of({"vision_config": vision}, KNOWN, FactSet()) is not None
-    assert tower_of({"vision_config": {**vision, name: size}}, KNOWN, FactSet()) is None
+    assert tower_of({"vision_config": vision}, recipe_of(FactSet(), KNOWN)) is not None
+    assert tower_of({"vision_config": {**vision, name: size}}, recipe_of(FactSet(), KNOWN)) is None

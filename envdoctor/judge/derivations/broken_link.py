@@ -37,14 +37,12 @@ _COLUMNS = (
     *("reach", "text", "need", "works", "package"),
 )
 _OF_CLASSES = ("keyword", "override")
-#: Frameworks whose recipes make trl's own trainers, and a recipe of none.
-_WITH_CLASSES_OF_TRL = (None, "trl", "unsloth")
 _OF_IMPORTS = ("module", "name", "attribute", "argument")
 
 
 _READS = (
     "link link_read import_run conflict dist pkg.* refused use beside code.files code_unread recipe.stage "
-    "recipe.framework package_damage import_shadow untaken"
+    "recipe.trainer package_damage import_shadow untaken"
 )
 
 
@@ -176,7 +174,7 @@ def _stages(facts: View, matrix: Matrix) -> tuple[tuple[str, ...], tuple[str, ..
     if stage is None or spec is None:
         return (), ()
     words = {**dict(zip(spec.values, spec.values, strict=True)), **spec.spellings, stage: stage}
-    foreign = facts.text("recipe.framework") not in _WITH_CLASSES_OF_TRL
+    foreign = facts.text("recipe.trainer") not in (None, "trl")
     own = () if foreign else tuple(word for word, meaning in words.items() if meaning == stage)
     return own, tuple(words.keys() - own)
 
@@ -199,7 +197,8 @@ def _used(facts: View, matrix: Matrix, code: Iterable[Mapping[str, Value]]) -> C
 
 @derives(
     "untaken",
-    of="use beside model_use code.files code_unread dist pkg.* environment.brought recipe.stage recipe.framework",
+    of="use beside model_use code.files code_unread dist pkg.* environment.brought recipe.stage recipe.framework "
+    "recipe.trainer",
 )
 def untaken(facts: View, matrix: Matrix) -> Answer:
     """Give the statements of the table entry-statements that no known code takes: code that was read whole, or any code

@@ -50,6 +50,15 @@ def model_run_by(facts: View, matrix: Matrix) -> Answer:
     return Derived(by, "recipe.framework")
 
 
+@derives("recipe.trainer", of="recipe.framework")
+def recipe_trainer(facts: View, matrix: Matrix) -> Answer:
+    """Tell whose trainer the framework makes: trl's, a loop of its own, or one that is or extends transformers'."""
+    framework = facts.text("recipe.framework")
+    rows = matrix.rows("memory-frameworks", "framework") if framework is not None else ()
+    by = next((row["trainer"] for row in rows if row["name"] == framework and "trainer" in row), "transformers")
+    return Derived(by, "recipe.framework") if framework is not None else None
+
+
 @derives("environment.serves", of="recipe.framework refused pkg.*")
 def serves(facts: View, matrix: Matrix) -> Answer:
     """Tell which serving engine is run: the recipe's, or in a list the only package that runs models."""

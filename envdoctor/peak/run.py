@@ -1,0 +1,145 @@
+"""What the facts of a run become before its peak is predicted: how GPUs and processes share it, the sizes that its GPU
+is sold with, and what its weights are loaded as."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeAlias
+
+from envdoctor.facts.factset import FactSet, View
+from envdoctor.facts.values import ABSENT, Fact, Range, Records, Value
+from envdoctor.matrix.gpu_code import gpu_named
+from envdoctor.matrix.matrix import Matrix
+from envdoctor.observe.model.config import Shape
+from envdoctor.observe.recipe.recipe import gpus_named
+from envdoctor.peak.recipe import engine_of, settings_of
+from envdoctor.system.message import Message
+
+#: The parts that each stage of ZeRO divides among the processes.
+_ZERO = (
+    Message("nothing"),
+    Message("optimizer states"),
+    Message("optimizer states and gradients"),
+    Message("optimizer states, gradients and weights"),
+)
+
+
+#: Values of device_map with which accelerate spreads the layers over the GPUs: evenly, or filling one after the other.
+_SPREAD = ("auto", "balanced", "balanced_low_0", "sequential")
+
+
+def divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Message | None]:
+    """Return the facts, with a process on each GPU if the run is divided among an unknown number of processes, or its
+    framework starts one on ``each``; a sentence about how several GPUs or processes share it; and why a run that one of
+    them does not hold may fit all the same."""
+    gpus, world, stage = (facts.records("gpu"), *map(facts.number, ("recipe.world_size", "recipe.zero_stage")))
+    count, fsdp = len(gpus) if gpus is not None and not gpus.incomplete else 0, facts.value("recipe.fsdp") is True
+    cards, visible, notes = count, facts.get("env.CUDA_VISIBLE_DEVICES"), list[Message]()
+    if visible.source == "recipe":  # what else is there is not seen
+        cards = gpus_named(str(visible.value)) or count
+    spread, divided = facts.text("recipe.device_map"), stage is not None or fsdp
+    whole = each and spread is None and ("recipe.zero_stage" not in facts or facts.absent("recipe.zero_stage"))
+    if world is None and (divided or whole) and cards:
+        world, origin = cards, Message("one process on each GPU")
+        facts = facts.copy([*facts, Fact("recipe.world_size", world, origin, "derived")])
+        text = "one process was taken, because one GPU is known; for several give --gpu 8xNAME"
+        notes = [Message(text)] if count == 1 and divided else []
+        gpu = facts.get("gpu")
+        if notes and cards == 1 and gpu.source == "given" and " 1x" not in str(gpu.origin):
+            text = "one GPU does not hold the run, and how many there are is not said: --gpu 8xNAME, or 1xNAME"
+            return facts, notes, Message(text)
+    processes = int(world or 1)
+    if engine_of(settings_of(facts)) is not None:
+        ranks = int(facts.number("recipe.tensor_parallel") or 1)
+        text = "{} GPUs, and the engine divides each layer among {} (tensor parallel)"
+        return facts, [Message(text, cards, ranks)] if cards > 1 else [], None
+    if processes > 1 and divided:
+        level, by = (3, "FSDP") if stage is None else (int(stage), f"ZeRO-{int(stage)}")
+        parts = _ZERO[min(max(level, 0), 3)]
+        notes = [Message("data parallel, {} processes: {} divides {} among them", processes, by, parts)]
+        match facts.get("recipe.zero_stage").origin:
+            case Message() as by_name:
+                notes.append(by_name)
+    elif spread in _SPREAD and (over := cards // processes) > 1:
+        notes = [Message("device_map={} spreads the layers of a process over {} GPUs", spread, over)]
+        layers = Fact("recipe.layers_over", over, Message("the GPUs of a process"), "derived")
+        return facts.copy([*facts, layers]), notes, None
+    elif processes > 1:
+        notes = [Message("data parallel: each of {} processes holds the whole model", processes)]
+    if processes > 1 or cards < 2 or (world is not None and spread is None):
+        return facts, notes, None
+    text = (
+        "one GPU does not hold the run, and how {} share it is not known: "
+        "give --set recipe.zero_stage=3 or recipe.fsdp=true"
+    )
+    taken = "the recipe does not say how {} GPUs share the run: each was taken to hold the whole model (data parallel)"
+    return facts, [Message(taken, cards)], Message(text, cards)
+
+
+#: The name of a GPU, and a size in GB that it is sold with.
+Size: TypeAlias = tuple[str, int]
+
+
+def sizes(facts: FactSet, matrix: Matrix) -> Iterator[tuple[Size | None, FactSet]]:
+    """Yield, for a GPU of which only the name is known, each size that it is sold with and the facts with its usable
+    memory; (None, facts) if there is only one size."""
+    gpus = facts.value("gpu")
+    if not isinstance(gpus, Records) or not gpus:
+        yield None, facts
+        return
+    sold = [_sold(item, gpu, matrix) for item, gpu in zip(gpus, facts.each("gpu"), strict=True)]
+    origin = Message("the GPUs that were found, table gpus")
+    for place in range(max(map(len, sold))):
+        names, items = zip(*(choices[min(place, len(choices) - 1)] for choices in sold), strict=True)
+        gpu = Fact("gpu", Records(items, gpus.incomplete), origin, "derived")
+        yield next(filter(None, names), None), facts.copy([*facts, gpu])
+
+
+def _sold(item: Mapping[str, Value], gpu: View, matrix: Matrix) -> list[tuple[Size | None, Mapping[str, Value]]]:
+    """Return the sizes that a GPU is sold with, unless its name or record tells the size, and the record with each."""
+    gpu_row, memory = gpu_named(gpu.text("name") or "", matrix), item.get("memory_gib")
+    if gpu_row is None or not gpu.unknown("free_gib"):
+        return [(None, item)]
+    usable = dict(zip(gpu_row.row.get("memory_gb", ()), gpu_row.row.get("usable_gib", ()), strict=False))
+    if isinstance(memory, Range):
+        names = {size: f"{gpu_row.name} {size}GB" for size in memory.releases}
+        items = [{**item, "name": names[size], "memory_gib": usable.get(size, size)} for size in names]
+        return [((gpu_row.name, int(size)), sized) for size, sized in zip(names, items, strict=True)]
+    return [(None, {**item, "memory_gib": usable[memory]} if memory in usable else item)]
+
+
+def trained_as_loaded(facts: FactSet) -> FactSet:
+    """Return the facts without the dtype of the training if the weights are only loaded in it (``torch_dtype`` of
+    from_pretrained, ``pure_bf16``): that switches autocast on only in ms-swift, which uses it for both."""
+    loaded, switches = facts.get("recipe.load_dtype"), {"bf16", "fp16", "mixed_precision"}
+    switched = switches.intersection(facts.words("recipe.arguments") or ())
+    apart = not loaded.origin or loaded.source == "given" or facts.get("recipe.dtype").origin != loaded.origin
+    if switched or apart or facts.value("recipe.framework") == "ms-swift":
+        return facts
+    return facts.copy([*facts, loaded._replace(key="recipe.dtype", value=ABSENT)])
+
+
+def as_loaded(facts: FactSet, shape: Shape | None, config: Mapping[str, Any], own_dtype: bool) -> FactSet:
+    """Return the facts with the quantisation and the dtype of the weights as the model's files have them, or its name:
+    the ``shape``. A model whose code has its ``own_dtype`` is loaded in it where the recipe names none."""
+    facts = _quantized(facts, shape, config)
+    if shape is not None and shape.config.get("dtype") == "float32":
+        facts = facts.copy([*facts, Fact("model.dtype", "float32", Message("the model's name"), "derived")])
+    if own_dtype and facts.absent("recipe.load_dtype"):
+        facts = facts.copy(fact for fact in facts if fact.key != "recipe.load_dtype")
+    return facts
+
+
+def _quantized(facts: FactSet, shape: Shape | None, config: Mapping[str, Any]) -> FactSet:
+    """Return the facts, with the quantisation of the model's files or its name if the recipe has none."""
+    kind = shape.quantized if shape is not None else None
+    kind = facts.text("model.quantization") if kind is None else kind
+    if kind is None or facts.text("recipe.quantization") is not None:
+        return facts
+    if not kind:  # as GPTQ has as many bits
+        kind = "gptq" if shape is not None and shape.bits == 4 else "gptq-8bit"
+    settings, name = config.get("quantization_config"), str(facts.value("model.repo")).lower()
+    eight = "int8" in name or "8bit" in name
+    if isinstance(settings, dict):
+        eight = settings.get("bits") == 8 or settings.get("load_in_8bit") is True
+    kind = kind if kind != "bitsandbytes" else "bnb" if eight else "bnb-4bit"
+    method = f"{kind}-8bit" if eight and not kind.endswith("-8bit") else kind
+    return facts.copy([*facts, Fact("recipe.quantization", method, Message("the model's name"), "derived")])
