@@ -23,7 +23,7 @@ from envdoctor.peak.closed_form import (
     need_of,
 )
 from envdoctor.peak.model import Model
-from envdoctor.peak.recipe import LESS, Recipe, RunPlan, plan_of, recipe_of, staged
+from envdoctor.peak.recipe import LESS, RunRecipe, RunPlan, plan_of, recipe_of, staged
 from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
 from envdoctor.peak.sharing import sharing
 from envdoctor.peak.shipped import OnCuda
@@ -163,7 +163,7 @@ def predict(
     }
 
 
-def _job_of(recipe: Recipe, model: Model, plan: RunPlan) -> dict[str, Any]:
+def _job_of(recipe: RunRecipe, model: Model, plan: RunPlan) -> dict[str, Any]:
     """Return the job of the run, without lengths."""
     known, given = recipe.known, recipe.given
     base = {**model.job(plan.job), "config": model.config}
@@ -178,7 +178,7 @@ def _job_of(recipe: Recipe, model: Model, plan: RunPlan) -> dict[str, Any]:
     return base
 
 
-def _with_readings(trace: Trace, recipe: Recipe, gpu: Gpu | None) -> Trace:
+def _with_readings(trace: Trace, recipe: RunRecipe, gpu: Gpu | None) -> Trace:
     """Return the trace with the readings of such runs as they are on this card, and where the allocator's cache is
     emptied every few steps."""
     residuals = trace.residuals
@@ -202,7 +202,7 @@ class _Prediction(NamedTuple):
     """One run: ``base`` is its job without lengths, ``trace`` the step at its length."""
 
     plan: RunPlan
-    recipe: Recipe
+    recipe: RunRecipe
     model: Model
     tracer: TraceSource
     base: Mapping[str, Any]

@@ -43,7 +43,7 @@ _ACTIVATIONS = ("embeddings and masks", "hidden states", "attention", "MLP")
 _TRAINED = 4
 
 
-class Recipe(NamedTuple):
+class RunRecipe(NamedTuple):
     """The recipe in ``facts``: what is ``given`` (:func:`settings_of`), the settings of its files by their ``keys``,
     and ``trainer``, the row of its framework in ``known``, the table memory-frameworks (empty if it has none)."""
 
@@ -59,11 +59,11 @@ class Recipe(NamedTuple):
         return str(self.trainer.get("reference", "adapter-off"))
 
 
-def recipe_of(facts: FactSet, known: Mapping[str, Any], hidden: int | None = None) -> Recipe:
+def recipe_of(facts: FactSet, known: Mapping[str, Any], hidden: int | None = None) -> RunRecipe:
     """Return the recipe; ``known`` is the table memory-frameworks, ``hidden`` a size of the model."""
     given = settings_of(facts, hidden, known["zero"])
     rows = (row for row in known["framework"] if row["name"] == given.get("framework"))
-    return Recipe(facts, known, given, _keys_of(facts), next(rows, {}))
+    return RunRecipe(facts, known, given, _keys_of(facts), next(rows, {}))
 
 
 class Stage(NamedTuple):
@@ -116,7 +116,7 @@ def staged(source: TraceSource, stage: Stage) -> TraceSource:
     return changed(source, change) if changes else source
 
 
-def _stage_of(recipe: Recipe, assumed: list[str]) -> Stage:
+def _stage_of(recipe: RunRecipe, assumed: list[str]) -> Stage:
     """Return the stage by its row in the table memory-frameworks, and add to ``assumed`` what was taken."""
     facts, known, given, keys, trainer = recipe
     name, framework = str(given.get("stage") or "sft"), given.get("framework")
@@ -156,7 +156,7 @@ def _stage_of(recipe: Recipe, assumed: list[str]) -> Stage:
     return Stage(row["like"], reference, models, engine, drops, spared, answers, generates, asleep)
 
 
-def _engine(recipe: Recipe, assumed: list[str]) -> tuple[float, bool]:
+def _engine(recipe: RunRecipe, assumed: list[str]) -> tuple[float, bool]:
     """Return the bytes of the engine that generates on the same GPU (0 if no GPU is known), and whether it surely has
     them while the model trains: not if it sleeps, or if its share is vLLM's default because no other is known."""
     own, gpu = recipe.trainer.get("engine_share"), gpu_of(recipe.facts.each("gpu"), 2)
@@ -231,7 +231,7 @@ def engine_of(given: Mapping[str, Any]) -> str | None:
     return "beside" if given.get("framework") == "weclone" and given.get("gpu_memory_utilization") else None
 
 
-def plan_of(recipe: Recipe, usual: int | None = None) -> RunPlan:
+def plan_of(recipe: RunRecipe, usual: int | None = None) -> RunPlan:
     """Return what to trace; ``usual`` is the length if none was given. Raises :class:`MemoryProblem` if a number would
     be a guess."""
     facts, _, given, keys, trainer = recipe
@@ -319,7 +319,7 @@ def plan_of(recipe: Recipe, usual: int | None = None) -> RunPlan:
     )
 
 
-def _savers(recipe: Recipe, version: str | None) -> list[tuple[str, tuple[str, ...]]]:
+def _savers(recipe: RunRecipe, version: str | None) -> list[tuple[str, tuple[str, ...]]]:
     """Return those of ``_SAVERS`` that the run has: what nobody says, or says to be absent, is as its framework has it
     in this version."""
     given = recipe.given
@@ -398,7 +398,7 @@ def _may_be(version: str | None, releases: str | None) -> bool:
     return version is None or releases is None or satisfies(version, releases)
 
 
-def _attention(recipe: Recipe, version: str | None, assumed: list[str]) -> tuple[str | None, bool]:
+def _attention(recipe: RunRecipe, version: str | None, assumed: list[str]) -> tuple[str | None, bool]:
     """Return the attention (None: transformers chooses), and whether it may be eager because the release is unknown."""
     given, trainer = recipe.given, recipe.trainer
     if given.get("attn") is not None:
@@ -433,14 +433,14 @@ def _lora(given: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _reference(recipe: Recipe, method: str) -> str:
+def _reference(recipe: RunRecipe, method: str) -> str:
     """Return where the reference model comes from."""
     if recipe.given.get("stage") == "grpo" and re.fullmatch(r"0*(?:\.0*)?", recipe.keys.get("beta", "-")):
         return "none"  # trl/trainer/grpo_trainer.py: no reference model is loaded
     return str(recipe.given.get("reference_model") or ("copy" if method == "full" else recipe.adapted))
 
 
-def _own_optimizer(recipe: Recipe) -> str | None:
+def _own_optimizer(recipe: RunRecipe) -> str | None:
     """Return a switch that the recipe's framework does not have, and that names an optimizer: a fork's."""
     foreign = [item for item in recipe.facts.items("recipe_key") if item["state"] in ("unknown", "own")]
     switches = [str(item["key"]) for item in foreign if item["value"] not in _WHOLE]
@@ -448,7 +448,7 @@ def _own_optimizer(recipe: Recipe) -> str | None:
     return next((key for key in switches if any(fnmatchcase(key, pattern) for pattern in patterns)), None)
 
 
-def _optimizer(recipe: Recipe, assumed: list[str]) -> tuple[str, tuple[str, ...]]:
+def _optimizer(recipe: RunRecipe, assumed: list[str]) -> tuple[str, tuple[str, ...]]:
     """Return what the trace calls the optimizer, and the terms that it may not have."""
     _, known, given, keys, trainer = recipe
     if given.get("offload_optimizer"):

@@ -14,7 +14,7 @@ from envdoctor.facts.values import ABSENT, Fact, Value
 from envdoctor.peak.closed_form import CONTEXT, GIB, ClosedForm, Gpu, at_full_depth, gpu_of, need_of
 from envdoctor.peak.model import Model
 from envdoctor.peak.prediction import rounded, traced
-from envdoctor.peak.recipe import Recipe, RunPlan, engine_of, plan_of, recipe_of
+from envdoctor.peak.recipe import RunRecipe, RunPlan, engine_of, plan_of, recipe_of
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.peak.sizes import attending, of_language, size_of
 from envdoctor.peak.tower import Tower, tower_of
@@ -202,7 +202,7 @@ def _images(
     return size, [Message(text, f"{patches:,.0f}", f"{size / GIB:.1f}")]
 
 
-def _planned(recipe: Recipe, tokens: int) -> tuple[RunPlan, list[str]]:
+def _planned(recipe: RunRecipe, tokens: int) -> tuple[RunPlan, list[str]]:
     """Return the plan of a step, and what was assumed: weights in float32 that nobody asked for are loaded in 16 bits
     (_find_dtype in vllm/config/model.py)."""
     plan = plan_of(_as_prompt(recipe, tokens))
@@ -282,7 +282,7 @@ def _usual_share(row: Mapping[str, Any], card: Mapping[str, Any], total: float, 
     return round(1 - float(max(left, mib["least"])) * _MIB / total, 3)
 
 
-def _as_prompt(recipe: Recipe, tokens: int, **more: Value) -> Recipe:
+def _as_prompt(recipe: RunRecipe, tokens: int, **more: Value) -> RunRecipe:
     """Return the recipe for one step of the engine: a prompt of so many tokens, alone, with a fused attention."""
     given: dict[str, Value] = {"method": "infer", "max_length": tokens, "batch_size": 1, "attn": "sdpa", **more}
     given["train_batch_size"] = ABSENT

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from envdoctor.peak.closed_form import OF_THE_MODEL
-from envdoctor.peak.recipe import Recipe
+from envdoctor.peak.recipe import RunRecipe
 from envdoctor.peak.sizes import tower_sizes
 from envdoctor.peak.tracing import Job, Trace, TraceSource, changed
 
@@ -40,7 +40,7 @@ class Tower(NamedTuple):
         return self.depth * (self.every if checkpointing and not self.deaf else self.layer)
 
 
-def tower_of(config: Row, recipe: Recipe) -> Tower | None:
+def tower_of(config: Row, recipe: RunRecipe) -> Tower | None:
     """Return the tower of a config.json, None if it tells none. The recipe may tell how large pictures are."""
     if (sizes := tower_sizes(config)) is None:
         return None
@@ -55,7 +55,7 @@ def tower_of(config: Row, recipe: Recipe) -> Tower | None:
     return Tower(depth, layer, 2.0 * hidden, moment, row["patches"], largest, bool(row.get("own")))
 
 
-def trained_tower(recipe: Recipe) -> bool:
+def trained_tower(recipe: RunRecipe) -> bool:
     """Return whether the tower may be trained: unless a key of the recipe, or its framework where none does, says that
     it is frozen."""
     keys, rows = recipe.keys, recipe.known["frozen"]
