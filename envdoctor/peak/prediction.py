@@ -23,7 +23,7 @@ from envdoctor.peak.closed_form import (
     need_of,
 )
 from envdoctor.peak.model import Model
-from envdoctor.peak.recipe import LESS, RunRecipe, RunPlan, plan_of, recipe_of, staged
+from envdoctor.peak.recipe import LESS, RunPlan, RunRecipe, plan_of, recipe_of, staged
 from envdoctor.peak.section import MemoryProblem, MemoryReach, MemorySaving, MemorySection
 from envdoctor.peak.sharing import sharing
 from envdoctor.peak.shipped import OnCuda

@@ -14,7 +14,7 @@ from envdoctor.facts.values import ABSENT, Fact, Value
 from envdoctor.peak.closed_form import CONTEXT, GIB, ClosedForm, Gpu, at_full_depth, gpu_of, need_of
 from envdoctor.peak.model import Model
 from envdoctor.peak.prediction import rounded, traced
-from envdoctor.peak.recipe import RunRecipe, RunPlan, engine_of, plan_of, recipe_of
+from envdoctor.peak.recipe import RunPlan, RunRecipe, engine_of, plan_of, recipe_of
 from envdoctor.peak.section import MemoryProblem, MemorySaving, MemorySection
 from envdoctor.peak.sizes import attending, of_language, size_of
 from envdoctor.peak.tower import Tower, tower_of
