@@ -73,7 +73,7 @@ def meet(
     own |= {"results": contents.get("results", {}), "refused": refused is not None}
     job = {**here._asdict(), "seconds": seconds, "device": device, "own": own}
     job.update(packed({"facts": data, "complete": [], "refused": refused or ""}))
-    task = Task(f"probes/{NAME}.py", job, ("torch",), 2 * seconds + START_SECONDS + _REDUCE_SECONDS, 3000)
+    task = Task(f"probes/ranks.py:{NAME}", job, ("torch",), 2 * seconds + START_SECONDS + _REDUCE_SECONDS, 3000)
     (answer,) = run_in_target([task], place)
     records = records_of(answer, here)
     if here.rank:

@@ -15,7 +15,7 @@ import torch
 from ..probing import card_work as work
 from ..probing.attention_case import force
 from ..probing.cards import GpuCard, slow, strange
-from ..probing.kit import Emit, Job, Unavailable, found_by
+from ..probing.kit import Emit, Job, Unavailable, attempt
 from ..probing.nvml import NOT_COUNTED, computing, counters, identity, version
 
 PROBES = {
@@ -161,7 +161,7 @@ class _Bench:
         card and gives the rest of a :class:`GpuCard`."""
 
         def one(number: int) -> dict[str, Any]:
-            return found_by(lambda: {"card": measure(number)}, self.places[number].type)
+            return attempt(lambda: {"card": measure(number)}, self.places[number].type)
 
         with ThreadPoolExecutor(len(self.places)) as pool:
             found = list(pool.map(one, range(len(self.places))))
@@ -267,7 +267,7 @@ def _speeds(bench: _Bench) -> None:
     for what, pairs in ways.items():
         for i, j in pairs:
             label = bench.labels[i] if i == j else f"GPU {i} to {j}"
-            found = found_by(lambda: {"speed": work.speed(what, bench.places, i, j)}, bench.places[i].type)  # noqa: B023
+            found = attempt(lambda: {"speed": work.speed(what, bench.places, i, j)}, bench.places[i].type)  # noqa: B023
             if "speed" in found:
                 measured.setdefault(what, {})[label] = float(f"{found['speed']:.4g}")
             else:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, Unavailable, full_precision, judged, lost, relative, reported
+from ..probing.kit import Emit, Job, Unavailable, full_precision, lost, relative, reported
 
 PROBE = {
     "title": "LoRA: forward, gradients, merge, save and load",
@@ -87,8 +87,8 @@ def _all_kinds(job: Job, emit: Emit) -> None:
         if not (kind.quick or thorough) or (several and {*_ONCE} & {*kind.settings}):
             continue
         words = f"{kind.words}, two adapters" if several else kind.words
-        case = judged("change", "lora-differs", ["logits"], dtype="fp32", limit=_LIMIT, params={"kind": kind.words})
-        case["case"] = words
+        case: Job = {"judge": "change", "signature": "lora-differs", "tensors": ["logits"], "dtype": "fp32"}
+        case.update(case=words, limit=_LIMIT, params={"kind": kind.words})
         with reported(emit, job["device"], case, case):
             chosen = {"r": _RANK, "lora_alpha": _ALPHA, "target_modules": list(kind.layers), "init_lora_weights": False}
             try:

@@ -17,10 +17,9 @@ from ..probing.kit import (
     IGNORED,
     Emit,
     Job,
-    found_by,
+    attempt,
     full_precision,
     in_setting,
-    judged,
     lost,
     relative,
     rms,
@@ -102,7 +101,7 @@ def eval_mode(job: Job, emit: Emit) -> None:
             if row["mode"] == "lookup":  # which is for one text
                 row.update(prompts="one", cache="dynamic")
             case = {"case": f"{row['model']}: cached, {row['mode']}, {row['cache']} cache, {row['prompts']} prompts"}
-            found = found_by(partial(_written, row, job), job["device"])
+            found = attempt(partial(_written, row, job), job["device"])
             if row is plain[row["model"]]:
                 plain[row["model"]] = found
             emit({**common, **case, "params": {"model": row["model"]}, **in_setting(found, plain[row["model"]])})
@@ -132,12 +131,13 @@ def _logits(model: Any, batch: dict[str, Any], **more: Any) -> Any:
 
 
 def _change(found: Any, exact: Any, signature: str) -> dict[str, Any]:
+    case = {"tensors": ["logits"], "dtype": "fp32"}
     if lost(found):
         told = f"{lost(found)} logits are not finite without gradients"
-        return judged("exact", "eval-nan", ["logits"], dtype="fp32", equal=False, detail=told)
+        return {**case, "judge": "exact", "signature": "eval-nan", "equal": False, "detail": told}
     difference = relative(found, exact)
     told = f"logits are off by {difference:.2g} of them"
-    return judged("change", signature, ["logits"], dtype="fp32", detail=told, relative=difference, limit=_LIMIT)
+    return {**case, "judge": "change", "signature": signature, "detail": told, "relative": difference, "limit": _LIMIT}
 
 
 def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
@@ -236,18 +236,17 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
     if not models:
         raise tiny_models.NoAttention(f"{name} has neither sdpa nor eager attention")
     model = next(iter(models.values()))
-    common = {"dtype": "fp32", "params": {"model": called}}
+    common = {"judge": "change", "dtype": "fp32", "limit": _LIMIT, "params": {"model": called}}
     for side in ("right", "left"):
         batch = tiny_models.padded(tiny_models.samples(tiny_models.LENGTHS["short"]), side, position_ids=side == "left")
         gave = {way: _seen(one, batch) for way, one in models.items()}
         for way, error in _errors(model, batch, gave).items():
-            both = len(gave) > 1 and way == "every"
-            words = {"sdpa": "sdpa", "eager": "eager", "every": " and ".join(gave)}[way]
-            outcome = "model-differs" if way == "every" else f"{way}-path-differs"
-            case = judged("change", outcome, ["logits", "gradients"], dtype="fp32", relative=error, limit=_LIMIT)
-            case["backend"] = "eager" if both else way if way != "every" else next(iter(gave))
-            params = {"model": called, "padding": side}
-            emit({**case, "case": f"{called} {words}, {side}-padded", "params": params})
+            case = {"backend": way, "signature": f"{way}-path-differs"}
+            if way == "every":
+                case = {"backend": [*gave][-1], "signature": "model-differs"}
+            words = " and ".join(gave) if way == "every" else way
+            case.update(case=f"{called} {words}, {side}-padded", relative=error, tensors=["logits", "gradients"])
+            emit({**common, **case, "params": {"model": called, "padding": side}})
         _judge_loss(emit, common, called, batch, next(iter(gave.values())))
     batch = tiny_models.padded(tiny_models.samples((24, 24)), "right")  # no padding: masks in bf16 are another matter
     with torch.autocast(device, torch.bfloat16), torch.no_grad():
@@ -295,7 +294,7 @@ def _distance(found: dict[str, Any], exact: dict[str, Any], live: Any) -> float:
 def _judge_loss(emit: Emit, common: Any, called: str, batch: dict[str, Any], found: dict[str, Any]) -> None:
     exact = float(loss_of(found["logits"], batch["labels"]))
     told = f"loss {found['loss']:.4g}, where the mean over the labels that count is {exact:.4g}"
-    case = judged("change", "loss-differs", ["loss"], relative=abs(found["loss"] - exact) / exact, limit=1e-3)
+    case = {"signature": "loss-differs", "tensors": ["loss"], "relative": abs(found["loss"] - exact) / exact}
     emit({**common, **case, "case": f"{called}: the loss of its logits", "detail": told})
 
 

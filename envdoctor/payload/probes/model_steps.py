@@ -7,27 +7,30 @@ The functions cite the bugs that they exist for, such as https://github.com/pyto
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at run time)
+from typing import Any
 
 import torch
 from torch.nn import functional
 from torch.utils import checkpoint
 
 from ..probing import tiny_models
-from ..probing.collective import has_backend, together
+from ..probing.collective import together
 from ..probing.kit import (
     DTYPES,
+    Case,
     Emit,
     Job,
     Unavailable,
-    found_by,
-    held_kib,
-    judged,
+    growth,
     loaded_dtype,
     lost,
+    of_rows,
     offered,
+    pair,
     relative,
+    run_rows,
     seed_of,
     vector,
 )
@@ -105,7 +108,7 @@ def checkpointing(job: Job, emit: Emit) -> None:
             layer.forward = forward if reentrant is None else way
 
     set_here(None)
-    _checkpointed(emit, model, set_here, "plain")
+    run_rows(job, emit, _checkpointed(model, set_here, "plain"))
 
     def of_transformers(name: str, called: str) -> None:
         model = tiny_models.build(name, "sdpa", job["model"]).to(job["device"])
@@ -118,12 +121,13 @@ def checkpointing(job: Job, emit: Emit) -> None:
             else:
                 model.gradient_checkpointing_enable({"use_reentrant": reentrant})
 
-        _checkpointed(emit, model, switch, called)
+        run_rows(job, emit, _checkpointed(model, switch, called))
 
     tiny_models.each_chosen(job, emit, "llama", of_transformers)
 
 
-def memory_cycles(job: Job, emit: Emit) -> None:
+@of_rows
+def memory_cycles(job: Job) -> Iterator[Case]:
     """Does memory stay constant over cycles of the same shapes, over shapes that are always new, and in a whole model?
 
     Growth that is none: a longer batch needs more. So cycles repeat the same twelve lengths, or take lengths that were
@@ -134,32 +138,35 @@ def memory_cycles(job: Job, emit: Emit) -> None:
     """
     device = job["device"]
     lengths = _LENGTHS if device == "cuda" else _LENGTHS[:6]
-    attend = partial(_attend, device=device)
-    same = [list(lengths)] * _SAME
-    _held(emit, device, attend, same, f"{_SAME} cycles of {len(lengths)} lengths, forward and backward with a mask")
-    new = [[max(lengths), *range(33 + cycle, 48 + cycle, _NEW)] for cycle in range(_NEW)]
-    _held(emit, device, attend, new, f"{_NEW} cycles of 5 new lengths, forward and backward with a mask")
-    try:
-        model = tiny_models.build("llama", "sdpa").to(device)
-        case = "steps and evaluation of a model, new lengths"
-        _held(emit, device, lambda length: _use(model, length), new, case)
-    except Unavailable as reason:
-        emit({"case": "a model", "skip": str(reason)})
+    same = [lengths] * _SAME
+    new = [(max(lengths), *range(33 + cycle, 48 + cycle, _NEW)) for cycle in range(_NEW)]
+
+    def of_model() -> dict[str, Any]:
+        return growth(partial(_use, tiny_models.build("llama", "sdpa").to(device)), new, device)
+
+    for title, cycles, measure in (
+        (f"{_SAME} cycles of {len(lengths)} lengths, forward and backward with a mask", same, None),
+        (f"{_NEW} cycles of 5 new lengths, forward and backward with a mask", new, None),
+        ("steps and evaluation of a model, new lengths", new, of_model),
+    ):
+        attention = partial(growth, partial(_attend, device=device), cycles, device)
+        params = {"mask": "bool_left", "cycles": len(cycles)}
+        yield Case(title, measure or attention, gate="", judge="growth", dtype="", params=params)
 
 
-def mixed_precision(job: Job, emit: Emit) -> None:
+@of_rows
+def mixed_precision(job: Job) -> Iterator[Case]:
     """Does training under autocast change float32 weights as training in float64 does, but for rounding?
 
     bf16, and fp16 with a GradScaler, whose gradients are unscaled and clipped before each step. Autocast keeps half
     copies of weights for as long as it lasts, and copies that live longer are those of an earlier step:
     https://github.com/pytorch/pytorch/issues/112583, https://github.com/pytorch/pytorch/issues/86136.
     """
-    device = job["device"]
     for name in ("bf16", "fp16"):
         words = f"{name} with GradScaler" if name == "fp16" else name
-        case = judged("change", "autocast-differs", ["parameters"], dtype=name, limit=_MIXED_LIMIT, backend="default")
-        case.update(case=f"{_MIXED_STEPS} steps under autocast to {words}", params={"scaled": name == "fp16"})
-        emit({**case, **found_by(partial(_mixed, name, words, device), device)})
+        row = pair(f"{_MIXED_STEPS} steps under autocast to {words}", partial(_mixed, name, words, job["device"]))
+        row = row._replace(gate="parameters", limit=_MIXED_LIMIT, dtype=name, backend="default")
+        yield row._replace(params={"scaled": name == "fp16"}, signature="autocast-differs")
 
 
 def parallel_training(job: Job, emit: Emit) -> None:
@@ -171,22 +178,17 @@ def parallel_training(job: Job, emit: Emit) -> None:
     https://github.com/pytorch/pytorch/issues/155903 (what FSDP2 divides by).
     """
     backend = "nccl" if job["device"] == "cuda" and torch.cuda.device_count() > 1 else "gloo"
-    case = judged("change", "parallel-differs", ["parameters"], dtype="fp32", limit=_LIMIT, backend=backend)
-    if not has_backend(backend):
-        emit({**case, "case": "two processes", "skip": f"this torch has no {backend}"})
-        return
-    results = together({"world": 2, "backend": backend}, "parallel_steps.py")
-    for rank, result in enumerate(results):
-        if "error" in result:
-            emit({**case, "case": f"rank {rank}", "error": f"a process of two {result['error']}"})
-            return
-    for way in results[0]["changes"]:
+    case = {"judge": "change", "signature": "parallel-differs", "tensors": ["parameters"], "dtype": "fp32"}
+    case.update(limit=_LIMIT, backend=backend)
+    results = together({"world": 2, "backend": backend}, emit, case, "parallel_steps.py")
+    for way in results[0]["changes"] if results else ():
         both = [result["changes"][way] for result in results]
-        found = next((one for one in both if not one.get("relative", _LIMIT) < _LIMIT), both[0])
-        emit({**case, "case": f"two steps by {way}", "params": {"way": way}, **found})
+        worst = next((change for change in both if not change.get("relative", _LIMIT) < _LIMIT), both[0])
+        emit({**case, "case": f"two steps by {way}", "params": {"way": way}, **worst})
 
 
-def save_load(job: Job, emit: Emit) -> None:
+@of_rows
+def save_load(job: Job) -> Iterator[Case]:
     """Is a model that was saved and loaded again the same model?
 
     Weights and logits, in float32 and bf16, whole and in shards, with an output layer of its own and with one
@@ -200,14 +202,15 @@ def save_load(job: Job, emit: Emit) -> None:
         "tied": each(False, True),
         "whole": each(True, False),
     }
-    for row in drawn(seed_of(job), **axes, asks=each("named", "auto", "mapped")):
-        case = judged("exact", "reload-differs", ["parameters"], dtype=row["dtype"], params={"tied": row["tied"]})
-        words = f"{row['model']}, {row['dtype']} weights, embeddings {'tied' if row['tied'] else 'not tied'}"
-        case["case"] = f"{words}{'' if row['whole'] else ', in shards'}, dtype {row['asks']}"
-        emit({**case, **found_by(partial(_reloaded, row), job["device"])})
+    for way in drawn(seed_of(job), **axes, asks=each("named", "auto", "mapped")):
+        words = f"{way['model']}, {way['dtype']} weights, embeddings {'tied' if way['tied'] else 'not tied'}"
+        title = f"{words}{'' if way['whole'] else ', in shards'}, dtype {way['asks']}"
+        row = pair(title, partial(_reloaded, way), gate="parameters", judge="exact", dtype=way["dtype"])
+        yield row._replace(params={"tied": way["tied"]}, signature="reload-differs")
 
 
-def training_step(job: Job, emit: Emit) -> None:
+@of_rows
+def training_step(job: Job) -> Iterator[Case]:
     """Do optimizer steps in the recipe's dtype stay finite and move the weights?
 
     Pure fp16 weights with AdamW go NaN within two steps, because its epsilon of 1e-8 is 0 in fp16
@@ -221,23 +224,19 @@ def training_step(job: Job, emit: Emit) -> None:
     """
     device, trained = job["device"], loaded_dtype(job)
     dtype = "fp16" if trained == "fp16" else "bf16"
+    exact = partial(pair, gate="parameters", judge="exact", signature="nan-parameters")
     for name in tiny_models.chosen(job["model"], job["options"].get("models") or ["chatglm-like"]):
         called = tiny_models.label(name, job["model"])
-        case = judged("exact", "nan-parameters", ["parameters"], dtype=dtype, backend="sdpa", params={"model": called})
-        case["case"] = f"{called}: {_CYCLES * _BATCHES} AdamW steps of {dtype} weights"
-        emit({**case, **found_by(partial(_train, name, DTYPES[dtype], device, job["model"]), device)})
+        title = f"{called}: {_CYCLES * _BATCHES} AdamW steps of {dtype} weights"
+        row = exact(title, partial(_train, name, DTYPES[dtype], device, job["model"]), backend="sdpa", dtype=dtype)
+        yield row._replace(params={"model": called})
     for way in ("foreach", "fused"):
-        case = judged("exact", "nan-parameters", ["parameters"], dtype="fp16", backend=way)
-        case.update(case=f"AdamW ({way}) on fp16 weights", params={"optimizer": "adamw"})
-        if trained != "fp16":
-            case["kind"] = "info"
-        emit({**case, **found_by(partial(_half_adamw, way, device), device)})
+        row = exact(f"AdamW ({way}) on fp16 weights", partial(_half_adamw, way, device), backend=way, dtype="fp16")
+        yield row._replace(params={"optimizer": "adamw"}, kind="case" if trained == "fp16" else "info")
     rate = float(job["recipe"].get("learning_rate") or 1e-4)
-    case = judged("exact", "weights-stand-still", ["parameters"], dtype="bf16", backend="default", soft=True)
-    case.update(case="50 AdamW steps of a bf16 weight of 1.0", params={"optimizer": "adamw", "learning_rate": rate})
-    if trained != "bf16":
-        case["kind"] = "info"
-    emit({**case, **_standstill(device, rate)})
+    row = exact("50 AdamW steps of a bf16 weight of 1.0", partial(_standstill, device, rate), dtype="bf16")
+    row = row._replace(params={"optimizer": "adamw", "learning_rate": rate}, signature="weights-stand-still")
+    yield row._replace(backend="default", kind="case" if trained == "bf16" else "info")
 
 
 def _mixed(name: str, words: str, device: str) -> dict[str, Any]:
@@ -269,24 +268,23 @@ def _mixed(name: str, words: str, device: str) -> dict[str, Any]:
     return tiny_models.step_error(vector(model, "data") - before, vector(exact, "data") - before, words)
 
 
-def _checkpointed(emit: Emit, model: Any, switch: Callable[[bool | None], None], called: str) -> None:
-    """Two observations: the gradient with each kind of checkpoints that ``switch`` sets against the one with none."""
+def _checkpointed(model: Any, switch: Callable[[bool | None], None], called: str) -> Iterator[Case]:
+    """Yield two rows: the gradient with each kind of checkpoints that ``switch`` sets against the one with none."""
     batch = tiny_models.moved(tiny_models.padded(tiny_models.samples((24, 17)), "right"), model)
     words, params = ("", {}) if called == "plain" else (f"{called} ", {"model": called})
     plain = _gradient(model, batch)
 
-    def compared() -> dict[str, Any]:
-        other = _gradient(model, batch)
-        told = "bitwise equal" if torch.equal(other, plain) else "not bitwise"
-        return {"detail": told, "relative": relative(other, plain)}
-
-    for reentrant in (False, True):
+    def compared(reentrant: bool) -> dict[str, Any]:
         switch(reentrant)
-        case = judged("change", "checkpoint-differs", ["gradients"], dtype="fp32", limit=_LIMIT)
-        case["case"] = f"{words}checkpointed ({'reentrant' if reentrant else 'not reentrant'}) against plain"
-        case.update(backend="reentrant" if reentrant else "default", params={"use_reentrant": reentrant, **params})
-        emit({**case, **found_by(compared, next(model.parameters()).device.type)})
-        switch(None)
+        other = _gradient(model, batch)
+        detail = "bitwise equal" if torch.equal(other, plain) else "not bitwise"
+        return {"detail": detail, "relative": relative(other, plain)}
+
+    for reentrant, name in ((False, "not reentrant"), (True, "reentrant")):
+        title = f"{words}checkpointed ({name}) against plain"
+        row = pair(title, partial(compared, reentrant), gate="gradients", limit=_LIMIT, signature="checkpoint-differs")
+        backend = "reentrant" if reentrant else "default"
+        yield row._replace(backend=backend, params={"use_reentrant": reentrant, **params})
 
 
 def _with_dropout(forward: Any) -> Any:
@@ -374,18 +372,7 @@ def _standstill(device: str, rate: float) -> dict[str, Any]:
         weight.grad = torch.ones_like(weight)
         optimizer.step()
     moved = float((weight.detach() - 1).abs().max())
-    return {"equal": moved > 0, "detail": f"moved by {moved:g} at a learning rate of {rate:g}"}
-
-
-def _held(emit: Emit, device: str, work: Callable[[int], None], cycles: list[list[int]], case: str) -> None:
-    """One observation: what is held after each cycle of lengths."""
-    kib = []
-    for lengths in cycles:
-        for length in lengths:
-            work(length)
-        kib.append(held_kib(device))
-    params = {"mask": "bool_left", "cycles": len(cycles)}
-    emit({"case": case, "judge": "growth", "backend": "default", "params": params, "kib": kib})
+    return {"equal": moved > 0, "soft": True, "detail": f"moved by {moved:g} at a learning rate of {rate:g}"}
 
 
 def _use(model: Any, length: int) -> None:

@@ -21,12 +21,13 @@ The gradient of all parameters as one batch, and one sample at a time without pa
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import DTYPES, Emit, Job, Unavailable, failure, loaded_dtype, lost, relative, reported, vector
+from ..probing.kit import DTYPES, Emit, Job, Unavailable, attempt, loaded_dtype, lost, relative, reported, vector
 
 PROBE = {
     "title": "a padded batch against its samples one by one",
@@ -112,12 +113,7 @@ def _one_model(job: Job, emit: Emit, which: tuple[str, str, str, Any]) -> None:
         found["params"] = {**params, "empty": empty, "B": rows, "S": length}
         if gain == 1:
             found["most"] = _MOST
-        try:
-            found.update(_compare(low, batch, truth[kind], alone[kind]))
-        except torch.cuda.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            found.update(failure(error, device))
+        found.update(attempt(partial(_compare, low, batch, truth[kind], alone[kind]), device))
         if padding == "left" and not position_ids and name != "chatglm-like":
             # Rotary positions are shifted by the padding; weights times 12 and 40 gave up to 4.5 without a bug.
             found["limits"] = [6.0, 12.0, "positions shifted by the padding"]

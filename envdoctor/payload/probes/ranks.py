@@ -1,11 +1,6 @@
-"""Does every rank of a job compute what the others compute, and does an all-reduce over all of them add up?
+"""Do numbers come out right that several processes compute, add up and exchange?
 
-One bad card of thousands spoils the run that it takes part in, and some fabrics gave wrong sums
-(https://github.com/NVIDIA/nccl/issues/2001). Each rank has computed the same numbers on its own
-device (``devices``); their digests are compared with each other, and their errors with what rounding costs. Then all
-that came take part in one all-reduce, with NCCL where every one of them has a GPU and with gloo on CPUs, each in a
-process of its own: one that dies or hangs there is told by the child that started it, within ``_SECONDS`` and
-``_START``.
+The functions cite the bugs that they exist for, such as https://github.com/NVIDIA/nccl/issues/2001.
 """
 
 from __future__ import annotations
@@ -17,17 +12,33 @@ from typing import Any
 import torch
 
 from ..probing.cards import GpuCard, accused, strange
-from ..probing.collective import finish, start
+from ..probing.collective import finish, start, together
 from ..probing.kit import Emit, Job
 from ..ranks import collect, documents, hand_over, meet, send, waited
 
-PROBE = {
-    "title": "each rank of a job against the others, and an all-reduce over all",
-    "suites": {"full": [{}]},
-    "memory_mib": 3000,
-    "gpu_memory_mib": None,
+PROBES = {
+    "all-reduce": {
+        "title": "sums and exchanges between processes",
+        "suites": {"quick": [{"devices": ["cpu"]}], "full": [{}], "card": [{"bandwidth": True, "devices": ["cuda"]}]},
+        "seconds": {"cpu": 90, "cuda": 240},
+        "memory_mib": 2000,
+        # Eight processes, each with torch, a context and the buffers of NCCL.
+        "cuda_memory_mib": 16000,
+    },
+    "ranks": {
+        "title": "each rank of a job against the others, and an all-reduce over all",
+        "suites": {"full": [{}]},
+        "memory_mib": 3000,
+        "gpu_memory_mib": None,
+    },
 }
 
+#: Elements of what is summed. NCCL sends small messages, middle ones and those of 32 MiB in different ways; gloo has a
+#: path of its own from 262,144 elements on.
+_ELEMENTS = {"cpu": (1, 7, 8, 513, 1000, 4097, 300_001, 1 << 21), "cuda": (1, 7, 8, 1000, 4097, 300_001, 1 << 24)}
+#: Bytes of the messages that are timed, and how much more than one of them a process needs: integers of 64 bits to say
+#: what must come out, and their comparisons.
+_TIMED, _ROOM = tuple(1 << power for power in range(10, 29, 2)), 40
 _ALONE = "not run: compares the processes of a job: torchrun, srun or mpirun, with --all-ranks"
 #: How long a process of the all-reduce waits for the others, and what its start may take.
 _SECONDS = 60
@@ -49,9 +60,57 @@ class Rank:
         self.label = f"rank {number} on {host} ({own.get('name') or own.get('device') or 'unknown'})"
 
 
-def run(job: Job, emit: Emit) -> None:
-    """Send results, computed numbers and a sum; on rank 0 hand over what came, and one observation on the numbers and
-    one on the sums, for the judge ``exact``."""
+def all_reduce(job: Job, emit: Emit) -> None:
+    """Do numbers that processes add up and exchange come out as they must, and how fast?
+
+    NCCL 2.27.5 lost the last eight bf16 values of an average over one rank (https://github.com/NVIDIA/nccl/issues/1950,
+    fixed in 2.29.7), newer ones gave wrong sums on some fabrics (https://github.com/NVIDIA/nccl/issues/2001).
+    All-reduce in bf16 and float32, and what sharded training uses (reduce-scatter, all-gather), over two processes with
+    gloo on the CPU; with NCCL over the visible GPUs, at most eight, averages as well; with one visible GPU only the
+    average over one rank. Small integers are exact, so that the results of every rank must be equal.
+    """
+    cuda = job["device"] == "cuda"
+    backend = "nccl" if cuda else "gloo"
+    world = min(8, torch.cuda.device_count()) if cuda else 2
+    case = {"judge": "exact", "signature": "wrong-sum", "tensors": ["o"], "dtype": "bf16", "limit": 0.0}
+    case["backend"] = backend
+    free = min((torch.cuda.mem_get_info(number)[0] for number in range(world)), default=0) if cuda else 1 << 34
+    wanted = _TIMED if job["options"].get("bandwidth") and world > 1 else ()
+    timed = [size for size in wanted if size * _ROOM <= free]
+    given = {"world": world, "backend": backend, "sizes": _ELEMENTS[job["device"]], "averages": cuda}
+    results = together({**given, "exchanges": True, "timed": timed}, emit, case)
+    if not results:
+        return
+    # What one rank got wrong is wrong, whatever the others say.
+    worst: dict[str, int] = {}
+    for result in results:
+        for title, wrong in result["sums"]:
+            worst[title] = max(worst.get(title, 0), wrong)
+    for title, wrong in worst.items():
+        words = f"{title} over {world} process{'es' if world > 1 else ''}"
+        measures = {"difference": float(wrong), "detail": f"{wrong} elements are wrong"}
+        emit({**case, "case": words, "params": {"world_size": world, "what": title}, **measures})
+    if timed:
+        # All wait for the slowest.
+        speeds = {title: min(result["speeds"][title] for result in results) for title in results[0]["speeds"]}
+        emit({"kind": "info", "case": "bus bandwidth in GB/s", "world_size": world, "measured": speeds})
+    if len(timed) < len(wanted):
+        text = f"messages of more than {max(timed, default=0) >> 10} KiB were not tried: too little memory is free"
+        emit({"case": "large messages", "error": text, "partial": True})
+
+
+def ranks(job: Job, emit: Emit) -> None:
+    """Does every rank of a job compute what the others compute, and does an all-reduce over all of them add up?
+
+    One bad card of thousands spoils the run that it takes part in. Each rank has computed the same numbers on its own
+    device (``devices``); their digests are compared with each other, and their errors with what rounding costs. Then
+    all that came take part in one all-reduce, with NCCL where every one of them has a GPU and with gloo on CPUs, each
+    in a process of its own: one that dies or hangs there is told by the child that started it, within ``_SECONDS`` and
+    ``_START``.
+
+    Send results, computed numbers and a sum; on rank 0 hand over what came, and one observation on the numbers and one
+    on the sums, for the judge ``exact``.
+    """
     case: dict[str, Any] = {"judge": "exact", "dtype": "bf16", "tensors": ["o"]}
     if "rank" not in job:
         emit({**case, "case": "ranks against each other", "skip": _ALONE})
@@ -71,10 +130,10 @@ def run(job: Job, emit: Emit) -> None:
         return
     came, missing = collect(store, job["world"], ends)
     hand_over(came, documents(store, came, ends), missing, emit)
-    ranks = [Rank(one[0], one[1], _read(one[3:])) for one in came]
-    plan = planned([rank for rank in ranks if not rank.own.get("refused")], job["world"])
+    present = [Rank(number, host, _read(more)) for number, host, _, *more in came]
+    plan = planned([rank for rank in present if not rank.own.get("refused")], job["world"])
     store.set("plan", json.dumps(plan))
-    for found in compared([rank for rank in ranks if rank.own.get("results")]):
+    for found in compared([rank for rank in present if rank.own.get("results")]):
         emit({**case, **found})
     case["backend"] = plan["backend"] or None
     if not plan["backend"]:
@@ -82,11 +141,11 @@ def run(job: Job, emit: Emit) -> None:
         return
     results = {0: _reduced(job, plan, store)}
     ends = time.monotonic() + _SECONDS + _START  # who began later has as long as this rank had
-    for rank in ranks:
+    for rank in present:
         if rank.number and rank.number not in plan["absent"]:
             said = waited(store, f"reduced/{rank.number}", ends)
             results[rank.number] = json.loads(said) if said else {"error": f"gave no answer in {_SECONDS + _START} s"}
-    emit({**case, **added(results, {rank.number: rank.label for rank in ranks}, plan["backend"])})
+    emit({**case, **added(results, {rank.number: rank.label for rank in present}, plan["backend"])})
 
 
 def planned(ranks: list[Rank], world: int) -> dict[str, Any]:

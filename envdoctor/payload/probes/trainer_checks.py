@@ -9,7 +9,8 @@ import inspect
 import math
 import os
 import tempfile
-from functools import partial
+from collections.abc import Iterator
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,7 +18,7 @@ import torch
 import transformers
 
 from ..probing import tiny_models
-from ..probing.kit import IGNORED, Emit, Job, Unavailable, found_by, in_setting, judged, relative, seed_of, vector
+from ..probing.kit import IGNORED, Case, Emit, Job, Unavailable, of_rows, pair, relative, run_rows, seed_of, vector
 from ..probing.plain_decoder import loss_of
 from ..probing.shapes import drawn, each
 from ..probing.trainers import arguments, lightly, tokenizer
@@ -41,6 +42,8 @@ PROBES = {
     },
 }
 
+#: A row about the Trainer, to which errors of its interface are laid.
+of_trainer = partial(pair, library="the Trainer")
 #: Relative error of a step, of one in half precision, and of a loss or what must be the same.
 _STEP, _HALF_STEP, _LOSS = 1e-2, 0.1, 1e-3
 _LENGTHS = (24, 17, 9, 33, 12)
@@ -85,7 +88,8 @@ _STOPPED = {
 
 
 @lightly
-def grad_accumulation(job: Job, emit: Emit) -> None:
+@of_rows
+def grad_accumulation(job: Job) -> Iterator[Case]:
     """Do n micro-batches of one give the step that one batch of n gives, through the installed transformers Trainer?
 
     transformers 4.48.0 multiplied loss and gradient by the number of accumulation steps, 4.45.2 and older averaged the
@@ -104,28 +108,28 @@ def grad_accumulation(job: Job, emit: Emit) -> None:
     ]
     once = {**_USUAL, "optim": "sgd", "schedule": "constant_with_warmup", "norm": 0.0}
     once.update(epochs=1, warmup=0, decay=0.0)  # nothing but the gradient is in the step
-    steps = {
-        size: found_by(
-            partial(_run, device, {**once, "batch": size, "windows": 4 // size}, made), device, "the Trainer"
-        )
-        for size in (4, 1, 2)
-    }
+
+    @cache
+    def step(size: int) -> dict[str, Any]:
+        return _run(device, {**once, "batch": size, "windows": 4 // size}, made)
+
+    def compared(size: int) -> dict[str, Any]:
+        whole, parts = step(4), step(size)
+        times = float(parts["change"].norm() / whole["change"].norm())
+        loss, right = (one["losses"][0] if one["losses"] else math.nan for one in (parts, whole))
+        detail = f"the step is {times:.3g} times as long, loss {loss:.4g} instead of {right:.4g}"
+        return {"relative": relative(parts["change"], whole["change"]), "detail": detail}
+
     for size in (1, 2):
-        case = judged("change", "accumulation-scale", ["loss", "gradients"], dtype="fp32", limit=_STEP)
-        case["case"] = f"{4 // size} micro-batches of {size} against one batch of 4"
-        case["params"] = {"micro_batches": 4 // size, "micro_batch_size": size}
-        one, other = steps[4], steps[size]
-        problem = next((step for step in (one, other) if "change" not in step), None)
-        if problem is None:
-            times = float(other["change"].norm() / one["change"].norm())
-            loss, right = (step["losses"][0] if step["losses"] else math.nan for step in (other, one))
-            told = f"the step is {times:.3g} times as long, loss {loss:.4g} instead of {right:.4g}"
-            case.update(relative=relative(other["change"], one["change"]), detail=told)
-        emit({**case, **(problem or {})})
+        title = f"{4 // size} micro-batches of {size} against one batch of 4"
+        row = of_trainer(title, partial(compared, size), gate="loss gradients", limit=_STEP)
+        params = {"micro_batches": 4 // size, "micro_batch_size": size}
+        yield row._replace(params=params, signature="accumulation-scale")
 
 
 @lightly
-def trainer_evaluation(job: Job, emit: Emit) -> None:
+@of_rows
+def trainer_evaluation(job: Job) -> Iterator[Case]:
     """Does the installed Trainer give the loss and the logits that the model has, on batches that collators made?
 
     Five samples with as many labels each, in batches, through a model with dropout: the loss must be the mean over
@@ -142,15 +146,13 @@ def trainer_evaluation(job: Job, emit: Emit) -> None:
     axes = {"name": each(*_COLLATORS), "side": each("right", "left"), "multiple": each(None, 8)}
     for row in drawn(seed_of(job), **axes):
         name = row["name"]
-        case = judged("exact", "collator-differs", ["labels"], case=name, params={"collator": name})
-        emit({**case, **found_by(partial(_collated, row, whole), device, "the collator")})
+        case = of_trainer(name, partial(_collated, row, whole), gate="labels", judge="exact", dtype="")
+        yield case._replace(params={"collator": name}, signature="collator-differs", library="the collator")
     axes = {"model": _AXES["model"], "loss": each("own", "smoothed"), "batch": each(2, 3, 4), "asked": each(*_ASKED)}
     for row in drawn(seed_of(job), **axes):
-        case = judged(
-            "change", "evaluation-differs", ["loss"], dtype="fp32", limit=_LOSS, params={"batch": row["batch"]}
-        )
-        case["case"] = f"{row['asked']}() on {len(samples)} samples by {row['batch']}{_words(row)}"
-        emit({**case, **found_by(partial(_evaluated, row, samples, device), device, "the Trainer")})
+        title = f"{row['asked']}() on {len(samples)} samples by {row['batch']}{_words(row)}"
+        case = of_trainer(title, partial(_evaluated, row, samples, device), gate="loss", limit=_LOSS)
+        yield case._replace(params={"batch": row["batch"]}, signature="evaluation-differs")
 
 
 @lightly
@@ -169,31 +171,29 @@ def trainer_training(job: Job, emit: Emit) -> None:
     """
     device, seed = job["device"], seed_of(job)
     halves = ["bf16"] * (device == "cpu" or torch.cuda.is_bf16_supported()) + ["fp16"] * (device == "cuda")
-    plain: dict[str, Any] = {}
-    rows = [{**_USUAL, "half": half} for half in ("", *halves)]
-    shuffled = set()
-    for row in [*rows, *({**_USUAL, **row} for row in drawn(seed, **_AXES))]:
+    rows: list[Case] = []
+    shuffled: set[bool] = set()
+    settings = [{**_USUAL, "half": half} for half in ("", *halves)]
+    for row in [*settings, *({**_USUAL, **row} for row in drawn(seed, **_AXES))]:
         half = row["half"]
-        limit = _HALF_STEP if half else _STEP
-        case = judged("change", "training-differs", ["parameters"], dtype=half or "fp32", limit=limit)
         words = f"{half}=True: " if half else ""
-        case["case"] = f"{words}{_EPOCHS} epochs of {len(_LENGTHS)} samples by {row['batch']}{_words(row)}"
-        case["params"] = {"batch": row["batch"]}
-        found = found_by(partial(_trained, device, row, seed), device, "the Trainer")
-        shuffled.add(found.pop("shuffled", None))
-        plain = plain or found
-        emit({**case, **in_setting(found, plain)})
-    if True in shuffled or False in shuffled:
-        case = judged("exact", "training-differs", ["parameters"], dtype="fp32", case="the order of the second epoch")
-        told = "another than that of the first" if True in shuffled else "in all runs that of the first"
-        emit({**case, "params": {"batch": _BATCH}, "equal": True in shuffled, "detail": told})
-    plain = {}
+        title = f"{words}{_EPOCHS} epochs of {len(_LENGTHS)} samples by {row['batch']}{_words(row)}"
+        case = of_trainer(title, partial(_trained, device, row, seed, shuffled), gate="parameters", series="steps")
+        case = case._replace(params={"batch": row["batch"]}, signature="training-differs", dtype=half or "fp32")
+        rows.append(case._replace(limit=_HALF_STEP if half else _STEP))
+    run_rows(job, emit, rows)
+    if shuffled:
+        detail = "another than that of the first" if True in shuffled else "in all runs that of the first"
+        case = {"judge": "exact", "signature": "training-differs", "tensors": ["parameters"], "dtype": "fp32"}
+        case.update(case="the order of the second epoch", params={"batch": _BATCH}, detail=detail)
+        emit({**case, "equal": True in shuffled})
+    rows = []
     for row in [{"saved": 1}, *drawn(seed, **_STOPPED)]:
-        case = judged("change", "resume-differs", ["parameters"], dtype="fp32", limit=_LOSS, params={"batch": _BATCH})
-        case["case"] = f"from the checkpoint of {row['saved']}{_words(row)}"
-        found = found_by(partial(_resumed, device, {**_USUAL, **row}, case["case"]), device, "the Trainer")
-        plain = plain or found
-        emit({**case, **in_setting(found, plain)})
+        title = f"from the checkpoint of {row['saved']}{_words(row)}"
+        measure = partial(_resumed, device, {**_USUAL, **row}, title)
+        case = of_trainer(title, measure, gate="parameters", limit=_LOSS, series="resumed")
+        rows.append(case._replace(params={"batch": _BATCH}, signature="resume-differs"))
+    run_rows(job, emit, rows)
 
 
 def _words(row: dict[str, Any]) -> str:
@@ -297,8 +297,9 @@ def _run(device: str, row: dict[str, Any], made: list[Any], seed: int = 0) -> di
     return {"change": vector(model, "data") - before, "losses": losses, "taken": taken}
 
 
-def _trained(device: str, row: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The change of all parameters by the Trainer against that by the loop, and the losses."""
+def _trained(device: str, row: dict[str, Any], seed: int, shuffled: set[bool]) -> dict[str, Any]:
+    """The change of all parameters by the Trainer against that by the loop, and the losses. ``shuffled`` takes whether
+    the second epoch has another order than the first."""
     takes = inspect.signature(transformers.trainer_pt_utils.LabelSmoother.__call__).parameters
     if row["loss"] == "smoothed" and "num_items_in_batch" not in takes:
         row = {**row, "windows": 1}  # a mean of means, as it was before
@@ -321,7 +322,8 @@ def _trained(device: str, row: dict[str, Any], seed: int) -> dict[str, Any]:
     if len(found["losses"]) != len(losses) or not logged <= told["relative"]:
         told["detail"] += f", losses {found['losses'][:3]} where they are {[round(loss, 4) for loss in losses[:3]]}"
         told["relative"] = logged if len(found["losses"]) == len(losses) else 1.0
-    return {**told, "shuffled": orders[0] != orders[1]}
+    shuffled.add(orders[0] != orders[1])
+    return told
 
 
 def _loop(model: Any, made: list[Any], epochs: list[list[list[int]]], row: dict[str, Any]) -> list[float]:

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import IGNORED, Emit, Job, Unavailable, found_by, judged, relative, vector
+from ..probing.kit import IGNORED, Case, Job, Unavailable, of_rows, pair, relative, vector
 from ..probing.plain_decoder import loss_of
 from ..probing.trainers import arguments, tokenizer
 
@@ -44,18 +44,20 @@ _BETA = 0.5
 _LIMIT = 1e-2
 
 
-def run(job: Job, emit: Emit) -> None:
-    """One observation a method and size of the batch for the judge ``change``, and one for the judge ``exact``."""
+@of_rows
+def run(job: Job) -> Iterator[Case]:
+    """Yield a row for each method and size of the batch, and one for packed samples."""
     for name, check in (("SFT", _fine_tuned), ("DPO", _preferred)):
         for title, chosen in _FORMS[name]:
             for size in (4, 2):
-                case = judged("change", "training-differs", ["parameters"], dtype="fp32", limit=_LIMIT)
-                case["case"] = f"{name}, {title}, one step of {4 // size} x {size} samples"
-                case["params"] = {"method": name.lower(), "micro_batches": 4 // size}
-                measure = partial(_told, job, check, size, dict(chosen), case["case"])
-                emit({**case, **found_by(measure, job["device"], "trl")})
-    case = judged("exact", "packing-labels", ["labels"], case="SFT, samples in one row")
-    emit({**case, **found_by(lambda: _packed(job), job["device"])})
+                words = f"{name}, {title}, one step of {4 // size} x {size} samples"
+                row = pair(
+                    words, partial(_told, job, check, size, dict(chosen), words), gate="parameters", limit=_LIMIT
+                )
+                params = {"method": name.lower(), "micro_batches": 4 // size}
+                yield row._replace(params=params, signature="training-differs", library="trl")
+    row = pair("SFT, samples in one row", partial(_packed, job), gate="labels", judge="exact", dtype="")
+    yield row._replace(signature="packing-labels")
 
 
 _FORMS: dict[str, list[tuple[str, dict[str, Any]]]] = {

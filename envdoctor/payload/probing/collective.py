@@ -29,21 +29,33 @@ _SECONDS, _START = 60, 90
 _TIMES, _BUS = 5, {"sum": 2, "reduce-scatter": 1, "all-gather": 1}
 
 
-def has_backend(backend: str) -> bool:
-    """Whether this torch has the backend."""
+def together(given: dict[str, Any], emit: Any, case: dict[str, Any], program: str = "collective.py") -> list[Any]:
+    """Return the answer of each process of a ``world`` that meets in a file of its own; the rest of what they are
+    ``given`` is theirs. If torch lacks their ``backend``, or a process fails, emit the case with the reason and return
+    nothing."""
     from torch import distributed
 
-    return bool(distributed.is_available() and getattr(distributed, f"is_{backend}_available", lambda: True)())
-
-
-def together(given: dict[str, Any], program: str = "collective.py") -> list[dict[str, Any]]:
-    """What each process of a ``world`` saw that meets in a file of its own; the rest of what they are ``given`` is
-    theirs. One that failed has the ``error``, a clause."""
+    backend, world = given["backend"], given["world"]
+    if not (distributed.is_available() and getattr(distributed, f"is_{backend}_available", lambda: True)()):
+        emit({**case, "case": f"{world} processes", "skip": f"this torch has no {backend}"})
+        return []
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         given = {**given, "file": os.path.join(folder, "meeting-point"), "seconds": _SECONDS}
-        children = [start({**given, "rank": rank}, program) for rank in range(given["world"])]
+        children = [start({**given, "rank": rank}, program) for rank in range(world)]
         ends = time.monotonic() + _SECONDS + _START
-        return [finish(child, max(1.0, ends - time.monotonic())) for child in children]
+        answers = [finish(child, max(1.0, ends - time.monotonic())) for child in children]
+    for rank, answer in enumerate(answers):
+        if "error" in answer:
+            emit({**case, **unfinished(f"rank {rank}", f"a process of {world} {answer['error']}")})
+            return []
+    return answers
+
+
+def unfinished(case: str, text: str) -> dict[str, Any]:
+    """Return why there is no result; slices of one card (MIG), which NCCL refuses, and bf16, which gloo does not add
+    before torch 2.2, are not faults."""
+    refused = any(part in text for part in ("Duplicate GPU", "Invalid scalar type"))
+    return {"case": case, "skip" if refused else "error": text[:500]}
 
 
 def start(given: dict[str, Any], program: str = "collective.py") -> Any:

@@ -68,7 +68,9 @@ class Case(NamedTuple):
     None: those of the dtype), by the ``unit`` of :func:`compare`. "change" and "exact" take tensors by what is said of
     each when it is the worst, with {} for its error, as a share of the exact one or the largest difference, against the
     number ``limit``. ``params``, ``signature`` (the word for a violation) and ``kind`` are those of the observation.
-    Without ``shapes`` the function takes nothing and gives what its judge takes.
+    Without ``shapes`` the function takes nothing and gives what its judge takes. Errors as those of another release's
+    interface are laid to the ``library``. The first row of a ``series`` has the plain setting: where it raises nothing,
+    a setting that raises is not offered by this release.
     """
 
     name: str
@@ -87,6 +89,12 @@ class Case(NamedTuple):
     unit: str = "rms"
     layouts: Any = ()
     asks: Any = None
+    library: str = ""
+    series: str = ""
+
+
+#: A row whose function compares two results itself.
+pair = partial(Case, judge="change", backend="")
 
 
 def of_rows(experiment: Callable[[Job], Iterable[Case]]) -> Callable[[Job, Emit], None]:
@@ -109,16 +117,18 @@ def in_parts(work: Callable[[Any], None], rows: Iterable[Any], size: int) -> Non
 
 def run_rows(job: Job, emit: Emit, rows: Iterable[Case]) -> None:
     """One observation a row, from the run's seed; one that cannot be measured says why."""
-    in_parts(partial(_run_some, job, emit), rows, _SOME)
+    in_parts(partial(_run_some, job, emit, {}), rows, _SOME)
 
 
-def _run_some(job: Job, emit: Emit, rows: list[Case]) -> None:
+def _run_some(job: Job, emit: Emit, plain: dict[str, Any], rows: list[Case]) -> None:
     for row in rows:
-        said = {name: getattr(row, name) for name in ("kind", "judge", "dtype", "backend", "signature")}
+        fields = {name: getattr(row, name) for name in ("kind", "judge", "dtype", "backend", "signature")}
         tensors, limit = ("gate", "limits") if row.judge == "rounding" else ("tensors", "limit")
-        said.update({"case": row.name, tensors: row.gate.split(), limit: row.limit, "params": dict(row.params)})
-        measured = found_by(partial(_tried, row, job) if row.shapes else row.function, job["device"])
-        emit({**{name: value for name, value in said.items() if value not in (None, "")}, **measured})
+        fields.update({"case": row.name, tensors: row.gate.split(), limit: row.limit, "params": dict(row.params)})
+        measures = attempt(partial(_tried, row, job) if row.shapes else row.function, job["device"], row.library)
+        if row.series:
+            measures = in_setting(measures, plain.setdefault(row.series, measures))
+        emit({**{name: value for name, value in fields.items() if value not in (None, "")}, **measures})
 
 
 def _tried(row: Case, job: Job) -> dict[str, Any]:
@@ -198,18 +208,12 @@ def seed_of(job: Job) -> int:
     return int(job.get("options", {}).get("seed") or job.get("seed") or 0)
 
 
-def judged(judge: str, signature: str, tensors: list[str], **more: Any) -> dict[str, Any]:
-    """The part of observations for the judges ``exact`` and ``change`` that is said before anything is measured: the
-    word for a violation and what is compared; ``more`` are their dtype, their limit and the like."""
-    return {"judge": judge, "signature": signature, "tensors": tensors, **more}
-
-
 def loaded_dtype(job: Job) -> str | None:
     """The half dtype in which the recipe loads and trains weights, if it does."""
     return _SPELLED.get(str(job["recipe"].get("load_dtype")).lower())
 
 
-def found_by(measure: Callable[[], dict[str, Any]], device: str, library: str = "") -> dict[str, Any]:
+def attempt(measure: Callable[[], dict[str, Any]], device: str, library: str = "") -> dict[str, Any]:
     """What is measured for an observation, or why it was not; ``library`` is what such errors as those of another
     release's interface are laid to."""
     try:
@@ -403,7 +407,17 @@ def rms(values: Any) -> float:
     return float(values.square().mean().sqrt())
 
 
-def held_kib(device: str) -> float:
+def growth(work: Callable[[int], None], cycles: Iterable[Iterable[int]], device: str) -> dict[str, Any]:
+    """Return ``kib`` of an observation for the judge ``growth``: what is held after each cycle of work with lengths."""
+    kib = []
+    for lengths in cycles:
+        for length in lengths:
+            work(length)
+        kib.append(_held_kib(device))
+    return {"kib": kib}
+
+
+def _held_kib(device: str) -> float:
     """KiB of the tensors that are alive, after what circles hold was collected and the device has finished."""
     gc.collect()
     if device == "cuda":

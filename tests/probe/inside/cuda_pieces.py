@@ -212,7 +212,7 @@ def cards_are_alike_where_their_libraries_are() -> Any:
 
 
 def slices_of_one_card_are_no_broken_fabric() -> Any:
-    unfinished = part("probes.all_reduce").unfinished
+    unfinished = part("probing.collective").unfinished
     said = "a process of 2 ended with 1: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b0"
     older = "a process of 2 ended with 1: RuntimeError: Invalid scalar type"  # gloo of torch 2.1, asked for bf16
     found = [sorted(unfinished("rank 0", text)) for text in (said, older, "a process of 2 ended with 1: broken")]
