@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from envdoctor.app.ranks import START_SECONDS, Launched, on_host, packed, ranges, read, records_of
-from envdoctor.experiments.probe.catalogue import SUITES, Probe
+from envdoctor.experiments.probe.catalogue import SUITES, Outcome, Probe, outcome_of
 from envdoctor.experiments.probe.results import Results, result_of
-from envdoctor.experiments.probe.running import Outcome, outcome_of
 from envdoctor.experiments.probe.session import Session
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value

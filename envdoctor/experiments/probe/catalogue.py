@@ -1,14 +1,14 @@
-"""All experiments: found by their files in ``payload/probes``, read as text, never imported here."""
+"""The experiments, read as text from ``payload/probes`` and never imported here; their jobs and outcomes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from envdoctor.system.message import Message, MessageError, did_you_mean
-from envdoctor.system.target import PAYLOAD, Task
+from envdoctor.system.message import NOTHING, Message, MessageError, did_you_mean
+from envdoctor.system.target import NO_TORCH, PAYLOAD, ChildAnswer, Task
 
 __all__ = ["FIRST", "PAYLOAD", "SUITES", "CatalogueError", "Job", "Probe", "choose", "find_probes", "has_probe"]
 
@@ -29,6 +29,9 @@ _IMPORT_SECONDS = 30.0
 _MEMORY_MIB = 1500
 #: Of the device, beside the context: what a probe may take at most.
 _GPU_MEMORY_MIB = 8192
+
+#: Endings after which no probe can run with this torch on this device.
+UNUSABLE = (*NO_TORCH, "no-device")
 
 
 class CatalogueError(MessageError, ValueError):
@@ -82,6 +85,48 @@ class Job:
             job["begun"] = True
         script = self.script or f"probes/{_stem(self.probe)}.py"
         return Task(script, job, self.needs, self.seconds, self.memory_mib, self.gpu_memory_mib)
+
+
+class Outcome(NamedTuple):
+    """The outcome of one job.
+
+    ``observations`` carry probe, device, dtype and backend of the job. ``ending`` is one of
+    :data:`~envdoctor.system.target.ENDINGS`, with a ``detail`` in words; ``begin``, ``seconds``, ``cpu_seconds`` and
+    ``peak_mib`` are those of its answer. ``earlier`` is the ending of a first try in a process with other jobs, if this
+    second try, alone, ended well; ``earlier_detail`` says more. ``again``: this is a repetition of a job with a failed
+    case.
+    """
+
+    job: Job
+    observations: tuple[Mapping[str, Any], ...]
+    ending: str
+    detail: Message = NOTHING
+    seconds: float = 0.0
+    peak_mib: float | None = None
+    begin: Mapping[str, Any] = {}
+    cpu_seconds: float | None = None
+    earlier: str = ""
+    earlier_detail: Message = NOTHING
+    again: bool = False
+
+    @property
+    def without_torch(self) -> bool:
+        """Return whether the import of torch failed or did not end: other jobs would end likewise."""
+        return self.ending in NO_TORCH or (not self.begin and self.ending in ("timeout", "crash"))
+
+    @property
+    def device(self) -> str:
+        """Return the device that the child chose, if the choice was left to it."""
+        return str(self.begin.get("device", self.job.device))
+
+
+def outcome_of(job: Job, answer: ChildAnswer) -> Outcome:
+    """Return the outcome of a job from its task's answer, with the observations stamped."""
+    stamp = {"probe": job.probe, "device": answer.begin.get("device", job.device)}
+    stamp.update({name: value for name, value in (("dtype", job.dtype), ("backend", job.backend)) if value is not None})
+    observations = tuple({**stamp, **record} for record in answer.records)
+    ended = answer.ending, answer.detail, answer.seconds, answer.peak_mib, answer.begin, answer.cpu_seconds
+    return Outcome(job, observations, *ended)
 
 
 @dataclass(frozen=True)

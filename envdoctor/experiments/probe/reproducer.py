@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envdoctor.experiments.probe.running import UNUSABLE, Outcome
+from envdoctor.experiments.probe.catalogue import UNUSABLE, Outcome
 from envdoctor.experiments.probe.verdict import Verdict, judge_all, params_of
 from envdoctor.system.clean import clean
 from envdoctor.system.message import NOTHING, Message

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envdoctor.experiments.probe.catalogue import FIRST, Probe
+from envdoctor.experiments.probe.catalogue import FIRST, UNUSABLE, Outcome, Probe
 from envdoctor.experiments.probe.released import ALL_RUN, ReleasedResults
 from envdoctor.experiments.probe.reproducer import JudgedCase, Result, cases_of, grouped, is_length, script_of, text_of
-from envdoctor.experiments.probe.running import UNUSABLE, Outcome
 from envdoctor.experiments.probe.session import Session
 from envdoctor.experiments.probe.verdict import cause_of, failure_of, text_in
 from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value

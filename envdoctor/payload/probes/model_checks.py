@@ -241,7 +241,7 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
         batch = tiny_models.padded(tiny_models.samples(tiny_models.LENGTHS["short"]), side, position_ids=side == "left")
         gave = {way: _seen(one, batch) for way, one in models.items()}
         for way, error in _errors(model, batch, gave).items():
-            case = {"backend": way, "signature": f"{way}-path-differs"}
+            case: Job = {"backend": way, "signature": f"{way}-path-differs"}
             if way == "every":
                 case = {"backend": [*gave][-1], "signature": "model-differs"}
             words = " and ".join(gave) if way == "every" else way

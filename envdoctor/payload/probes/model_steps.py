@@ -178,7 +178,7 @@ def parallel_training(job: Job, emit: Emit) -> None:
     https://github.com/pytorch/pytorch/issues/155903 (what FSDP2 divides by).
     """
     backend = "nccl" if job["device"] == "cuda" and torch.cuda.device_count() > 1 else "gloo"
-    case = {"judge": "change", "signature": "parallel-differs", "tensors": ["parameters"], "dtype": "fp32"}
+    case: Job = {"judge": "change", "signature": "parallel-differs", "tensors": ["parameters"], "dtype": "fp32"}
     case.update(limit=_LIMIT, backend=backend)
     results = together({"world": 2, "backend": backend}, emit, case, "parallel_steps.py")
     for way in results[0]["changes"] if results else ():

@@ -102,7 +102,8 @@ def all_reduce(job: Job, emit: Emit) -> None:
 def ranks(job: Job, emit: Emit) -> None:
     """Does every rank of a job compute what the others compute, and does an all-reduce over all of them add up?
 
-    One bad card of thousands spoils the run that it takes part in. Each rank has computed the same numbers on its own
+    One bad card of thousands spoils the run that it takes part in, and some fabrics gave wrong sums
+    (https://github.com/NVIDIA/nccl/issues/2001). Each rank has computed the same numbers on its own
     device (``devices``); their digests are compared with each other, and their errors with what rounding costs. Then
     all that came take part in one all-reduce, with NCCL where every one of them has a GPU and with gloo on CPUs, each
     in a process of its own: one that dies or hangs there is told by the child that started it, within ``_SECONDS`` and

@@ -184,9 +184,9 @@ def trainer_training(job: Job, emit: Emit) -> None:
     run_rows(job, emit, rows)
     if shuffled:
         detail = "another than that of the first" if True in shuffled else "in all runs that of the first"
-        case = {"judge": "exact", "signature": "training-differs", "tensors": ["parameters"], "dtype": "fp32"}
-        case.update(case="the order of the second epoch", params={"batch": _BATCH}, detail=detail)
-        emit({**case, "equal": True in shuffled})
+        order: Any = partial(dict, equal=True in shuffled, detail=detail)
+        case = pair("the order of the second epoch", order, gate="parameters", judge="exact")
+        run_rows(job, emit, [case._replace(params={"batch": _BATCH}, signature="training-differs")])
     rows = []
     for row in [{"saved": 1}, *drawn(seed, **_STOPPED)]:
         title = f"from the checkpoint of {row['saved']}{_words(row)}"
