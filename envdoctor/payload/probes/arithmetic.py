@@ -104,7 +104,7 @@ _WORK = 1 << 22
 
 
 def run(job: Job, emit: Emit) -> None:
-    """One observation an operation, dtype and sizes, for the judge ``rounding``."""
+    """Emit one observation for each operation, dtype and sizes, for the judge ``rounding``."""
     device = job["device"]
     switches = _without_reduced_reductions() if device == "cuda" else {}
     with full_precision():  # TF32, which NVIDIA's containers switch on, is the business of another experiment
@@ -132,7 +132,7 @@ def _without_reduced_reductions() -> dict[str, Any]:
 
 
 def _rows(device: str, seed: int) -> Iterator[Case]:
-    """Every operation in each dtype and kind of size that is for it; layouts and kinds of numbers take turns."""
+    """Yield every operation in each dtype and kind of size that is for it; layouts and kinds of numbers take turns."""
     choose = random.Random(seed)  # noqa: S311 (sizes are no secret)
     for name, (shapes, unit, _, _, only) in OPERATIONS.items():
         some = {axis: only[axis].split() if axis in only else [*usual] for axis, usual in _USUAL.items()}
@@ -154,7 +154,7 @@ def _rows(device: str, seed: int) -> Iterator[Case]:
 
 
 def _operation(device: str, name: str, kinds: dict[str, str], choose: random.Random, **fixed: int) -> Case:
-    """The row of an operation with numbers of these kinds."""
+    """Return the row of an operation with numbers of these kinds."""
     shapes, unit, function, formula, only = OPERATIONS[name]
     size, dtype = kinds["size"], kinds["dtype"]
     sizes = {axis: choose.choice(choose.choice(some)) for axis, some in _BESIDE_THEM.items()}
@@ -209,8 +209,8 @@ def _dropout(device: str, row: dict[str, Any]) -> Case:
 
 
 def _dropped(device: str, row: dict[str, Any]) -> dict[str, Any]:
-    """Dropout of ones, and its gradient: what is left must be 1 / (1 - p), as many as p says in each part, and others
-    the next time and further on."""
+    """Measure dropout of ones, and its gradient: what is left must be 1 / (1 - p), as many as p says in each part, and
+    others the next time and further on."""
     ones = torch.ones(row["rows"], row["width"], dtype=DTYPES[row["dtype"]], device=device)
     given = LAYOUTS[row["layout"]](ones).requires_grad_()
     first, second = (functional.dropout(given * 1, row["share"], True, row["in_place"]) for _ in range(2))

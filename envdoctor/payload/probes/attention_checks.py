@@ -229,7 +229,7 @@ def nan_honesty(job: Job, emit: Emit) -> None:
 
 
 def flash_attn_kernel(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
-    """The output (B, H, L, D); rows and keys that the padding of ``pack_*`` takes out are never handed over."""
+    """Return the output (B, H, L, D); rows and keys that the padding of ``pack_*`` takes out are never handed over."""
     import flash_attn as package
 
     q, k, v = (x.transpose(1, 2) for x in inputs)  # (B, L, H, D)
@@ -247,7 +247,7 @@ def flash_attn_kernel(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, 
 
 
 def _unpadded(batch: int, length: int, padded: int, what: str, device: Any) -> tuple[Any, Any]:
-    """Places of real tokens in (B · L), and where each sample starts among them (int32, one more than samples).
+    """Return places of real tokens in (B · L), and where each sample starts among them (int32, one more than samples).
 
     The first sample is whole; all others lack ``padded`` tokens on the side ``what``.
     """
@@ -259,7 +259,7 @@ def _unpadded(batch: int, length: int, padded: int, what: str, device: Any) -> t
 
 
 def _honesty(case: str, dtype: Any, backend: str, device: str) -> dict[str, Any]:
-    """How many values of the poisoned row came out as NaN, and of others as anything that is not finite."""
+    """Return how many values of the poisoned row came out as NaN, and of others as anything that is not finite."""
     shape, row, poisoned = _POISONED[case]
     generator = torch.Generator().manual_seed(0)
     given = [torch.randn(shape, generator=generator).to(dtype) for _ in range(3)]
@@ -271,7 +271,7 @@ def _honesty(case: str, dtype: Any, backend: str, device: str) -> dict[str, Any]
 
 
 def _one_case(job: Job, emit: Emit, name: str, dtype: str, cases: list[dict[str, Any]]) -> None:
-    """Training and evaluation."""
+    """Observe a case in training and in evaluation."""
     (case,) = cases
     prepared = prepare(case, DTYPES[dtype])
     for kernel in (sdpa, _evaluated):
@@ -287,7 +287,7 @@ def _one_case(job: Job, emit: Emit, name: str, dtype: str, cases: list[dict[str,
 
 
 def _cases(heads: dict[str, int]) -> list[dict[str, Any]]:
-    """Lengths of 64 modulo 128, as transformers pads and masks them."""
+    """Return cases of lengths that are 64 modulo 128, padded and masked as by transformers."""
     shared = {"B": 2, **heads, "layout": "bshd", "dout": "hf", "gqa": "repeat", "L": 64, "S": 64}
     varied = [("causal", "unit"), ("bool_left", "unit"), ("min_left", "unit"), ("bool_left", "shift-")]
     varied.append(("bool_right", "unit"))
@@ -297,7 +297,7 @@ def _cases(heads: dict[str, int]) -> list[dict[str, Any]]:
 
 
 def _evaluated(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
-    """The output of evaluation, which has no gradients; those of plain zeros stand for them."""
+    """Return the output of evaluation, which has no gradients; those of plain zeros stand for them."""
     with torch.no_grad():
         out = sdpa(inputs, mask, is_causal, case)
     return out + sum(x.sum() * 0.0 for x in inputs)
@@ -311,12 +311,12 @@ def _right(found: dict[str, Any], kernel: Any) -> bool:
 
 
 def _grows(found: dict[str, Any]) -> bool:
-    """As the judge ``growth`` sees it."""
+    """Return whether memory grows, as the judge ``growth`` sees it."""
     return bool(found["kib"][-1] > found["kib"][1])
 
 
 def _cure(measure: Callable[[], dict[str, Any]], right: Callable[[dict[str, Any]], bool]) -> str:
-    """The kernel without which it is measured and right: cudnn, flash or efficient; none."""
+    """Return the kernel without which the case is measured and right: cudnn, flash, efficient, or "none"."""
     switches: Any = torch.backends.cuda
     for name, switch in _SWITCHES.items():
         enabled = getattr(switches, switch + "_enabled", None)
@@ -346,7 +346,7 @@ def _use(heads: dict[str, int], device: str, length: int) -> None:
 
 
 def _own(folder: str) -> Any:
-    """The heads that config.json names, or why they cannot be told."""
+    """Return the heads that config.json names, or why they cannot be told."""
     try:
         config = config_of(folder)
         config = config.get("text_config") or config

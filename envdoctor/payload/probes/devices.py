@@ -141,7 +141,7 @@ class _Bench:
         who += [] if number is None else [f"GPU {number}"]
 
     def told(self) -> str:
-        """All of these, each with the cards that it is about."""
+        """Return all gaps, each with the cards that it is about."""
         count = len(self.places)
         texts = []
         for text, who in self.gaps.items():
@@ -179,7 +179,7 @@ class _Bench:
 
 
 def visible(kind: str) -> List[Any]:  # noqa: UP006
-    """The visible devices."""
+    """Return the visible devices."""
     count = torch.cuda.device_count() if kind == "cuda" else 1
     return [torch.device(kind, number) for number in range(count)]
 
@@ -193,8 +193,8 @@ def _name(place: Any) -> str:
 
 
 def _contents(place: Any) -> dict[str, Any]:
-    """What one device gives, to be compared with those of other processes: of each computation a digest of the result
-    and the error. Devices with the same words under ``alike`` must agree to the bit."""
+    """Return what one device gives, to be compared with those of other processes: of each computation a digest of the
+    result and the error. Devices with the same words under ``alike`` must agree to the bit."""
     own = _name(place) if place.type == "cuda" else _processor()
     results = {}
     for name in work.WORK:
@@ -208,7 +208,7 @@ def _contents(place: Any) -> dict[str, Any]:
 
 
 def _libraries() -> List[str]:  # noqa: UP006
-    """The libraries that choose and hold the kernels, with their versions: another one may round otherwise."""
+    """Return the libraries that choose and hold the kernels, with their versions: another one may round otherwise."""
     found = [f"cuDNN {torch.backends.cudnn.version()}", f"driver {version()}"]
     try:
         cublas = ctypes.CDLL(f"libcublas.so.{str(torch.version.cuda).split('.')[0]}")  # torch has loaded it
@@ -221,7 +221,7 @@ def _libraries() -> List[str]:  # noqa: UP006
 
 
 def _processor() -> str:
-    """The processor and the instructions that torch takes of it, which decide how it rounds."""
+    """Return the processor and the instructions that torch takes of it, which decide how it rounds."""
     takes = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", lambda: "")()
     name = "cpu"
     try:
@@ -233,7 +233,7 @@ def _processor() -> str:
 
 
 def _computed(bench: _Bench, name: str) -> None:
-    """The same computation on each card, compared with float64 and with the others."""
+    """Compare the same computation on each card with float64 and with the other cards."""
     truth = work.truth(name, work.ROWS[bench.places[0].type])
 
     def measure(number: int) -> dict[str, Any]:
@@ -244,7 +244,8 @@ def _computed(bench: _Bench, name: str) -> None:
 
 
 def _attention(bench: _Bench, kernel: str, size: int) -> None:
-    """Causal attention and its gradients by this kernel, which is forced for all threads, with heads of this size."""
+    """Compare causal attention and its gradients by this kernel, which is forced for all threads, with heads of this
+    size."""
     truth = work.attention_truth(work.LENGTH[bench.places[0].type], size)
 
     def measure(number: int) -> dict[str, Any]:
@@ -255,8 +256,8 @@ def _attention(bench: _Bench, kernel: str, size: int) -> None:
 
 
 def _speeds(bench: _Bench) -> None:
-    """How fast each card is in its memory, in products, and to and from the host, one after the other: two that share
-    a way to the host would halve each other."""
+    """Measure how fast each card is in its memory, in products, and to and from the host, one after the other: two that
+    share a way to the host would halve each other."""
     count = len(bench.places)
     ways = {what: [(number, number) for number in range(count)] for what in ("memory", "product", "sent", "received")}
     everyone = [(i, j) for i in range(count) for j in range(count) if i != j]
@@ -294,7 +295,8 @@ def _slower(bench: _Bench, title: str, measured: Any, published: Any, more: Any 
 
 
 def _copies(bench: _Bench) -> dict[str, Any]:
-    """From each card to each, and from the host to each and back: every card sends and receives at the same time."""
+    """Copy from each card to each, and from the host to each and back: every card sends and receives at the same
+    time."""
     places, count = bench.places, len(bench.places)
     sent = torch.arange(_COPIED[places[0].type], dtype=torch.int32)
     host = sent.pin_memory() if bench.cuda else sent
@@ -350,13 +352,13 @@ def _gib(blocks: int, size: int) -> str:
 
 
 def _pattern(size: int, block: int, place: Any) -> Any:
-    """Numbers of which no two of a block are alike, and other ones in each block."""
+    """Return numbers that differ within a block, and from those of other blocks."""
     return torch.arange(size, dtype=torch.int32, device=place).mul_(2 * block + 40503)
 
 
 def _soak(bench: _Bench, seconds: float) -> list[dict[str, Any]]:
-    """The same product again and again, on all cards at the same time: the first is compared with float64, and a card
-    must agree with itself. What the driver says of each meanwhile, of the last look."""
+    """Compute the same product again and again, on all cards at the same time: the first is compared with float64, and
+    a card must agree with itself. What the driver says of each meanwhile, of the last look."""
     places, size = bench.places, work.SOAK_ROWS[bench.places[0].type]
     a, b = work.drawn(size)
     held = [(a.to(place), b.to(place)) for place in places]
@@ -382,7 +384,7 @@ def _soak(bench: _Bench, seconds: float) -> list[dict[str, Any]]:
 
 
 def _count(bench: _Bench, before: list[Any], under: list[Any], after: list[Any]) -> None:
-    """What the driver says of each card, and whether errors came up in between or before."""
+    """Emit what the driver says of each card, and whether errors came up in between or before."""
     case: dict[str, Any] = {"judge": "exact", "backend": "driver"}
     for number, (then, now) in enumerate(zip(before, after)):
         emit, who, load = bench.emit, f"GPU {number}", under[number:][:1]

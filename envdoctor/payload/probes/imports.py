@@ -45,7 +45,7 @@ _LIBRARY = (os.path.dirname(os.__file__), os.path.join(os.path.dirname(os.__file
 
 
 def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
-    """One observation a statement, for the judge ``import``."""
+    """Emit one observation for each statement, for the judge ``import``."""
 
     def tell(statement: str, result: Result) -> None:
         emit({"case": statement, "judge": "import", **result})
@@ -87,7 +87,7 @@ def _first_failure(statements: list[str]) -> Result:
 
 
 def _described(error: BaseException) -> dict[str, Any]:
-    """The errors from the one that was raised to its first cause, with places in the packages."""
+    """Return the errors from the one that was raised to its first cause, with places in the packages."""
     folders = {os.path.abspath(entry) for entry in sys.path if entry}.difference(_LIBRARY)
     roots = sorted((folder + os.sep for folder in folders), key=len, reverse=True)
     errors: list[dict[str, Any]] = []
@@ -106,7 +106,7 @@ def _described(error: BaseException) -> dict[str, Any]:
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """What led to an exception.
+    """Return what led to an exception.
 
     ``from module import name`` makes an ImportError without a cause of the AttributeError that the module's
     ``__getattr__`` raises, also when that is about something else: so it is asked again.
@@ -131,7 +131,7 @@ def _cause(error: BaseException) -> BaseException | None:
 
 
 def _go_on(groups: list[list[str]], tell: Callable[[str, Result], None], seconds: float) -> None:
-    """Each group in a fork, which takes over when all of its statements work."""
+    """Run each group in a fork, which takes over if all of its statements work."""
     broken: dict[str, Result] = {}
     while groups:
         group = groups.pop(0)
@@ -166,7 +166,7 @@ def _go_on(groups: list[list[str]], tell: Callable[[str, Result], None], seconds
 
 
 def _ended(child: int, answer: bytes | None) -> Result:
-    """The result of a fork that did not take over: its own words, or how it ended."""
+    """Return the result of a fork that did not take over: its own words, or how it ended."""
     if answer is None:
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -181,7 +181,7 @@ def _ended(child: int, answer: bytes | None) -> Result:
 
 
 def _received(reader: int, seconds: float | None) -> bytes | None:
-    """What comes through a pipe until it is closed; None when nothing came for so long."""
+    """Return what comes through a pipe until it is closed; None if nothing came for so long."""
     said = b""
     try:
         while select.select([reader], [], [], seconds)[0]:
@@ -195,12 +195,12 @@ def _received(reader: int, seconds: float | None) -> bytes | None:
 
 
 def _root(statement: str) -> str:
-    """``trl`` of ``from trl.trainer import SFTTrainer``."""
+    """Return ``trl`` for ``from trl.trainer import SFTTrainer``."""
     return statement.split()[1].partition(".")[0]
 
 
 def _place(frame: traceback.FrameSummary, roots: list[str]) -> str:
-    """``peft/peft_model.py:37``; nothing outside of the installed packages."""
+    """Return the place as ``peft/peft_model.py:37``; empty outside of the installed packages."""
     for root in roots:
         if frame.filename.startswith(root):
             return "{}:{}".format(frame.filename[len(root) :].replace(os.sep, "/"), frame.lineno)
@@ -215,7 +215,7 @@ def _message(error: BaseException, roots: list[str]) -> str:
 
 
 def _missing(error: BaseException) -> str:
-    """What is not there, with its module: ``transformers.HybridCache``; nothing where the error does not say."""
+    """Return the missing name with its module, ``transformers.HybridCache``; empty if the error does not say it."""
     name = getattr(error, "name", None)
     if isinstance(error, AttributeError):
         module = getattr(getattr(error, "obj", None), "__name__", None)  # from Python 3.10 on

@@ -71,7 +71,7 @@ _KINDS = (
 
 
 def run(job: Job, emit: Emit) -> None:
-    """One observation for each stage and kind, for the judge ``change``."""
+    """Emit one observation for each stage and kind, for the judge ``change``."""
     if find_spec("peft") is None:
         emit({"case": "LoRA", "skip": "peft is not installed"})
         return
@@ -119,8 +119,8 @@ def _off(model: Any, exact: Any) -> float:
 
 
 def _stages(kind: _Kind, settings: Any, device: str, several: bool) -> Any:
-    """(stage, what measures how far its logits are from those of the summed weights) one after another. Of two adapters
-    at once the sum is known of LoRA; of DoRA only that a merge must not change it."""
+    """Yield (stage, what measures how far its logits are from those of the summed weights) one after another. Of two
+    adapters at once the sum is known of LoRA; of DoRA only that a merge must not change it."""
     from peft import PeftModel, get_peft_model
 
     built = _built(kind, device)
@@ -179,8 +179,8 @@ def _stages(kind: _Kind, settings: Any, device: str, several: bool) -> Any:
 
 
 def _random(model: Any) -> None:
-    """What is trained begins as what it was, where nobody could tell whether it is used: magnitudes of DoRA, biases and
-    modules that are saved whole become others."""
+    """Change parameters that begin as what they replace, so that it shows whether they are used: magnitudes of DoRA,
+    biases and modules that are saved whole."""
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -191,7 +191,8 @@ def _random(model: Any) -> None:
 
 
 def _summed(plain: Any, trained: dict[str, Any], kind: _Kind, adapters: tuple[str, ...]) -> dict[str, Any]:
-    """The weights that the adapters stand for, by their names in the plain model, as functions of what is trained."""
+    """Return the weights that the adapters stand for, by their names in the plain model, as functions of what is
+    trained."""
     weights = {name: value.detach() for name, value in plain.named_parameters()}
     for name, value in trained.items():
         inner = name.replace("base_model.model.", "", 1).replace(".base_layer", "")

@@ -141,7 +141,8 @@ def _change(found: Any, exact: Any, signature: str) -> dict[str, Any]:
 
 
 def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
-    """Values are dropped in training only: of attention's weights, in eager attention, and behind each feed-forward."""
+    """Check that values are dropped in training only: of attention's weights, in eager attention, and behind each
+    feed-forward."""
     eager = tiny_models.build(name, "eager", job["model"]).to(job["device"])
     batch = tiny_models.padded(tiny_models.samples((24, 17)), "right")
     exact = _logits(eager.eval(), batch)
@@ -151,7 +152,7 @@ def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
 
 
 def _masked(model: Any, job: Job, name: str) -> dict[str, Any]:
-    """The logits of evaluation beside those of training, and finite in bf16."""
+    """Compare the logits of evaluation with those of training, and check that they are finite in bf16."""
     made = tiny_models.samples(tiny_models.LENGTHS["short"])
     made[1][1].fill_(IGNORED)
     half = tiny_models.unlike(tiny_models.build(name, "sdpa", job["model"])).to(job["device"], torch.bfloat16).eval()
@@ -170,12 +171,12 @@ def _masked(model: Any, job: Job, name: str) -> dict[str, Any]:
 
 
 def _chosen(job: Job) -> list[str]:
-    """Models whose caches keep all and only a window."""
+    """Return models whose caches keep everything, and one whose cache keeps a window."""
     return ["own"] if tiny_models.chosen(job["model"], [""])[0] == "own" else ["llama", "mistral", "qwen3"]
 
 
 def _written(row: dict[str, Any], job: Job) -> dict[str, Any]:
-    """Prompts that are continued with a cache, against each text at once: the logits of each token, or of beams the
+    """Compare prompts that are continued with a cache with each text at once: the logits of each token, or of beams the
     probability of the text that the score says."""
     mode = row["mode"]
     if row["cache"] == "static" and job["device"] == "cuda":
@@ -211,7 +212,7 @@ def _written(row: dict[str, Any], job: Job) -> dict[str, Any]:
 
 
 def _packed(model: Any, job: Job, name: str) -> dict[str, Any]:
-    """Two samples in one row, told apart by positions that begin again."""
+    """Compare two samples in one row, told apart by positions that begin again, with each sample alone."""
     try:
         masking = importlib.import_module("transformers.masking_utils")
     except ImportError:
@@ -257,7 +258,8 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
 
 
 def _seen(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
-    """What the model gives for a batch: its loss, its logits, and the gradient of the plain loss of these logits."""
+    """Return what the model gives for a batch: its loss, its logits, and the gradient of the plain loss of these
+    logits."""
     model.zero_grad(set_to_none=True)
     given = tiny_models.moved(batch, model)
     output = model(**given)
@@ -267,7 +269,7 @@ def _seen(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _errors(model: Any, batch: dict[str, Any], gave: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """How far each way is off, by way; one that is off alike with all is called "every"."""
+    """Return how far each way is off, by way; one that is off alike with all is called "every"."""
     live = batch["attention_mask"].bool()
     if not can_follow(model.config):
         if len(gave) < 2:
@@ -299,8 +301,8 @@ def _judge_loss(emit: Emit, common: Any, called: str, batch: dict[str, Any], fou
 
 
 def _judge_norm(emit: Emit, called: str, model: Any, device: str) -> None:
-    """A fresh norm of the model's class on a wide row: the factor of each row, in units of what rounding the values
-    one by one leaves of it."""
+    """Judge a fresh norm of the model's class on a wide row: the factor of each row, in units of what rounding the
+    values one by one leaves of it."""
     kinds = {type(module) for module in model.modules() if type(module).__name__.endswith("RMSNorm")}
     for kind in sorted(kinds, key=lambda kind: kind.__name__):
         try:

@@ -240,7 +240,7 @@ def training_step(job: Job) -> Iterator[Case]:
 
 
 def _mixed(name: str, words: str, device: str) -> dict[str, Any]:
-    """The change of all parameters under autocast against that of the same steps in float64."""
+    """Compare the change of all parameters under autocast with that of the same steps in float64."""
     model = tiny_models.build("chatglm-like", "sdpa").to(device)
     exact = tiny_models.build("chatglm-like", "eager").double()
     before = vector(exact, "data")
@@ -305,7 +305,7 @@ def _reloaded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _problem(row: dict[str, Any]) -> str:
-    """What is different after saving and loading; empty for nothing."""
+    """Return what is different after saving and loading; empty if nothing is."""
     dtype = DTYPES[row["dtype"]]
     model = tiny_models.unlike(tiny_models.build(row["model"], "sdpa", tied=row["tied"])).eval()
     for parameter in model.parameters():  # buffers stay what they are, as where weights are loaded in half
@@ -354,7 +354,7 @@ def _train(name: str, dtype: Any, device: str, folder: Any) -> dict[str, Any]:
 
 
 def _half_adamw(way: str, device: str) -> dict[str, Any]:
-    """Eight fp16 weights with a gradient of 1e-5, then 0."""
+    """Step eight fp16 weights three times: with a gradient of 1e-5, then 0."""
     weights = torch.nn.Parameter(torch.ones(8, dtype=torch.float16, device=device))
     with offered(f"{way} AdamW"):
         optimizer = torch.optim.AdamW([weights], lr=1e-3, **{way: True})
@@ -365,7 +365,7 @@ def _half_adamw(way: str, device: str) -> dict[str, Any]:
 
 
 def _standstill(device: str, rate: float) -> dict[str, Any]:
-    """A bf16 weight of 1.0 under 50 AdamW steps with a constant gradient."""
+    """Step a bf16 weight of 1.0 fifty times by AdamW with a constant gradient."""
     weight = torch.nn.Parameter(torch.ones(8, dtype=torch.bfloat16, device=device))
     optimizer = torch.optim.AdamW([weight], lr=rate, weight_decay=0.0)
     for _ in range(50):
@@ -376,7 +376,7 @@ def _standstill(device: str, rate: float) -> dict[str, Any]:
 
 
 def _use(model: Any, length: int) -> None:
-    """A training step without the optimizer, and the same batch in evaluation."""
+    """Run a training step without the optimizer, and the same batch in evaluation."""
     made = tiny_models.padded(tiny_models.samples((length, length // 2)), "left", position_ids=True)
     batch = tiny_models.moved(made, model)
     model.train()(**batch).loss.backward()

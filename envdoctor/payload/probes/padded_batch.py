@@ -59,7 +59,7 @@ _FORMS = (
 
 
 def run(job: Job, emit: Emit) -> None:
-    """One observation for each model × attention × gain × form of the batch, for the judge ``batch``."""
+    """Emit one observation for each model × attention × gain × form of the batch, for the judge ``batch``."""
     mode = torch.get_deterministic_debug_mode()
     torch.set_deterministic_debug_mode(0)
     try:
@@ -123,7 +123,7 @@ def _one_model(job: Job, emit: Emit, which: tuple[str, str, str, Any]) -> None:
 
 
 def _float64(low: Any, name: str, folder: Any) -> Any:
-    """The same weights, already rounded, in float64 and with eager attention, on the CPU."""
+    """Return the same weights, already rounded, in float64 and with eager attention, on the CPU."""
     high = tiny_models.build(name, "eager", folder)
     if hasattr(high, "set_experts_implementation"):
         high.set_experts_implementation("eager")  # grouped products know no float64
@@ -132,7 +132,8 @@ def _float64(low: Any, name: str, folder: Any) -> Any:
 
 
 def _gradients(model: Any, singles: list[tuple[dict[str, Any], float]]) -> Any:
-    """The weighted sum of the gradients of all parameters, one sample at a time, as one float64 vector on the CPU."""
+    """Return the weighted sum of the gradients of all parameters, one sample at a time, as one float64 vector on the
+    CPU."""
     total: Any = 0
     for batch, weight in singles:
         model.zero_grad(set_to_none=True)

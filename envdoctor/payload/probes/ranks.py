@@ -150,7 +150,7 @@ def ranks(job: Job, emit: Emit) -> None:
 
 
 def planned(ranks: list[Rank], world: int) -> dict[str, Any]:
-    """Which ranks take no part in the all-reduce, and its ``backend``; "" and ``why`` if there is none."""
+    """Return which ranks take no part in the all-reduce, and its ``backend``; "" and ``why`` if there is none."""
     here = {rank.number for rank in ranks}
     plan: dict[str, Any] = {"absent": [number for number in range(world) if number not in here], "backend": ""}
     if len(ranks) < 2 or 0 not in here:
@@ -164,8 +164,8 @@ def planned(ranks: list[Rank], world: int) -> dict[str, Any]:
 
 
 def compared(ranks: list[Rank]) -> list[dict[str, Any]]:
-    """The observation about what was computed, which names the ranks at fault by all computations; more of them, if
-    there are more, are in a second one."""
+    """Return the observation about what was computed, which names the ranks at fault by all computations; more of them,
+    if there are more, are in a second one."""
     if len(ranks) < 2:
         return [{"case": "ranks against each other", "skip": "fewer than two ranks sent what they computed"}]
     told: dict[str, dict[str, list[str]]] = {}
@@ -191,7 +191,8 @@ def compared(ranks: list[Rank]) -> list[dict[str, Any]]:
 
 
 def added(results: dict[int, dict[str, Any]], labels: dict[int, str], backend: str) -> dict[str, Any]:
-    """The observation about the sums: who did not get there, else whose share arrived wrong, or who got a wrong sum."""
+    """Return the observation about the sums: who did not get there, else whose share arrived wrong, or who got a wrong
+    sum."""
     title = f"all-reduce over {len(results)} ranks"
     failed = {rank: result for rank, result in results.items() if "error" in result}
     if failed:
@@ -213,7 +214,7 @@ def added(results: dict[int, dict[str, Any]], labels: dict[int, str], backend: s
 
 
 def _reduced(job: Job, plan: dict[str, Any], store: Any) -> dict[str, Any]:
-    """What this rank's part of the all-reduce saw; ``order`` counts those that failed as they did."""
+    """Return what this rank's part of the all-reduce saw; ``order`` counts those that failed as they did."""
     absent = plan["absent"]
     given = {
         "rank": job["rank"] - sum(number < job["rank"] for number in absent),
@@ -230,7 +231,7 @@ def _reduced(job: Job, plan: dict[str, Any], store: Any) -> dict[str, Any]:
 
 
 def _read(own: list[str]) -> dict[str, Any]:
-    """What a rank says of itself; nothing where that is not what this release of envdoctor says."""
+    """Return what a rank says of itself; empty if this release of envdoctor does not say it so."""
     try:
         said = json.loads(own[0])
     except (ValueError, IndexError):

@@ -197,7 +197,7 @@ def trainer_training(job: Job, emit: Emit) -> None:
 
 
 def _words(row: dict[str, Any]) -> str:
-    """The settings of a row that are not usual."""
+    """Return the settings of a row that are not usual."""
     return "".join(
         f", {name} {value}"
         for name, value in row.items()
@@ -206,7 +206,7 @@ def _words(row: dict[str, Any]) -> str:
 
 
 def _made(row: dict[str, Any], device: str) -> Any:
-    """A model whose attention is computed in plain torch; with adapters, or with its first weights frozen."""
+    """Return a model whose attention is computed in plain torch; with adapters, or with its first weights frozen."""
     model = tiny_models.build("llama", "eager")
     if row["model"] == "LoRA":
         if find_spec("peft") is None:
@@ -224,7 +224,7 @@ def _made(row: dict[str, Any], device: str) -> Any:
 
 
 def _labelled(how: str, seed: int = 7) -> list[Any]:
-    """Samples whose labels are ignored in this way."""
+    """Return samples whose labels are ignored in this way."""
     made = tiny_models.samples(_LENGTHS, seed)
     for place, (tokens, labels) in enumerate(made):
         if how != "behind a prompt":
@@ -237,7 +237,7 @@ def _labelled(how: str, seed: int = 7) -> list[Any]:
 
 
 def _criterion(row: dict[str, Any], logits: Any, labels: Any) -> Any:
-    """The mean loss over the labels that count, as the settings have it."""
+    """Return the mean loss over the labels that count, as the settings have it."""
     loss = loss_of(logits, labels)
     if row["loss"] == "own":
         return loss
@@ -248,8 +248,8 @@ def _criterion(row: dict[str, Any], logits: Any, labels: Any) -> Any:
 
 
 def _trainer(model: Any, row: dict[str, Any], made: list[Any], device: str, folder: str, **chosen: Any) -> Any:
-    """A Trainer with the settings of the row over samples that are only their numbers, and the batches that it takes,
-    which grow while it runs."""
+    """Return a Trainer with the settings of the row over samples that are only their numbers, and the batches that it
+    takes, which grow while it runs."""
     taken: list[list[int]] = []
 
     def collate(some: list[dict[str, int]]) -> dict[str, Any]:
@@ -287,7 +287,7 @@ def _trainer(model: Any, row: dict[str, Any], made: list[Any], device: str, fold
 
 
 def _run(device: str, row: dict[str, Any], made: list[Any], seed: int = 0) -> dict[str, Any]:
-    """The change of all parameters, the ``losses`` that were logged, and the numbers of each batch."""
+    """Return the change of all parameters, the ``losses`` that were logged, and the numbers of each batch."""
     model = _made(row, device)
     before = vector(model, "data")
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
@@ -298,8 +298,8 @@ def _run(device: str, row: dict[str, Any], made: list[Any], seed: int = 0) -> di
 
 
 def _trained(device: str, row: dict[str, Any], seed: int, shuffled: set[bool]) -> dict[str, Any]:
-    """The change of all parameters by the Trainer against that by the loop, and the losses. ``shuffled`` takes whether
-    the second epoch has another order than the first."""
+    """Compare the change of all parameters by the Trainer with that by the loop, and the losses. ``shuffled`` takes
+    whether the second epoch has another order than the first."""
     takes = inspect.signature(transformers.trainer_pt_utils.LabelSmoother.__call__).parameters
     if row["loss"] == "smoothed" and "num_items_in_batch" not in takes:
         row = {**row, "windows": 1}  # a mean of means, as it was before
@@ -327,7 +327,7 @@ def _trained(device: str, row: dict[str, Any], seed: int, shuffled: set[bool]) -
 
 
 def _loop(model: Any, made: list[Any], epochs: list[list[list[int]]], row: dict[str, Any]) -> list[float]:
-    """The same without the Trainer: the loss of each step."""
+    """Train without the Trainer; return the loss of each step."""
     trained = [one for one in model.parameters() if one.requires_grad]
     groups = [
         {"params": [one for one in trained if (one.dim() > 1) is decays], "weight_decay": _DECAY * decays}
@@ -363,8 +363,8 @@ def _loop(model: Any, made: list[Any], epochs: list[list[list[int]]], row: dict[
 
 
 def _resumed(device: str, row: dict[str, Any], title: str) -> dict[str, Any]:
-    """The change of all parameters by a run that was resumed against that by the run that wrote the checkpoint and went
-    on; where they differ, what was not as it had been when the step after it began."""
+    """Compare the change of all parameters by a resumed run with that by the run that wrote the checkpoint and went on.
+    If they differ, name what was not as it had been when the next step began."""
     made = _labelled(row["labels"])
     steps = math.ceil(math.ceil(len(made) / row["batch"]) / row["windows"])
     saved = {1: 1, "an epoch": steps, "an epoch and a step": steps + 1}[row["saved"]]
@@ -413,7 +413,7 @@ class _Seen(transformers.TrainerCallback):  # type: ignore[misc,name-defined,unu
 
 
 def _collated(row: dict[str, Any], samples: list[dict[str, Any]]) -> dict[str, Any]:
-    """What is wrong with a batch of a collator; the samples come with labels or without."""
+    """Return what is wrong with a batch of a collator; the samples come with labels or without."""
     name, words = row["name"], tokenizer()
     if not hasattr(transformers, name):
         raise Unavailable(f"this transformers has no {name}")
@@ -432,7 +432,7 @@ def _collated(row: dict[str, Any], samples: list[dict[str, Any]]) -> dict[str, A
 
 
 def _joined(batch: Any, samples: list[dict[str, Any]]) -> str:
-    """What is wrong with samples that are one row; empty for nothing."""
+    """Return what is wrong with samples that are one row; empty for nothing."""
     start = 0
     for row, sample in enumerate(samples):
         here = slice(start, start := start + len(sample["input_ids"]))
@@ -446,7 +446,7 @@ def _joined(batch: Any, samples: list[dict[str, Any]]) -> str:
 
 
 def _problem(batch: Any, samples: list[dict[str, Any]]) -> str:
-    """What is wrong with a padded batch; empty for nothing."""
+    """Return what is wrong with a padded batch; empty for nothing."""
     for row, sample in enumerate(samples):
         length = len(sample["input_ids"])
         live = batch["attention_mask"][row].bool()
@@ -461,8 +461,8 @@ def _problem(batch: Any, samples: list[dict[str, Any]]) -> str:
 
 
 def _evaluated(row: dict[str, Any], samples: list[dict[str, Any]], device: str) -> dict[str, Any]:
-    """The loss of the Trainer against the mean over the labels, one sample at a time without dropout; its predictions
-    against the logits. Labels are the likeliest tokens, those of the last sample the least likely ones."""
+    """Compare the loss of the Trainer with the mean over the labels, one sample at a time without dropout, and its
+    predictions with the logits. Labels are the likeliest tokens, those of the last sample the least likely ones."""
     model = _made(row, device)
     tiny_models.stress(model, 12)
     losses, made, logits = [], [], []

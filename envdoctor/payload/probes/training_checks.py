@@ -264,13 +264,13 @@ def tf32(job: Job) -> Iterator[Case]:
 
 
 def _shapes(sizes: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
-    """Like those of a model: the largest first, then matrices, vectors and single numbers in turn."""
+    """Return shapes like those of a model: the largest first, then matrices, vectors and single numbers in turn."""
     small = ((33, 17), (64,), (1,), (5, 3), (0, 4), (9,))
     return ((sizes["largest"],), *(small[place % 6] for place in range(sizes["tensors"] - 1)))
 
 
 def _waits(place: int, number: int) -> bool:
-    """Whether a parameter has no gradient at a step, as an expert that no token was sent to."""
+    """Return whether a parameter has no gradient at a step, as an expert that no token was sent to."""
     return number == 1 and place % 3 == 1
 
 
@@ -288,7 +288,7 @@ def _once(*given: Any, part: str) -> dict[str, Any]:
 
 
 def _told(what: str, tensors: Iterable[Any]) -> dict[str, Any]:
-    """What is said of each parameter when it is the worst."""
+    """Return the tensors by what is said of each parameter if it is the worst."""
     return {
         f"{what} parameter {place}, of shape {tuple(one.shape)}, is off by {{}}": one
         for place, one in enumerate(tensors)
@@ -296,12 +296,13 @@ def _told(what: str, tensors: Iterable[Any]) -> dict[str, Any]:
 
 
 def _split(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Parameters and their gradients."""
+    """Return parameters and their gradients."""
     return values[: len(values) // 2], values[len(values) // 2 :]
 
 
 def _adam(value: Any, gradients: list[Any], decoupled: bool) -> Any:
-    """https://arxiv.org/abs/1711.05101, algorithm 2, with its weight decay decoupled or in the gradient."""
+    """Return a parameter after steps of Adam (https://arxiv.org/abs/1711.05101, algorithm 2), with its weight decay
+    decoupled or in the gradient."""
     first = second = torch.zeros_like(value)
     for number, raw in enumerate(gradients, 1):
         gradient = raw.double() if decoupled else raw.double() + _DECAY * value

@@ -78,7 +78,7 @@ def _told(job: Job, check: Any, size: int, chosen: dict[str, Any], title: str) -
 
 
 def _models(device: str) -> list[Any]:
-    """The model, its twin, and one with other weights for the reference."""
+    """Return the model, its twin, and one with other weights for the reference."""
     made = [tiny_models.build("llama", "eager").to(device) for _ in range(3)]
     with torch.no_grad():
         for parameter in made[2].parameters():
@@ -87,8 +87,8 @@ def _models(device: str) -> list[Any]:
 
 
 def _fine_tuned(job: Job, size: int, chosen: dict[str, Any]) -> tuple[Any, Any, float]:
-    """(the change of all parameters by SFTTrainer, the one by the loss itself, that part of it which is left when first
-    labels count that nothing predicts)."""
+    """Return (the change of all parameters by SFTTrainer, the one by the loss itself, that part of it which is left
+    when first labels count that nothing predicts)."""
     rows = _rows("completion_only_loss" in chosen)
     model, plain, _ = _models(job["device"])
     before = vector(model, "data")
@@ -106,7 +106,7 @@ def _fine_tuned(job: Job, size: int, chosen: dict[str, Any]) -> tuple[Any, Any, 
 
 
 def _rows(masked: bool) -> list[dict[str, Any]]:
-    """Samples whose tokens are there already; ``wanted`` are the labels that follow, and no column of trl."""
+    """Return samples whose tokens are there already; ``wanted`` are the labels that follow, and no column of trl."""
     rows: list[dict[str, Any]] = []
     for tokens, _ in tiny_models.samples(tuple(first + second for first, second in zip(_PROMPTS, _CHOSEN))):
         prompt = _PROMPTS[len(rows)] if masked else 0
@@ -117,7 +117,7 @@ def _rows(masked: bool) -> list[dict[str, Any]]:
 
 
 def _preferred(job: Job, size: int, chosen: dict[str, Any]) -> tuple[Any, Any, float]:
-    """The same by DPOTrainer, where all of it is left."""
+    """Return the same for DPOTrainer, where all of the change is left."""
     made = {
         key: [tokens.tolist() for tokens, _ in tiny_models.samples(lengths, seed)]
         for seed, (key, lengths) in enumerate({"prompt": _PROMPTS, "chosen": _CHOSEN, "rejected": _REJECTED}.items())
@@ -159,8 +159,8 @@ def _trainer(
     asks: tuple[str, ...] = (),
     **more: Any,
 ) -> Iterator[Any]:
-    """A trainer of trl over these rows with one step before it, in a folder that goes afterwards. ``asks`` are settings
-    without which :class:`Unavailable` is raised, as without those that were ``chosen``."""
+    """Yield a trainer of trl over these rows with one step before it, in a folder that goes afterwards. ``asks`` are
+    settings without which :class:`Unavailable` is raised, as without those that were ``chosen``."""
     import datasets
     import trl
 
@@ -190,14 +190,15 @@ def _trainer(
 
 
 def _one_step(size: int, accumulate: int) -> dict[str, Any]:
-    """Settings of one step of SGD that moves the weights by the gradient of ``accumulate`` batches of that size."""
+    """Return settings of one step of SGD that moves the weights by the gradient of ``accumulate`` batches of that
+    size."""
     plain = {"learning_rate": 1.0, "lr_scheduler_type": "constant", "optim": "sgd", "max_grad_norm": 0.0}
     batch = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulate}
     return {**batch, **plain, "max_steps": 1, "logging_steps": 1}
 
 
 def _packed(job: Job) -> dict[str, Any]:
-    """Which tokens count in the batches of a trainer that packs."""
+    """Count the tokens whose labels count in the batches of a trainer that packs."""
     rows = _rows(True)
     model = tiny_models.build("llama", "eager").to(job["device"])
     chosen = {"completion_only_loss": True, "packing": True}

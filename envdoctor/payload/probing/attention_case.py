@@ -73,7 +73,7 @@ LAYOUTS: dict[str, Any] = {
 
 
 def keep(mask: str, batch: int, rows: int, keys: int) -> Any:
-    """(B, 1, L, S) on the CPU: True where a row may see a key."""
+    """Return (B, 1, L, S) on the CPU: True where a row may see a key."""
     everything = torch.ones(batch, 1, rows, keys, dtype=torch.bool)
     if mask in ("none", "alltrue"):
         return everything
@@ -98,14 +98,14 @@ def keep(mask: str, batch: int, rows: int, keys: int) -> Any:
 
 
 def bias_of(mask: str, kept: Any, dtype: Any) -> Any:
-    """What a mask adds to the logits beside hiding some, rounded to the dtype; a zero for all but ``bias``."""
+    """Return what a mask adds to the logits beside hiding some, rounded to the dtype; a zero for all but ``bias``."""
     if not mask.startswith("bias_"):
         return torch.zeros((), dtype=dtype)
     return torch.randn(kept.shape, generator=torch.Generator().manual_seed(7)).to(dtype)
 
 
 def hand_over(mask: str, kept: Any, dtype: Any, device: str) -> tuple[Any, bool]:
-    """(attn_mask or None, is_causal) as scaled_dot_product_attention takes them."""
+    """Return (attn_mask or None, is_causal) as scaled_dot_product_attention takes them."""
     if mask in ("none", "causal"):
         return None, mask == "causal"
     how, _, what = mask.partition("_")
@@ -123,12 +123,12 @@ def hand_over(mask: str, kept: Any, dtype: Any, device: str) -> tuple[Any, bool]
 
 
 def share(k: Any, v: Any, layout: str) -> tuple[Any, Any]:
-    """k and v whose numbers suit the layout: all heads, or samples, alike where one stands for all."""
+    """Return k and v whose numbers suit the layout: all heads, or samples, alike where one stands for all."""
     return (LAYOUTS[layout](k), LAYOUTS[layout](v)) if layout.startswith("expanded") else (k, v)
 
 
 def arrange(inputs: tuple[Any, Any, Any], layout: str) -> tuple[Any, Any, Any]:
-    """The numbers of q, k and v in new memory, laid out as named; leaves that require gradients."""
+    """Return the numbers of q, k and v in new memory, laid out as named; leaves that require gradients."""
     if layout == "packed":
         both = torch.stack([x.transpose(1, 2) for x in inputs], dim=2)  # (B, L, 3, H, D)
         views = [both[:, :, place].transpose(1, 2) for place in range(3)]
@@ -140,7 +140,7 @@ def arrange(inputs: tuple[Any, Any, Any], layout: str) -> tuple[Any, Any, Any]:
 
 
 def draw(shape: dict[str, int], stress: str, seed: int, dtype: Any) -> tuple[Any, Any, Any, Any]:
-    """q, k, v and the upstream gradient for ``shape`` (B, H, Hk, L, S, D), rounded to ``dtype``, on the CPU.
+    """Return q, k, v and the upstream gradient for ``shape`` (B, H, Hk, L, S, D), rounded to ``dtype``, on the CPU.
 
     All draws are normal numbers in float32 from a generator of our own, in the order q, k, v, direction or channel,
     upstream gradient; the global generator of torch is not touched.
@@ -190,7 +190,7 @@ class _Prepared(NamedTuple):
 
 
 def sdpa(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
-    """torch's scaled_dot_product_attention as a kernel: the output (B, H, L, D).
+    """Call torch's scaled_dot_product_attention as a kernel; return the output (B, H, L, D).
 
     It is looked up at each call: who wraps torch's function is tested as well.
     """
@@ -207,7 +207,7 @@ def sdpa(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[st
 def run_cases(
     job: Job, emit: Emit, cases: Sequence[dict[str, Any]], dtypes: tuple[str, ...] = ("bf16",), kernel: Kernel = sdpa
 ) -> None:
-    """One observation a case in the job's dtype (or these) and with its backend, for the judge ``attention``.
+    """Emit one observation a case in the job's dtype (or these) and with its backend, for the judge ``attention``.
 
     ``only`` among the job's options is the number of one case.
     """
@@ -234,12 +234,12 @@ def _run_some(job: Job, emit: Emit, name: str, kernel: Kernel, cases: Sequence[d
 
 
 def _worst(found: dict[str, Any]) -> float:
-    """The largest of the errors that an observation has; infinite for one that has none."""
+    """Return the largest of the errors that an observation has; infinite for one that has none."""
     return max(found.get("ratio", {}).values(), default=float("inf"))
 
 
 def prepare(case: dict[str, Any], dtype: Any, seed: int = 0) -> _Prepared:
-    """Numbers and truth of a case. ``seed`` 0 are the published inputs, any other number gives new ones."""
+    """Return numbers and truth of a case. ``seed`` 0 are the published inputs, any other number gives new ones."""
     case = {**case, "seed": 1000 + case["number"] + 100_003 * seed}
     q, k, v, gradient = draw(case, case["stress"], case["seed"], dtype)
     k, v = share(k, v, case["layout"])
@@ -257,7 +257,7 @@ def prepare(case: dict[str, Any], dtype: Any, seed: int = 0) -> _Prepared:
 def evaluate(
     given: tuple[Any, Any, Any, Any], kept: Any, precision: Any, rounded: Any = None, bias: Any = 0.0
 ) -> dict[str, Any]:
-    """o, dq, dk, dv and lse of (q, k, v, dO) in ``precision``, with a ``bias`` added to the logits.
+    """Return o, dq, dk, dv and lse of (q, k, v, dO) in ``precision``, with a ``bias`` added to the logits.
 
     With a dtype ``rounded``, what a kernel of that dtype must round is rounded to it and taken back.
     """
@@ -292,7 +292,7 @@ def evaluate(
 
 
 def expected(given: tuple[Any, Any, Any, Any], kept: Any, bias: Any = _NO_BIAS) -> Expected:
-    """Truth and model for (q, k, v, dO) that are already rounded to the tested dtype."""
+    """Return truth and model for (q, k, v, dO) that are already rounded to the tested dtype."""
     truth = evaluate(given, kept, torch.float64, bias=bias.double())
     model = evaluate(given, kept, torch.float32, given[0].dtype, bias.float())
     lse = [round(float(truth["lse"].min()), 1), round(float(truth["lse"].max()), 1)]
@@ -300,7 +300,7 @@ def expected(given: tuple[Any, Any, Any, Any], kept: Any, bias: Any = _NO_BIAS) 
 
 
 def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
-    """The measures of an observation: ``ratio``, ``nonfinite``, ``dead_rows_nonfinite``, ``dead_dq_nonfinite``,
+    """Return the measures of an observation: ``ratio``, ``nonfinite``, ``dead_rows_nonfinite``, ``dead_dq_nonfinite``,
     ``unjudged``.
 
     Only live rows count for o and dq, all rows for dk and dv. A tensor whose truth does not fit the dtype is unjudged.
@@ -358,7 +358,7 @@ def observe(prepared: _Prepared, dtype: Any, device: str, kernel: Kernel) -> dic
 
 
 def _title(case: dict[str, Any]) -> str:
-    """The short name of a case: ``L64 S64 D64 bool_left bhsd hf shift-``."""
+    """Return the short name of a case: ``L64 S64 D64 bool_left bhsd hf shift-``."""
     words = [f"B{case['B']}"] if case["B"] != 2 else []
     words += [f"H{case['H']}/{case['Hk']} {case['gqa']}"] if case["H"] != case["Hk"] else []
     words += [f"L{case['L']}", f"S{case['S']}", f"D{case['D']}"]
@@ -366,7 +366,7 @@ def _title(case: dict[str, Any]) -> str:
 
 
 def is_known(backend: str, emit: Emit) -> bool:
-    """Whether this torch can force the backend; else that is said."""
+    """Return whether this torch can force the backend; emit a skip if it cannot."""
     older = backend in ("default", "math", "flash", "efficient")
     if older or hasattr(_backends(), BACKENDS.get(backend, "")):
         return True
@@ -375,7 +375,7 @@ def is_known(backend: str, emit: Emit) -> bool:
 
 
 def force(backend: str) -> Any:
-    """A context in which scaled_dot_product_attention may use this backend alone; none for ``default``."""
+    """Return a context in which scaled_dot_product_attention may use this backend alone; none for ``default``."""
     if backend == "default":
         return nullcontext()
     members = _backends()
@@ -386,7 +386,7 @@ def force(backend: str) -> Any:
 
 
 def _backends() -> Any:
-    """torch.nn.attention.SDPBackend, from torch 2.3 on; None before."""
+    """Return torch.nn.attention.SDPBackend, from torch 2.3 on; None before."""
     try:
         from torch.nn.attention import SDPBackend
     except ImportError:

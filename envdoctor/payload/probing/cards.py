@@ -38,7 +38,7 @@ class GpuCard(NamedTuple):
 
 
 def strange(cards: list[GpuCard]) -> dict[str, Any]:
-    """``equal``, ``signature``, ``soft`` and ``detail`` of an observation for the judge ``exact``.
+    """Return ``equal``, ``signature``, ``soft`` and ``detail`` of an observation for the judge ``exact``.
 
     A card whose error is no rounding is wrong whatever the others say. Cards of one name run the same kernels, and must
     agree to the bit: the one that does not agree with more than half of them is named; without such a half it is said
@@ -57,7 +57,8 @@ def strange(cards: list[GpuCard]) -> dict[str, Any]:
 
 
 def accused(cards: list[GpuCard]) -> list[tuple[GpuCard, str]]:
-    """The cards that are at fault, with what is wrong: first those that are no rounding away, then the odd ones."""
+    """Return the cards that are at fault, with what is wrong: first those that are no rounding away, then the odd
+    ones."""
     usual = {}
     for name, kinds in _kinds(cards).items():
         most, count = kinds.most_common(1)[0]
@@ -74,7 +75,7 @@ def accused(cards: list[GpuCard]) -> list[tuple[GpuCard, str]]:
 def slow(
     names: dict[str, str], measured: dict[str, dict[str, float]], published: dict[str, dict[str, Any]]
 ) -> list[str]:
-    """Clauses about cards that are slower than is published of them, or than half of those of their name.
+    """Return clauses about cards that are slower than is published of them, or than half of those of their name.
 
     ``names`` by label; ``measured`` by what was and by label, ``published`` by label, in the units of ``SPEEDS``.
     """

@@ -59,10 +59,10 @@ def unfinished(case: str, text: str) -> dict[str, Any]:
 
 
 def start(given: dict[str, Any], program: str = "collective.py") -> Any:
-    """The process of a ``program`` of this folder. This one is ``given``: ``rank`` and ``world``, the ``backend``, how
-    many ``seconds`` it may wait for others, the ``sizes`` of what is summed, whether ``averages`` and, with the largest
-    size, ``exchanges`` and float32 are tried; the bytes of messages that are ``timed`` in each of them; and where they
-    meet: the ``file`` of a store, or ``address``, ``port`` and ``prefix`` of one."""
+    """Start the process of a ``program`` of this folder. This one is ``given``: ``rank`` and ``world``, the
+    ``backend``, how many ``seconds`` it may wait for others, the ``sizes`` of what is summed, whether ``averages`` and,
+    with the largest size, ``exchanges`` and float32 are tried; the bytes of messages that are ``timed`` in each of
+    them; and where they meet: the ``file`` of a store, or ``address``, ``port`` and ``prefix`` of one."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), program)
     command = [sys.executable, path, json.dumps(given)]
     quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
@@ -70,8 +70,8 @@ def start(given: dict[str, Any], program: str = "collective.py") -> Any:
 
 
 def finish(child: Any, seconds: float) -> dict[str, Any]:
-    """What it saw: ``sums``, pairs of a title and how many numbers are wrong, and ``givers``, the ranks whose share
-    came out wrong, and ``speeds``, GB/s by title; or the ``error``, a clause."""
+    """Return what it saw: ``sums``, pairs of a title and how many numbers are wrong, and ``givers``, the ranks whose
+    share came out wrong, and ``speeds``, GB/s by title; or the ``error``, a clause."""
     try:
         said, trouble = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
@@ -133,7 +133,8 @@ def main() -> None:
 
 
 def _wanted(given: dict[str, Any]) -> list[Any]:
-    """What is tried: which exchange, of how many elements, in which dtype, in words, and how often it is timed."""
+    """Return what is tried: which exchange, of how many elements, in which dtype, in words, and how often it is
+    timed."""
     import torch
 
     bf16, fp32, world, sizes = torch.bfloat16, torch.float32, given["world"], given["sizes"]
@@ -153,8 +154,9 @@ def _wanted(given: dict[str, Any]) -> list[Any]:
 
 
 def _exchanged(name: str, who: tuple[int, int], places: Any, dtype: Any, times: int) -> tuple[int | None, float | None]:
-    """How many numbers of a sum or an average, of a sum of which every rank keeps its part, or of all of these parts
-    together came out wrong; None where the backend has no such exchange. Then the least seconds of so many times."""
+    """Return how many numbers of a sum or an average, of a sum of which every rank keeps its part, or of all of these
+    parts together came out wrong; None where the backend has no such exchange. Then the least seconds of so many
+    times."""
     import torch
     import torch.distributed as dist
 
@@ -199,7 +201,7 @@ def _at(what: str) -> None:
 
 
 def _summands(rank: int, world: int, places: Any) -> tuple[Any, Any, int]:
-    """What this rank adds to each number, what comes out, and how many ranks add anything."""
+    """Return what this rank adds to each number, what comes out, and how many ranks add anything."""
     step = -(-world // _SENDERS)
     senders = -(-world // step)
     mine = (places % 8 + 2 * (rank // step)) * (rank % step == 0)

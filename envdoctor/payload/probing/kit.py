@@ -98,7 +98,7 @@ pair = partial(Case, judge="change", backend="")
 
 
 def of_rows(experiment: Callable[[Job], Iterable[Case]]) -> Callable[[Job, Emit], None]:
-    """An experiment that gives its rows."""
+    """Make an experiment of a function that gives its rows."""
 
     @wraps(experiment)
     def run(job: Job, emit: Emit) -> None:
@@ -116,7 +116,7 @@ def in_parts(work: Callable[[Any], None], rows: Iterable[Any], size: int) -> Non
 
 
 def run_rows(job: Job, emit: Emit, rows: Iterable[Case]) -> None:
-    """One observation a row, from the run's seed; one that cannot be measured says why."""
+    """Emit one observation for each row, from the run's seed; one that cannot be measured says why."""
     in_parts(partial(_run_some, job, emit, {}), rows, _SOME)
 
 
@@ -187,8 +187,8 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
 
 
 def _others(row: Case, given: list[Any], first: Any) -> list[Any]:
-    """An output of the same call, without gradients, that is not the first one, and one of such a call that is not like
-    it; nothing if all are alike. Calls with gradients and without may differ, two without may not."""
+    """Return an output of the same call, without gradients, that is not the first one, and one of such a call that is
+    not like it; nothing if all are alike. Calls with gradients and without may differ, two without may not."""
     last, untracked = None, torch.no_grad()(row.function)
     for _ in range(_TIMES if first.numel() <= _FEW else 1):
         out = untracked(*given)
@@ -204,17 +204,17 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def seed_of(job: Job) -> int:
-    """The number that a run draws its shapes and inputs from; 0 where it was given none."""
+    """Return the number that a run draws its shapes and inputs from; 0 where it was given none."""
     return int(job.get("options", {}).get("seed") or job.get("seed") or 0)
 
 
 def loaded_dtype(job: Job) -> str | None:
-    """The half dtype in which the recipe loads and trains weights, if it does."""
+    """Return the half dtype in which the recipe loads and trains weights, if it does."""
     return _SPELLED.get(str(job["recipe"].get("load_dtype")).lower())
 
 
 def attempt(measure: Callable[[], dict[str, Any]], device: str, library: str = "") -> dict[str, Any]:
-    """What is measured for an observation, or why it was not; ``library`` is what such errors as those of another
+    """Return what is measured for an observation, or why it was not; ``library`` is what errors as those of another
     release's interface are laid to."""
     try:
         return measure()
@@ -227,8 +227,8 @@ def attempt(measure: Callable[[], dict[str, Any]], device: str, library: str = "
 
 
 def in_setting(found: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
-    """What was found in a setting: an exception there says that this release does not offer it, where the ``plain``
-    setting of the same experiment raised none. What raises gives no wrong numbers."""
+    """Return what was found in a setting: an exception there says that this release does not offer it, where the
+    ``plain`` setting of the same experiment raised none. What raises gives no wrong numbers."""
     if "error" not in found or "error" in plain or found.get("oom") or found.get("sticky"):
         return found
     return {"skip": f"not offered by this release, where the plain setting works: {found['error']}"[:300]}
@@ -249,7 +249,8 @@ def reported(emit: Emit, device: str, case: dict[str, Any], skipped: dict[str, A
 
 
 def failure(error: BaseException, device: str) -> dict[str, Any]:
-    """The part of an observation that says why there is no measure: ``skip``, or ``error`` with what it means."""
+    """Return the part of an observation that says why there is no measure: ``skip``, or ``error`` with what it
+    means."""
     text = f"{type(error).__name__}: {error}"[:1000]
     if is_out_of_memory(error):
         return {"error": text, "oom": True}
@@ -271,7 +272,7 @@ def offered(what: str) -> Iterator[None]:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Products of float32 are computed in float32, whatever the settings are, which come back behind it."""
+    """Compute products of float32 in float32, whatever the settings are; restore these afterwards."""
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -281,7 +282,7 @@ def full_precision() -> Iterator[None]:
 
 
 def forward_backward(operation: Any, inputs: Any, upstream: Any = None, asks: Any = None) -> dict[str, Any]:
-    """``o`` and the gradients ``d0``, ``d1``, … of an operation, or those of the inputs in the places ``asks``;
+    """Return ``o`` and the gradients ``d0``, ``d1``, … of an operation, or those of the inputs in the places ``asks``;
     ``upstream`` gives the output's gradient for its shape (None: the output is one number), which is cast to its dtype
     and device."""
     leaves = [value.detach().requires_grad_(asks is None or place in asks) for place, value in enumerate(inputs)]
@@ -293,31 +294,32 @@ def forward_backward(operation: Any, inputs: Any, upstream: Any = None, asks: An
 
 
 def vector(model: Any, of: str = "grad") -> Any:
-    """The gradients of all parameters of a model (or with ``of`` "data" these themselves) as one float64 vector on the
-    CPU; zeros for a parameter that has none."""
+    """Return the gradients of all parameters of a model (or with ``of`` "data" these themselves) as one float64 vector
+    on the CPU; zeros for a parameter that has none."""
     parts = [(parameter, getattr(parameter, of)) for parameter in model.parameters()]
     found = [torch.zeros_like(parameter) if part is None else part for parameter, part in parts]
     return torch.cat([part.detach().double().cpu().flatten() for part in found])
 
 
 def relative(got: Any, exact: Any) -> float:
-    """The norm of the error in units of the norm of the exact result; the norm itself where that result is 0."""
+    """Return the norm of the error in units of the norm of the exact result; the norm itself where that result is 0."""
     got, exact = got.detach().double().cpu(), exact.detach().double().cpu()
     return float((got - exact).norm() / (exact.norm() if exact.any() else 1.0))
 
 
 def _difference(got: Any, exact: Any) -> float:
-    """The largest distance of two numbers."""
+    """Return the largest distance of two numbers."""
     return float((got.detach().double().cpu() - exact.detach().double().cpu()).abs().max())
 
 
 def lost(tensor: Any) -> int:
-    """How many values are not finite."""
+    """Return how many values are not finite."""
     return int((~torch.isfinite(tensor.detach())).sum())
 
 
 def compare(got: dict[str, Any], exact: dict[str, Any], unit: str = "rms") -> dict[str, Any]:
-    """``ratio``, ``nonfinite`` and ``unjudged`` of an observation for the judge ``rounding``, from tensors by name.
+    """Return ``ratio``, ``nonfinite`` and ``unjudged`` of an observation for the judge ``rounding``, from tensors by
+    name.
 
     The unit is the rms error of the exact result rounded once, or where each number is judged by itself ("element"; of
     "exact" and "whole" all tensors, of "element" the output) the step from one number of the dtype to the next.
@@ -360,8 +362,8 @@ def _note_numbers(found: dict[str, Any], name: str, value: Any, truth: Any, dtyp
 
 
 def _farthest(value: Any, truth: Any, dtype: Any) -> float:
-    """The error of the worst number, by which a single lost one shows among many: in units of eight steps at its own
-    size, or at that of all where that is more."""
+    """Return the error of the worst number, by which a single lost one shows among many: in units of eight steps at its
+    own size, or at that of all where that is more."""
     limits = torch.finfo(dtype)
     size = truth.abs().clamp_min_(max(rms(truth), limits.tiny, 1e-30))
     worst = float((value - truth).abs_().div_(size).max())
@@ -393,7 +395,8 @@ def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], 
 
 
 def _ratio(squares: list[Any], dtype: Any, least: float = 0.0) -> float:
-    """The largest rms error in units of that of rounding, from mean squares of the error, of that and of the truth.
+    """Return the largest rms error in units of that of rounding, from mean squares of the error, of that and of the
+    truth.
 
     5 % of an ulp of the truth, whose size is at ``least`` that of all of it, is the least to divide by: an exact zero
     must make no verdict of noise, nor must a block of zeros, as dq has where a row sees one key alone.
@@ -403,7 +406,7 @@ def _ratio(squares: list[Any], dtype: Any, least: float = 0.0) -> float:
 
 
 def rms(values: Any) -> float:
-    """The root of the mean square."""
+    """Return the root of the mean square."""
     return float(values.square().mean().sqrt())
 
 
@@ -418,7 +421,7 @@ def growth(work: Callable[[int], None], cycles: Iterable[Iterable[int]], device:
 
 
 def _held_kib(device: str) -> float:
-    """KiB of the tensors that are alive, after what circles hold was collected and the device has finished."""
+    """Return KiB of the live tensors, after cycles were collected and the device has finished."""
     gc.collect()
     if device == "cuda":
         torch.cuda.synchronize()
@@ -426,7 +429,7 @@ def _held_kib(device: str) -> float:
 
 
 def _live_bytes() -> int:
-    """Bytes of the storages of all tensors that are alive."""
+    """Return bytes of the storages of all tensors that are alive."""
     storages = {}
     for value in gc.get_objects():
         try:

@@ -79,8 +79,8 @@ class _Place(ctypes.Structure):
 
 
 def identity(number: int, properties: Any) -> str | None:
-    """The driver's UUID of the device that torch calls by this number: torch's own word (2.5 has it), else that of
-    CUDA_VISIBLE_DEVICES; None where neither says."""
+    """Return the driver's UUID of the device that torch calls by this number: torch's own word (2.5 has it), else that
+    of CUDA_VISIBLE_DEVICES; None where neither says."""
     own = getattr(properties, "uuid", None)
     if own is not None:
         return f"GPU-{own}"
@@ -90,27 +90,27 @@ def identity(number: int, properties: Any) -> str | None:
 
 
 def counters(uuids: Sequence[str | None]) -> list[dict[str, Any]]:
-    """One entry a GPU, in this order: ``ecc`` (1 is on), ``ecc_corrected`` and ``ecc_uncorrected`` since the driver was
-    loaded, ``rows_corrected`` and ``rows_uncorrected`` that were remapped, whether a repair of its memory is
-    ``pending``, ``retiring`` or ``failed``, ``nvlink_errors`` and how many ``nvlinks`` are up, ``pcie_replays``,
-    ``pcie_lanes``, ``pcie_generation``, ``xid`` (errors of the card in the kernel's log since boot), ``sm_mhz`` and
-    ``sm_mhz_most``, ``celsius``, ``milliwatts``, what it is ``slowed`` by, and ``mig`` (1 is on). Why one is missing
-    stands under its name in ``unknown``; where nothing is known of a card, under ``driver``."""
+    """Return one entry for each GPU, in this order: ``ecc`` (1 is on), ``ecc_corrected`` and ``ecc_uncorrected`` since
+    the driver was loaded, ``rows_corrected`` and ``rows_uncorrected`` that were remapped, whether a repair of its
+    memory is ``pending``, ``retiring`` or ``failed``, ``nvlink_errors`` and how many ``nvlinks`` are up,
+    ``pcie_replays``, ``pcie_lanes``, ``pcie_generation``, ``xid`` (errors of the card in the kernel's log since boot),
+    ``sm_mhz`` and ``sm_mhz_most``, ``celsius``, ``milliwatts``, what it is ``slowed`` by, and ``mig`` (1 is on). Why
+    one is missing stands under its name in ``unknown``; where nothing is known of a card, under ``driver``."""
     return _each(uuids, _counted, lambda why: {"unknown": {"driver": why}})
 
 
 def used_mib(uuids: Sequence[str | None]) -> list[int | None]:
-    """MiB in use on each of these GPUs; None where the driver does not say."""
+    """Return MiB in use on each of these GPUs; None where the driver does not say."""
     return _each(uuids, _used, lambda why: None)
 
 
 def computing(uuids: Sequence[str | None]) -> list[int | None]:
-    """How many processes compute on each of these GPUs; None where the driver does not say."""
+    """Return how many processes compute on each of these GPUs; None where the driver does not say."""
     return _each(uuids, _processes, lambda why: None)
 
 
 def version() -> str | None:
-    """The driver's version; None where it does not say."""
+    """Return the driver's version; None where it does not say."""
     text = ctypes.create_string_buffer(80)
     failed = _opened(lambda nvml: nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))), lambda why: True)
     return None if failed else text.value.decode("ascii", "replace")
@@ -131,8 +131,8 @@ def _each(uuids: Sequence[str | None], asked: Callable[[Any, Any], Any], unknown
 
 
 def _opened(ask: Callable[[Any], Any], unknown: Callable[[str], Any]) -> Any:
-    """What is asked of the driver's library; ``unknown`` of a reason where it is missing, does not begin, lacks a
-    function or hangs."""
+    """Ask the driver's library; return ``unknown`` of a reason if it is missing, does not begin, lacks a function or
+    hangs."""
     answers: list[Any] = []
 
     def work() -> None:
@@ -198,8 +198,8 @@ def _counted(nvml: Any, handle: Any) -> dict[str, Any]:
 
 
 def _logged(place: str) -> tuple[list[int], str]:
-    """The Xid errors of the card at this place of the bus that the kernel's log has since boot, and "" or why that is
-    not known."""
+    """Return the Xid errors of the card at this place of the bus that the kernel's log has since boot, and "" or why
+    that is not known."""
     found: set[int] = set()
     size, until = 0, time.monotonic() + 2.0
     try:

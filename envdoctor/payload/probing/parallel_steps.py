@@ -88,7 +88,7 @@ def _gradient(model: Any, tokens: Any, wanted: Any, share: float = 1.0) -> None:
 
 
 def _trained(way: str, rank: int, world: int, device: str) -> dict[str, Any]:
-    """The parameters after the steps, whole, by their names in the plain model."""
+    """Return the parameters after the steps, whole, by their names in the plain model."""
     wrapped, whole = _WAYS[way](_model().to(device), device)
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=_RATE)
     tokens, wanted = (part[rank::world].to(device) for part in _batch())

@@ -17,13 +17,13 @@ _TYPES = ("llama", "qwen2", "qwen3", "mistral")
 
 
 def settings(config: Any) -> dict[str, Any]:
-    """The parameters of the rotary positions, which newer releases keep together."""
+    """Return the parameters of the rotary positions, which newer releases keep together."""
     found = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     return {"rope_theta": getattr(config, "rope_theta", 10000.0), **found}
 
 
 def can_follow(config: Any) -> bool:
-    """Whether a model of this config computes what is written here."""
+    """Return whether a model of this config computes what is written here."""
     rotary = settings(config)
     return (
         config.model_type in _TYPES
@@ -35,8 +35,8 @@ def can_follow(config: Any) -> bool:
 
 
 def logits_of(weights: dict[str, Any], config: Any, tokens: Any, mask: Any, positions: Any) -> Any:
-    """Logits (batch, length, vocabulary) of the weights by their names in the model; ``mask`` has 1 where a token is
-    none of padding."""
+    """Return logits (batch, length, vocabulary) of the weights by their names in the model; ``mask`` has 1 where a
+    token is none of padding."""
     count = config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // count
     length = tokens.shape[1]
@@ -67,9 +67,9 @@ def _kind(rotary: dict[str, Any]) -> str:
 
 
 def _frequencies(config: Any, size: int) -> tuple[Any, float]:
-    """Of each pair of channels, and what q and k are multiplied by. llama3: as Meta published it with Llama 3.1
-    (models/llama3/reference_impl/model.py, apply_scaling); yarn: https://arxiv.org/abs/2309.00071, sections 3.2 to 3.4;
-    dynamic: below the length that the model was made for as without."""
+    """Return the frequency of each pair of channels, and what q and k are multiplied by. llama3: as Meta published it
+    with Llama 3.1 (models/llama3/reference_impl/model.py, apply_scaling); yarn: https://arxiv.org/abs/2309.00071,
+    sections 3.2 to 3.4; dynamic: below the length that the model was made for as without."""
     rotary = settings(config)
     kind, base, factor = _kind(rotary), rotary["rope_theta"], rotary.get("factor", 1.0)
     plain = base ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
@@ -90,7 +90,7 @@ def _frequencies(config: Any, size: int) -> tuple[Any, float]:
 
 
 def loss_of(logits: Any, labels: Any) -> Any:
-    """The mean negative log probability of the next tokens that are not ignored."""
+    """Return the mean negative log probability of the next tokens that are not ignored."""
     wanted, said = labels[:, 1:], logits[:, :-1]
     counts = wanted != IGNORED
     chosen = said.gather(-1, wanted.clamp(min=0)[..., None])[..., 0]
@@ -116,7 +116,7 @@ def _attention(layer: dict[str, Any], hidden: Any, place: tuple[int, Any, Any], 
 
 
 def _turned(value: Any, turn: Any) -> Any:
-    """Channel i and channel i + half of a head are one complex number."""
+    """Turn channels: channel i and channel i + half of a head are one complex number."""
     half = value.shape[-1] // 2
     turned = torch.complex(value[..., :half], value[..., half:]) * turn
     return torch.cat([turned.real, turned.imag], dim=-1)

@@ -77,7 +77,8 @@ class NoAttention(Unavailable):
 
 
 def chosen(folder: str | None, usual: Sequence[str]) -> list[str]:
-    """The models to try: "own" when a folder is given, and the usual ones without it or when it cannot be built."""
+    """Return the models to try: "own" when a folder is given, and the usual ones without it or when it cannot be
+    built."""
     if not folder:
         return list(usual)
     try:
@@ -98,7 +99,7 @@ def each_chosen(job: Job, emit: Emit, usual: str, work: Callable[[str, str], Non
 
 
 def label(name: str, folder: str | None) -> str:
-    """What a result calls the model: "own glm" for one of the user's."""
+    """Return what a result calls the model: "own glm" for one of the user's."""
     if name != "own":
         return name
     try:
@@ -108,7 +109,7 @@ def label(name: str, folder: str | None) -> str:
 
 
 def build(name: str, attention: str, folder: str | None = None, *, tied: bool | None = None) -> Any:
-    """A model in float32 on the CPU with seeded random weights, in training mode without dropout.
+    """Return a model in float32 on the CPU with seeded random weights, in training mode without dropout.
 
     ``attention`` is eager, sdpa or flash_attention_2. ``folder`` holds the config.json that ``name`` "own" shrinks.
     ``tied`` is whether the output layer has the weights of the embedding (None: as the config has it).
@@ -147,7 +148,8 @@ def _shipped(name: str, transformers: Any) -> Any:
 
 
 def _own(folder: str | None) -> Any:
-    """The user's own config with two layers and few heads of their real size; its code must be transformers' own."""
+    """Return the user's own config with two layers and few heads of their real size; its code must be transformers'
+    own."""
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
@@ -194,7 +196,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def config_of(folder: str | None) -> dict[str, Any]:
-    """The user's config.json. Raises :class:`Unavailable`."""
+    """Return the user's config.json. Raises :class:`Unavailable`."""
     if not folder:
         raise Unavailable("no model was given")
     try:
@@ -210,7 +212,7 @@ def config_of(folder: str | None) -> dict[str, Any]:
 
 
 def _quiet(config: Any) -> Any:
-    """Without dropout: two runs must be the same."""
+    """Switch dropout off: two runs must be the same."""
     for name in ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop", "residual_dropout"):
         if getattr(config, name, None):
             setattr(config, name, 0.0)
@@ -245,7 +247,8 @@ def stress(model: Any, gain: float | str) -> bool:
 
 
 def unlike(model: Any) -> Any:
-    """The model with no weight that is as a new one has it: norms are not 1, biases not 0. What is lost shows."""
+    """Return the model with no weight that is as a new one has it: norms are not 1, biases not 0. What is lost
+    shows."""
     generator = torch.Generator().manual_seed(9)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -256,7 +259,7 @@ def unlike(model: Any) -> Any:
 
 
 def samples(lengths: tuple[int, ...], seed: int = 7) -> list[tuple[Any, Any]]:
-    """(tokens, labels) of each sample: tokens in 3 … 96, the first third of the labels ignored."""
+    """Return (tokens, labels) of each sample: tokens in 3 … 96, the first third of the labels ignored."""
     generator = torch.Generator().manual_seed(seed)
     made = []
     for length in lengths:
@@ -268,12 +271,12 @@ def samples(lengths: tuple[int, ...], seed: int = 7) -> list[tuple[Any, Any]]:
 
 
 def counted(labels: Any) -> int:
-    """Labels that count after the shift by one."""
+    """Return how many labels count after the shift by one."""
     return int((labels[..., 1:] != IGNORED).sum())
 
 
 def one_by_one(made: list[tuple[Any, Any]]) -> list[tuple[dict[str, Any], float]]:
-    """Each sample alone and unpadded, with its weight in the mean over all label tokens."""
+    """Return each sample alone and unpadded, with its weight in the mean over all label tokens."""
     total = sum(counted(labels) for _, labels in made)
     return [
         (
@@ -286,7 +289,8 @@ def one_by_one(made: list[tuple[Any, Any]]) -> list[tuple[dict[str, Any], float]
 
 
 def padded(made: list[tuple[Any, Any]], side: str, position_ids: bool = False, empty: bool = False) -> dict[str, Any]:
-    """One batch, padded on the left or right to the longest. ``empty`` adds a sample that is nothing but padding."""
+    """Return one batch, padded on the left or right to the longest. ``empty`` adds a sample that is nothing but
+    padding."""
     longest = max(len(tokens) for tokens, _ in made)
     made = [*made, *([(tokens[:0], labels[:0]) for tokens, labels in made[:1]] if empty else [])]
     rows, masks, targets = [], [], []
@@ -303,13 +307,13 @@ def padded(made: list[tuple[Any, Any]], side: str, position_ids: bool = False, e
 
 
 def moved(batch: dict[str, Any], model: Any) -> dict[str, Any]:
-    """The batch on the device of the model."""
+    """Return the batch on the device of the model."""
     device = next(model.parameters()).device
     return {key: value.to(device) for key, value in batch.items()}
 
 
 def step_error(change: Any, exact: Any, words: str) -> dict[str, Any]:
-    """``relative`` and ``detail`` of an observation on the change of all parameters, against the right one."""
+    """Return ``relative`` and ``detail`` of an observation on the change of all parameters, against the right one."""
     off, times = relative(change, exact), float(change.norm() / exact.norm())
     return {"relative": off, "detail": f"{words}: a change {times:.3g} times as long, off by {off:.2g} of it"}
 
@@ -358,7 +362,7 @@ class ChatGLMLike(torch.nn.Module):
                 bias[queries : queries + keys].view(-1, _Layer.SIZE)[:, -1] -= shift
 
     def forward(self, input_ids: Any, attention_mask: Any, position_ids: Any = None, labels: Any = None) -> Any:
-        """``loss`` and ``logits``, as transformers' models give them."""
+        """Return ``loss`` and ``logits``, as transformers' models give them."""
         length = input_ids.shape[1]
         if position_ids is None:
             position_ids = torch.arange(length, device=input_ids.device)[None].expand(input_ids.shape[0], -1)
@@ -429,12 +433,12 @@ class _Layer(torch.nn.Module):
 
 
 def _wide(value: Any) -> Any:
-    """In float32 at least, as models compute what must not be rounded to half."""
+    """Return the value in float32 at least, as models compute what must not be rounded to half."""
     return value if value.dtype == torch.float64 else value.float()
 
 
 def _rotate(value: Any, positions: Any) -> Any:
-    """Rotary embedding of the first half of each head, in interleaved pairs."""
+    """Rotate the first half of each head, in interleaved pairs."""
     half = value.shape[-1] // 2
     frequencies = 10000.0 ** (-torch.arange(0, half, 2, device=value.device, dtype=torch.float64) / half)
     angles = positions[:, None, :, None].double() * frequencies

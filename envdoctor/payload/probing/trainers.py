@@ -14,8 +14,8 @@ from . import tiny_models
 
 
 def lightly(experiment: Callable[..., None]) -> Callable[..., None]:
-    """An experiment in which collecting garbage, as each Trainer does when it begins, passes over what was there before
-    it: half of the time that a tiny run takes."""
+    """Wrap an experiment so that collecting garbage, as each Trainer does when it begins, passes over older objects:
+    half of the time that a tiny run takes."""
 
     @wraps(experiment)
     def run(*given: Any) -> None:
@@ -30,7 +30,7 @@ def lightly(experiment: Callable[..., None]) -> Callable[..., None]:
 
 
 def arguments(kind: Any, device: str, **chosen: Any) -> Any:
-    """TrainingArguments or a ``kind`` of these; the way to ask for the CPU has two names."""
+    """Return TrainingArguments or a ``kind`` of these; the way to ask for the CPU has two names."""
     settings = {"save_strategy": "no", "report_to": [], "disable_tqdm": True, **chosen}
     os.environ.pop("ACCELERATE_MIXED_PRECISION", None)  # what a run before this one left, in older releases
     if device == "cuda":
@@ -46,7 +46,7 @@ def arguments(kind: Any, device: str, **chosen: Any) -> Any:
 
 
 def tokenizer() -> Any:
-    """One that knows the words w3, w4, … by these numbers, made here."""
+    """Return a tokenizer that knows the words w3, w4, … by these numbers, made here."""
     from tokenizers import Tokenizer, models, pre_tokenizers
 
     special = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}

@@ -48,7 +48,8 @@ class Live(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here, and to tell torch.compile so at each operation takes a tenth of the time."""
+        """Return False: nothing is compiled here, and to tell torch.compile so at each operation takes a tenth of the
+        time."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -94,7 +95,7 @@ class Live(TorchDispatchMode):
         self.allocator.give(block)
 
     def _size(self, tensor: torch.Tensor, held: int, label: str) -> Any:
-        """What a storage of so many bytes counts as."""
+        """Return what a storage of so many bytes counts as."""
         return -(-held // _BLOCK) * _BLOCK
 
     def _count(self, size: Any, label: str, sign: int) -> None:
@@ -109,7 +110,8 @@ class Live(TorchDispatchMode):
             entry[3] = self.allocator.take(entry[2])
 
     def measured(self) -> Iterator[tuple[str, list[Any]]]:
-        """Segment, and its peak as plain data: bytes, operation, bytes by label without those that are nothing."""
+        """Yield each segment and its peak as plain data: bytes, operation, bytes by label without those that are
+        nothing."""
         for segment, (size, operation, labels) in self.peaks.items():
             yield segment, [size, operation, {name: part for name, part in labels.items() if part}]
 

@@ -34,7 +34,7 @@ _BUILT_AS = {
 
 
 def _built_as(config: Any) -> str | None:
-    """What the model is built as; a classifier where config.json names one."""
+    """Return what the model is built as; a classifier where config.json names one."""
     from transformers.models.auto import modeling_auto
 
     if str((getattr(config, "architectures", None) or [""])[0]).endswith("ForSequenceClassification"):
@@ -44,7 +44,7 @@ def _built_as(config: Any) -> str | None:
 
 
 def parse_config(data: dict[str, Any]) -> Any:
-    """The configuration as transformers' own class. Raises :class:`Refused` for a type that it does not have."""
+    """Return the configuration as transformers' own class. Raises :class:`Refused` for a type that it does not have."""
     from transformers import CONFIG_MAPPING, __version__
 
     kind = data.get("model_type")
@@ -56,13 +56,13 @@ def parse_config(data: dict[str, Any]) -> Any:
 
 
 def _text(config: Any) -> Any:
-    """The part of a configuration that is about the language model."""
+    """Return the part of a configuration that is about the language model."""
     return config.get_text_config() if hasattr(config, "get_text_config") else config
 
 
 def cut_config(config: Any, depth: int, layers: int) -> Any:
-    """The configuration of a model with ``depth`` layers for its first ``layers``: what is listed for each layer is cut
-    to as many."""
+    """Return the configuration of a model with ``depth`` layers for its first ``layers``: what is listed for each layer
+    is cut to as many."""
     config = copy.deepcopy(config)
     text = _text(config)
     for name, value in list(vars(text).items()):
@@ -121,7 +121,7 @@ def _drop_as_on_cuda(other: bool) -> None:
 
 
 def build(config: Any, job: dict[str, Any]) -> Any:
-    """The model on meta, in the dtype and with the attention of the job."""
+    """Return the model on meta, in the dtype and with the attention of the job."""
     import transformers
 
     _one_sample_a_row()
@@ -149,7 +149,8 @@ def build(config: Any, job: dict[str, Any]) -> Any:
 
 
 def layers_of(model: Any, config: Any) -> list[Any]:
-    """The decoder's layers. Raises :class:`Refused` where no list of modules has as many as the configuration says."""
+    """Return the decoder's layers. Raises :class:`Refused` where no list of modules has as many as the configuration
+    says."""
     depths = {getattr(_text(config), name, None) for name in _DEPTHS}
     found: list[Any] = [one for one in model.modules() if isinstance(one, torch.nn.ModuleList) and len(one) in depths]
     if not found:
@@ -159,7 +160,7 @@ def layers_of(model: Any, config: Any) -> list[Any]:
 
 
 def _module(name: str, module: Any) -> tuple[Any, ...]:
-    """What a module of a layer is made of: class, shapes, and its settings without the layer's own number."""
+    """Return what a module of a layer is made of: class, shapes, and its settings without the layer's own number."""
     settings = {
         key: value
         for key, value in vars(module).items()
@@ -170,7 +171,7 @@ def _module(name: str, module: Any) -> tuple[Any, ...]:
 
 
 def with_adapters(model: Any, job: dict[str, Any]) -> Any:
-    """The model as the recipe trains it: 4-bit weights, adapters, checkpointing; the rest frozen.
+    """Return the model as the recipe trains it: 4-bit weights, adapters, checkpointing; the rest frozen.
 
     Raises :class:`Refused` for what PEFT does not take.
     """
@@ -209,8 +210,8 @@ def faked(model: Any) -> None:
 
 
 def lattice(layers: list[Any]) -> tuple[int, int] | None:
-    """Two depths on the line to the full one: after some leading layers the kinds repeat with a period, and both leave
-    the same remainder of it as the full depth. None when they never repeat, or there are too few layers."""
+    """Return two depths on the line to the full one: after some leading layers the kinds repeat with a period, and both
+    leave the same remainder of it as the full depth. None when they never repeat, or there are too few layers."""
     names = [repr([_module(name, module) for name, module in layer.named_modules()]) for layer in layers]
     depth = len(names)
     for period in range(1, depth // 2 + 1):

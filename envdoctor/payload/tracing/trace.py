@@ -20,7 +20,7 @@ from .step import make_optimizer, prompt, training_step
 
 
 def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
-    """``job``: ``config`` (the data of config.json), ``tokens`` (lengths), and the recipe: ``training``,
+    """Trace a ``job``: ``config`` (the data of config.json), ``tokens`` (lengths), and the recipe: ``training``,
     ``load_dtype``, ``amp``, ``attention``, ``quantized``, ``lora``, ``checkpointing``, ``stage``, ``batch``,
     ``padded``, ``accumulation``, ``keep_outputs``, ``optimizer``, ``reference``. ``full`` traces at full depth in any
     case."""
@@ -40,7 +40,7 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
 
 
 def trace(config: Any, depth: int, job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
-    """One point for each length."""
+    """Emit one point for each length."""
     model = build(config, job)
     layers = layers_of(model, config)
     model = with_adapters(model, job)
@@ -143,13 +143,13 @@ def _arrived(live: Live, where: str, gradient: Any) -> None:
 
 
 def _at(live: Live, kind: str, *given: Any) -> None:
-    """Before a part of a layer, and behind it."""
+    """Note the kind before a part of a layer, and behind it."""
     if live.segment.startswith("forward"):
         live.label = kind
 
 
 def _described(model: Any, layers: Any) -> dict[str, Any]:
-    """Sizes of the whole model: parameters, their bytes, and those of its largest layer."""
+    """Return sizes of the whole model: parameters, their bytes, and those of its largest layer."""
     parameters = list(model.parameters())
     return {
         "parameters": sum(one.numel() for one in parameters),
