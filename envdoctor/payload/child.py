@@ -142,10 +142,10 @@ def _work(task: dict[str, Any], channel: Channel) -> tuple[str, str]:
         import torch
 
         if job["device"] != "cpu":
-            seen = torch.cuda.is_available()
-            if job["device"] == "cuda" and not seen:
+            visible = torch.cuda.is_available()
+            if job["device"] == "cuda" and not visible:
                 return "no-device", "torch sees no CUDA device"
-            job["device"] = "cuda" if seen else "cpu"
+            job["device"] = "cuda" if visible else "cpu"
     channel.write({"device": job["device"], **begin})  # before other libraries can bring the process down
     missing = [problem for problem in map(_missing, needs) if problem]
     if missing:
@@ -236,8 +236,8 @@ def _named(error: BaseException) -> tuple[str, str]:
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether memory, of the machine or of the device, was not enough."""
     text, named = str(error), type(error).__name__ == "OutOfMemoryError"
-    said = "out of memory" in text or "can't allocate memory" in text
-    return isinstance(error, MemoryError) or named or said
+    phrase = "out of memory" in text or "can't allocate memory" in text
+    return isinstance(error, MemoryError) or named or phrase
 
 
 def is_sticky(error: BaseException) -> bool:

@@ -49,8 +49,7 @@ def meet(job: dict[str, Any]) -> Any:
 
 
 def _allow_many_files() -> None:
-    """Raise the limit of open files as far as this user may: every rank is a connection, and the usual limit is
-    1,024."""
+    """Raise the limit of open files, usually 1,024, as far as this user may: every rank is a connection."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -78,17 +77,17 @@ def collect(store: Any, world: int, ends: float) -> tuple[list[list[Any]], list[
     came: list[list[Any]] = []
     missing = []
     for rank in range(world):
-        said = waited(store, "rank/" + str(rank), ends)
-        if said is None:
+        text = waited(store, "rank/" + str(rank), ends)
+        if text is None:
             missing.append(rank)
         else:
-            came.append([rank, *said.split("\0")[:3]])
+            came.append([rank, *text.split("\0")[:3]])
     return came, missing
 
 
 def documents(store: Any, came: list[list[Any]], ends: float) -> dict[str, str]:
     """Return the documents of those that came, by digest; empty where there is none."""
-    digests = sorted({one[2] for one in came} - {"too long"})
+    digests = sorted({entry[2] for entry in came} - {"too long"})
     return {digest: waited(store, "document/" + digest, ends) or "" for digest in digests}
 
 
@@ -98,7 +97,7 @@ def hand_over(
     """Emit ``{"ranks": [[rank, host, digest], ...]}``, ``{"digest": ..., "document": [pieces]}`` and ``{"missing":
     [ranks]}``, as many of each as it takes."""
     for start in range(0, len(came), _RANKS_AT_ONCE):
-        emit({"ranks": [one[:3] for one in came[start : start + _RANKS_AT_ONCE]]})
+        emit({"ranks": [entry[:3] for entry in came[start : start + _RANKS_AT_ONCE]]})
     for digest, text in documents.items():
         pieces = [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
         for start in range(0, len(pieces), _PIECES_AT_ONCE):

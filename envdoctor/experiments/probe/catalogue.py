@@ -159,7 +159,7 @@ class Probe:
         """
         upto = (CARD,) if suite == CARD else SUITES[: SUITES.index(suite) + 1]
         names = [*reversed(upto), *(SUITES[len(upto) * (suite != CARD) :] if by_name else ())]
-        chosen = next((self.suites[name] for name in names if self.suites.get(name)), ())
+        selection = next((self.suites[name] for name in names if self.suites.get(name)), ())
         limit = self.seconds["cpu" if device == "cpu" else "cuda"]
         first_import = _IMPORT_SECONDS if "torch" in self.usual.needs else 0.0
         if device == "cuda" and self.cuda_memory_mib:
@@ -176,7 +176,7 @@ class Probe:
                 entries=tuple(entries) if self.entries else (),
                 **settings,
             )
-            for entry in chosen
+            for entry in selection
             if device == "auto" or device in entry.get("devices", (device,))
         ]
 
@@ -198,14 +198,14 @@ def has_probe(name: str, payload: Path = PAYLOAD) -> bool:
 
 def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
     """Return the probes that have, or settle, these names. Raises :class:`CatalogueError`."""
-    chosen: list[Probe] = []
+    selection: list[Probe] = []
     for name in names:
         matches = [probe for probe in probes.values() if name == probe.name or name in probe.settles]
         if not matches:
             hint = did_you_mean(name, probes, Message("`envdoctor probe --list` names them"))
             raise CatalogueError("there is no probe {}; {}", repr(name[:60]), hint)
-        chosen += [probe for probe in matches if probe not in chosen]
-    return chosen
+        selection += [probe for probe in matches if probe not in selection]
+    return selection
 
 
 def _stem(name: str) -> str:
@@ -232,7 +232,7 @@ def _read(path: Path) -> list[Probe]:
 def _rows(entry: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     """Return the jobs of an entry, whose dtype or backend may be a list."""
     listed = {key: entry[key] for key in ("dtype", "backend") if isinstance(entry.get(key), list)}
-    return [{**entry, **dict(zip(listed, chosen, strict=True))} for chosen in product(*listed.values())]
+    return [{**entry, **dict(zip(listed, combination, strict=True))} for combination in product(*listed.values())]
 
 
 def _probe(name: str, path: Path, function: str, literal: Mapping[str, Any]) -> Probe:

@@ -200,8 +200,7 @@ def _section(
 
 
 def _probes(session: Session, cases: Sequence[JudgedCase], probes: Mapping[str, Probe]) -> list[dict[str, Any]]:
-    """Return one entry for each child, in the order of the run: its experiment, its verdicts by name, its ending, and
-    its cost (seconds, MiB)."""
+    """Return one entry for each child in order: experiment, verdicts by name, ending, and cost (seconds, MiB)."""
     verdicts = {id(case.observation): case.verdict.verdict for case in cases}
     entries = []
     for outcome in session.outcomes:

@@ -103,8 +103,7 @@ def _doubted(outcomes: Sequence[Outcome]) -> list[Job]:
 def _jobs(wishes: Wishes, device: str, *, emulated: bool = False) -> list[Job]:
     """Return the jobs of the wishes on a device, without the context.
 
-    On a card where bf16 is ``emulated`` (V100, T4) training runs fp16, by other kernels: so do these, unless the recipe
-    says bf16.
+    On a card where bf16 is ``emulated`` (V100, T4) training runs fp16: so do these, unless the recipe says bf16.
     """
     settings: dict[str, Any] = {name: getattr(wishes, name) for name in ("model", "recipe", "entries", "seed")}
     jobs = [

@@ -135,19 +135,19 @@ def _rows(device: str, seed: int) -> Iterator[Case]:
     """Yield every operation in each dtype and kind of size that is for it; layouts and kinds of numbers take turns."""
     choose = random.Random(seed)  # noqa: S311 (sizes are no secret)
     for name, (shapes, unit, _, _, only) in OPERATIONS.items():
-        some = {axis: only[axis].split() if axis in only else [*usual] for axis, usual in _USUAL.items()}
-        for kinds in some.values():
+        choices = {axis: only[axis].split() if axis in only else [*usual] for axis, usual in _USUAL.items()}
+        for kinds in choices.values():
             choose.shuffle(kinds)
-        turns = {axis: cycle(some[axis]) for axis in ("layouts", "values", "beside")}
+        turns = {axis: cycle(choices[axis]) for axis in ("layouts", "values", "beside")}
         sized = {"rows", "width"} & set(shapes.replace(",", "").split())
-        for size in some["sizes"] if sized else ["tails"]:
+        for size in choices["sizes"] if sized else ["tails"]:
             # Where there are many numbers, dtypes take turns, and so do operations.
             share = _SHARES.get(size)
             if share is not None and choose.random() > share:
                 continue
             # Where threads share a sum, half precision rounds the sum of each.
             shared = unit == "whole" and size not in ("empty", "one", "tails", "tiles")
-            dtypes = ["fp32"] if shared and "fp32" in some["dtypes"] else some["dtypes"]
+            dtypes = ["fp32"] if shared and "fp32" in choices["dtypes"] else choices["dtypes"]
             for dtype in dtypes if share is None else [choose.choice(dtypes)]:
                 kinds = {axis: next(turn) for axis, turn in turns.items()}
                 yield _operation(device, name, {"size": size, "dtype": dtype, **kinds}, choose)
@@ -157,7 +157,7 @@ def _operation(device: str, name: str, kinds: dict[str, str], choose: random.Ran
     """Return the row of an operation with numbers of these kinds."""
     shapes, unit, function, formula, only = OPERATIONS[name]
     size, dtype = kinds["size"], kinds["dtype"]
-    sizes = {axis: choose.choice(choose.choice(some)) for axis, some in _BESIDE_THEM.items()}
+    sizes = {axis: choose.choice(choose.choice(ranges)) for axis, ranges in _BESIDE_THEM.items()}
     sizes.update(zip(("rows", "width"), map(choose.choice, _TWO[size])))
     if size in _SHARES and "few rows" in shapes:  # as many numbers as without samples
         sizes["few"], longest = 2, "width" if size == "wide" else "rows"
@@ -166,35 +166,35 @@ def _operation(device: str, name: str, kinds: dict[str, str], choose: random.Ran
     most = _WORK // max(1, work, 8 * max(sizes["rows"], sizes["width"]))
     sizes["outer"] = min(sizes["outer"], max(1, most))
     sizes.update(fixed)
-    said = []
+    dims = []
     for shape in shapes.split(", "):
         axes = _BESIDE[kinds["beside"]] if shape == "beside" else shape
-        said.append(tuple(sizes[axis] if axis in sizes else int(axis) for axis in axes.split()))
+        dims.append(tuple(sizes[axis] if axis in sizes else int(axis) for axis in axes.split()))
     places = [*LAYOUTS]
     at = places.index(kinds["layouts"])
     # Each input lies otherwise; what has one axis only, or one layout only, cannot.
-    ways = [places[(at + place) % len(places)] if "layouts" not in only else places[at] for place in range(len(said))]
-    ways = [way if len(shape) > 1 else "plain" for way, shape in zip(ways, said)]
+    ways = [places[(at + place) % len(places)] if "layouts" not in only else places[at] for place in range(len(dims))]
+    ways = [way if len(shape) > 1 else "plain" for way, shape in zip(ways, dims)]
     value = VALUES[kinds["values"]]
     others = VALUES["whole" if unit == "whole" or kinds["values"] == "whole" else "unit"]
     gate = (only.get("half", "") if dtype != "fp32" else "") or only.get("gate", "")
     # Where some inputs are frozen, or are no parameters, other kernels run.
     asks, frozen = None, []
-    if len(said) > 1 and choose.random() < _FROZEN:
-        asks = sorted(choose.sample(range(len(said)), choose.randint(0, len(said) - 1)))
+    if len(dims) > 1 and choose.random() < _FROZEN:
+        asks = sorted(choose.sample(range(len(dims)), choose.randint(0, len(dims) - 1)))
         frozen = ["with a gradient of " + (" and ".join("xyz"[at] for at in asks) or "none")]
-        gate = " ".join(one for one in gate.split() if one == "o" or int(one[1:]) in asks) or ("o" if gate else "")
+        gate = " ".join(part for part in gate.split() if part == "o" or int(part[1:]) in asks) or "o" * bool(gate)
     return Case(
         " ".join(
-            [name, *frozen, ", ".join(" x ".join(map(str, shape)) for shape in said), kinds["values"], *ways, dtype]
+            [name, *frozen, ", ".join(" x ".join(map(str, shape)) for shape in dims), kinds["values"], *ways, dtype]
         ),
         function,
         formula,
-        tuple(said),
+        tuple(dims),
         gate,
         limit=_LIMITS["element" if only.get("limit") == "element" else unit]["fp32" not in (dtype, only.get("limit"))],
         dtype=dtype,
-        spread={place: others if place else value for place in range(len(said))},
+        spread={place: others if place else value for place in range(len(dims))},
         params={"operation": name},
         unit=unit,
         layouts=[LAYOUTS[way] for way in ways],
@@ -217,7 +217,7 @@ def _dropped(device: str, row: dict[str, Any]) -> dict[str, Any]:
     first.backward(ones)
     left = (first.detach() != 0).double().cpu()
     truth = left / (1 - row["share"])
-    found = compare({"o": first.detach(), "d0": given.grad}, {"o": truth, "d0": truth}, "exact")
+    measures = compare({"o": first.detach(), "d0": given.grad}, {"o": truth, "d0": truth}, "exact")
     flat = left.flatten()
     deviation = (row["share"] * (1 - row["share"])) ** 0.5
     off = max(
@@ -226,5 +226,5 @@ def _dropped(device: str, row: dict[str, Any]) -> dict[str, Any]:
     again = any(torch.equal(flat[:size], flat[size : 2 * size]) for size in (1 << power for power in range(8, 17, 2)))
     # Chance alone does not get to eight deviations.
     if off > 8 * deviation or again or torch.equal(first, second):
-        found["ratio"]["o"] = max(found["ratio"].get("o", 0.0), _UNLIKELY)
-    return found
+        measures["ratio"]["o"] = max(measures["ratio"].get("o", 0.0), _UNLIKELY)
+    return measures

@@ -130,8 +130,7 @@ def attention(job: Job, emit: Emit) -> None:
     * short sequences, wrong batch rows, output gradients read with other strides: flash-attn 2.0.x and 4.0.0b11,
       https://github.com/NVIDIA/TransformerEngine/issues/3216
 
-    Options: ``seed`` (other inputs of the same kind), ``grid`` (quick or full instead of the suite's), ``only`` (a
-    number).
+    Options: ``seed`` (other inputs of the same kind), ``grid`` (quick or full instead of the suite's), ``only`` (one).
     """
     grid = job["options"].get("grid") or ("full" if job["suite"] == "long" else "quick")
     run_cases(job, emit, cases(grid, seed_of(job)))
@@ -172,15 +171,14 @@ def half_accuracy(job: Job, emit: Emit) -> None:
     unavoidable error), 95 times with the offset that trained q and k biases bring. On the CPU the default of 2.4.1 does
     it in fp16. https://github.com/pytorch/pytorch/pull/128922 (float32 intermediates since 2.5; a switch takes them
     back: ``allow_fp16_bf16_reduction_math_sdp``). Under fp16 autocast the same gave NaN:
-    https://github.com/pytorch/pytorch/issues/119131. Default and math × bf16 and fp16, four calls: cheap enough to run
-    before every training.
+    https://github.com/pytorch/pytorch/issues/119131. Default and math × bf16 and fp16: four calls.
     """
     for backend in [job["backend"]] if job["backend"] else ["default", "math"]:
 
-        def told(seen: Job, backend: str = backend) -> None:
-            emit({**seen, "backend": backend})
+        def named(observation: Job, backend: str = backend) -> None:
+            emit({**observation, "backend": backend})
 
-        run_cases({**job, "backend": backend}, told, _HALF, ("bf16", "fp16"))
+        run_cases({**job, "backend": backend}, named, _HALF, ("bf16", "fp16"))
 
 
 def model_attention(job: Job, emit: Emit) -> None:
@@ -223,9 +221,9 @@ def nan_honesty(job: Job, emit: Emit) -> None:
         return
     for name in [job["dtype"]] if job["dtype"] else DTYPES:
         for case, (shape, _, _) in _POISONED.items():
-            found = {"dtype": name, "case": case, "judge": "honesty", "expected": shape[3]}
-            found["params"] = {"poisoned": case, "D": shape[3], "L": shape[2], "S": shape[2]}
-            emit({**found, **attempt(partial(_honesty, case, DTYPES[name], backend, job["device"]), job["device"])})
+            fields = {"dtype": name, "case": case, "judge": "honesty", "expected": shape[3]}
+            fields["params"] = {"poisoned": case, "D": shape[3], "L": shape[2], "S": shape[2]}
+            emit({**fields, **attempt(partial(_honesty, case, DTYPES[name], backend, job["device"]), job["device"])})
 
 
 def flash_attn_kernel(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
@@ -276,14 +274,14 @@ def _one_case(job: Job, emit: Emit, name: str, dtype: str, cases: list[dict[str,
     prepared = prepare(case, DTYPES[dtype])
     for kernel in (sdpa, _evaluated):
         again = partial(observe, prepared, DTYPES[dtype], job["device"], kernel)
-        found = again()
-        found["params"].update(model=name, phase="evaluation" if kernel is _evaluated else "training")
-        found["case"] = f"{case['H']} heads over {case['Hk']}, {found['case']}, {found['params']['phase']}"
+        record = again()
+        record["params"].update(model=name, phase="evaluation" if kernel is _evaluated else "training")
+        record["case"] = f"{case['H']} heads over {case['Hk']}, {record['case']}, {record['params']['phase']}"
         if kernel is _evaluated:
-            found["gate"] = ["o"]
-        if not ("error" in found or "skip" in found or _right(found, kernel)):
-            found["params"]["cured_by"] = _cure(again, partial(_right, kernel=kernel))
-        emit({"dtype": dtype, **found})
+            record["gate"] = ["o"]
+        if not ("error" in record or "skip" in record or _right(record, kernel)):
+            record["params"]["cured_by"] = _cure(again, partial(_right, kernel=kernel))
+        emit({"dtype": dtype, **record})
 
 
 def _cases(heads: dict[str, int]) -> list[dict[str, Any]]:
@@ -303,16 +301,16 @@ def _evaluated(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: d
     return out + sum(x.sum() * 0.0 for x in inputs)
 
 
-def _right(found: dict[str, Any], kernel: Any) -> bool:
-    gate = ["o"] if kernel is _evaluated else list(found.get("ratio", {}))
-    ratios = [found.get("ratio", {}).get(name) for name in gate]
-    lost = [name for name in found.get("nonfinite", {}) if name in gate or kernel is not _evaluated]
+def _right(observation: dict[str, Any], kernel: Any) -> bool:
+    gate = ["o"] if kernel is _evaluated else list(observation.get("ratio", {}))
+    ratios = [observation.get("ratio", {}).get(name) for name in gate]
+    lost = [name for name in observation.get("nonfinite", {}) if name in gate or kernel is not _evaluated]
     return not lost and all(ratio is not None and ratio <= _RIGHT for ratio in ratios)
 
 
-def _grows(found: dict[str, Any]) -> bool:
+def _grows(measures: dict[str, Any]) -> bool:
     """Return whether memory grows, as the judge ``growth`` sees it."""
-    return bool(found["kib"][-1] > found["kib"][1])
+    return bool(measures["kib"][-1] > measures["kib"][1])
 
 
 def _cure(measure: Callable[[], dict[str, Any]], right: Callable[[dict[str, Any]], bool]) -> str:
@@ -360,6 +358,6 @@ def _own(folder: str) -> Any:
     except (KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
         return f"the heads in config.json cannot be told: {type(error).__name__}"
     numbers = (heads, shared, size)
-    if not all(isinstance(one, int) and 0 < one <= _MOST for one in numbers) or heads % shared:
+    if not all(isinstance(number, int) and 0 < number <= _MOST for number in numbers) or heads % shared:
         return f"the heads in config.json cannot be told: {heads!r} heads over {shared!r} of size {size!r}"
     return {"H": heads, "Hk": shared, "D": size}

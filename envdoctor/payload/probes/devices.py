@@ -73,8 +73,7 @@ def devices(job: Job, emit: Emit) -> None:
     (https://github.com/pytorch/pytorch/issues/132397: with some IOMMU settings they arrive wrong). The driver's
     counters are read before, under load and after.
 
-    In the suite ``card`` it ends after a minute, and all that was not tried or could not be read is said: then the
-    answer is one in part.
+    The suite ``card`` ends after a minute and says what was not tried or read: then its answer is one in part.
     """
     places = visible(job["device"])
     if job["options"].get("contents"):
@@ -160,13 +159,13 @@ class _Bench:
         """Let all cards do it at the same time, and say which of them is at fault. ``measure`` takes the number of a
         card and gives the rest of a :class:`GpuCard`."""
 
-        def one(number: int) -> dict[str, Any]:
+        def ask(number: int) -> dict[str, Any]:
             return attempt(lambda: {"card": measure(number)}, self.places[number].type)
 
         with ThreadPoolExecutor(len(self.places)) as pool:
-            found = list(pool.map(one, range(len(self.places))))
+            answers = list(pool.map(ask, range(len(self.places))))
         cards = []
-        for label, name, part in zip(self.labels, self.names, found):
+        for label, name, part in zip(self.labels, self.names, answers):
             if "card" in part:
                 cards.append(GpuCard(label, name, **part["card"]))
             elif "error" in part:
@@ -174,8 +173,8 @@ class _Bench:
         if cards:
             result = strange(cards)
             self.emit({**self.case, **more, **result, "case": f"{title} on {len(cards)}: {result['detail']}"})
-        elif "skip" in found[0]:
-            self.emit({**self.case, **more, "case": title, **found[0]})
+        elif "skip" in answers[0]:
+            self.emit({**self.case, **more, "case": title, **answers[0]})
 
 
 def visible(kind: str) -> List[Any]:  # noqa: UP006
@@ -201,23 +200,23 @@ def _contents(place: Any) -> dict[str, Any]:
         result = work.compute(name, place, 0)
         error = work.error(name, result, work.truth(name, work.ROWS[place.type]))
         results[name] = [work.digest(result), round(error, 3)]
-    found = work.attention_card(work.attended(128, place, 0), work.attention_truth(work.LENGTH[place.type], 128))
-    results["attention"] = [found["alike"], float("inf") if found["words"] else round(found["error"], 3)]
+    card = work.attention_card(work.attended(128, place, 0), work.attention_truth(work.LENGTH[place.type], 128))
+    results["attention"] = [card["alike"], float("inf") if card["words"] else round(card["error"], 3)]
     alike = [own, f"torch {torch.__version__}", *(_libraries() if place.type == "cuda" else ())]
     return {"case": "contents", "name": own, "alike": ", ".join(alike), "results": results}
 
 
 def _libraries() -> List[str]:  # noqa: UP006
     """Return the libraries that choose and hold the kernels, with their versions: another one may round otherwise."""
-    found = [f"cuDNN {torch.backends.cudnn.version()}", f"driver {version()}"]
+    libraries = [f"cuDNN {torch.backends.cudnn.version()}", f"driver {version()}"]
     try:
         cublas = ctypes.CDLL(f"libcublas.so.{str(torch.version.cuda).split('.')[0]}")  # torch has loaded it
         parts = [ctypes.c_int() for _ in range(3)]
         if not any(cublas.cublasGetProperty(kind, ctypes.byref(part)) for kind, part in enumerate(parts)):
-            found.append("cuBLAS " + ".".join(str(part.value) for part in parts))
+            libraries.append("cuBLAS " + ".".join(str(part.value) for part in parts))
     except (OSError, AttributeError):
         pass
-    return found
+    return libraries
 
 
 def _processor() -> str:
@@ -244,8 +243,7 @@ def _computed(bench: _Bench, name: str) -> None:
 
 
 def _attention(bench: _Bench, kernel: str, size: int) -> None:
-    """Compare causal attention and its gradients by this kernel, which is forced for all threads, with heads of this
-    size."""
+    """Compare causal attention and its gradients by this kernel, forced for all threads, with heads of this size."""
     truth = work.attention_truth(work.LENGTH[bench.places[0].type], size)
 
     def measure(number: int) -> dict[str, Any]:
@@ -268,11 +266,11 @@ def _speeds(bench: _Bench) -> None:
     for what, pairs in ways.items():
         for i, j in pairs:
             label = bench.labels[i] if i == j else f"GPU {i} to {j}"
-            found = attempt(lambda: {"speed": work.speed(what, bench.places, i, j)}, bench.places[i].type)  # noqa: B023
-            if "speed" in found:
-                measured.setdefault(what, {})[label] = float(f"{found['speed']:.4g}")
+            rate = attempt(lambda: {"speed": work.speed(what, bench.places, i, j)}, bench.places[i].type)  # noqa: B023
+            if "speed" in rate:
+                measured.setdefault(what, {})[label] = float(f"{rate['speed']:.4g}")
             else:
-                bench.gap(f"{what} from {i} to {j} was not measured: {found.get('error') or found.get('skip')}")
+                bench.gap(f"{what} from {i} to {j} was not measured: {rate.get('error') or rate.get('skip')}")
     published = {}
     for number, label in enumerate(bench.labels):
         row = bench.published.get(label)
@@ -288,15 +286,14 @@ def _speeds(bench: _Bench) -> None:
 
 def _slower(bench: _Bench, title: str, measured: Any, published: Any, more: Any = ()) -> None:
     names = {**dict.fromkeys(measured.get("pair", ()), ""), **dict(zip(bench.labels, bench.names))}
-    told = [*slow(names, measured, published), *more]
+    clauses = [*slow(names, measured, published), *more]
     bench.emit({"kind": "info", "case": title, "measured": measured})
-    words = f"{title} of {len(bench.places)}: " + ("; ".join(told[:8]) or "as published, or as others of their name")
-    bench.emit({**bench.case, "case": words, "equal": not told, "soft": True, "signature": "slow", "backend": title})
+    words = f"{title} of {len(bench.places)}: " + ("; ".join(clauses[:8]) or "as published, or as others of their name")
+    bench.emit({**bench.case, "case": words, "equal": not clauses, "soft": True, "signature": "slow", "backend": title})
 
 
 def _copies(bench: _Bench) -> dict[str, Any]:
-    """Copy from each card to each, and from the host to each and back: every card sends and receives at the same
-    time."""
+    """Copy from each card to each, from the host to each and back: all cards send and receive at once."""
     places, count = bench.places, len(bench.places)
     sent = torch.arange(_COPIED[places[0].type], dtype=torch.int32)
     host = sent.pin_memory() if bench.cuda else sent
@@ -309,14 +306,14 @@ def _copies(bench: _Bench) -> dict[str, Any]:
         arrived = [work.copied(there[source], places[source], places[target]) for source, target in pairs]
         work.wait(places)
         lost += [pair for pair, value in zip(pairs, arrived) if not torch.equal(value.cpu(), sent)]
-    told = ", ".join(f"{i} to {j}" if i != j else f"{i} to the host and back" for i, j in sorted(lost)[:20])
+    ways = ", ".join(f"{i} to {j}" if i != j else f"{i} to the host and back" for i, j in sorted(lost)[:20])
     title = f"copies between {count} devices" if count > 1 else "copies to the device and back"
     if bench.cuda and count > 1:
         pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
         title += (
             f", {sum(work.direct(*pair) for pair in pairs)} of {len(pairs)} pairs directly, the others through the host"
         )
-    title += f": not what was sent from GPU {told}" if lost else ""
+    title += f": not what was sent from GPU {ways}" if lost else ""
     return {"equal": not lost, "signature": "copy-differs", "case": title}
 
 
@@ -396,8 +393,8 @@ def _count(bench: _Bench, before: list[Any], under: list[Any], after: list[Any])
         for key, error in _RISING.items():
             if then.get(key) is not None and now.get(key) is not None:
                 more = now[key] - then[key]
-                found = {"difference": float(max(0, more)), "limit": 0.0, "soft": not error}
-                emit({**case, "signature": "memory-errors", "case": f"{who}: {key} rose by {more}", **found})
+                measures = {"difference": float(max(0, more)), "limit": 0.0, "soft": not error}
+                emit({**case, "signature": "memory-errors", "case": f"{who}: {key} rose by {more}", **measures})
         reasons: Dict[str, List[str]] = {}  # noqa: UP006
         for key, why in {**then.get("unknown", {}), **now.get("unknown", {})}.items():
             reasons.setdefault(why, []).append(key)
@@ -420,6 +417,8 @@ def _count(bench: _Bench, before: list[Any], under: list[Any], after: list[Any])
             label: {"lanes": bench.published.get(label, {}).get("pcie_lanes"), "sm_mhz": load.get("sm_mhz_most")}
             for label, load in loads
         }
-        cooling = [(label, [one for one in load.get("slowed") or () if one in _COOLING]) for label, load in loads]
+        cooling = [
+            (label, [reason for reason in load.get("slowed") or () if reason in _COOLING]) for label, load in loads
+        ]
         hot = [f"{label}: slowed down by {', '.join(reasons)}" for label, reasons in cooling if reasons]
         _slower(bench, "clocks and links", measured, published, hot)

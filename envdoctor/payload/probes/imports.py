@@ -56,8 +56,7 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
 def run_in_turn(statements: list[str], tell: Callable[[str, Result], None], seconds: float) -> None:
     """Run each for at most ``seconds`` and tell its result, in whatever process that is known.
 
-    ``import trl`` is the first thing that ``from trl import SFTTrainer`` does: where it fails, so do the others, with
-    the same error.
+    ``import trl`` is the first thing that ``from trl import SFTTrainer`` does: if it fails, so do the others.
     """
     if not hasattr(os, "fork"):
         for statement in statements:
@@ -93,14 +92,14 @@ def _described(error: BaseException) -> dict[str, Any]:
     errors: list[dict[str, Any]] = []
     frames: list[str] = []
     current: BaseException | None = error
-    seen: list[BaseException] = []
-    while current is not None and current not in seen and len(errors) < _MOST_ERRORS:
-        seen.append(current)
+    visited: list[BaseException] = []
+    while current is not None and current not in visited and len(errors) < _MOST_ERRORS:
+        visited.append(current)
         places = [_place(frame, roots) for frame in traceback.extract_tb(current.__traceback__)]
         known = [place for place in places if place]
         frames += [place for place in known if place not in frames]
-        told = {"type": type(current).__name__, "message": _message(current, roots), "name": _missing(current)}
-        errors.append({**told, "place": known[-1] if known else ""})
+        record = {"type": type(current).__name__, "message": _message(current, roots), "name": _missing(current)}
+        errors.append({**record, "place": known[-1] if known else ""})
         current = _cause(current)
     return {"errors": errors, "frames": frames[-_MOST_FRAMES:]}
 
@@ -176,19 +175,19 @@ def _ended(child: int, answer: bytes | None) -> Result:
     if answer is None:
         return {**_WORKS, "outcome": "hangs"}
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    said = signal.Signals(number).name if number else "the process ended itself"
-    return {**_WORKS, "outcome": "crashes", "errors": [{"type": said, "message": "", "name": "", "place": ""}]}
+    ending = signal.Signals(number).name if number else "the process ended itself"
+    return {**_WORKS, "outcome": "crashes", "errors": [{"type": ending, "message": "", "name": "", "place": ""}]}
 
 
 def _received(reader: int, seconds: float | None) -> bytes | None:
     """Return what comes through a pipe until it is closed; None if nothing came for so long."""
-    said = b""
+    content = b""
     try:
         while select.select([reader], [], [], seconds)[0]:
             piece = os.read(reader, 1 << 16)
             if not piece:
-                return said
-            said += piece
+                return content
+            content += piece
         return None
     finally:
         os.close(reader)
@@ -221,6 +220,6 @@ def _missing(error: BaseException) -> str:
         module = getattr(getattr(error, "obj", None), "__name__", None)  # from Python 3.10 on
         return f"{module}.{name}" if isinstance(module, str) and isinstance(name, str) else ""
     if isinstance(error, ImportError) and isinstance(name, str):
-        asked = str(error).partition("cannot import name '")[2].partition("'")[0]
-        return f"{name}.{asked}" if asked else name
+        attribute = str(error).partition("cannot import name '")[2].partition("'")[0]
+        return f"{name}.{attribute}" if attribute else name
     return ""

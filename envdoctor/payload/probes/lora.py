@@ -90,9 +90,9 @@ def _all_kinds(job: Job, emit: Emit) -> None:
         case: Job = {"judge": "change", "signature": "lora-differs", "tensors": ["logits"], "dtype": "fp32"}
         case.update(case=words, limit=_LIMIT, params={"kind": kind.words})
         with reported(emit, job["device"], case, case):
-            chosen = {"r": _RANK, "lora_alpha": _ALPHA, "target_modules": list(kind.layers), "init_lora_weights": False}
+            usual = {"r": _RANK, "lora_alpha": _ALPHA, "target_modules": list(kind.layers), "init_lora_weights": False}
             try:
-                settings = LoraConfig(**chosen, **kind.settings)
+                settings = LoraConfig(**usual, **kind.settings)
                 for stage, measure in _stages(kind, settings, job["device"], several):
                     case["case"] = f"{stage}, {words}"
                     emit({**case, "relative": measure()})
@@ -114,8 +114,8 @@ def _logits(model: Any) -> Any:
 
 
 def _off(model: Any, exact: Any) -> float:
-    found = _logits(model)
-    return float("nan") if lost(found) else relative(found, exact)
+    logits = _logits(model)
+    return float("nan") if lost(logits) else relative(logits, exact)
 
 
 def _stages(kind: _Kind, settings: Any, device: str, several: bool) -> Any:
@@ -150,12 +150,12 @@ def _stages(kind: _Kind, settings: Any, device: str, several: bool) -> Any:
         return _off(model, exact)
 
     def gradients() -> float:
-        found, wanted = (
+        slopes, wanted = (
             torch.autograd.grad(logits.square().mean(), list(trained.values()), allow_unused=True)
             for logits in (model(input_ids=_tokens(device)).logits, called(summed))
         )
         # That of a magnitude is taken with the norm as a number (https://arxiv.org/abs/2402.09353, 4.3), as is peft's.
-        pairs = [[torch.zeros(1) if one is None else one for one in pair] for pair in zip(found, wanted)]
+        pairs = [[torch.zeros(1) if slope is None else slope for slope in pair] for pair in zip(slopes, wanted)]
         return max(relative(*pair) if pair[0].shape == pair[1].shape else 1.0 for pair in pairs)
 
     def again() -> Any:
@@ -191,8 +191,7 @@ def _random(model: Any) -> None:
 
 
 def _summed(plain: Any, trained: dict[str, Any], kind: _Kind, adapters: tuple[str, ...]) -> dict[str, Any]:
-    """Return the weights that the adapters stand for, by their names in the plain model, as functions of what is
-    trained."""
+    """Return the weights that the adapters stand for, by names in the plain model, as functions of what is trained."""
     weights = {name: value.detach() for name, value in plain.named_parameters()}
     for name, value in trained.items():
         inner = name.replace("base_model.model.", "", 1).replace(".base_layer", "")

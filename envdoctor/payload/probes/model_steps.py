@@ -216,8 +216,7 @@ def training_step(job: Job) -> Iterator[Case]:
     Pure fp16 weights with AdamW go NaN within two steps, because its epsilon of 1e-8 is 0 in fp16
     (https://github.com/pytorch/pytorch/issues/96755, https://github.com/pytorch/pytorch/issues/97004); pure bf16
     weights at 1.0 do not move at a learning rate of 1e-4, because the update is below half a step of the format. Both
-    are so by design: they are reported for a recipe that trains such weights (``recipe.load_dtype``), and as
-    information otherwise.
+    are so by design: a recipe that trains such weights (``recipe.load_dtype``) is told, others are informed.
 
     Fifteen AdamW steps of tiny models in bf16, with batches of changing length padded on alternating sides, must stay
     finite, whatever the recipe: https://github.com/zai-org/GLM-4/issues/724.
@@ -245,10 +244,10 @@ def _mixed(name: str, words: str, device: str) -> dict[str, Any]:
     exact = tiny_models.build("chatglm-like", "eager").double()
     before = vector(exact, "data")
     optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
-    made, scaled = getattr(torch.amp, "GradScaler", None), name == "fp16"
-    if scaled and made is None and device == "cpu":
+    scaler_class, scaled = getattr(torch.amp, "GradScaler", None), name == "fp16"
+    if scaled and scaler_class is None and device == "cpu":
         raise Unavailable("this torch has no GradScaler for a CPU (2.3 brought it)")
-    kind = partial(made, device) if made else torch.cuda.amp.GradScaler
+    kind = partial(scaler_class, device) if scaler_class else torch.cuda.amp.GradScaler
     scaler = kind(init_scale=_SCALE, enabled=scaled)
     for step in range(_MIXED_STEPS):
         batch = tiny_models.padded(tiny_models.samples((24, 24), seed=step), "right")  # masks are another matter
@@ -340,8 +339,8 @@ def _train(name: str, dtype: Any, device: str, folder: Any) -> dict[str, Any]:
     for cycle in range(_CYCLES):
         for number in range(_BATCHES):
             shorter = tuple(max(4, length - 3 * number) for length in lengths)
-            made = tiny_models.samples(shorter, seed=100 * cycle + number)
-            batch = tiny_models.padded(made, "left" if number % 2 else "right", position_ids=bool(number % 2))
+            pairs = tiny_models.samples(shorter, seed=100 * cycle + number)
+            batch = tiny_models.padded(pairs, "left" if number % 2 else "right", position_ids=bool(number % 2))
             loss = model(**tiny_models.moved(batch, model)).loss
             losses.append(float(loss.detach()))
             loss.backward()
@@ -377,8 +376,8 @@ def _standstill(device: str, rate: float) -> dict[str, Any]:
 
 def _use(model: Any, length: int) -> None:
     """Run a training step without the optimizer, and the same batch in evaluation."""
-    made = tiny_models.padded(tiny_models.samples((length, length // 2)), "left", position_ids=True)
-    batch = tiny_models.moved(made, model)
+    padded = tiny_models.padded(tiny_models.samples((length, length // 2)), "left", position_ids=True)
+    batch = tiny_models.moved(padded, model)
     model.train()(**batch).loss.backward()
     model.zero_grad(set_to_none=True)
     with torch.no_grad():

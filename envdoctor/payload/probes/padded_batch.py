@@ -97,29 +97,29 @@ def _one_model(job: Job, emit: Emit, which: tuple[str, str, str, Any]) -> None:
     low = model.to(dtype).to(device)
     high = _float64(low, name, job["model"])
     lengths = tiny_models.LENGTHS[job["options"].get("lengths") or ("long" if device == "cuda" else "short")]
-    made = {"equal": tiny_models.samples((lengths[0],) * 2), "unequal": tiny_models.samples(lengths)}
+    pairs = {"equal": tiny_models.samples((lengths[0],) * 2), "unequal": tiny_models.samples(lengths)}
     torch.set_default_dtype(torch.float64)  # a mask that begins in float32 cannot hold the lowest number of float64
-    truth = {label: _gradients(high, tiny_models.one_by_one(some)) for label, some in made.items()}
+    truth = {label: _gradients(high, tiny_models.one_by_one(group)) for label, group in pairs.items()}
     torch.set_default_dtype(torch.float32)
-    alone = {label: _gradients(low, tiny_models.one_by_one(some)) for label, some in made.items()}
+    alone = {label: _gradients(low, tiny_models.one_by_one(group)) for label, group in pairs.items()}
     for padding, position_ids, empty in _FORMS:
         kind = "equal" if padding == "none" else "unequal"
-        batch = tiny_models.padded(made[kind], "right" if padding == "none" else padding, position_ids, empty)
+        batch = tiny_models.padded(pairs[kind], "right" if padding == "none" else padding, position_ids, empty)
         words = [called, attention, f"gain {gain}", "equal lengths" if padding == "none" else f"{padding}-padded"]
         words += ["position_ids"] * position_ids + ["an empty sample"] * empty
         rows, length = batch["input_ids"].shape
         params = {"model": called, "gain": str(gain), "padding": padding, "position_ids": position_ids}
-        found: dict[str, Any] = {"case": " ".join(words), "judge": "batch", "backend": attention}
-        found["params"] = {**params, "empty": empty, "B": rows, "S": length}
+        observation: dict[str, Any] = {"case": " ".join(words), "judge": "batch", "backend": attention}
+        observation["params"] = {**params, "empty": empty, "B": rows, "S": length}
         if gain == 1:
-            found["most"] = _MOST
-        found.update(attempt(partial(_compare, low, batch, truth[kind], alone[kind]), device))
+            observation["most"] = _MOST
+        observation.update(attempt(partial(_compare, low, batch, truth[kind], alone[kind]), device))
         if padding == "left" and not position_ids and name != "chatglm-like":
             # Rotary positions are shifted by the padding; weights times 12 and 40 gave up to 4.5 without a bug.
-            found["limits"] = [6.0, 12.0, "positions shifted by the padding"]
+            observation["limits"] = [6.0, 12.0, "positions shifted by the padding"]
         if attention == "eager" and dtype == torch.float16 and gain == "bias" and loaded_dtype(job) != "fp16":
-            found["kind"] = "info"  # by design, see the head of this file
-        emit(found)
+            observation["kind"] = "info"  # by design, see the head of this file
+        emit(observation)
 
 
 def _float64(low: Any, name: str, folder: Any) -> Any:
@@ -132,8 +132,7 @@ def _float64(low: Any, name: str, folder: Any) -> Any:
 
 
 def _gradients(model: Any, singles: list[tuple[dict[str, Any], float]]) -> Any:
-    """Return the weighted sum of the gradients of all parameters, one sample at a time, as one float64 vector on the
-    CPU."""
+    """Return the weighted sum of all gradients, one sample at a time, as one float64 vector on the CPU."""
     total: Any = 0
     for batch, weight in singles:
         model.zero_grad(set_to_none=True)

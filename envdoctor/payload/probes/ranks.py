@@ -103,11 +103,10 @@ def ranks(job: Job, emit: Emit) -> None:
     """Does every rank of a job compute what the others compute, and does an all-reduce over all of them add up?
 
     One bad card of thousands spoils the run that it takes part in, and some fabrics gave wrong sums
-    (https://github.com/NVIDIA/nccl/issues/2001). Each rank has computed the same numbers on its own
-    device (``devices``); their digests are compared with each other, and their errors with what rounding costs. Then
-    all that came take part in one all-reduce, with NCCL where every one of them has a GPU and with gloo on CPUs, each
-    in a process of its own: one that dies or hangs there is told by the child that started it, within ``_SECONDS`` and
-    ``_START``.
+    (https://github.com/NVIDIA/nccl/issues/2001). Each rank has computed the same numbers on its own device
+    (``devices``); their digests are compared with each other, and their errors with what rounding costs. Then all that
+    came take part in one all-reduce, with NCCL where every one of them has a GPU and with gloo on CPUs, each in a
+    process of its own: the child that started it tells that it died or hangs.
 
     Send results, computed numbers and a sum; on rank 0 hand over what came, and one observation on the numbers and one
     on the sums, for the judge ``exact``.
@@ -122,10 +121,10 @@ def ranks(job: Job, emit: Emit) -> None:
     send(store, job, json.dumps({"device": job["device"], "nccl": nccl, **job["own"]}))
     if job["rank"] != 0:
         # Rank 0 may come as late as it waits for others, and then waits for others.
-        said = waited(store, "plan", time.monotonic() + 2 * job["seconds"] + _START)
-        if said is None:
+        text = waited(store, "plan", time.monotonic() + 2 * job["seconds"] + _START)
+        if text is None:
             raise TimeoutError("rank 0 did not say how to go on")
-        plan = json.loads(said)
+        plan = json.loads(text)
         if plan["backend"] and job["rank"] not in plan["absent"]:
             store.set(f"reduced/{job['rank']}", json.dumps(_reduced(job, plan, store)))
         return
@@ -134,8 +133,8 @@ def ranks(job: Job, emit: Emit) -> None:
     present = [Rank(number, host, _read(more)) for number, host, _, *more in came]
     plan = planned([rank for rank in present if not rank.own.get("refused")], job["world"])
     store.set("plan", json.dumps(plan))
-    for found in compared([rank for rank in present if rank.own.get("results")]):
-        emit({**case, **found})
+    for observation in compared([rank for rank in present if rank.own.get("results")]):
+        emit({**case, **observation})
     case["backend"] = plan["backend"] or None
     if not plan["backend"]:
         emit({**case, "case": "all-reduce", "skip": plan["why"]})
@@ -144,8 +143,8 @@ def ranks(job: Job, emit: Emit) -> None:
     ends = time.monotonic() + _SECONDS + _START  # who began later has as long as this rank had
     for rank in present:
         if rank.number and rank.number not in plan["absent"]:
-            said = waited(store, f"reduced/{rank.number}", ends)
-            results[rank.number] = json.loads(said) if said else {"error": f"gave no answer in {_SECONDS + _START} s"}
+            text = waited(store, f"reduced/{rank.number}", ends)
+            results[rank.number] = json.loads(text) if text else {"error": f"gave no answer in {_SECONDS + _START} s"}
     emit({**case, **added(results, {rank.number: rank.label for rank in present}, plan["backend"])})
 
 
@@ -168,38 +167,37 @@ def compared(ranks: list[Rank]) -> list[dict[str, Any]]:
     if there are more, are in a second one."""
     if len(ranks) < 2:
         return [{"case": "ranks against each other", "skip": "fewer than two ranks sent what they computed"}]
-    told: dict[str, dict[str, list[str]]] = {}
+    faults: dict[str, dict[str, list[str]]] = {}
     unclear = []
     for work in sorted({name for rank in ranks for name in rank.own["results"]}):
         measured = [(rank, rank.own["results"][work]) for rank in ranks if work in rank.own["results"]]
         cards = [GpuCard(rank.label, rank.own["alike"], digest, float(error)) for rank, (digest, error) in measured]
         for card, words in accused(cards):
-            told.setdefault(card.label, {}).setdefault(words, []).append(work)
-        found = strange(cards)
-        unclear += [f"{work}: {found['detail']}"] if found.get("soft") else []
+            faults.setdefault(card.label, {}).setdefault(words, []).append(work)
+        observation = strange(cards)
+        unclear += [f"{work}: {observation['detail']}"] if observation.get("soft") else []
     title = f"{len(ranks)} ranks"
-    if told:
+    if faults:
         names = [
             f"{label}: " + ", ".join(f"{' and '.join(works)} {words}" for words, works in wrong.items())
-            for label, wrong in told.items()
+            for label, wrong in faults.items()
         ]
-        found = {"case": f"{title}: {_listed(names)}", "equal": False, "signature": "card-differs"}
-        return [found, {"kind": "info", "case": "ranks at fault", "named": names[:_MOST_LISTED]}]
+        observation = {"case": f"{title}: {_listed(names)}", "equal": False, "signature": "card-differs"}
+        return [observation, {"kind": "info", "case": "ranks at fault", "named": names[:_MOST_LISTED]}]
     if unclear:
         return [{"case": f"{title}: {unclear[0]}", "equal": False, "signature": "cards-disagree", "soft": True}]
     return [{"case": f"{title} alike", "equal": True}]
 
 
 def added(results: dict[int, dict[str, Any]], labels: dict[int, str], backend: str) -> dict[str, Any]:
-    """Return the observation about the sums: who did not get there, else whose share arrived wrong, or who got a wrong
-    sum."""
+    """Return the observation about the sums: who failed, else whose share arrived wrong, or who got a wrong sum."""
     title = f"all-reduce over {len(results)} ranks"
     failed = {rank: result for rank, result in results.items() if "error" in result}
     if failed:
         # Who failed first may be why the others did.
         first = sorted(failed, key=lambda rank: failed[rank].get("order", len(results)))
-        said = _listed([f"{labels[rank]} {failed[rank]['error']}" for rank in first])
-        return {"case": title, "error": f"{title} ({backend}): {said}"}
+        reasons = _listed([f"{labels[rank]} {failed[rank]['error']}" for rank in first])
+        return {"case": title, "error": f"{title} ({backend}): {reasons}"}
     wrong = {rank: [what for what, count in result["sums"] if count] for rank, result in results.items()}
     worst = max((count for result in results.values() for _, count in result["sums"]), default=0)
     givers = [set(result["givers"]) for result in results.values()]
@@ -226,17 +224,17 @@ def _reduced(job: Job, plan: dict[str, Any], store: Any) -> dict[str, Any]:
         "prefix": f"envdoctor/{job['attempt']}/group",
         **{name: job[name] for name in ("address", "port")},
     }
-    found = finish(start(given), _SECONDS + _START)
-    return {**found, "order": store.add("failed", 1)} if "error" in found else found
+    answer = finish(start(given), _SECONDS + _START)
+    return {**answer, "order": store.add("failed", 1)} if "error" in answer else answer
 
 
 def _read(own: list[str]) -> dict[str, Any]:
     """Return what a rank says of itself; empty if this release of envdoctor does not say it so."""
     try:
-        said = json.loads(own[0])
+        answer = json.loads(own[0])
     except (ValueError, IndexError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return answer if isinstance(answer, dict) else {}
 
 
 def _listed(names: list[str]) -> str:

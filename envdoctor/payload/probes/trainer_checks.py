@@ -98,25 +98,24 @@ def grad_accumulation(job: Job) -> Iterator[Case]:
     https://github.com/huggingface/transformers/issues/37766.
 
     A Llama in float32 with SGD on four samples with 36, 3, 20 and 1 label tokens: the change of all parameters after
-    one step of 4 x 1, 2 x 2 and 1 x 4 must be the same. Seen: 7.9 relative difference with 4.48.0, 1e-7 with releases
-    that are right.
+    one step of 4 x 1, 2 x 2 and 1 x 4 must be the same. Seen: a difference of 7.9 with 4.48.0, of 1e-7 with others.
     """
-    device, made = job["device"], tiny_models.samples((_SAME_LENGTH,) * len(_ACCUMULATED), seed=3)
-    made = [
+    device, pairs = job["device"], tiny_models.samples((_SAME_LENGTH,) * len(_ACCUMULATED), seed=3)
+    pairs = [
         (tokens, tokens.clone().index_fill_(0, torch.arange(_SAME_LENGTH - labels), IGNORED))
-        for (tokens, _), labels in zip(made, _ACCUMULATED)
+        for (tokens, _), labels in zip(pairs, _ACCUMULATED)
     ]
     once = {**_USUAL, "optim": "sgd", "schedule": "constant_with_warmup", "norm": 0.0}
     once.update(epochs=1, warmup=0, decay=0.0)  # nothing but the gradient is in the step
 
     @cache
     def step(size: int) -> dict[str, Any]:
-        return _run(device, {**once, "batch": size, "windows": 4 // size}, made)
+        return _run(device, {**once, "batch": size, "windows": 4 // size}, pairs)
 
     def compared(size: int) -> dict[str, Any]:
         whole, parts = step(4), step(size)
         times = float(parts["change"].norm() / whole["change"].norm())
-        loss, right = (one["losses"][0] if one["losses"] else math.nan for one in (parts, whole))
+        loss, right = (result["losses"][0] if result["losses"] else math.nan for result in (parts, whole))
         detail = f"the step is {times:.3g} times as long, loss {loss:.4g} instead of {right:.4g}"
         return {"relative": relative(parts["change"], whole["change"]), "detail": detail}
 
@@ -215,8 +214,8 @@ def _made(row: dict[str, Any], device: str) -> Any:
 
         torch.manual_seed(0)
         layers = ["q_proj", "v_proj", "down_proj"]
-        chosen = {"r": 4, "lora_alpha": 8, "target_modules": layers, "task_type": "CAUSAL_LM"}
-        model = get_peft_model(model, LoraConfig(**chosen, init_lora_weights=False))
+        settings = {"r": 4, "lora_alpha": 8, "target_modules": layers, "task_type": "CAUSAL_LM"}
+        model = get_peft_model(model, LoraConfig(**settings, init_lora_weights=False))
     elif row["model"] == "frozen":
         for part in (model.model.embed_tokens, model.model.layers[0]):
             part.requires_grad_(False)
@@ -225,15 +224,15 @@ def _made(row: dict[str, Any], device: str) -> Any:
 
 def _labelled(how: str, seed: int = 7) -> list[Any]:
     """Return samples whose labels are ignored in this way."""
-    made = tiny_models.samples(_LENGTHS, seed)
-    for place, (tokens, labels) in enumerate(made):
+    pairs = tiny_models.samples(_LENGTHS, seed)
+    for place, (tokens, labels) in enumerate(pairs):
         if how != "behind a prompt":
             labels.copy_(tokens)
         if how == "scattered":
             labels[place % 3 :: 3] = IGNORED
         elif how == "one sample without" and place == 1:
             labels[:-1] = IGNORED
-    return made
+    return pairs
 
 
 def _criterion(row: dict[str, Any], logits: Any, labels: Any) -> Any:
@@ -241,22 +240,22 @@ def _criterion(row: dict[str, Any], logits: Any, labels: Any) -> Any:
     loss = loss_of(logits, labels)
     if row["loss"] == "own":
         return loss
-    said = logits[:, :-1][labels[:, 1:] != IGNORED]
+    predictions = logits[:, :-1][labels[:, 1:] != IGNORED]
     if row["loss"] == "smoothed":
-        return (1 - _SMOOTHED) * loss + _SMOOTHED * (said.logsumexp(-1) - said.mean(-1)).mean()
-    return loss + 0.1 * said.logsumexp(-1).square().mean()
+        return (1 - _SMOOTHED) * loss + _SMOOTHED * (predictions.logsumexp(-1) - predictions.mean(-1)).mean()
+    return loss + 0.1 * predictions.logsumexp(-1).square().mean()
 
 
-def _trainer(model: Any, row: dict[str, Any], made: list[Any], device: str, folder: str, **chosen: Any) -> Any:
+def _trainer(model: Any, row: dict[str, Any], pairs: list[Any], device: str, folder: str, **changes: Any) -> Any:
     """Return a Trainer with the settings of the row over samples that are only their numbers, and the batches that it
     takes, which grow while it runs."""
-    taken: list[list[int]] = []
+    batches: list[list[int]] = []
 
-    def collate(some: list[dict[str, int]]) -> dict[str, Any]:
-        numbers = [one["number"] for one in some]
-        if "evaluated" not in some[0]:
-            taken.append(numbers)
-        return tiny_models.padded([made[number] for number in numbers], "right")
+    def collate(entries: list[dict[str, int]]) -> dict[str, Any]:
+        numbers = [entry["number"] for entry in entries]
+        if "evaluated" not in entries[0]:
+            batches.append(numbers)
+        return tiny_models.padded([pairs[number] for number in numbers], "right")
 
     def weighed(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
         count = tiny_models.counted(labels)
@@ -276,25 +275,25 @@ def _trainer(model: Any, row: dict[str, Any], made: list[Any], device: str, fold
     if row["recomputed"]:
         settings.update(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": False})
     more: dict[str, Any] = {"compute_loss_func": weighed} if row["loss"] == "a function" else {}
-    data = [{"number": number} for number in range(len(made))]
+    data = [{"number": number} for number in range(len(pairs))]
     if row["evaluated"]:
         name = "eval_strategy" if hasattr(transformers.TrainingArguments, "eval_strategy") else "evaluation_strategy"
         settings.update({name: "steps", "eval_steps": 1})
-        more["eval_dataset"] = [{**one, "evaluated": 1} for one in data]
-    settings.update(chosen, output_dir=folder, remove_unused_columns=False)
+        more["eval_dataset"] = [{**entry, "evaluated": 1} for entry in data]
+    settings.update(changes, output_dir=folder, remove_unused_columns=False)
     made_settings = arguments(transformers.TrainingArguments, device, **settings)
-    return transformers.Trainer(model, made_settings, collate, data, **more), taken
+    return transformers.Trainer(model, made_settings, collate, data, **more), batches
 
 
-def _run(device: str, row: dict[str, Any], made: list[Any], seed: int = 0) -> dict[str, Any]:
+def _run(device: str, row: dict[str, Any], pairs: list[Any], seed: int = 0) -> dict[str, Any]:
     """Return the change of all parameters, the ``losses`` that were logged, and the numbers of each batch."""
     model = _made(row, device)
     before = vector(model, "data")
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        trainer, taken = _trainer(model, row, made, device, folder, seed=seed)
+        trainer, batches = _trainer(model, row, pairs, device, folder, seed=seed)
         trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    return {"change": vector(model, "data") - before, "losses": losses, "taken": taken}
+    return {"change": vector(model, "data") - before, "losses": losses, "batches": batches}
 
 
 def _trained(device: str, row: dict[str, Any], seed: int, shuffled: set[bool]) -> dict[str, Any]:
@@ -303,34 +302,34 @@ def _trained(device: str, row: dict[str, Any], seed: int, shuffled: set[bool]) -
     takes = inspect.signature(transformers.trainer_pt_utils.LabelSmoother.__call__).parameters
     if row["loss"] == "smoothed" and "num_items_in_batch" not in takes:
         row = {**row, "windows": 1}  # a mean of means, as it was before
-    made = _labelled(row["labels"])
+    pairs = _labelled(row["labels"])
     if "_loss_shifts_labels" not in inspect.getsource(transformers.Trainer.__init__):
-        for _, labels in made:
+        for _, labels in pairs:
             labels[0] = IGNORED  # https://github.com/huggingface/transformers/pull/46204
-    found = _run(device, row, made, seed)
-    size = len(made) // row["batch"] if row["dropped"] else math.ceil(len(made) / row["batch"])
-    epochs = [found["taken"][place : place + size] for place in range(0, len(found["taken"]), size)]
-    orders = [[number for some in epoch for number in some] for epoch in epochs]
-    wanted = size * row["batch"] if row["dropped"] else len(made)
+    run = _run(device, row, pairs, seed)
+    size = len(pairs) // row["batch"] if row["dropped"] else math.ceil(len(pairs) / row["batch"])
+    epochs = [run["batches"][place : place + size] for place in range(0, len(run["batches"]), size)]
+    orders = [[number for batch in epoch for number in batch] for epoch in epochs]
+    wanted = size * row["batch"] if row["dropped"] else len(pairs)
     if len(epochs) != _EPOCHS or any(len(set(order)) != wanted or len(order) != wanted for order in orders):
         return {"relative": 1.0, "signature": "epochs-differ", "detail": f"the epochs have the samples {orders}"[:200]}
     plain = _made(row, device)
     before = vector(plain, "data")
-    losses = _loop(plain, made, epochs, row)
-    told = tiny_models.step_error(found["change"], vector(plain, "data") - before, f"{len(losses)} steps")
-    logged = max((abs(one - other) / other for one, other in zip(found["losses"], losses)), default=1.0)
-    if len(found["losses"]) != len(losses) or not logged <= told["relative"]:
-        told["detail"] += f", losses {found['losses'][:3]} where they are {[round(loss, 4) for loss in losses[:3]]}"
-        told["relative"] = logged if len(found["losses"]) == len(losses) else 1.0
+    losses = _loop(plain, pairs, epochs, row)
+    change = tiny_models.step_error(run["change"], vector(plain, "data") - before, f"{len(losses)} steps")
+    logged = max((abs(value - other) / other for value, other in zip(run["losses"], losses)), default=1.0)
+    if len(run["losses"]) != len(losses) or not logged <= change["relative"]:
+        change["detail"] += f", losses {run['losses'][:3]} where they are {[round(loss, 4) for loss in losses[:3]]}"
+        change["relative"] = logged if len(run["losses"]) == len(losses) else 1.0
     shuffled.add(orders[0] != orders[1])
-    return told
+    return change
 
 
-def _loop(model: Any, made: list[Any], epochs: list[list[list[int]]], row: dict[str, Any]) -> list[float]:
+def _loop(model: Any, pairs: list[Any], epochs: list[list[list[int]]], row: dict[str, Any]) -> list[float]:
     """Train without the Trainer; return the loss of each step."""
-    trained = [one for one in model.parameters() if one.requires_grad]
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
     groups = [
-        {"params": [one for one in trained if (one.dim() > 1) is decays], "weight_decay": _DECAY * decays}
+        {"params": [weight for weight in trained if (weight.dim() > 1) is decays], "weight_decay": _DECAY * decays}
         for decays in (True, False)
     ]
     rate = _RATES[row["optim"]]
@@ -346,7 +345,7 @@ def _loop(model: Any, made: list[Any], epochs: list[list[list[int]]], row: dict[
         shares = {"linear": 1 - left, "cosine": 0.5 + 0.5 * math.cos(math.pi * left), "constant_with_warmup": 1.0}
         for group in optimizer.param_groups:
             group["lr"] = rate * (step / _WARMUP if step < _WARMUP else shares[row["schedule"]])
-        batches = [tiny_models.moved(tiny_models.padded([made[at] for at in some], "right"), model) for some in window]
+        batches = [tiny_models.moved(tiny_models.padded([pairs[at] for at in ids], "right"), model) for ids in window]
         total, loss = sum(tiny_models.counted(batch["labels"]) for batch in batches), 0.0
         for batch in batches:
             labels = batch.pop("labels")
@@ -365,8 +364,8 @@ def _loop(model: Any, made: list[Any], epochs: list[list[list[int]]], row: dict[
 def _resumed(device: str, row: dict[str, Any], title: str) -> dict[str, Any]:
     """Compare the change of all parameters by a resumed run with that by the run that wrote the checkpoint and went on.
     If they differ, name what was not as it had been when the next step began."""
-    made = _labelled(row["labels"])
-    steps = math.ceil(math.ceil(len(made) / row["batch"]) / row["windows"])
+    pairs = _labelled(row["labels"])
+    steps = math.ceil(math.ceil(len(pairs) / row["batch"]) / row["windows"])
     saved = {1: 1, "an epoch": steps, "an epoch and a step": steps + 1}[row["saved"]]
     changes, states = [], []
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
@@ -374,9 +373,9 @@ def _resumed(device: str, row: dict[str, Any], title: str) -> dict[str, Any]:
             model = _made(row, device)
             tiny_models.drop_attention(model)
             before = vector(model, "data")
-            trainer, taken = _trainer(model, row, made, device, folder, save_strategy="steps", save_steps=saved)
-            seen = _Seen(saved)
-            trainer.add_callback(seen)
+            trainer, batches = _trainer(model, row, pairs, device, folder, save_strategy="steps", save_steps=saved)
+            watcher = _Seen(saved)
+            trainer.add_callback(watcher)
             try:
                 trainer.train(resume_from_checkpoint=checkpoint)
             except ValueError as error:
@@ -386,12 +385,12 @@ def _resumed(device: str, row: dict[str, Any], title: str) -> dict[str, Any]:
             changes.append(vector(model, "data") - before)
             if trainer.state.global_step < saved:  # before transformers 4.52 a step that is not full counts otherwise
                 raise Unavailable(f"this release ends after {trainer.state.global_step} steps, before step {saved}")
-            left = taken[saved * row["windows"] :] if checkpoint is None else taken
-            states.append({**seen.state, "order of samples": torch.tensor([at for some in left for at in some])})
+            left = batches[saved * row["windows"] :] if checkpoint is None else batches
+            states.append({**watcher.state, "order of samples": torch.tensor([at for batch in left for at in batch])})
     off = relative(changes[1], changes[0])
     lost = [name for name, value in states[0].items() if not torch.equal(value, states[1].get(name, value[:0]))]
-    told = f", where not as saved: {', '.join(lost)}" if lost and off > _LOSS else ""
-    return {"relative": off, "case": title + told}
+    suffix = f", where not as saved: {', '.join(lost)}" if lost and off > _LOSS else ""
+    return {"relative": off, "case": title + suffix}
 
 
 class _Seen(transformers.TrainerCallback):  # type: ignore[misc,name-defined,unused-ignore]
@@ -405,7 +404,7 @@ class _Seen(transformers.TrainerCallback):  # type: ignore[misc,name-defined,unu
         """Keep it at that step."""
         if state.global_step == self.saved:
             kept = given["optimizer"].state_dict()["state"].values()
-            moments = [value.double().cpu().flatten() for one in kept for value in one.values() if value is not None]
+            moments = [value.double().cpu().flatten() for slot in kept for value in slot.values() if value is not None]
             rates = torch.tensor(given["lr_scheduler"].get_last_lr())
             self.state = {"weights": vector(given["model"], "data"), "learning rate": rates}
             self.state.update({"optimizer": torch.cat(moments) if moments else torch.zeros(0)})
@@ -465,28 +464,28 @@ def _evaluated(row: dict[str, Any], samples: list[dict[str, Any]], device: str) 
     predictions with the logits. Labels are the likeliest tokens, those of the last sample the least likely ones."""
     model = _made(row, device)
     tiny_models.stress(model, 12)
-    losses, made, logits = [], [], []
+    losses, pairs, logits = [], [], []
     with torch.no_grad():
         for place, sample in enumerate(samples):
             tokens, labels = sample["input_ids"], sample["labels"].clone()
             given = model.eval()(input_ids=tokens[None].to(device)).logits.cpu()
             order, counts = given[0].argsort(-1), labels[1:] != IGNORED
             labels[1:][counts] = order[:-1, 0 if place == len(samples) - 1 else -1][counts]
-            made.append((tokens, labels))
+            pairs.append((tokens, labels))
             logits.append(given[0])
             losses.append(float(_criterion(row, given, labels[None])))
     tiny_models.drop_attention(model)
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        trainer, _ = _trainer(model, {**_USUAL, **row}, made, device, folder)
+        trainer, _ = _trainer(model, {**_USUAL, **row}, pairs, device, folder)
         model.train()
         data = trainer.train_dataset
         predicted: Any = trainer.predict(data) if row["asked"] == "predict" else None
-        found = predicted.metrics["test_loss"] if predicted else trainer.evaluate(data)["eval_loss"]
+        loss = predicted.metrics["test_loss"] if predicted else trainer.evaluate(data)["eval_loss"]
     exact = sum(losses) / len(losses)
-    off = abs(found - exact) / exact
-    told = f"loss {found:.5g} where the model's loss is {exact:.5g}"
-    for place, one in enumerate(logits if predicted else ()):
-        wrong = relative(torch.as_tensor(predicted.predictions[place][: len(one)]), one)
+    off = abs(loss - exact) / exact
+    detail = f"loss {loss:.5g} where the model's loss is {exact:.5g}"
+    for place, expected in enumerate(logits if predicted else ()):
+        wrong = relative(torch.as_tensor(predicted.predictions[place][: len(expected)]), expected)
         if not wrong <= max(off, _LOSS):
-            off, told = wrong, f"the logits of sample {place} are off by {wrong:.2g}"
-    return {"relative": off, "detail": told}
+            off, detail = wrong, f"the logits of sample {place} are off by {wrong:.2g}"
+    return {"relative": off, "detail": detail}

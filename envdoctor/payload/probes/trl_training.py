@@ -48,11 +48,11 @@ _LIMIT = 1e-2
 def run(job: Job) -> Iterator[Case]:
     """Yield a row for each method and size of the batch, and one for packed samples."""
     for name, check in (("SFT", _fine_tuned), ("DPO", _preferred)):
-        for title, chosen in _FORMS[name]:
+        for title, settings in _FORMS[name]:
             for size in (4, 2):
                 words = f"{name}, {title}, one step of {4 // size} x {size} samples"
                 row = pair(
-                    words, partial(_told, job, check, size, dict(chosen), words), gate="parameters", limit=_LIMIT
+                    words, partial(_told, job, check, size, dict(settings), words), gate="parameters", limit=_LIMIT
                 )
                 params = {"method": name.lower(), "micro_batches": 4 // size}
                 yield row._replace(params=params, signature="training-differs", library="trl")
@@ -69,37 +69,37 @@ _FORMS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 }
 
 
-def _told(job: Job, check: Any, size: int, chosen: dict[str, Any], title: str) -> dict[str, Any]:
-    found, exact, shorter = check(job, size, chosen)
-    told = tiny_models.step_error(found, exact, title)
-    if told["relative"] > _LIMIT and relative(found, exact * shorter) <= _LIMIT:
-        told.update(signature="first-labels-counted", soft=True)
-    return told
+def _told(job: Job, check: Any, size: int, settings: dict[str, Any], title: str) -> dict[str, Any]:
+    change, exact, shorter = check(job, size, settings)
+    measures = tiny_models.step_error(change, exact, title)
+    if measures["relative"] > _LIMIT and relative(change, exact * shorter) <= _LIMIT:
+        measures.update(signature="first-labels-counted", soft=True)
+    return measures
 
 
 def _models(device: str) -> list[Any]:
     """Return the model, its twin, and one with other weights for the reference."""
-    made = [tiny_models.build("llama", "eager").to(device) for _ in range(3)]
+    models = [tiny_models.build("llama", "eager").to(device) for _ in range(3)]
     with torch.no_grad():
-        for parameter in made[2].parameters():
+        for parameter in models[2].parameters():
             parameter.mul_(1.5)
-    return made
+    return models
 
 
-def _fine_tuned(job: Job, size: int, chosen: dict[str, Any]) -> tuple[Any, Any, float]:
+def _fine_tuned(job: Job, size: int, settings: dict[str, Any]) -> tuple[Any, Any, float]:
     """Return (the change of all parameters by SFTTrainer, the one by the loss itself, that part of it which is left
     when first labels count that nothing predicts)."""
-    rows = _rows("completion_only_loss" in chosen)
+    rows = _rows("completion_only_loss" in settings)
     model, plain, _ = _models(job["device"])
     before = vector(model, "data")
-    with _trainer("SFT", model, rows, chosen, size=size) as trainer:
+    with _trainer("SFT", model, rows, settings, size=size) as trainer:
         trainer.train()
     summed: Any = 0.0
     count = 0
     for row in rows:
         tokens, labels = (torch.tensor(row[key])[None].to(job["device"]) for key in ("input_ids", "wanted"))
-        some = tiny_models.counted(labels)
-        summed, count = summed + some * loss_of(plain(input_ids=tokens).logits, labels), count + some
+        weight = tiny_models.counted(labels)
+        summed, count = summed + weight * loss_of(plain(input_ids=tokens).logits, labels), count + weight
     (summed / count).backward()
     labelled = sum(label != IGNORED for row in rows for label in row["wanted"])
     return vector(model, "data") - before, -vector(plain), count / labelled
@@ -116,27 +116,27 @@ def _rows(masked: bool) -> list[dict[str, Any]]:
     return rows
 
 
-def _preferred(job: Job, size: int, chosen: dict[str, Any]) -> tuple[Any, Any, float]:
+def _preferred(job: Job, size: int, settings: dict[str, Any]) -> tuple[Any, Any, float]:
     """Return the same for DPOTrainer, where all of the change is left."""
-    made = {
+    columns = {
         key: [tokens.tolist() for tokens, _ in tiny_models.samples(lengths, seed)]
         for seed, (key, lengths) in enumerate({"prompt": _PROMPTS, "chosen": _CHOSEN, "rejected": _REJECTED}.items())
     }
     rows = [
-        {key: "".join(f" w{token}" for token in texts[place]) for key, texts in made.items()}
+        {key: "".join(f" w{token}" for token in texts[place]) for key, texts in columns.items()}
         for place in range(len(_PROMPTS))
     ]
     model, plain, reference = _models(job["device"])
     before = vector(model, "data")
-    chosen = {**chosen, "beta": _BETA}
-    with _trainer("DPO", model, rows, chosen, size=size, ref_model=reference) as trainer:
+    settings = {**settings, "beta": _BETA}
+    with _trainer("DPO", model, rows, settings, size=size, ref_model=reference) as trainer:
         trainer.train()
     _, _, reference = _models(job["device"])
     losses = []
-    for place, prompt in enumerate(made["prompt"]):
+    for place, prompt in enumerate(columns["prompt"]):
         edge = []
         for key in ("chosen", "rejected"):
-            tokens = torch.tensor([*prompt, *made[key][place], tokenizer().eos_token_id])[None].to(job["device"])
+            tokens = torch.tensor([*prompt, *columns[key][place], tokenizer().eos_token_id])[None].to(job["device"])
             labels = tokens.clone()
             labels[:, : len(prompt)] = IGNORED
             count = tiny_models.counted(labels)
@@ -153,14 +153,14 @@ def _trainer(
     name: str,
     model: Any,
     rows: list[dict[str, Any]],
-    chosen: dict[str, Any],
+    choices: dict[str, Any],
     *,
     size: int,
     asks: tuple[str, ...] = (),
     **more: Any,
 ) -> Iterator[Any]:
     """Yield a trainer of trl over these rows with one step before it, in a folder that goes afterwards. ``asks`` are
-    settings without which :class:`Unavailable` is raised, as without those that were ``chosen``."""
+    settings without which :class:`Unavailable` is raised, as without the ``choices``."""
     import datasets
     import trl
 
@@ -168,7 +168,7 @@ def _trainer(
     if settings is None:
         raise Unavailable(f"this trl has no {name}Config (0.9 brought it)")
     known = {field.name for field in dataclasses.fields(settings)}
-    missing = sorted({*chosen, *asks} - known)
+    missing = sorted({*choices, *asks} - known)
     if missing:
         raise Unavailable(f"this trl does not offer {missing[0]}")
     lengths = {"max_length": 64, "max_seq_length": 64, "max_prompt_length": 32}
@@ -176,7 +176,7 @@ def _trainer(
     takes = inspect.signature(kind.__init__).parameters
     words = {"processing_class" if "processing_class" in takes else "tokenizer": tokenizer()}
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        made = arguments(
+        training_arguments = arguments(
             settings,
             model.device.type,
             output_dir=folder,
@@ -184,14 +184,13 @@ def _trainer(
             bf16=False,
             **_one_step(size, len(rows) // size),
             **{key: value for key, value in lengths.items() if key in known},
-            **chosen,
+            **choices,
         )
-        yield kind(model=model, args=made, train_dataset=data, **words, **more)
+        yield kind(model=model, args=training_arguments, train_dataset=data, **words, **more)
 
 
 def _one_step(size: int, accumulate: int) -> dict[str, Any]:
-    """Return settings of one step of SGD that moves the weights by the gradient of ``accumulate`` batches of that
-    size."""
+    """Return settings of one SGD step that moves weights by the gradient of ``accumulate`` batches of that size."""
     plain = {"learning_rate": 1.0, "lr_scheduler_type": "constant", "optim": "sgd", "max_grad_norm": 0.0}
     batch = {"per_device_train_batch_size": size, "gradient_accumulation_steps": accumulate}
     return {**batch, **plain, "max_steps": 1, "logging_steps": 1}
@@ -201,8 +200,8 @@ def _packed(job: Job) -> dict[str, Any]:
     """Count the tokens whose labels count in the batches of a trainer that packs."""
     rows = _rows(True)
     model = tiny_models.build("llama", "eager").to(job["device"])
-    chosen = {"completion_only_loss": True, "packing": True}
-    with _trainer("SFT", model, rows, chosen, size=1, asks=("packing_strategy",)) as trainer:
+    settings = {"completion_only_loss": True, "packing": True}
+    with _trainer("SFT", model, rows, settings, size=1, asks=("packing_strategy",)) as trainer:
         counted: Counter[tuple[int, int]] = Counter()
         for batch in trainer.get_train_dataloader():
             for tokens, labels in zip(batch["input_ids"], batch["labels"]):

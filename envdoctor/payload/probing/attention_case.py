@@ -227,15 +227,15 @@ def _run_some(job: Job, emit: Emit, name: str, kernel: Kernel, cases: Sequence[d
                 observe(prepare(case, DTYPES[name], seed_of(job) + more), DTYPES[name], job["device"], kernel)
                 for more in range(2)
             )
-            found = next(draws)
-            if _DOUBTFUL[0] < _worst(found) <= _DOUBTFUL[1]:
-                found = min(found, next(draws), key=_worst)
-        emit({"dtype": name, **found})
+            observation = next(draws)
+            if _DOUBTFUL[0] < _worst(observation) <= _DOUBTFUL[1]:
+                observation = min(observation, next(draws), key=_worst)
+        emit({"dtype": name, **observation})
 
 
-def _worst(found: dict[str, Any]) -> float:
+def _worst(observation: dict[str, Any]) -> float:
     """Return the largest of the errors that an observation has; infinite for one that has none."""
-    return max(found.get("ratio", {}).values(), default=float("inf"))
+    return max(observation.get("ratio", {}).values(), default=float("inf"))
 
 
 def prepare(case: dict[str, Any], dtype: Any, seed: int = 0) -> _Prepared:
@@ -305,7 +305,7 @@ def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
 
     Only live rows count for o and dq, all rows for dk and dv. A tensor whose truth does not fit the dtype is unjudged.
     """
-    found: dict[str, Any] = {"ratio": {}, "nonfinite": {}, "unjudged": []}
+    measures: dict[str, Any] = {"ratio": {}, "nonfinite": {}, "unjudged": []}
     rows, keys = case.truth["o"].shape[2], case.truth["dk"].shape[2]
     for name, tensor in got.items():
         x = tensor.detach().to("cpu", torch.float64)
@@ -313,22 +313,22 @@ def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
         if name in ("o", "dq"):
             lost_in_dead = lost(x[case.dead.expand(x.shape[:3])])
             if name == "o":
-                found["dead_rows_nonfinite"] = lost_in_dead
+                measures["dead_rows_nonfinite"] = lost_in_dead
             elif lost_in_dead:
                 # Its truth is 0, and the gradient of q's projection is summed over these rows too.
-                found["dead_dq_nonfinite"] = lost_in_dead
+                measures["dead_dq_nonfinite"] = lost_in_dead
             numbers = (x.masked_fill(case.dead[..., None], 0.0), *numbers[1:])  # of dead rows truth and model are 0
         # The last keys of a triangle are seen by few rows: dk of 64 keys may be 9 times off where a head is right.
         block = 0 if min(rows, keys) < ENOUGH else 64 if name in ("o", "dq") else keys
-        note_error(found, name, numbers, dtype, block)
-    unjudged = found.pop("unjudged")
-    return {**found, "unjudged": unjudged} if unjudged else found
+        note_error(measures, name, numbers, dtype, block)
+    unjudged = measures.pop("unjudged")
+    return {**measures, "unjudged": unjudged} if unjudged else measures
 
 
 def observe(prepared: _Prepared, dtype: Any, device: str, kernel: Kernel) -> dict[str, Any]:
     """Run the kernel; the observation of it, for the judge ``attention``."""
     case = prepared.case
-    found: dict[str, Any] = {"case": _title(case), "params": dict(case), "judge": "attention"}
+    observation: dict[str, Any] = {"case": _title(case), "params": dict(case), "judge": "attention"}
     cuda = device == "cuda"
     try:
         q, k, v = (x.to(device) for x in prepared.inputs)
@@ -345,16 +345,16 @@ def observe(prepared: _Prepared, dtype: Any, device: str, kernel: Kernel) -> dic
         if cuda:
             torch.cuda.synchronize()
     except Exception as error:
-        return {**found, **failure(error, device)}
-    found.update(node=node, ms=round(1000 * (time.perf_counter() - started), 2))
+        return {**observation, **failure(error, device)}
+    observation.update(node=node, ms=round(1000 * (time.perf_counter() - started), 2))
     if cuda:
-        found["peak_mib"] = round(torch.cuda.max_memory_allocated() / 1048576.0, 1)
-    found.update(measure(dict(zip(TENSORS, (out, *gradients))), prepared.expected, dtype))
-    found["lse"] = prepared.expected.lse
+        observation["peak_mib"] = round(torch.cuda.max_memory_allocated() / 1048576.0, 1)
+    observation.update(measure(dict(zip(TENSORS, (out, *gradients))), prepared.expected, dtype))
+    observation["lse"] = prepared.expected.lse
     if case["S"] == 1:
         # Softmax over one key is constant: exact dq and dk are 0, and a ratio would divide one noise by another.
-        found["gate"] = ["o", "dv"]
-    return found
+        observation["gate"] = ["o", "dv"]
+    return observation
 
 
 def _title(case: dict[str, Any]) -> str:
@@ -382,7 +382,7 @@ def force(backend: str) -> Any:
     if members is not None:
         return torch.nn.attention.sdpa_kernel(getattr(members, BACKENDS[backend]))
     switches = {"enable_flash": "flash", "enable_math": "math", "enable_mem_efficient": "efficient"}
-    return torch.backends.cuda.sdp_kernel(**{name: backend == one for name, one in switches.items()})
+    return torch.backends.cuda.sdp_kernel(**{name: backend == kernel for name, kernel in switches.items()})
 
 
 def _backends() -> Any:

@@ -43,12 +43,11 @@ def multiplied(a: Any, b: Any, number: int) -> Any:
 
 
 def attended(size: int, place: Any, number: int) -> Any:
-    """Return output and the three gradients of causal attention on the device, on the CPU: all heads are the same
-    one."""
+    """Return output and gradients of causal attention on the device, on the CPU: all heads are the same one."""
     heads = (1, _HEADS[place.type], LENGTH[place.type], size)
     q, k, v, upstream = (part.to(place).expand(heads).contiguous() for part in _head(LENGTH[place.type], size))
-    found = forward_backward(_causal, (q, k, v), lambda shape: upstream)
-    return torch.cat([found[name] for name in ("o", "d0", "d1", "d2")]).cpu()
+    results = forward_backward(_causal, (q, k, v), lambda shape: upstream)
+    return torch.cat([results[name] for name in ("o", "d0", "d1", "d2")]).cpu()
 
 
 def copied(value: Any, source: Any, target: Any) -> Any:
@@ -67,8 +66,7 @@ def direct(source: int, target: int) -> bool:
 
 
 def speed(what: str, places: list[Any], number: int, other: int) -> float:
-    """Return how fast it is on the device of this number, in the unit of ``SPEEDS``; from it to the ``other`` for a
-    pair."""
+    """Return the speed of the device of this number, in the unit of ``SPEEDS``; to the ``other`` for a pair."""
     place, kind = places[number], places[number].type
     if what == "product":
         a, b = (part.to(place) for part in drawn(SOAK_ROWS[kind]))
@@ -87,14 +85,14 @@ def speed(what: str, places: list[Any], number: int, other: int) -> float:
 
 def _seconds(work: Callable[[], Any], places: list[Any]) -> float:
     """Return the least seconds that the work took; the first run is a start."""
-    taken = []
+    durations = []
     for _ in range(_TIMES + 1):
         wait(places)
         started = time.perf_counter()
         work()
         wait(places)
-        taken.append(time.perf_counter() - started)
-    return min(taken[1:])
+        durations.append(time.perf_counter() - started)
+    return min(durations[1:])
 
 
 @lru_cache(maxsize=2)
@@ -155,13 +153,12 @@ def error(name: str, result: Any, truth: Any) -> float:
 def attention_truth(length: int, size: int) -> Any:
     """Return what :func:`attended` must give of each head, in float64."""
     q, k, v, upstream = (part[None, None] for part in _head(length, size).double())
-    found = forward_backward(_causal, (q, k, v), lambda shape: upstream)
-    return torch.cat([found[name] for name in ("o", "d0", "d1", "d2")])
+    results = forward_backward(_causal, (q, k, v), lambda shape: upstream)
+    return torch.cat([results[name] for name in ("o", "d0", "d1", "d2")])
 
 
 def attention_card(result: Any, truth: Any) -> dict[str, Any]:
-    """Return what :func:`attended` gave as the rest of a ``Card``: each head is the same, and right in every block of
-    rows."""
+    """Return the rest of a ``GpuCard``: heads must be the same, and right in every block of rows."""
     worst, block = 0.0, min(64, truth.shape[2])
     for heads, (exact,) in zip(result, truth):
         unit = exact.unflatten(0, (-1, block)).square().mean((-1, -2))

@@ -31,7 +31,7 @@ _TIMES, _BUS = 5, {"sum": 2, "reduce-scatter": 1, "all-gather": 1}
 
 def together(given: dict[str, Any], emit: Any, case: dict[str, Any], program: str = "collective.py") -> list[Any]:
     """Return the answer of each process of a ``world`` that meets in a file of its own; the rest of what they are
-    ``given`` is theirs. If torch lacks their ``backend``, or a process fails, emit the case with the reason and return
+    ``given`` is theirs. If torch lacks their ``backend``, or one fails, emit the case with the reason; return
     nothing."""
     from torch import distributed
 
@@ -73,16 +73,16 @@ def finish(child: Any, seconds: float) -> dict[str, Any]:
     """Return what it saw: ``sums``, pairs of a title and how many numbers are wrong, and ``givers``, the ranks whose
     share came out wrong, and ``speeds``, GB/s by title; or the ``error``, a clause."""
     try:
-        said, trouble = child.communicate(timeout=seconds)
+        output, trouble = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         child.kill()
         stages = [line[len(_STAGE) :] for line in child.communicate()[1].splitlines() if line.startswith(_STAGE)]
         return {"error": f"did not finish in {seconds:.0f} s" + "".join(f", while {stage}" for stage in stages[-1:])}
     # Gloo writes there as well, with torch 2.9 for one: who is connected (https://github.com/pytorch/gloo/issues/462).
-    answers = [line for line in said.splitlines() if line.startswith("{")]
+    answers = [line for line in output.splitlines() if line.startswith("{")]
     if child.returncode == 0 and answers:
-        found: dict[str, Any] = json.loads(answers[-1])
-        return found
+        answer: dict[str, Any] = json.loads(answers[-1])
+        return answer
     last = [line.strip() for line in trouble.splitlines() if line.strip() and not line.startswith(_STAGE)][-1:]
     return {"error": ": ".join([f"ended with {child.returncode}", *last])[:300]}
 
@@ -133,8 +133,7 @@ def main() -> None:
 
 
 def _wanted(given: dict[str, Any]) -> list[Any]:
-    """Return what is tried: which exchange, of how many elements, in which dtype, in words, and how often it is
-    timed."""
+    """Return exchanges to try: name, number of elements, dtype, words, and how often it is timed."""
     import torch
 
     bf16, fp32, world, sizes = torch.bfloat16, torch.float32, given["world"], given["sizes"]
@@ -184,15 +183,15 @@ def _exchanged(name: str, who: tuple[int, int], places: Any, dtype: Any, times: 
             raise
         _at(f"leaving out {name}: {error}")
         return None, None
-    wrong, taken = int((out != expected).sum()), []
+    wrong, durations = int((out != expected).sum()), []
     for _ in range(times):
         dist.barrier()
         started = time.perf_counter()
         exchange()
         if places.device.type != "cpu":
             torch.cuda.synchronize()
-        taken.append(time.perf_counter() - started)
-    return wrong, min(taken, default=None)
+        durations.append(time.perf_counter() - started)
+    return wrong, min(durations, default=None)
 
 
 def _at(what: str) -> None:

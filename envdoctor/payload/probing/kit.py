@@ -110,8 +110,8 @@ def of_rows(experiment: Callable[[Job], Iterable[Case]]) -> Callable[[Job, Emit]
 def in_parts(work: Callable[[Any], None], rows: Iterable[Any], size: int) -> None:
     """Do the work for so many rows after another, and hand back what each part leaves behind."""
     rows = iter(rows)
-    while some := list(islice(rows, size)):
-        aside(work, some)
+    while part := list(islice(rows, size)):
+        aside(work, part)
         give_back()
 
 
@@ -164,26 +164,24 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
         del moved
         exact = (lay(value.double()).clone() for value, lay in zip(given, lays))
         truth = forward_backward(row.formula, exact, upstream, row.asks)
-        found = compare({name: got[name] for name in row.gate.split() or got}, truth, row.unit)
-        seen = [compare({"o": other}, truth, row.unit) for other in others]
+        measures = compare({name: got[name] for name in row.gate.split() or got}, truth, row.unit)
+        repeats = [compare({"o": other}, truth, row.unit) for other in others]
         for part in ("ratio", "nonfinite"):
-            for said in seen:
-                if said[part].get("o", 0) > found[part].get("o", 0):
-                    found[part]["o"] = said[part]["o"]
-        if len(seen) > 1:
-            best = min(seen, key=lambda said: [said[part].get("o", 0) for part in ("nonfinite", "ratio")])
-            found["again"] = {part: {**found[part], **best[part]} for part in ("ratio", "nonfinite")}
+            for repeat in repeats:
+                if repeat[part].get("o", 0) > measures[part].get("o", 0):
+                    measures[part]["o"] = repeat[part]["o"]
+        if len(repeats) > 1:
+            best = min(repeats, key=lambda repeat: [repeat[part].get("o", 0) for part in ("nonfinite", "ratio")])
+            measures["again"] = {part: {**measures[part], **best[part]} for part in ("ratio", "nonfinite")}
             if "o" not in best["nonfinite"]:
-                found["again"]["nonfinite"].pop("o", None)
-        return found
-    said = row.function(*moved)
-    wanted = row.formula(*(value.double() for value in given)) if row.formula else row.function(*moved).values()
-    error = relative if row.judge == "change" else _difference
-    errors = {told: error(got, truth) for (told, got), truth in zip(said.items(), wanted)}
-    told = max(errors, key=lambda name: (errors[name] != errors[name], errors[name]))
-    name = "relative" if row.judge == "change" else "difference"
-    value: Any = errors[told] if errors[told] == errors[told] else "nan"
-    return {name: value, "detail": told.format(f"{errors[told]:.2g}")}
+                measures["again"]["nonfinite"].pop("o", None)
+        return measures
+    results = row.function(*moved)
+    exact = row.formula(*(value.double() for value in given)) if row.formula else row.function(*moved).values()
+    name, error = ("relative", relative) if row.judge == "change" else ("difference", _difference)
+    errors = {detail: error(got, truth) for (detail, got), truth in zip(results.items(), exact)}
+    worst = max(errors, key=lambda detail: (errors[detail] != errors[detail], errors[detail]))
+    return {name: errors[worst], "detail": worst.format(f"{errors[worst]:.2g}")}
 
 
 def _others(row: Case, given: list[Any], first: Any) -> list[Any]:
@@ -199,8 +197,8 @@ def _others(row: Case, given: list[Any], first: Any) -> list[Any]:
     return []
 
 
-def _alike(one: Any, other: Any) -> bool:
-    return bool(one.shape == other.shape and torch.equal(one, other))
+def _alike(first: Any, other: Any) -> bool:
+    return bool(first.shape == other.shape and torch.equal(first, other))
 
 
 def seed_of(job: Job) -> int:
@@ -226,12 +224,12 @@ def attempt(measure: Callable[[], dict[str, Any]], device: str, library: str = "
         return failure(error, device)
 
 
-def in_setting(found: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
+def in_setting(measures: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
     """Return what was found in a setting: an exception there says that this release does not offer it, where the
     ``plain`` setting of the same experiment raised none. What raises gives no wrong numbers."""
-    if "error" not in found or "error" in plain or found.get("oom") or found.get("sticky"):
-        return found
-    return {"skip": f"not offered by this release, where the plain setting works: {found['error']}"[:300]}
+    if "error" not in measures or "error" in plain or measures.get("oom") or measures.get("sticky"):
+        return measures
+    return {"skip": f"not offered by this release, where the plain setting works: {measures['error']}"[:300]}
 
 
 @contextmanager
@@ -249,8 +247,7 @@ def reported(emit: Emit, device: str, case: dict[str, Any], skipped: dict[str, A
 
 
 def failure(error: BaseException, device: str) -> dict[str, Any]:
-    """Return the part of an observation that says why there is no measure: ``skip``, or ``error`` with what it
-    means."""
+    """Return why an observation has no measure: ``skip``, or ``error`` with what it means."""
     text = f"{type(error).__name__}: {error}"[:1000]
     if is_out_of_memory(error):
         return {"error": text, "oom": True}
@@ -282,9 +279,8 @@ def full_precision() -> Iterator[None]:
 
 
 def forward_backward(operation: Any, inputs: Any, upstream: Any = None, asks: Any = None) -> dict[str, Any]:
-    """Return ``o`` and the gradients ``d0``, ``d1``, … of an operation, or those of the inputs in the places ``asks``;
-    ``upstream`` gives the output's gradient for its shape (None: the output is one number), which is cast to its dtype
-    and device."""
+    """Return ``o`` and the gradients ``d0``, ``d1``, … of an operation, or those of the inputs in the places
+    ``asks``; ``upstream`` gives the output's gradient for its shape (None: the output is one number)."""
     leaves = [value.detach().requires_grad_(asks is None or place in asks) for place, value in enumerate(inputs)]
     out = operation(*leaves)
     if out.requires_grad:
@@ -297,8 +293,8 @@ def vector(model: Any, of: str = "grad") -> Any:
     """Return the gradients of all parameters of a model (or with ``of`` "data" these themselves) as one float64 vector
     on the CPU; zeros for a parameter that has none."""
     parts = [(parameter, getattr(parameter, of)) for parameter in model.parameters()]
-    found = [torch.zeros_like(parameter) if part is None else part for parameter, part in parts]
-    return torch.cat([part.detach().double().cpu().flatten() for part in found])
+    values = [torch.zeros_like(parameter) if part is None else part for parameter, part in parts]
+    return torch.cat([part.detach().double().cpu().flatten() for part in values])
 
 
 def relative(got: Any, exact: Any) -> float:
@@ -318,39 +314,38 @@ def lost(tensor: Any) -> int:
 
 
 def compare(got: dict[str, Any], exact: dict[str, Any], unit: str = "rms") -> dict[str, Any]:
-    """Return ``ratio``, ``nonfinite`` and ``unjudged`` of an observation for the judge ``rounding``, from tensors by
-    name.
+    """Return ``ratio``, ``nonfinite`` and ``unjudged`` for the judge ``rounding``, from tensors by name.
 
     The unit is the rms error of the exact result rounded once, or where each number is judged by itself ("element"; of
     "exact" and "whole" all tensors, of "element" the output) the step from one number of the dtype to the next.
     """
-    found: dict[str, Any] = {"ratio": {}, "nonfinite": {}, "unjudged": []}
+    measures: dict[str, Any] = {"ratio": {}, "nonfinite": {}, "unjudged": []}
     for name, tensor in got.items():
         truth = exact[name].detach().double().cpu()
         value = tensor.detach().double().cpu()
         if value.shape != truth.shape:
-            found["ratio"][name] = float(value.numel() + truth.numel())
+            measures["ratio"][name] = float(value.numel() + truth.numel())
         elif unit in _NUMBERS and (name == "o" or unit != "element"):
-            _note_numbers(found, name, value, truth.to(tensor.dtype).double(), tensor.dtype)
+            _note_numbers(measures, name, value, truth.to(tensor.dtype).double(), tensor.dtype)
         elif name != "o" and truth.numel() < 2 * ENOUGH and tensor.dtype in (DTYPES["bf16"], DTYPES["fp16"]):
-            found["unjudged"].append(name)  # rounding of few numbers may cancel by chance
+            measures["unjudged"].append(name)  # rounding of few numbers may cancel by chance
         else:
-            note_error(found, name, (value, truth, truth.to(tensor.dtype).double()), tensor.dtype)
-            if name in found["ratio"]:
+            note_error(measures, name, (value, truth, truth.to(tensor.dtype).double()), tensor.dtype)
+            if name in measures["ratio"]:
                 farthest = _farthest(value, truth, tensor.dtype)
                 # Of few numbers the rounding of the exact result may be next to nothing by chance.
                 few = truth.numel() < 2 * ENOUGH
-                found["ratio"][name] = 8 * farthest if few else max(found["ratio"][name], farthest)
-    return found
+                measures["ratio"][name] = 8 * farthest if few else max(measures["ratio"][name], farthest)
+    return measures
 
 
-def _note_numbers(found: dict[str, Any], name: str, value: Any, truth: Any, dtype: Any) -> None:
+def _note_numbers(measures: dict[str, Any], name: str, value: Any, truth: Any, dtype: Any) -> None:
     """Note the largest error of a number in steps of the dtype (1 for whole numbers); infinite ones must be alike."""
     finite = torch.isfinite(truth)
     if truth.numel() == 0:
-        found["unjudged"].append(name)
+        measures["unjudged"].append(name)
     elif lost(value[finite]):
-        found["nonfinite"][name] = lost(value[finite])
+        measures["nonfinite"][name] = lost(value[finite])
     else:
         step: Any = 1.0
         if dtype.is_floating_point:
@@ -358,7 +353,7 @@ def _note_numbers(found: dict[str, Any], name: str, value: Any, truth: Any, dtyp
             step = truth.abs().clamp_min_(max(limits.tiny, 1e-30)).mul_(limits.eps)
         off = (value - truth).abs_().div_(step)
         off[~finite] = (value != truth)[~finite].double() * 1e9
-        found["ratio"][name] = round(float(off.max()), 3)
+        measures["ratio"][name] = round(float(off.max()), 3)
 
 
 def _farthest(value: Any, truth: Any, dtype: Any) -> float:
@@ -370,7 +365,7 @@ def _farthest(value: Any, truth: Any, dtype: Any) -> float:
     return round(worst / float(8 * limits.eps), 3)
 
 
-def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], dtype: Any, block: int = 64) -> None:
+def note_error(measures: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], dtype: Any, block: int = 64) -> None:
     """Note the error of a tensor in units of the error that rounding alone must make (``ratio``), or how many of its
     values are ``nonfinite``, or that it is ``unjudged`` because its truth does not fit the dtype.
 
@@ -380,9 +375,9 @@ def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], 
     """
     value, truth, rounded = numbers
     if truth.numel() == 0 or float(truth.abs().max()) > torch.finfo(dtype).max:
-        found["unjudged"].append(name)
+        measures["unjudged"].append(name)
     elif lost(value):
-        found["nonfinite"][name] = lost(value)
+        measures["nonfinite"][name] = lost(value)
     else:
         squares = [(value - truth).square_(), (rounded - truth).square_(), truth.square()]
         ratio, size = _ratio([square.mean() for square in squares], dtype), rms(truth)
@@ -391,12 +386,11 @@ def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], 
             rows = [square.mean(-1).tensor_split(count, -1) for square in squares]
             blocks = [torch.stack([block.mean(-1) for block in split]) for split in rows]
             ratio = max(ratio, _ratio(blocks, dtype, size) / _PART)
-        found["ratio"][name] = round(ratio, 3)
+        measures["ratio"][name] = round(ratio, 3)
 
 
 def _ratio(squares: list[Any], dtype: Any, least: float = 0.0) -> float:
-    """Return the largest rms error in units of that of rounding, from mean squares of the error, of that and of the
-    truth.
+    """Return the largest rms error in units of rounding, from mean squares of error, rounding and truth.
 
     5 % of an ulp of the truth, whose size is at ``least`` that of all of it, is the least to divide by: an exact zero
     must make no verdict of noise, nor must a block of zeros, as dq has where a row sees one key alone.

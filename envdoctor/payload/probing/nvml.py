@@ -85,8 +85,8 @@ def identity(number: int, properties: Any) -> str | None:
     if own is not None:
         return f"GPU-{own}"
     entries = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    said = entries[number].strip() if number < len(entries) else ""
-    return said if said.startswith("GPU-") else None
+    entry = entries[number].strip() if number < len(entries) else ""
+    return entry if entry.startswith("GPU-") else None
 
 
 def counters(uuids: Sequence[str | None]) -> list[dict[str, Any]]:
@@ -116,23 +116,22 @@ def version() -> str | None:
     return None if failed else text.value.decode("ascii", "replace")
 
 
-def _each(uuids: Sequence[str | None], asked: Callable[[Any, Any], Any], unknown: Callable[[str], Any]) -> list[Any]:
+def _each(uuids: Sequence[str | None], question: Callable[[Any, Any], Any], unknown: Callable[[str], Any]) -> list[Any]:
     def ask(nvml: Any) -> list[Any]:
-        found = []
+        results = []
         for uuid in uuids:
             handle = ctypes.c_void_p()
             name = (uuid or "").encode("ascii", "replace")
             code = nvml.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle)) if name else 6
-            found.append(unknown(_why(code)) if code else asked(nvml, handle))
-        return found
+            results.append(unknown(_why(code)) if code else question(nvml, handle))
+        return results
 
     answers: list[Any] = _opened(ask, lambda why: [unknown(why) for _ in uuids])
     return answers
 
 
 def _opened(ask: Callable[[Any], Any], unknown: Callable[[str], Any]) -> Any:
-    """Ask the driver's library; return ``unknown`` of a reason if it is missing, does not begin, lacks a function or
-    hangs."""
+    """Ask the driver's library; return ``unknown`` of the reason if it is missing, lacks a function or hangs."""
     answers: list[Any] = []
 
     def work() -> None:
@@ -200,7 +199,7 @@ def _counted(nvml: Any, handle: Any) -> dict[str, Any]:
 def _logged(place: str) -> tuple[list[int], str]:
     """Return the Xid errors of the card at this place of the bus that the kernel's log has since boot, and "" or why
     that is not known."""
-    found: set[int] = set()
+    xids: set[int] = set()
     size, until = 0, time.monotonic() + 2.0
     try:
         log = os.open(_KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK)
@@ -208,14 +207,14 @@ def _logged(place: str) -> tuple[list[int], str]:
             while size < _LONGEST_LOG and time.monotonic() < until:
                 record = os.read(log, 8192)  # one line of it
                 if not record:
-                    return sorted(found), ""
+                    return sorted(xids), ""
                 size += len(record)
-                said = _XID.findall(record.decode("utf-8", "replace"))
-                found |= {int(number) for where, number in said if where.lower().startswith(place)} & _XIDS
+                matches = _XID.findall(record.decode("utf-8", "replace"))
+                xids |= {int(number) for where, number in matches if where.lower().startswith(place)} & _XIDS
             return [], "the kernel's log is too long"
         finally:
             os.close(log)
     except BlockingIOError:
-        return sorted(found), ""
+        return sorted(xids), ""
     except (OSError, AttributeError) as error:
         return [], f"the kernel's log cannot be read ({type(error).__name__})"

@@ -59,11 +59,11 @@ def main() -> None:
             declined = device == "cpu" and any(word in str(error).lower() for word in _DECLINED)
             changes[way] = {"skip" if declined else "error": f"{type(error).__name__}: {error}".split("\n")[0][:300]}
             continue
-        found, right = (
+        change, right = (
             torch.cat([(state[name].double().cpu() - start[name].double()).flatten() for name in start])
             for state in (after, exact.state_dict())
         )
-        off, times = (float(part.norm() / right.norm()) for part in (found - right, found))
+        off, times = (float(part.norm() / right.norm()) for part in (change - right, change))
         changes[way] = {"relative": off, "detail": f"{way}: a change {times:.3g} times as long, off by {off:.2g} of it"}
     dist.barrier()  # one that ends first takes the connections of the other with it
     print(json.dumps({"changes": changes}), flush=True)

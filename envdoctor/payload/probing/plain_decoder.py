@@ -18,8 +18,8 @@ _TYPES = ("llama", "qwen2", "qwen3", "mistral")
 
 def settings(config: Any) -> dict[str, Any]:
     """Return the parameters of the rotary positions, which newer releases keep together."""
-    found = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
-    return {"rope_theta": getattr(config, "rope_theta", 10000.0), **found}
+    parameters = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
+    return {"rope_theta": getattr(config, "rope_theta", 10000.0), **parameters}
 
 
 def can_follow(config: Any) -> bool:
@@ -35,16 +35,15 @@ def can_follow(config: Any) -> bool:
 
 
 def logits_of(weights: dict[str, Any], config: Any, tokens: Any, mask: Any, positions: Any) -> Any:
-    """Return logits (batch, length, vocabulary) of the weights by their names in the model; ``mask`` has 1 where a
-    token is none of padding."""
+    """Return logits (batch, length, vocabulary) of weights by name; ``mask`` is 0 for padding."""
     count = config.num_attention_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // count
     length = tokens.shape[1]
-    seen = torch.ones(length, length, dtype=torch.bool).tril()
+    view = torch.ones(length, length, dtype=torch.bool).tril()
     if config.model_type == "mistral" and config.sliding_window:  # so many keys, the token's own among them
-        seen = seen.triu(1 - config.sliding_window)
-    seen = seen & mask.bool()[:, None, :]
-    seen = (seen | torch.eye(length, dtype=torch.bool))[:, None]  # a row of padding sees itself: nobody looks at it
+        view = view.triu(1 - config.sliding_window)
+    view = view & mask.bool()[:, None, :]
+    view = (view | torch.eye(length, dtype=torch.bool))[:, None]  # a row of padding sees itself: nobody looks at it
     frequencies, scale = _frequencies(config, size)
     angles = positions[:, None, :, None].double() * frequencies
     turn = torch.polar(torch.full_like(angles, scale), angles)
@@ -52,7 +51,7 @@ def logits_of(weights: dict[str, Any], config: Any, tokens: Any, mask: Any, posi
     for number in range(config.num_hidden_layers):
         place = f"model.layers.{number}."
         layer = {name[len(place) :]: value for name, value in weights.items() if name.startswith(place)}
-        hidden = hidden + _attention(layer, _norm(layer, "input_layernorm", hidden, config), (size, seen, turn), config)
+        hidden = hidden + _attention(layer, _norm(layer, "input_layernorm", hidden, config), (size, view, turn), config)
         inner = _norm(layer, "post_attention_layernorm", hidden, config)
         gate = _product(layer, "mlp.gate_proj", inner)
         hidden = hidden + _product(
@@ -91,14 +90,14 @@ def _frequencies(config: Any, size: int) -> tuple[Any, float]:
 
 def loss_of(logits: Any, labels: Any) -> Any:
     """Return the mean negative log probability of the next tokens that are not ignored."""
-    wanted, said = labels[:, 1:], logits[:, :-1]
+    wanted, predictions = labels[:, 1:], logits[:, :-1]
     counts = wanted != IGNORED
-    chosen = said.gather(-1, wanted.clamp(min=0)[..., None])[..., 0]
-    return ((torch.logsumexp(said, -1) - chosen) * counts).sum() / counts.sum()
+    labelled = predictions.gather(-1, wanted.clamp(min=0)[..., None])[..., 0]
+    return ((torch.logsumexp(predictions, -1) - labelled) * counts).sum() / counts.sum()
 
 
 def _attention(layer: dict[str, Any], hidden: Any, place: tuple[int, Any, Any], config: Any) -> Any:
-    size, seen, turn = place
+    size, view, turn = place
     parts = {name: _product(layer, f"self_attn.{name}_proj", hidden).unflatten(-1, (-1, size)) for name in "qkv"}
     for name in "qk":
         if f"self_attn.{name}_norm.weight" in layer:
@@ -110,7 +109,7 @@ def _attention(layer: dict[str, Any], hidden: Any, place: tuple[int, Any, Any], 
         value[:, :, None].expand(-1, -1, times, -1, -1).flatten(1, 2),
     )
     scores = (_turned(query, turn) @ key.transpose(-1, -2)) / size**0.5
-    scores = scores.masked_fill(~seen, float("-inf"))
+    scores = scores.masked_fill(~view, float("-inf"))
     weight = (scores - torch.logsumexp(scores, -1, keepdim=True)).exp()
     return _product(layer, "self_attn.o_proj", (weight @ value).transpose(1, 2).flatten(2))
 

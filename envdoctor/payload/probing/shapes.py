@@ -70,22 +70,19 @@ def each(*values: Any) -> tuple[tuple[Any], ...]:
 
 
 def numbered(usual: dict[str, Any], varied: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what is ``usual`` with what is varied, numbered in this order; as many keys as rows unless said
-    otherwise."""
+    """Return ``usual`` cases with what is ``varied``, numbered; as many keys as rows unless said otherwise."""
     return [{**usual, "S": case.get("L", usual["L"]), **case, "number": number} for number, case in enumerate(varied)]
 
 
 def vary(**axes: Any) -> Iterator[dict[str, Any]]:
-    """Yield every combination of the values of the axes, which vary from the last to the first; what is no tuple
-    stays."""
+    """Yield every combination of the axes, the last varying first; a value that is not a tuple stays."""
     values = (axis if isinstance(axis, tuple) else (axis,) for axis in axes.values())
-    for chosen in product(*values):
-        yield dict(zip(axes, chosen))
+    for combination in product(*values):
+        yield dict(zip(axes, combination))
 
 
 def cases(suite: str, seed: int = 0) -> list[dict[str, Any]]:
-    """Return all cases of the suite ``quick`` or ``full``, with their ``number``: published ones, then some of this
-    seed."""
+    """Return all cases of the suite ``quick`` or ``full``, numbered: published ones, then some of this seed."""
     return numbered(_DEFAULTS, [*_published(suite != "quick"), *_drawn(seed), *_continued(seed)])
 
 
@@ -124,8 +121,7 @@ def _drawn(seed: int) -> Iterator[dict[str, Any]]:
 
 
 def _continued(seed: int) -> Iterator[dict[str, Any]]:
-    """Yield cases of few queries, and keys from one tile to some thousands: a text that is continued, or read in
-    parts."""
+    """Yield cases of few queries and up to thousands of keys: a text that is continued, or read in parts."""
     for case in drawn(
         seed + 1,
         L=((1,), (2, 3, 5), range(9, 64)),
@@ -145,8 +141,7 @@ def _continued(seed: int) -> Iterator[dict[str, Any]]:
 
 
 def _published(full: bool) -> Iterator[dict[str, Any]]:
-    """Yield length × mask, size of values, memory, head dimension, float32 mask, GQA, rectangular; then what bugs
-    brought."""
+    """Yield length × mask, values, memory, head dimension, float32 mask, GQA, rectangular; then what bugs brought."""
     lengths = (33, 64, 65, 128, 192, 261, 640, 704) if full else (64, 192)
     yield from vary(L=lengths, mask=_MASKS, stress=(*_SHIFTS, "shift+") if full else _SHIFTS)
     yield from vary(mask=("none", *_PADDED), stress=("x3", "outlier"))

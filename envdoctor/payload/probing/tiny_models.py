@@ -77,8 +77,7 @@ class NoAttention(Unavailable):
 
 
 def chosen(folder: str | None, usual: Sequence[str]) -> list[str]:
-    """Return the models to try: "own" when a folder is given, and the usual ones without it or when it cannot be
-    built."""
+    """Return the models to try: "own" if a folder is given, and the usual ones if it cannot be built."""
     if not folder:
         return list(usual)
     try:
@@ -148,8 +147,7 @@ def _shipped(name: str, transformers: Any) -> Any:
 
 
 def _own(folder: str | None) -> Any:
-    """Return the user's own config with two layers and few heads of their real size; its code must be transformers'
-    own."""
+    """Return the user's own config with two layers and few heads of real size; its code must be transformers' own."""
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
@@ -247,8 +245,7 @@ def stress(model: Any, gain: float | str) -> bool:
 
 
 def unlike(model: Any) -> Any:
-    """Return the model with no weight that is as a new one has it: norms are not 1, biases not 0. What is lost
-    shows."""
+    """Return the model with no weight as a new one has it (norms of 1, biases of 0): what is lost shows."""
     generator = torch.Generator().manual_seed(9)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -261,13 +258,13 @@ def unlike(model: Any) -> Any:
 def samples(lengths: tuple[int, ...], seed: int = 7) -> list[tuple[Any, Any]]:
     """Return (tokens, labels) of each sample: tokens in 3 … 96, the first third of the labels ignored."""
     generator = torch.Generator().manual_seed(seed)
-    made = []
+    pairs = []
     for length in lengths:
         tokens = torch.randint(3, 97, (length,), generator=generator)
         labels = tokens.clone()
         labels[: length // 3] = IGNORED
-        made.append((tokens, labels))
-    return made
+        pairs.append((tokens, labels))
+    return pairs
 
 
 def counted(labels: Any) -> int:
@@ -275,26 +272,25 @@ def counted(labels: Any) -> int:
     return int((labels[..., 1:] != IGNORED).sum())
 
 
-def one_by_one(made: list[tuple[Any, Any]]) -> list[tuple[dict[str, Any], float]]:
+def one_by_one(pairs: list[tuple[Any, Any]]) -> list[tuple[dict[str, Any], float]]:
     """Return each sample alone and unpadded, with its weight in the mean over all label tokens."""
-    total = sum(counted(labels) for _, labels in made)
+    total = sum(counted(labels) for _, labels in pairs)
     return [
         (
             {"input_ids": tokens[None], "attention_mask": torch.ones_like(tokens)[None], "labels": labels[None]},
             counted(labels) / total,
         )
-        for tokens, labels in made
+        for tokens, labels in pairs
         if counted(labels)
     ]
 
 
-def padded(made: list[tuple[Any, Any]], side: str, position_ids: bool = False, empty: bool = False) -> dict[str, Any]:
-    """Return one batch, padded on the left or right to the longest. ``empty`` adds a sample that is nothing but
-    padding."""
-    longest = max(len(tokens) for tokens, _ in made)
-    made = [*made, *([(tokens[:0], labels[:0]) for tokens, labels in made[:1]] if empty else [])]
+def padded(pairs: list[tuple[Any, Any]], side: str, position_ids: bool = False, empty: bool = False) -> dict[str, Any]:
+    """Return one batch, padded on the left or right to the longest. ``empty`` adds a sample of padding."""
+    longest = max(len(tokens) for tokens, _ in pairs)
+    pairs = [*pairs, *([(tokens[:0], labels[:0]) for tokens, labels in pairs[:1]] if empty else [])]
     rows, masks, targets = [], [], []
-    for tokens, labels in made:
+    for tokens, labels in pairs:
         room = longest - len(tokens)
         ends = (room, 0) if side == "left" else (0, room)
         rows.append(torch.nn.functional.pad(tokens, ends, value=0))

@@ -29,16 +29,16 @@ def lightly(experiment: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def arguments(kind: Any, device: str, **chosen: Any) -> Any:
+def arguments(kind: Any, device: str, **choices: Any) -> Any:
     """Return TrainingArguments or a ``kind`` of these; the way to ask for the CPU has two names."""
-    settings = {"save_strategy": "no", "report_to": [], "disable_tqdm": True, **chosen}
+    settings = {"save_strategy": "no", "report_to": [], "disable_tqdm": True, **choices}
     os.environ.pop("ACCELERATE_MIXED_PRECISION", None)  # what a run before this one left, in older releases
     if device == "cuda":
-        made = kind(**settings)
+        training_arguments = kind(**settings)
         # With more GPUs it would split each batch over them (DataParallel), and take as many times the samples.
-        _ = made.device  # counts them, once
-        made._n_gpu = 1
-        return made
+        _ = training_arguments.device  # counts them, once
+        training_arguments._n_gpu = 1
+        return training_arguments
     try:
         return kind(use_cpu=True, **settings)
     except TypeError:
@@ -52,6 +52,6 @@ def tokenizer() -> Any:
     special = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}
     words = {word: number for number, word in enumerate(special.values())}
     words.update({f"w{number}": number for number in range(len(words), tiny_models.VOCABULARY)})
-    made = Tokenizer(models.WordLevel(words, unk_token=special["unk_token"]))
-    made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, **special)
+    word_tokenizer = Tokenizer(models.WordLevel(words, unk_token=special["unk_token"]))
+    word_tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=word_tokenizer, **special)

@@ -48,8 +48,7 @@ class Live(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False: nothing is compiled here, and to tell torch.compile so at each operation takes a tenth of the
-        time."""
+        """Return False: nothing is compiled here, and to say so at each operation takes a tenth of the time."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -110,8 +109,7 @@ class Live(TorchDispatchMode):
             entry[3] = self.allocator.take(entry[2])
 
     def measured(self) -> Iterator[tuple[str, list[Any]]]:
-        """Yield each segment and its peak as plain data: bytes, operation, bytes by label without those that are
-        nothing."""
+        """Yield each segment and its peak as plain data: bytes, operation, bytes by label if there are any."""
         for segment, (size, operation, labels) in self.peaks.items():
             yield segment, [size, operation, {name: part for name, part in labels.items() if part}]
 

@@ -76,8 +76,7 @@ def cut_config(config: Any, depth: int, layers: int) -> Any:
 @functools.lru_cache(maxsize=1)
 def _one_sample_a_row() -> None:
     """Have transformers take each row of a batch for one sample, and a mask for one that hides something. It reads
-    positions and masks to find out, which have no values here; by positions it would build a mask that no such run
-    has."""
+    positions and masks to find out, which have no values here; by positions it would build a wrong mask."""
     try:
         from transformers import masking_utils
     except ImportError:  # releases before 4.53 ask for no positions
@@ -130,7 +129,7 @@ def build(config: Any, job: dict[str, Any]) -> Any:
     _drop_as_on_cuda(built != "CausalLM")
     dtype = getattr(torch, job["load_dtype"])
     usual = torch.get_default_dtype()
-    for part in {id(one): one for one in (config, _text(config))}.values():
+    for part in {id(entry): entry for entry in (config, _text(config))}.values():
         setattr(part, "dtype" if hasattr(type(part), "torch_dtype") else "torch_dtype", dtype)
     config.use_cache = not job["training"]
     for name, value in _VALUELESS.items():
@@ -139,8 +138,8 @@ def build(config: Any, job: dict[str, Any]) -> Any:
     torch.set_default_dtype(dtype)  # older releases do not read it from the configuration
     try:
         with torch.device("meta"):
-            made = getattr(transformers, "AutoModelFor" + str(built))
-            model = made.from_config(config, attn_implementation=job["attention"])
+            model_class = getattr(transformers, "AutoModelFor" + str(built))
+            model = model_class.from_config(config, attn_implementation=job["attention"])
     except (ValueError, ImportError) as error:
         raise Refused("transformers does not build this model: {}", str(error)) from None
     finally:
@@ -149,13 +148,14 @@ def build(config: Any, job: dict[str, Any]) -> Any:
 
 
 def layers_of(model: Any, config: Any) -> list[Any]:
-    """Return the decoder's layers. Raises :class:`Refused` where no list of modules has as many as the configuration
-    says."""
+    """Return the decoder's layers. Raises :class:`Refused` if no list of modules has as many as configured."""
     depths = {getattr(_text(config), name, None) for name in _DEPTHS}
-    found: list[Any] = [one for one in model.modules() if isinstance(one, torch.nn.ModuleList) and len(one) in depths]
-    if not found:
+    lists: list[Any] = [
+        part for part in model.modules() if isinstance(part, torch.nn.ModuleList) and len(part) in depths
+    ]
+    if not lists:
         raise Refused("the layers of this model are not in one list")
-    largest: Any = max(found, key=lambda module: sum(parameter.numel() for parameter in module.parameters()))
+    largest: Any = max(lists, key=lambda module: sum(parameter.numel() for parameter in module.parameters()))
     return list(largest)
 
 
@@ -166,7 +166,7 @@ def _module(name: str, module: Any) -> tuple[Any, ...]:
         for key, value in vars(module).items()
         if isinstance(value, (bool, int, float, str)) and key not in ("layer_idx", "layer_id", "layer_number")
     }
-    shapes = [(key, tuple(one.shape), str(one.dtype)) for key, one in module._parameters.items() if one is not None]
+    shapes = [(key, tuple(part.shape), str(part.dtype)) for key, part in module._parameters.items() if part is not None]
     return (name, type(module).__name__, sorted(settings.items()), shapes)
 
 
@@ -196,17 +196,17 @@ def with_adapters(model: Any, job: dict[str, Any]) -> Any:
 
 def faked(model: Any) -> None:
     """Give every parameter and buffer a place without data on the CPU. Ties stay ties. Under a FakeTensorMode."""
-    made: dict[int, torch.Tensor] = {}
+    copies: dict[int, torch.Tensor] = {}
     for module in model.modules():
         for held in (module._parameters, module._buffers):
             for name, tensor in held.items():
                 if tensor is None:
                     continue
-                if id(tensor) not in made:
+                if id(tensor) not in copies:
                     fake = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="cpu")
                     wrap = held is module._parameters
-                    made[id(tensor)] = torch.nn.Parameter(fake, tensor.requires_grad) if wrap else fake
-                held[name] = made[id(tensor)]
+                    copies[id(tensor)] = torch.nn.Parameter(fake, tensor.requires_grad) if wrap else fake
+                held[name] = copies[id(tensor)]
 
 
 def lattice(layers: list[Any]) -> tuple[int, int] | None:

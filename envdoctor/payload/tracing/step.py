@@ -13,8 +13,7 @@ from .model import Refused
 def training_step(model: Any, optimizer: Any, job: dict[str, Any], tokens: int, tell: Callable[[str], None]) -> None:
     """Run forward, backward, clipping, and the optimizer's step; ``tell`` hears which comes next.
 
-    With accumulation the gradients of earlier batches are there from the beginning, as they are in every batch but the
-    first.
+    With accumulation the gradients of earlier batches are there from the beginning.
     """
     tell("forward")
     if job["stage"] != "sft":
@@ -35,8 +34,7 @@ def training_step(model: Any, optimizer: Any, job: dict[str, Any], tokens: int, 
 
 
 def prompt(model: Any, job: dict[str, Any], tokens: int, tell: Callable[[str], None]) -> Any:
-    """Read a prompt and hand back its keys and values, as generate does: logits of the last token alone where the code
-    can."""
+    """Read a prompt and hand back its keys and values, as generate does: logits of the last token alone if possible."""
     import inspect
 
     known = inspect.signature(model.forward).parameters
@@ -80,8 +78,7 @@ def _ids(batch: int, tokens: int) -> torch.Tensor:
 
 
 def _mask(job: dict[str, Any], ids: torch.Tensor) -> dict[str, Any]:
-    """Return a mask of padded samples; one sample alone has no padding, and then the code that reads the mask drops
-    it."""
+    """Return a mask of padded samples; one sample alone has no padding: the code that reads the mask drops it."""
     return {"attention_mask": torch.ones_like(ids)} if job["padded"] else {}
 
 
@@ -99,8 +96,8 @@ def _called(model: Any, job: dict[str, Any], **inputs: Any) -> Any:
 
 
 def _preference_loss(model: Any, job: dict[str, Any], tokens: int) -> Any:
-    """Return the loss of DPO (arXiv 2305.18290): chosen and rejected answers in one batch, and what the reference says
-    of them."""
+    """Return the loss of DPO (arXiv 2305.18290): chosen and rejected answers in one batch, and those of the
+    reference."""
     ids = _ids(2 * job["batch"], tokens)
     base = _of_reference(model, job, ids, _log_likelihood)
     policy = _log_likelihood(model, job, ids)
@@ -114,8 +111,7 @@ def _log_likelihood(model: Any, job: dict[str, Any], ids: torch.Tensor) -> torch
 
 
 def _policy_loss(model: Any, job: dict[str, Any], tokens: int) -> Any:
-    """Return the loss of GRPO (arXiv 2402.03300): the answers of one batch by the policy, and what the reference says
-    of each token."""
+    """Return the loss of GRPO (arXiv 2402.03300): answers by the policy, and what the reference says of each token."""
     ids = _ids(job["batch"], tokens)
     base = _of_reference(model, job, ids, _token_likelihoods)
     policy = _token_likelihoods(model, job, ids)
@@ -130,13 +126,12 @@ def _token_likelihoods(model: Any, job: dict[str, Any], ids: torch.Tensor) -> to
     index = ids[:, 1:, None]
     if logits.dtype == torch.float32:
         return torch.gather(logits, 2, index).squeeze(2) - torch.stack([row.logsumexp(-1) for row in logits])
-    rows = [torch.gather(row.log_softmax(-1), 1, one) for row, one in zip(logits, index)]
+    rows = [torch.gather(row.log_softmax(-1), 1, label) for row, label in zip(logits, index)]
     return torch.stack(rows).squeeze(2)
 
 
 def _of_reference(model: Any, job: dict[str, Any], ids: torch.Tensor, judge: Callable[..., torch.Tensor]) -> Any:
-    """Return what the same model without its adapters says, or a copy; nothing where that was computed before, or is
-    not asked."""
+    """Return what the model without its adapters says, or a copy; zeros if that is known or not asked."""
     with torch.no_grad():
         if job["reference"] == "adapter-off":
             with model.disable_adapter():
@@ -220,8 +215,7 @@ class _GaLore:
         parameter.add_(change, alpha=-1e-4)
 
     def _side(self, gradient: torch.Tensor, rank: int, right: int) -> torch.Tensor:
-        """Return a side of the decomposition. In float32 it is a view, and all of the decomposition's side stays with
-        it."""
+        """Return a side of the decomposition. In float32 it is a view, and the whole side stays with it."""
         left_side, _, right_side = torch.linalg.svd(gradient.float(), full_matrices=False)
         return (right_side[:rank] if right else left_side[:, :rank]).to(gradient.dtype)
 
