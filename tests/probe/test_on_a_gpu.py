@@ -109,7 +109,7 @@ print(json.dumps(found))
 def test_the_trainer_uses_one_card(card_python: str, tmp_path: Path) -> None:
     code = f"""
 import transformers
-from payload.probing.trainers import arguments
+from payload.probing.tiny_models import arguments
 made = arguments(transformers.TrainingArguments, "cuda", output_dir={str(tmp_path)!r}, per_device_train_batch_size=2)
 print(json.dumps([made.n_gpu, made.train_batch_size]))
 """

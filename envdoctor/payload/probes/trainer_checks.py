@@ -21,7 +21,6 @@ from ..probing import tiny_models
 from ..probing.kit import IGNORED, Case, Emit, Job, Unavailable, of_rows, pair, relative, run_rows, seed_of, vector
 from ..probing.plain_decoder import loss_of
 from ..probing.shapes import drawn, each
-from ..probing.trainers import arguments, lightly, tokenizer
 
 PROBES = {
     "grad-accumulation": {
@@ -87,7 +86,7 @@ _STOPPED = {
 }
 
 
-@lightly
+@tiny_models.lightly
 @of_rows
 def grad_accumulation(job: Job) -> Iterator[Case]:
     """Do n micro-batches of one give the step that one batch of n gives, through the installed transformers Trainer?
@@ -126,7 +125,7 @@ def grad_accumulation(job: Job) -> Iterator[Case]:
         yield row._replace(params=params, signature="accumulation-scale")
 
 
-@lightly
+@tiny_models.lightly
 @of_rows
 def trainer_evaluation(job: Job) -> Iterator[Case]:
     """Does the installed Trainer give the loss and the logits that the model has, on batches that collators made?
@@ -154,7 +153,7 @@ def trainer_evaluation(job: Job) -> Iterator[Case]:
         yield case._replace(params={"batch": row["batch"]}, signature="evaluation-differs")
 
 
-@lightly
+@tiny_models.lightly
 def trainer_training(job: Job, emit: Emit) -> None:
     """Do steps of the installed Trainer change a model as a plain loop over the same batches does, and does a run that
     is resumed from a checkpoint go on as the one that was not stopped?
@@ -281,7 +280,7 @@ def _trainer(model: Any, row: dict[str, Any], pairs: list[Any], device: str, fol
         settings.update({name: "steps", "eval_steps": 1})
         more["eval_dataset"] = [{**entry, "evaluated": 1} for entry in data]
     settings.update(changes, output_dir=folder, remove_unused_columns=False)
-    made_settings = arguments(transformers.TrainingArguments, device, **settings)
+    made_settings = tiny_models.arguments(transformers.TrainingArguments, device, **settings)
     return transformers.Trainer(model, made_settings, collate, data, **more), batches
 
 
@@ -413,7 +412,7 @@ class _Seen(transformers.TrainerCallback):  # type: ignore[misc,name-defined,unu
 
 def _collated(row: dict[str, Any], samples: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what is wrong with a batch of a collator; the samples come with labels or without."""
-    name, words = row["name"], tokenizer()
+    name, words = row["name"], tiny_models.tokenizer()
     if not hasattr(transformers, name):
         raise Unavailable(f"this transformers has no {name}")
     words.padding_side = row["side"]

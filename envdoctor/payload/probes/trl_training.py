@@ -28,7 +28,6 @@ import torch
 from ..probing import tiny_models
 from ..probing.kit import IGNORED, Case, Job, Unavailable, of_rows, pair, relative, vector
 from ..probing.plain_decoder import loss_of
-from ..probing.trainers import arguments, tokenizer
 
 PROBE = {
     "title": "steps of the installed trl against its losses in plain torch",
@@ -132,11 +131,13 @@ def _preferred(job: Job, size: int, settings: dict[str, Any]) -> tuple[Any, Any,
     with _trainer("DPO", model, rows, settings, size=size, ref_model=reference) as trainer:
         trainer.train()
     _, _, reference = _models(job["device"])
-    losses = []
+    losses, end = [], tiny_models.tokenizer().eos_token_id
     for place, prompt in enumerate(columns["prompt"]):
         edge = []
         for key in ("chosen", "rejected"):
-            tokens = torch.tensor([*prompt, *columns[key][place], tokenizer().eos_token_id])[None].to(job["device"])
+            tokens = torch.tensor([*prompt, *columns[key][place], tiny_models.tokenizer().eos_token_id])[None].to(
+                job["device"]
+            )
             labels = tokens.clone()
             labels[:, : len(prompt)] = IGNORED
             count = tiny_models.counted(labels)
@@ -174,9 +175,9 @@ def _trainer(
     lengths = {"max_length": 64, "max_seq_length": 64, "max_prompt_length": 32}
     data = datasets.Dataset.from_list([{key: row[key] for key in row if key != "wanted"} for row in rows])
     takes = inspect.signature(kind.__init__).parameters
-    words = {"processing_class" if "processing_class" in takes else "tokenizer": tokenizer()}
+    words = {"processing_class" if "processing_class" in takes else "tokenizer": tiny_models.tokenizer()}
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        training_arguments = arguments(
+        training_arguments = tiny_models.arguments(
             settings,
             model.device.type,
             output_dir=folder,

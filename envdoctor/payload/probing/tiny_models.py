@@ -1,5 +1,5 @@
 """Small causal language models with random weights, built from the installed transformers' classes or in plain torch,
-and batches of unequal samples for them: one by one, of equal length, and padded on either side.
+batches of unequal samples for them, and settings for tiny runs of a Trainer that leave nothing behind.
 
 Nothing is downloaded. The sizes are small, the shapes that choose kernels are not: real head size where the user's own
 config is shrunk, real attention and masking code. ``chatglm-like`` is written in plain torch after the published
@@ -8,10 +8,12 @@ behaviour of ChatGLM's remote code, for machines without transformers.
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
 from collections.abc import Callable, Sequence
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -443,3 +445,48 @@ def _rotate(value: Any, positions: Any) -> Any:
     even, odd = turned[..., 0::2], turned[..., 1::2]
     pairs = torch.stack([even * cosine - odd * sine, odd * cosine + even * sine], dim=-1)
     return torch.cat([pairs.flatten(-2), rest], dim=-1)
+
+
+def lightly(experiment: Callable[..., None]) -> Callable[..., None]:
+    """Wrap an experiment so that collecting garbage, as each Trainer does when it begins, passes over older objects:
+    half of the time that a tiny run takes."""
+
+    @wraps(experiment)
+    def run(*given: Any) -> None:
+        gc.collect()
+        gc.freeze()
+        try:
+            experiment(*given)
+        finally:
+            gc.unfreeze()
+
+    return run
+
+
+def arguments(kind: Any, device: str, **choices: Any) -> Any:
+    """Return TrainingArguments or a ``kind`` of these; the way to ask for the CPU has two names."""
+    settings = {"save_strategy": "no", "report_to": [], "disable_tqdm": True, **choices}
+    os.environ.pop("ACCELERATE_MIXED_PRECISION", None)  # what a run before this one left, in older releases
+    if device == "cuda":
+        training_arguments = kind(**settings)
+        # With more GPUs it would split each batch over them (DataParallel), and take as many times the samples.
+        _ = training_arguments.device  # counts them, once
+        training_arguments._n_gpu = 1
+        return training_arguments
+    try:
+        return kind(use_cpu=True, **settings)
+    except TypeError:
+        return kind(no_cuda=True, **settings)
+
+
+def tokenizer() -> Any:
+    """Return a tokenizer that knows the words w3, w4, … by these numbers, made here."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    special = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}
+    words = {word: number for number, word in enumerate(special.values())}
+    words.update({f"w{number}": number for number in range(len(words), VOCABULARY)})
+    word_tokenizer = Tokenizer(models.WordLevel(words, unk_token=special["unk_token"]))
+    word_tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=word_tokenizer, **special)

@@ -48,12 +48,11 @@ def cuda(stack: ExitStack, **more: Any) -> None:
 
 
 def the_trainer_splits_no_batch_over_eight_cards() -> Any:
-    trainers = part("probing.trainers")
+    transformers = import_module("transformers")
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         cuda(stack)
-        made = trainers.arguments(
-            trainers.transformers.TrainingArguments, "cuda", output_dir=folder, per_device_train_batch_size=2
-        )
+        settings = {"output_dir": folder, "per_device_train_batch_size": 2}
+        made = part("probing.tiny_models").arguments(transformers.TrainingArguments, "cuda", **settings)
         found = [made.n_gpu, made.train_batch_size, made.eval_batch_size]
     return found == [1, 2, 8] or found
 
