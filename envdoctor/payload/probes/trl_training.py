@@ -135,9 +135,7 @@ def _preferred(job: Job, size: int, settings: dict[str, Any]) -> tuple[Any, Any,
     for place, prompt in enumerate(columns["prompt"]):
         edge = []
         for key in ("chosen", "rejected"):
-            tokens = torch.tensor([*prompt, *columns[key][place], tiny_models.tokenizer().eos_token_id])[None].to(
-                job["device"]
-            )
+            tokens = torch.tensor([*prompt, *columns[key][place], end])[None].to(job["device"])
             labels = tokens.clone()
             labels[:, : len(prompt)] = IGNORED
             count = tiny_models.counted(labels)
