@@ -101,7 +101,7 @@ def devices(job: Job, emit: Emit) -> None:
         bench.step("products under load", lambda: under.extend(_soak(bench, soak)))
     _count(bench, before, under, counters(bench.uuids))
     if bench.gaps:
-        emit({"case": "what was not tried", "error": bench.told(), "partial": True})
+        emit({"case": "what was not tried", "error": bench.gap_text(), "partial": True})
 
 
 class _Bench:
@@ -139,7 +139,7 @@ class _Bench:
         who = self.gaps.setdefault(text[:300], []) if self.thorough else []
         who += [] if number is None else [f"GPU {number}"]
 
-    def told(self) -> str:
+    def gap_text(self) -> str:
         """Return all gaps, each with the cards that it is about."""
         count = len(self.places)
         texts = []

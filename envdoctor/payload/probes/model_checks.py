@@ -239,7 +239,7 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
     common = {"judge": "change", "dtype": "fp32", "limit": _LIMIT, "params": {"model": called}}
     for side in ("right", "left"):
         batch = tiny_models.padded(tiny_models.samples(tiny_models.LENGTHS["short"]), side, position_ids=side == "left")
-        outputs = {way: _seen(variant, batch) for way, variant in models.items()}
+        outputs = {way: _results(variant, batch) for way, variant in models.items()}
         for way, error in _errors(model, batch, outputs).items():
             case: Job = {"backend": way, "signature": f"{way}-path-differs"}
             if way == "every":
@@ -256,7 +256,7 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
     _judge_norm(emit, called, model, device)
 
 
-def _seen(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
+def _results(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
     """Return the loss and the logits of a batch, and the gradient of the plain loss of these logits."""
     model.zero_grad(set_to_none=True)
     given = tiny_models.moved(batch, model)

@@ -203,7 +203,7 @@ def _words(row: dict[str, Any]) -> str:
     )
 
 
-def _made(row: dict[str, Any], device: str) -> Any:
+def _model(row: dict[str, Any], device: str) -> Any:
     """Return a model whose attention is computed in plain torch; with adapters, or with its first weights frozen."""
     model = tiny_models.build("llama", "eager")
     if row["model"] == "LoRA":
@@ -280,13 +280,13 @@ def _trainer(model: Any, row: dict[str, Any], pairs: list[Any], device: str, fol
         settings.update({name: "steps", "eval_steps": 1})
         more["eval_dataset"] = [{**entry, "evaluated": 1} for entry in data]
     settings.update(changes, output_dir=folder, remove_unused_columns=False)
-    made_settings = tiny_models.arguments(transformers.TrainingArguments, device, **settings)
-    return transformers.Trainer(model, made_settings, collate, data, **more), batches
+    run_settings = tiny_models.arguments(transformers.TrainingArguments, device, **settings)
+    return transformers.Trainer(model, run_settings, collate, data, **more), batches
 
 
 def _run(device: str, row: dict[str, Any], pairs: list[Any], seed: int = 0) -> dict[str, Any]:
     """Return the change of all parameters, the ``losses`` that were logged, and the numbers of each batch."""
-    model = _made(row, device)
+    model = _model(row, device)
     before = vector(model, "data")
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         trainer, batches = _trainer(model, row, pairs, device, folder, seed=seed)
@@ -312,7 +312,7 @@ def _trained(device: str, row: dict[str, Any], seed: int, shuffled: set[bool]) -
     wanted = size * row["batch"] if row["dropped"] else len(pairs)
     if len(epochs) != _EPOCHS or any(len(set(order)) != wanted or len(order) != wanted for order in orders):
         return {"relative": 1.0, "signature": "epochs-differ", "detail": f"the epochs have the samples {orders}"[:200]}
-    plain = _made(row, device)
+    plain = _model(row, device)
     before = vector(plain, "data")
     losses = _loop(plain, pairs, epochs, row)
     change = tiny_models.step_error(run["change"], vector(plain, "data") - before, f"{len(losses)} steps")
@@ -369,11 +369,11 @@ def _resumed(device: str, row: dict[str, Any], title: str) -> dict[str, Any]:
     changes, states = [], []
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         for checkpoint in (None, os.path.join(folder, f"checkpoint-{saved}")):
-            model = _made(row, device)
+            model = _model(row, device)
             tiny_models.drop_attention(model)
             before = vector(model, "data")
             trainer, batches = _trainer(model, row, pairs, device, folder, save_strategy="steps", save_steps=saved)
-            watcher = _Seen(saved)
+            watcher = _StateAtStep(saved)
             trainer.add_callback(watcher)
             try:
                 trainer.train(resume_from_checkpoint=checkpoint)
@@ -392,7 +392,7 @@ def _resumed(device: str, row: dict[str, Any], title: str) -> dict[str, Any]:
     return {"relative": off, "case": title + suffix}
 
 
-class _Seen(transformers.TrainerCallback):  # type: ignore[misc,name-defined,unused-ignore]
+class _StateAtStep(transformers.TrainerCallback):  # type: ignore[misc,name-defined,unused-ignore]
     """The state of a run when the step behind the checkpoint begins, as tensors by their names."""
 
     def __init__(self, saved: int) -> None:
@@ -461,7 +461,7 @@ def _problem(batch: Any, samples: list[dict[str, Any]]) -> str:
 def _evaluated(row: dict[str, Any], samples: list[dict[str, Any]], device: str) -> dict[str, Any]:
     """Compare the loss of the Trainer with the mean over the labels, one sample at a time without dropout, and its
     predictions with the logits. Labels are the likeliest tokens, those of the last sample the least likely ones."""
-    model = _made(row, device)
+    model = _model(row, device)
     tiny_models.stress(model, 12)
     losses, pairs, logits = [], [], []
     with torch.no_grad():

@@ -73,7 +73,7 @@ def grad_clip(job: Job) -> Iterator[Case]:
 
     def many(*values: Any, foreach: bool) -> dict[str, Any]:
         norm, after = clipped(*values, foreach=foreach)
-        return {f"the norm, {float(norm):.6g}, is off by {{}}": norm, **_told("the gradient of", after)}
+        return {f"the norm, {float(norm):.6g}, is off by {{}}": norm, **_by_parameter("the gradient of", after)}
 
     def exact(*values: Any) -> list[Any]:
         total = torch.cat([value.flatten() for value in values]).norm()
@@ -172,7 +172,7 @@ def optimizer_step(job: Job) -> Iterator[Case]:
                 for place, (weight, gradient) in enumerate(zip(weights, gradients)):
                     weight.grad = None if _waits(place, number) else gradient * factor
                 optimizer.step()
-        return _told("the change of", [weight.detach() - value for weight, value in zip(weights, start)])
+        return _by_parameter("the change of", [weight.detach() - value for weight, value in zip(weights, start)])
 
     def exact(*values: Any, formula: Any) -> list[Any]:
         start, gradients = _split(values)
@@ -286,7 +286,7 @@ def _once(*given: Any, part: str) -> dict[str, Any]:
     return {f"the gradient of {name} is off by {{}}": leaf.grad for name, leaf in zip("qkvw", (q, k, v, weight))}
 
 
-def _told(what: str, tensors: Iterable[Any]) -> dict[str, Any]:
+def _by_parameter(what: str, tensors: Iterable[Any]) -> dict[str, Any]:
     """Return the tensors by what is said of each parameter if it is the worst."""
     return {
         f"{what} parameter {place}, of shape {tuple(tensor.shape)}, is off by {{}}": tensor

@@ -51,7 +51,10 @@ def run(job: Job) -> Iterator[Case]:
             for size in (4, 2):
                 words = f"{name}, {title}, one step of {4 // size} x {size} samples"
                 row = pair(
-                    words, partial(_told, job, check, size, dict(settings), words), gate="parameters", limit=_LIMIT
+                    words,
+                    partial(_step_error, job, check, size, dict(settings), words),
+                    gate="parameters",
+                    limit=_LIMIT,
                 )
                 params = {"method": name.lower(), "micro_batches": 4 // size}
                 yield row._replace(params=params, signature="training-differs", library="trl")
@@ -68,7 +71,7 @@ _FORMS: dict[str, list[tuple[str, dict[str, Any]]]] = {
 }
 
 
-def _told(job: Job, check: Any, size: int, settings: dict[str, Any], title: str) -> dict[str, Any]:
+def _step_error(job: Job, check: Any, size: int, settings: dict[str, Any], title: str) -> dict[str, Any]:
     change, exact, shorter = check(job, size, settings)
     measures = tiny_models.step_error(change, exact, title)
     if measures["relative"] > _LIMIT and relative(change, exact * shorter) <= _LIMIT:

@@ -127,7 +127,7 @@ class Faking(FakeTensorMode):
     def _cache_key(self, *given: Any) -> Any:
         *_, operation, args, kwargs = given
         parts = [operation, torch.get_default_dtype(), torch.is_inference_mode_enabled()]
-        if not (_told(parts, args) and _told(parts, kwargs.items())):
+        if not (_add_inputs(parts, args) and _add_inputs(parts, kwargs.items())):
             return super()._cache_key(*given)
         short = tuple(parts)
         if short not in self._keys:
@@ -135,7 +135,7 @@ class Faking(FakeTensorMode):
         return self._keys[short]
 
 
-def _told(parts: list[Any], values: Iterable[Any]) -> bool:
+def _add_inputs(parts: list[Any], values: Iterable[Any]) -> bool:
     """Add what an operation's result depends on of these arguments; whether that is all."""
     for value in values:
         if type(value) is FakeTensor:
@@ -145,7 +145,7 @@ def _told(parts: list[Any], values: Iterable[Any]) -> bool:
             parts += (value.requires_grad, value.is_conj(), value.is_neg(), value.untyped_storage().nbytes())
         elif type(value) in (list, tuple):
             parts.append(len(value))
-            if not _told(parts, value):
+            if not _add_inputs(parts, value):
                 return False
         elif type(value) in _PLAIN:
             parts += (type(value), value)
