@@ -212,12 +212,12 @@ def _dropped(device: str, row: dict[str, Any]) -> dict[str, Any]:
     """Measure dropout of ones, and its gradient: what is left must be 1 / (1 - p), as many as p says in each part, and
     others the next time and further on."""
     ones = torch.ones(row["rows"], row["width"], dtype=DTYPES[row["dtype"]], device=device)
-    given = LAYOUTS[row["layout"]](ones).requires_grad_()
-    first, second = (functional.dropout(given * 1, row["share"], True, row["in_place"]) for _ in range(2))
+    tensor = LAYOUTS[row["layout"]](ones).requires_grad_()
+    first, second = (functional.dropout(tensor * 1, row["share"], True, row["in_place"]) for _ in range(2))
     first.backward(ones)
     left = (first.detach() != 0).double().cpu()
     truth = left / (1 - row["share"])
-    measures = compare({"o": first.detach(), "d0": given.grad}, {"o": truth, "d0": truth}, "exact")
+    measures = compare({"o": first.detach(), "d0": tensor.grad}, {"o": truth, "d0": truth}, "exact")
     flat = left.flatten()
     deviation = (row["share"] * (1 - row["share"])) ** 0.5
     off = max(

@@ -233,37 +233,37 @@ def flash_attn_kernel(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, 
     q, k, v = (x.transpose(1, 2) for x in inputs)  # (B, L, H, D)
     if not case["mask"].startswith("pack_"):
         return package.flash_attn_func(q, k, v, causal=is_causal).transpose(1, 2)
-    what = case["mask"][5:]
+    side = case["mask"][5:]
     batch, rows, keys = case["B"], case["L"], case["S"]
-    padded = 0 if what == "none" else max(1, keys // 3)
-    places_q, starts_q = _unpadded(batch, rows, padded, what, q.device)
-    places_k, starts_k = _unpadded(batch, keys, padded, what, q.device)
+    padded = 0 if side == "none" else max(1, keys // 3)
+    places_q, starts_q = _unpadded(batch, rows, padded, side, q.device)
+    places_k, starts_k = _unpadded(batch, keys, padded, side, q.device)
     tokens = [x.flatten(0, 1)[places] for x, places in ((q, places_q), (k, places_k), (v, places_k))]
     packed = package.flash_attn_varlen_func(*tokens, starts_q, starts_k, rows, keys, causal=True)
     out = torch.zeros(batch * rows, *q.shape[2:], dtype=q.dtype, device=q.device).index_copy(0, places_q, packed)
     return out.view(q.shape).transpose(1, 2)
 
 
-def _unpadded(batch: int, length: int, padded: int, what: str, device: Any) -> tuple[Any, Any]:
+def _unpadded(batch: int, length: int, padded: int, side: str, device: Any) -> tuple[Any, Any]:
     """Return places of real tokens in (B · L), and where each sample starts among them (int32, one more than samples).
 
-    The first sample is whole; all others lack ``padded`` tokens on the side ``what``.
+    The first sample is whole; all others lack ``padded`` tokens on this ``side``.
     """
-    kept = torch.ones(batch, length, dtype=torch.bool)
+    real = torch.ones(batch, length, dtype=torch.bool)
     if padded:
-        kept[1:, slice(0, padded) if what == "left" else slice(length - padded, length)] = False
-    starts = torch.nn.functional.pad(kept.sum(1).cumsum(0), (1, 0)).to(torch.int32)
-    return kept.flatten().nonzero().flatten().to(device), starts.to(device)
+        real[1:, slice(0, padded) if side == "left" else slice(length - padded, length)] = False
+    starts = torch.nn.functional.pad(real.sum(1).cumsum(0), (1, 0)).to(torch.int32)
+    return real.flatten().nonzero().flatten().to(device), starts.to(device)
 
 
 def _honesty(case: str, dtype: Any, backend: str, device: str) -> dict[str, Any]:
     """Return how many values of the poisoned row came out as NaN, and of others as anything that is not finite."""
     shape, row, poisoned = _POISONED[case]
     generator = torch.Generator().manual_seed(0)
-    given = [torch.randn(shape, generator=generator).to(dtype) for _ in range(3)]
-    given[0][0, 0, row, poisoned] = float("nan")
+    inputs = [torch.randn(shape, generator=generator).to(dtype) for _ in range(3)]
+    inputs[0][0, 0, row, poisoned] = float("nan")
     with torch.no_grad(), force(backend):
-        out = functional.scaled_dot_product_attention(*[x.to(device) for x in given]).float().cpu()
+        out = functional.scaled_dot_product_attention(*[x.to(device) for x in inputs]).float().cpu()
     inside = out[0, 0, row]
     return {"row_nan": int(torch.isnan(inside).sum()), "elsewhere": lost(out) - lost(inside)}
 
@@ -348,8 +348,8 @@ def _own(folder: str) -> Any:
     try:
         config = config_of(folder)
         config = config.get("text_config") or config
-        known = [config.get(key) for key in ("num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size")]
-        heads, shared, size, width = known
+        values = [config.get(key) for key in ("num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size")]
+        heads, shared, size, width = values
         heads = heads or config["num_attention_heads"]
         shared = shared or (config.get("multi_query_attention") and config.get("multi_query_group_num")) or heads
         size = size or config.get("kv_channels") or width // heads

@@ -136,16 +136,16 @@ class _Bench:
 
     def gap(self, text: str, number: int | None = None) -> None:
         """Note what could not be told, of the card of this number or of all; who asked for less is not told."""
-        who = self.gaps.setdefault(text[:300], []) if self.thorough else []
-        who += [] if number is None else [f"GPU {number}"]
+        cards = self.gaps.setdefault(text[:300], []) if self.thorough else []
+        cards += [] if number is None else [f"GPU {number}"]
 
     def gap_text(self) -> str:
         """Return all gaps, each with the cards that it is about."""
         count = len(self.places)
         texts = []
-        for text, who in self.gaps.items():
-            names = f"all {count} GPUs" if 1 < count == len(who) else ", ".join(who)
-            texts.append(f"{names}: {text}" if who else text)
+        for text, cards in self.gaps.items():
+            names = f"all {count} GPUs" if 1 < count == len(cards) else ", ".join(cards)
+            texts.append(f"{names}: {text}" if cards else text)
         return "; ".join(texts)
 
     def step(self, title: str, work: Callable[[], Any]) -> None:
@@ -303,9 +303,9 @@ def _copies(bench: _Bench) -> dict[str, Any]:
     lost = [(number, number) for number, value in enumerate(back) if not torch.equal(value, sent)]
     for step in range(1, count):
         pairs = [(number, (number + step) % count) for number in range(count)]
-        arrived = [work.copied(there[source], places[source], places[target]) for source, target in pairs]
+        copies = [work.copied(there[source], places[source], places[target]) for source, target in pairs]
         work.wait(places)
-        lost += [pair for pair, value in zip(pairs, arrived) if not torch.equal(value.cpu(), sent)]
+        lost += [pair for pair, value in zip(pairs, copies) if not torch.equal(value.cpu(), sent)]
     ways = ", ".join(f"{i} to {j}" if i != j else f"{i} to the host and back" for i, j in sorted(lost)[:20])
     title = f"copies between {count} devices" if count > 1 else "copies to the device and back"
     if bench.cuda and count > 1:
@@ -358,8 +358,8 @@ def _soak(bench: _Bench, seconds: float) -> list[dict[str, Any]]:
     a card must agree with itself. What the driver says of each meanwhile, of the last look."""
     places, size = bench.places, work.SOAK_ROWS[bench.places[0].type]
     a, b = work.drawn(size)
-    held = [(a.to(place), b.to(place)) for place in places]
-    first = [work.multiplied(*given, number) for number, given in enumerate(held)]
+    pairs = [(a.to(place), b.to(place)) for place in places]
+    first = [work.multiplied(*pair, number) for number, pair in enumerate(pairs)]
     changed = [torch.zeros((), dtype=torch.int64, device=place) for place in places]
     truth = work.truth("matmul", size)
 
@@ -372,8 +372,8 @@ def _soak(bench: _Bench, seconds: float) -> list[dict[str, Any]]:
     while time.monotonic() < until and not any(map(int, changed)):
         for _ in range(_ROUNDS):
             rounds += 1
-            for number, given in enumerate(held):  # calls return at once: the cards work side by side
-                changed[number] += (work.multiplied(*given, number) != first[number]).any()
+            for number, pair in enumerate(pairs):  # calls return at once: the cards work side by side
+                changed[number] += (work.multiplied(*pair, number) != first[number]).any()
         under = counters(bench.uuids)
     again = [{"words": "another result than before" if int(count) else ""} for count in changed]
     bench.compare(f"{rounds} rounds of matmul, all at once,", again.__getitem__)

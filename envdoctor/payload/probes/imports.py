@@ -110,16 +110,16 @@ def _cause(error: BaseException) -> BaseException | None:
     ``from module import name`` makes an ImportError without a cause of the AttributeError that the module's
     ``__getattr__`` raises, also when that is about something else: so it is asked again.
     """
-    known = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     module, _, name = _missing(error).rpartition(".")
     lazy = sys.modules.get(module)
     if (
-        known is not None
+        cause is not None
         or not isinstance(error, ImportError)
         or lazy is None
         or isinstance(error, ModuleNotFoundError)
     ):
-        return known
+        return cause
     try:
         getattr(lazy, name)
     except AttributeError as hidden:

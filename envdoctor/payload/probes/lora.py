@@ -150,12 +150,12 @@ def _stages(kind: _Kind, settings: Any, device: str, several: bool) -> Any:
         return _off(model, exact)
 
     def gradients() -> float:
-        slopes, wanted = (
+        slopes, expected = (
             torch.autograd.grad(logits.square().mean(), list(trained.values()), allow_unused=True)
             for logits in (model(input_ids=_tokens(device)).logits, called(summed))
         )
         # That of a magnitude is taken with the norm as a number (https://arxiv.org/abs/2402.09353, 4.3), as is peft's.
-        pairs = [[torch.zeros(1) if slope is None else slope for slope in pair] for pair in zip(slopes, wanted)]
+        pairs = [[torch.zeros(1) if slope is None else slope for slope in pair] for pair in zip(slopes, expected)]
         return max(relative(*pair) if pair[0].shape == pair[1].shape else 1.0 for pair in pairs)
 
     def again() -> Any:

@@ -186,7 +186,7 @@ def _written(row: dict[str, Any], job: Job) -> dict[str, Any]:
         model.get_output_embeddings().weight.mul_(_GAIN)  # so that one text is likelier than others
     lengths = _PROMPTS if row["prompts"] == "unequal" else _PROMPTS[:1] * (2 if row["prompts"] == "equal" else 1)
     batch = tiny_models.padded(tiny_models.samples(lengths), "left")
-    given = {key: batch[key].to(job["device"]) for key in ("input_ids", "attention_mask")}
+    inputs = {key: batch[key].to(job["device"]) for key in ("input_ids", "attention_mask")}
     model.generation_config.eos_token_id = None  # no text ends before its time
     options: dict[str, Any] = dict.fromkeys(
         ("use_cache", "output_logits", "output_scores", "return_dict_in_generate"), True
@@ -194,7 +194,7 @@ def _written(row: dict[str, Any], job: Job) -> dict[str, Any]:
     options.update(max_new_tokens=_NEW, **_MODES[mode], **_CACHES[row["cache"]])
     torch.manual_seed(3)
     with torch.no_grad():
-        output = model.generate(**given, **options)
+        output = model.generate(**inputs, **options)
     answers, exact = [], []
     each_one = len(output.sequences) // len(lengths)
     for place, tokens in enumerate(output.sequences.cpu()):
@@ -259,9 +259,9 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
 def _results(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
     """Return the loss and the logits of a batch, and the gradient of the plain loss of these logits."""
     model.zero_grad(set_to_none=True)
-    given = tiny_models.moved(batch, model)
-    output = model(**given)
-    loss_of(output.logits, given["labels"]).backward()
+    inputs = tiny_models.moved(batch, model)
+    output = model(**inputs)
+    loss_of(output.logits, inputs["labels"]).backward()
     logits = output.logits.detach().double().cpu()
     return {"loss": float(output.loss.detach()), "logits": logits, "gradients": vector(model)}
 

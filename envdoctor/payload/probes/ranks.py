@@ -75,10 +75,10 @@ def all_reduce(job: Job, emit: Emit) -> None:
     case = {"judge": "exact", "signature": "wrong-sum", "tensors": ["o"], "dtype": "bf16", "limit": 0.0}
     case["backend"] = backend
     free = min((torch.cuda.mem_get_info(number)[0] for number in range(world)), default=0) if cuda else 1 << 34
-    wanted = _TIMED if job["options"].get("bandwidth") and world > 1 else ()
-    timed = [size for size in wanted if size * _ROOM <= free]
-    given = {"world": world, "backend": backend, "sizes": _ELEMENTS[job["device"]], "averages": cuda}
-    results = together({**given, "exchanges": True, "timed": timed}, emit, case)
+    sizes = _TIMED if job["options"].get("bandwidth") and world > 1 else ()
+    timed = [size for size in sizes if size * _ROOM <= free]
+    request = {"world": world, "backend": backend, "sizes": _ELEMENTS[job["device"]], "averages": cuda}
+    results = together({**request, "exchanges": True, "timed": timed}, emit, case)
     if not results:
         return
     # What one rank got wrong is wrong, whatever the others say.
@@ -94,7 +94,7 @@ def all_reduce(job: Job, emit: Emit) -> None:
         # All wait for the slowest.
         speeds = {title: min(result["speeds"][title] for result in results) for title in results[0]["speeds"]}
         emit({"kind": "info", "case": "bus bandwidth in GB/s", "world_size": world, "measured": speeds})
-    if len(timed) < len(wanted):
+    if len(timed) < len(sizes):
         text = f"messages of more than {max(timed, default=0) >> 10} KiB were not tried: too little memory is free"
         emit({"case": "large messages", "error": text, "partial": True})
 
@@ -128,9 +128,9 @@ def ranks(job: Job, emit: Emit) -> None:
         if plan["backend"] and job["rank"] not in plan["absent"]:
             store.set(f"reduced/{job['rank']}", json.dumps(_reduced(job, plan, store)))
         return
-    came, missing = collect(store, job["world"], ends)
-    hand_over(came, documents(store, came, ends), missing, emit)
-    present = [Rank(number, host, _read(more)) for number, host, _, *more in came]
+    arrivals, missing = collect(store, job["world"], ends)
+    hand_over(arrivals, documents(store, arrivals, ends), missing, emit)
+    present = [Rank(number, host, _read(rest)) for number, host, _, *rest in arrivals]
     plan = planned([rank for rank in present if not rank.own.get("refused")], job["world"])
     store.set("plan", json.dumps(plan))
     for observation in compared([rank for rank in present if rank.own.get("results")]):
@@ -214,7 +214,7 @@ def added(results: dict[int, dict[str, Any]], labels: dict[int, str], backend: s
 def _reduced(job: Job, plan: dict[str, Any], store: Any) -> dict[str, Any]:
     """Return what this rank's part of the all-reduce saw; ``order`` counts those that failed as they did."""
     absent = plan["absent"]
-    given = {
+    request = {
         "rank": job["rank"] - sum(number < job["rank"] for number in absent),
         "world": job["world"] - len(absent),
         "backend": plan["backend"],
@@ -224,7 +224,7 @@ def _reduced(job: Job, plan: dict[str, Any], store: Any) -> dict[str, Any]:
         "prefix": f"envdoctor/{job['attempt']}/group",
         **{name: job[name] for name in ("address", "port")},
     }
-    answer = finish(start(given), _SECONDS + _START)
+    answer = finish(start(request), _SECONDS + _START)
     return {**answer, "order": store.add("failed", 1)} if "error" in answer else answer
 
 

@@ -309,8 +309,8 @@ def _trained(device: str, row: dict[str, Any], seed: int, shuffled: set[bool]) -
     size = len(pairs) // row["batch"] if row["dropped"] else math.ceil(len(pairs) / row["batch"])
     epochs = [run["batches"][place : place + size] for place in range(0, len(run["batches"]), size)]
     orders = [[number for batch in epoch for number in batch] for epoch in epochs]
-    wanted = size * row["batch"] if row["dropped"] else len(pairs)
-    if len(epochs) != _EPOCHS or any(len(set(order)) != wanted or len(order) != wanted for order in orders):
+    count = size * row["batch"] if row["dropped"] else len(pairs)
+    if len(epochs) != _EPOCHS or any(len(set(order)) != count or len(order) != count for order in orders):
         return {"relative": 1.0, "signature": "epochs-differ", "detail": f"the epochs have the samples {orders}"[:200]}
     plain = _model(row, device)
     before = vector(plain, "data")
@@ -399,13 +399,14 @@ class _StateAtStep(transformers.TrainerCallback):  # type: ignore[misc,name-defi
         self.saved = saved
         self.state: dict[str, Any] = {}
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def on_step_begin(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
         """Keep it at that step."""
         if state.global_step == self.saved:
-            kept = given["optimizer"].state_dict()["state"].values()
-            moments = [value.double().cpu().flatten() for slot in kept for value in slot.values() if value is not None]
-            rates = torch.tensor(given["lr_scheduler"].get_last_lr())
-            self.state = {"weights": vector(given["model"], "data"), "learning rate": rates}
+            slots = objects["optimizer"].state_dict()["state"].values()
+            values = [value for slot in slots for value in slot.values() if value is not None]
+            moments = [value.double().cpu().flatten() for value in values]
+            rates = torch.tensor(objects["lr_scheduler"].get_last_lr())
+            self.state = {"weights": vector(objects["model"], "data"), "learning rate": rates}
             self.state.update({"optimizer": torch.cat(moments) if moments else torch.zeros(0)})
             self.state["random numbers"] = torch.get_rng_state()
 
@@ -416,16 +417,17 @@ def _collated(row: dict[str, Any], samples: list[dict[str, Any]]) -> dict[str, A
     if not hasattr(transformers, name):
         raise Unavailable(f"this transformers has no {name}")
     words.padding_side = row["side"]
-    more = dict(_COLLATORS[name])
+    settings = dict(_COLLATORS[name])
     if row["multiple"] and name != "DataCollatorWithFlattening":
-        more["pad_to_multiple_of"] = row["multiple"]
-    keys = ("input_ids", "attention_mask", "labels")[: 2 + ("mlm" not in more)]
+        settings["pad_to_multiple_of"] = row["multiple"]
+    keys = ("input_ids", "attention_mask", "labels")[: 2 + ("mlm" not in settings)]
     lists = [{key: sample[key].tolist() for key in keys} for sample in samples]
     if name == "DataCollatorWithFlattening":
-        problem = _joined(transformers.DataCollatorWithFlattening(**more)(lists), samples)
+        problem = _joined(transformers.DataCollatorWithFlattening(**settings)(lists), samples)
     else:
-        wanted = samples if "mlm" not in more else [{**sample, "labels": sample["input_ids"]} for sample in samples]
-        problem = _problem(getattr(transformers, name)(words, **more)(lists), wanted)
+        if "mlm" in settings:
+            samples = [{**sample, "labels": sample["input_ids"]} for sample in samples]
+        problem = _problem(getattr(transformers, name)(words, **settings)(lists), samples)
     return {"equal": not problem, "detail": problem or "what went in came out"}
 
 
@@ -436,8 +438,8 @@ def _joined(batch: Any, samples: list[dict[str, Any]]) -> str:
         here = slice(start, start := start + len(sample["input_ids"]))
         labels = sample["labels"].clone()
         labels[0] = IGNORED
-        wanted = {"input_ids": sample["input_ids"], "labels": labels, "position_ids": torch.arange(len(labels))}
-        for key, value in wanted.items():
+        expected = {"input_ids": sample["input_ids"], "labels": labels, "position_ids": torch.arange(len(labels))}
+        for key, value in expected.items():
             if not torch.equal(batch[key][0][here], value):
                 return f"{key} of sample {row} are not those that went in"
     return ""
@@ -467,12 +469,12 @@ def _evaluated(row: dict[str, Any], samples: list[dict[str, Any]], device: str) 
     with torch.no_grad():
         for place, sample in enumerate(samples):
             tokens, labels = sample["input_ids"], sample["labels"].clone()
-            given = model.eval()(input_ids=tokens[None].to(device)).logits.cpu()
-            order, counts = given[0].argsort(-1), labels[1:] != IGNORED
+            output = model.eval()(input_ids=tokens[None].to(device)).logits.cpu()
+            order, counts = output[0].argsort(-1), labels[1:] != IGNORED
             labels[1:][counts] = order[:-1, 0 if place == len(samples) - 1 else -1][counts]
             pairs.append((tokens, labels))
-            logits.append(given[0])
-            losses.append(float(_criterion(row, given, labels[None])))
+            logits.append(output[0])
+            losses.append(float(_criterion(row, output, labels[None])))
     tiny_models.drop_attention(model)
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         trainer, _ = _trainer(model, {**_USUAL, **row}, pairs, device, folder)

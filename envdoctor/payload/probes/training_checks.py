@@ -273,8 +273,8 @@ def _waits(place: int, number: int) -> bool:
     return number == 1 and place % 3 == 1
 
 
-def _once(*given: Any, part: str) -> dict[str, Any]:
-    q, k, v, weight = (value.clone().requires_grad_() for value in given)
+def _once(*inputs: Any, part: str) -> dict[str, Any]:
+    q, k, v, weight = (value.clone().requires_grad_() for value in inputs)
     length = q.shape[2]
     mask = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()[None, None]
     out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)

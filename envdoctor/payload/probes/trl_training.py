@@ -113,8 +113,8 @@ def _rows(masked: bool) -> list[dict[str, Any]]:
     for tokens, _ in tiny_models.samples(tuple(first + second for first, second in zip(_PROMPTS, _CHOSEN))):
         prompt = _PROMPTS[len(rows)] if masked else 0
         mask = [0] * prompt + [1] * (len(tokens) - prompt)
-        wanted = [int(token) if counts else IGNORED for token, counts in zip(tokens, mask)]
-        rows.append({"input_ids": tokens.tolist(), "wanted": wanted, **({"completion_mask": mask} if masked else {})})
+        labels = [int(token) if counts else IGNORED for token, counts in zip(tokens, mask)]
+        rows.append({"input_ids": tokens.tolist(), "wanted": labels, **({"completion_mask": mask} if masked else {})})
     return rows
 
 

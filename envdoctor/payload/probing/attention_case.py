@@ -79,47 +79,47 @@ def keep(mask: str, batch: int, rows: int, keys: int) -> Any:
         return everything
     if mask == "causal":
         return everything.tril()
-    how, _, what = mask.partition("_")
+    form, _, pattern = mask.partition("_")
     padded = max(1, keys // 3)
-    kept = everything if what == "key" else everything.tril(keys - rows)
-    if what in ("left", "left_dead"):
-        kept[1:, :, :, :padded] = False
-    elif what in ("right", "key"):
-        kept[1:, :, :, keys - padded :] = False
-    elif what == "band":
-        kept = kept.triu(keys - rows - _WINDOW + 1)
-    elif what != "none":
+    view = everything if pattern == "key" else everything.tril(keys - rows)
+    if pattern in ("left", "left_dead"):
+        view[1:, :, :, :padded] = False
+    elif pattern in ("right", "key"):
+        view[1:, :, :, keys - padded :] = False
+    elif pattern == "band":
+        view = view.triu(keys - rows - _WINDOW + 1)
+    elif pattern != "none":
         raise ValueError(f"no mask is called {mask!r}")
-    if what == "left_dead":
-        kept[-1] = False
-    if how == "pack" and what != "none":
-        kept[1:, :, slice(0, padded) if what == "left" else slice(rows - padded, rows), :] = False
-    return kept
+    if pattern == "left_dead":
+        view[-1] = False
+    if form == "pack" and pattern != "none":
+        view[1:, :, slice(0, padded) if pattern == "left" else slice(rows - padded, rows), :] = False
+    return view
 
 
-def bias_of(mask: str, kept: Any, dtype: Any) -> Any:
+def bias_of(mask: str, view: Any, dtype: Any) -> Any:
     """Return what a mask adds to the logits beside hiding some, rounded to the dtype; a zero for all but ``bias``."""
     if not mask.startswith("bias_"):
         return torch.zeros((), dtype=dtype)
-    return torch.randn(kept.shape, generator=torch.Generator().manual_seed(7)).to(dtype)
+    return torch.randn(view.shape, generator=torch.Generator().manual_seed(7)).to(dtype)
 
 
-def hand_over(mask: str, kept: Any, dtype: Any, device: str) -> tuple[Any, bool]:
+def hand_over(mask: str, view: Any, dtype: Any, device: str) -> tuple[Any, bool]:
     """Return (attn_mask or None, is_causal) as scaled_dot_product_attention takes them."""
     if mask in ("none", "causal"):
         return None, mask == "causal"
-    how, _, what = mask.partition("_")
-    if how == "pack":
+    form, _, pattern = mask.partition("_")
+    if form == "pack":
         return None, False
-    if how in ("bool", "alltrue"):
-        if what == "key":
-            return kept[:, :, :1, :].contiguous().to(device).expand(kept.shape), False
-        return kept.to(device), False
-    if how == "bias":
-        return bias_of(mask, kept, dtype).masked_fill(~kept, float("-inf")).to(device), False
-    kind = torch.float32 if how == "f32" else dtype
-    least = torch.finfo(dtype).min if how == "min" else float("-inf")
-    return torch.zeros(kept.shape, dtype=kind).masked_fill(~kept, least).to(device), False
+    if form in ("bool", "alltrue"):
+        if pattern == "key":
+            return view[:, :, :1, :].contiguous().to(device).expand(view.shape), False
+        return view.to(device), False
+    if form == "bias":
+        return bias_of(mask, view, dtype).masked_fill(~view, float("-inf")).to(device), False
+    kind = torch.float32 if form == "f32" else dtype
+    least = torch.finfo(dtype).min if form == "min" else float("-inf")
+    return torch.zeros(view.shape, dtype=kind).masked_fill(~view, least).to(device), False
 
 
 def share(k: Any, v: Any, layout: str) -> tuple[Any, Any]:
@@ -214,9 +214,9 @@ def run_cases(
     options, backend = job["options"], job["backend"] or "default"
     if not is_known(backend, emit):
         return
-    wanted = [case for case in cases if options.get("only") in (None, case["number"])]
+    selection = [case for case in cases if options.get("only") in (None, case["number"])]
     for name in [job["dtype"]] if job["dtype"] else dtypes:
-        in_parts(partial(_run_some, job, emit, name, kernel), wanted, _SOME)
+        in_parts(partial(_run_some, job, emit, name, kernel), selection, _SOME)
 
 
 def _run_some(job: Job, emit: Emit, name: str, kernel: Kernel, cases: Sequence[dict[str, Any]]) -> None:
@@ -243,19 +243,19 @@ def prepare(case: dict[str, Any], dtype: Any, seed: int = 0) -> _Prepared:
     case = {**case, "seed": 1000 + case["number"] + 100_003 * seed}
     q, k, v, gradient = draw(case, case["stress"], case["seed"], dtype)
     k, v = share(k, v, case["layout"])
-    kept = keep(case["mask"], case["B"], case["L"], case["S"])
+    view = keep(case["mask"], case["B"], case["L"], case["S"])
     if case["dout"] == "expand":
         gradient = torch.ones_like(gradient)  # a stride of 0 leaves no way to send nothing into dead rows
     else:
         # A padded loss sends nothing into dead rows.
-        gradient = gradient.masked_fill(~kept.any(-1, keepdim=True), 0.0)
+        gradient = gradient.masked_fill(~view.any(-1, keepdim=True), 0.0)
     return _Prepared(
-        case, (q, k, v), gradient, kept, expected((q, k, v, gradient), kept, bias_of(case["mask"], kept, dtype))
+        case, (q, k, v), gradient, view, expected((q, k, v, gradient), view, bias_of(case["mask"], view, dtype))
     )
 
 
 def evaluate(
-    given: tuple[Any, Any, Any, Any], kept: Any, precision: Any, rounded: Any = None, bias: Any = 0.0
+    inputs: tuple[Any, Any, Any, Any], view: Any, precision: Any, rounded: Any = None, bias: Any = 0.0
 ) -> dict[str, Any]:
     """Return o, dq, dk, dv and lse of (q, k, v, dO) in ``precision``, with a ``bias`` added to the logits.
 
@@ -265,19 +265,19 @@ def evaluate(
     def r(x: Any) -> Any:
         return x if rounded is None else x.to(rounded).to(precision)
 
-    q, k, v, upstream = (tensor.to(precision) for tensor in given)
+    q, k, v, upstream = (tensor.to(precision) for tensor in inputs)
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
     scale = q.shape[-1] ** -0.5
-    dead = ~kept.any(-1, keepdim=True)
+    dead = ~view.any(-1, keepdim=True)
     # Dead rows get zeros for logits and then for probabilities, so that nothing is NaN by construction.
-    scores = (scale * (q @ k.transpose(-1, -2)) + bias).masked_fill(~kept, float("-inf")).masked_fill(dead, 0.0)
+    scores = (scale * (q @ k.transpose(-1, -2)) + bias).masked_fill(~view, float("-inf")).masked_fill(dead, 0.0)
     p = torch.softmax(scores, -1).masked_fill(dead, 0.0)
     o = r(r(p) @ v)
     lse = torch.logsumexp(scores, -1, keepdim=True)
     # The backward computes the logits anew, and may fold the scale into q: where it is no power of two they differ in
     # the last bit, which exp turns into a relative error of |logit| ulps. It is what float32 kernels are limited by.
-    again = ((scale * q) @ k.transpose(-1, -2) + bias).masked_fill(~kept, float("-inf")).masked_fill(dead, 0.0)
+    again = ((scale * q) @ k.transpose(-1, -2) + bias).masked_fill(~view, float("-inf")).masked_fill(dead, 0.0)
     rebuilt = torch.exp(again - lse).masked_fill(dead, 0.0)
     delta = (upstream * o).sum(-1, keepdim=True)
     ds = r(rebuilt * (upstream @ v.transpose(-1, -2) - delta))
@@ -291,12 +291,12 @@ def evaluate(
     return {"o": o, "dq": dq, "dk": dk, "dv": dv, "lse": lse}
 
 
-def expected(given: tuple[Any, Any, Any, Any], kept: Any, bias: Any = _NO_BIAS) -> Expected:
+def expected(inputs: tuple[Any, Any, Any, Any], view: Any, bias: Any = _NO_BIAS) -> Expected:
     """Return truth and model for (q, k, v, dO) that are already rounded to the tested dtype."""
-    truth = evaluate(given, kept, torch.float64, bias=bias.double())
-    model = evaluate(given, kept, torch.float32, given[0].dtype, bias.float())
+    truth = evaluate(inputs, view, torch.float64, bias=bias.double())
+    model = evaluate(inputs, view, torch.float32, inputs[0].dtype, bias.float())
     lse = [round(float(truth["lse"].min()), 1), round(float(truth["lse"].max()), 1)]
-    return Expected(truth, model, ~kept.any(-1), lse)
+    return Expected(truth, model, ~view.any(-1), lse)
 
 
 def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:

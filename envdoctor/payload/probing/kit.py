@@ -144,13 +144,13 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
     def normal(shape: Any) -> Any:
         return torch.randn(shape, generator=generator, dtype=torch.float32)
 
-    given = []
+    inputs = []
     for place, shape in enumerate(row.shapes):
         how = dict(row.spread).get(place, (1.0, 0.0))
         numbers = how(normal(shape)) if callable(how) else normal(shape) * how[0] + how[1]
-        given.append(numbers.to(DTYPES[row.dtype]))
-    lays = [*row.layouts, *[lambda value: value] * len(given)]
-    moved = [lay(value.to(job["device"])) for value, lay in zip(given, lays)]
+        inputs.append(numbers.to(DTYPES[row.dtype]))
+    layouts = [*row.layouts, *[lambda value: value] * len(inputs)]
+    moved = [lay(value.to(job["device"])) for value, lay in zip(inputs, layouts)]
     if row.judge == "rounding":
         seed = generator.get_state()
 
@@ -162,7 +162,7 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
         got = forward_backward(row.function, moved, upstream, row.asks)
         others = _others(row, moved, got["o"])
         del moved
-        exact = (lay(value.double()).clone() for value, lay in zip(given, lays))
+        exact = (lay(value.double()).clone() for value, lay in zip(inputs, layouts))
         truth = forward_backward(row.formula, exact, upstream, row.asks)
         measures = compare({name: got[name] for name in row.gate.split() or got}, truth, row.unit)
         repeats = [compare({"o": other}, truth, row.unit) for other in others]
@@ -177,21 +177,21 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
                 measures["again"]["nonfinite"].pop("o", None)
         return measures
     results = row.function(*moved)
-    exact = row.formula(*(value.double() for value in given)) if row.formula else row.function(*moved).values()
+    exact = row.formula(*(value.double() for value in inputs)) if row.formula else row.function(*moved).values()
     name, error = ("relative", relative) if row.judge == "change" else ("difference", _difference)
     errors = {detail: error(got, truth) for (detail, got), truth in zip(results.items(), exact)}
     worst = max(errors, key=lambda detail: (errors[detail] != errors[detail], errors[detail]))
     return {name: errors[worst], "detail": worst.format(f"{errors[worst]:.2g}")}
 
 
-def _others(row: Case, given: list[Any], first: Any) -> list[Any]:
+def _others(row: Case, inputs: list[Any], first: Any) -> list[Any]:
     """Return an output of the same call, without gradients, that is not the first one, and one of such a call that is
     not like it; nothing if all are alike. Calls with gradients and without may differ, two without may not."""
     last, untracked = None, torch.no_grad()(row.function)
     for _ in range(_TIMES if first.numel() <= _FEW else 1):
-        out = untracked(*given)
+        out = untracked(*inputs)
         if not _alike(out, first):
-            other = untracked(*given) if last is None else last
+            other = untracked(*inputs) if last is None else last
             return [out] if _alike(out, other) else [out, other]
         last = out
     return []

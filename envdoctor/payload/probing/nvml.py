@@ -173,27 +173,27 @@ def _processes(nvml: Any, handle: Any) -> int | None:
 
 
 def _counted(nvml: Any, handle: Any) -> dict[str, Any]:
-    known: dict[str, Any] = {}
+    counts: dict[str, Any] = {}
     unknown: dict[str, str] = {}
-    for names, name, given, kind in _QUESTIONS:
+    for names, name, arguments, kind in _QUESTIONS:
         keys, outs = names.split(), [kind() for _ in names.split()]
         function = getattr(nvml, name, None)
-        code = 13 if function is None else function(handle, *given, *map(ctypes.byref, outs))
+        code = 13 if function is None else function(handle, *arguments, *map(ctypes.byref, outs))
         for key, out in zip(keys, outs):
             if code:
                 unknown.setdefault(key, _why(code))
             else:
-                known[key] = known.get(key, 0) + out.value  # over all links
+                counts[key] = counts.get(key, 0) + out.value  # over all links
     place = _Place()
     code = 13 if not hasattr(nvml, _PLACE) else getattr(nvml, _PLACE)(handle, ctypes.byref(place))
     xids, why = ([], _why(code)) if code else _logged(f"{place.domain:04x}:{place.bus:02x}:{place.device:02x}")
     if why:
         unknown["xid"] = why
     else:
-        known["xid"] = xids
-    if "slowed" in known:
-        known["slowed"] = [word for bit, word in _SLOWED.items() if known["slowed"] & bit]
-    return {**known, "unknown": {key: why for key, why in unknown.items() if key not in known}}
+        counts["xid"] = xids
+    if "slowed" in counts:
+        counts["slowed"] = [word for bit, word in _SLOWED.items() if counts["slowed"] & bit]
+    return {**counts, "unknown": {key: why for key, why in unknown.items() if key not in counts}}
 
 
 def _logged(place: str) -> tuple[list[int], str]:

@@ -78,21 +78,21 @@ def _frequencies(config: Any, size: int) -> tuple[Any, float]:
         return plain / factor, 1.0
     if kind == "llama3":
         low, high = rotary["low_freq_factor"], rotary["high_freq_factor"]
-        kept = ((turns - low) / (high - low)).clamp(0, 1)
-        return plain * kept + plain / factor * (1 - kept), 1.0
+        share = ((turns - low) / (high - low)).clamp(0, 1)
+        return plain * share + plain / factor * (1 - share), 1.0
     if kind == "yarn":
         first, last = (size * math.log(length / (2 * math.pi * beta)) / (2 * math.log(base)) for beta in (32, 1))
         first, last = max(math.floor(first), 0), min(math.ceil(last), size - 1)
-        kept = 1 - ((torch.arange(size // 2).double() - first) / max(last - first, 0.001)).clamp(0, 1)
-        return plain * kept + plain / factor * (1 - kept), 0.1 * math.log(factor) + 1
+        share = 1 - ((torch.arange(size // 2).double() - first) / max(last - first, 0.001)).clamp(0, 1)
+        return plain * share + plain / factor * (1 - share), 0.1 * math.log(factor) + 1
     return plain, 1.0
 
 
 def loss_of(logits: Any, labels: Any) -> Any:
     """Return the mean negative log probability of the next tokens that are not ignored."""
-    wanted, predictions = labels[:, 1:], logits[:, :-1]
-    counts = wanted != IGNORED
-    labelled = predictions.gather(-1, wanted.clamp(min=0)[..., None])[..., 0]
+    targets, predictions = labels[:, 1:], logits[:, :-1]
+    counts = targets != IGNORED
+    labelled = predictions.gather(-1, targets.clamp(min=0)[..., None])[..., 0]
     return ((torch.logsumexp(predictions, -1) - labelled) * counts).sum() / counts.sum()
 
 

@@ -164,9 +164,9 @@ def _own(folder: str | None) -> Any:
         values = {**values["text_config"]}
         model_type = values.get("model_type", model_type)
     left_out = ("model_type", "architectures", "auto_map", "quantization_config", "layer_types", "torch_dtype", "dtype")
-    known = {key: value for key, value in values.items() if not key.startswith("_") and key not in left_out}
+    settings = {key: value for key, value in values.items() if not key.startswith("_") and key not in left_out}
     try:
-        whole = transformers.AutoConfig.for_model(model_type, **known)  # has what config.json leaves out
+        whole = transformers.AutoConfig.for_model(model_type, **settings)  # has what config.json leaves out
         heads = int(whole.num_attention_heads)
         groups = max(1, heads // int(getattr(whole, "num_key_value_heads", None) or heads))
         size = int(getattr(whole, "head_dim", None) or whole.hidden_size // heads)
@@ -188,7 +188,7 @@ def _own(folder: str | None) -> Any:
         value = getattr(whole, key, None)
         if isinstance(value, int) and not isinstance(value, bool) and value > most:
             shrunk[key] = most
-    return _quiet(transformers.AutoConfig.for_model(model_type, **{**known, **shrunk}))
+    return _quiet(transformers.AutoConfig.for_model(model_type, **{**settings, **shrunk}))
 
 
 def _one_line(error: BaseException) -> str:
@@ -368,16 +368,16 @@ class ChatGLMLike(torch.nn.Module):
         masked = None
         if attention_mask is not None and not bool(attention_mask.all()):
             causal = torch.ones(length, length, dtype=torch.bool, device=input_ids.device).tril()
-            kept = causal[None] & attention_mask.bool()[:, None, :]
+            view = causal[None] & attention_mask.bool()[:, None, :]
             # Rows of pads attend to everything, so that none is without a key.
-            masked = ~(kept | ~attention_mask.bool()[:, :, None])[:, None]
+            masked = ~(view | ~attention_mask.bool()[:, :, None])[:, None]
         for layer in self.layers:
             hidden = layer(hidden, position_ids, masked, self.attention)
         logits = self.head(self.norm(hidden))
         loss = None
         if labels is not None:
-            predicted, wanted = _wide(logits)[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
-            loss = torch.nn.functional.cross_entropy(predicted, wanted, ignore_index=IGNORED)
+            predicted, targets = _wide(logits)[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+            loss = torch.nn.functional.cross_entropy(predicted, targets, ignore_index=IGNORED)
         return SimpleNamespace(loss=loss, logits=logits)
 
 
@@ -452,11 +452,11 @@ def lightly(experiment: Callable[..., None]) -> Callable[..., None]:
     half of the time that a tiny run takes."""
 
     @wraps(experiment)
-    def run(*given: Any) -> None:
+    def run(*inputs: Any) -> None:
         gc.collect()
         gc.freeze()
         try:
-            experiment(*given)
+            experiment(*inputs)
         finally:
             gc.unfreeze()
 
