@@ -20,8 +20,8 @@ def test_every_shipped_probe_can_be_read_and_context_comes_first() -> None:
         path, _, function = probe.usual.script.partition(":")
         tree = ast.parse((PAYLOAD / path).read_text("utf-8"))
         places = {getattr(node, "name", ""): node for node in tree.body} | {"run": tree}
-        told = ast.get_docstring(places[function])
-        assert "https://" in (told or ""), f"the docstring cites what {probe.name} exists for"
+        words = ast.get_docstring(places[function])
+        assert "https://" in (words or ""), f"the docstring cites what {probe.name} exists for"
 
 
 def test_a_new_probe_is_one_file(tmp_path: Path) -> None:
