@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -71,7 +72,8 @@ def jobs(name: str, suite: str = "quick", **more: Any) -> list[Job]:
 
 def batch(*models: str, dtype: str = "bf16", **options: Any) -> Job:
     """One job of the padded batch with these tiny models."""
-    return Job("padded-batch", "cpu", "quick", dtype, options={"models": list(models), **options}, seconds=240)
+    usual = PROBES["padded-batch"].usual
+    return replace(usual, dtype=dtype, options={"models": list(models), **options}, seconds=240)
 
 
 def pure(name: str) -> Any:

@@ -42,7 +42,7 @@ class CatalogueError(MessageError, ValueError):
 class Job:
     """A probe on one device, in one dtype, with one backend.
 
-    ``script`` is the file in the payload, with the name of the function if that is not ``run``. ``seconds`` is its
+    ``script`` is the file in the payload, with the name of the function. ``seconds`` is its
     time limit; ``memory_mib`` its memory beside mapped files, ``gpu_memory_mib`` that of the device (None: no limit).
     ``recipe`` holds the facts of the recipe without their prefix (``{"dtype": "bf16"}``), ``entries`` the import
     statements of a probe that runs these. Inputs are drawn from ``seed`` (None: unknown, as in old recordings; the
@@ -83,8 +83,7 @@ class Job:
         job = {**{name: getattr(self, name) for name in names}, "seed": self.seed or 0}
         if self.begun:
             job["begun"] = True
-        script = self.script or f"probes/{_stem(self.probe)}.py"
-        return Task(script, job, self.needs, self.seconds, self.memory_mib, self.gpu_memory_mib)
+        return Task(self.script, job, self.needs, self.seconds, self.memory_mib, self.gpu_memory_mib)
 
 
 class Outcome(NamedTuple):
@@ -131,7 +130,7 @@ def outcome_of(job: Job, answer: ChildAnswer) -> Outcome:
 
 @dataclass(frozen=True)
 class Probe:
-    """One experiment, as its file declares it in a literal ``PROBE``, or in one of the dictionary ``PROBES`` by name.
+    """One experiment, as its file declares it by name in the literal ``PROBES``.
 
     ``settles`` are the names by which rules ask for it (by default its own name), ``attention`` the implementation of
     attention that it runs (sdpa, flash-attn; "backend" if that names it), ``suites`` its jobs by suite, each
@@ -190,10 +189,8 @@ def find_probes(payload: Path = PAYLOAD) -> dict[str, Probe]:
 
 def has_probe(name: str, payload: Path = PAYLOAD) -> bool:
     """Return whether a file declares this probe, without parsing it: for a report that mentions the probe."""
-    texts = {path.stem: path.read_text("utf-8") for path in (payload / "probes").glob("*.py")}
-    return "\nPROBE = " in texts.get(_stem(name), "") or any(
-        "\nPROBES = " in text and f'\n    "{name}": {{' in text for text in texts.values()
-    )
+    texts = (path.read_text("utf-8") for path in (payload / "probes").glob("*.py"))
+    return any("\nPROBES = " in text and f'\n    "{name}": {{' in text for text in texts)
 
 
 def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
@@ -208,10 +205,6 @@ def choose(probes: Mapping[str, Probe], names: Iterable[str]) -> list[Probe]:
     return selection
 
 
-def _stem(name: str) -> str:
-    return name.replace("-", "_")
-
-
 def _read(path: Path) -> list[Probe]:
     """Return the probes that a file declares."""
     import ast
@@ -219,14 +212,11 @@ def _read(path: Path) -> list[Probe]:
     try:
         for node in ast.parse(path.read_bytes(), str(path)).body:
             match node:
-                case ast.Assign([ast.Name("PROBE")], value):
-                    return [_probe(path.stem.replace("_", "-"), path, "run", ast.literal_eval(value))]
                 case ast.Assign([ast.Name("PROBES")], value):
-                    declared = ast.literal_eval(value)
-                    return [_probe(name, path, _stem(name), declared[name]) for name in declared]
+                    return [_probe(name, path, entry) for name, entry in ast.literal_eval(value).items()]
     except (OSError, SyntaxError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise CatalogueError("{}: {}: {}", path, type(error).__name__, error) from None
-    raise CatalogueError("{}: it declares no PROBE", path)
+    raise CatalogueError("{}: it declares no PROBES", path)
 
 
 def _rows(entry: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
@@ -235,7 +225,7 @@ def _rows(entry: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     return [{**entry, **dict(zip(listed, combination, strict=True))} for combination in product(*listed.values())]
 
 
-def _probe(name: str, path: Path, function: str, literal: Mapping[str, Any]) -> Probe:
+def _probe(name: str, path: Path, literal: Mapping[str, Any]) -> Probe:
     suites = literal.get("suites", {"quick": [{}]})
     if set(suites) - {*SUITES, CARD}:
         raise ValueError(f"suites are {', '.join((*SUITES, CARD))}")
@@ -252,4 +242,5 @@ def _probe(name: str, path: Path, function: str, literal: Mapping[str, Any]) -> 
         "suites": {suite: suites[suite] for suite in (*SUITES, CARD) if suite in suites},
         "seconds": seconds,
     }
-    return Probe(name, usual=Job(name, "cpu", SUITES[0], script=f"probes/{path.name}:{function}", **usual), **columns)
+    script = f"probes/{path.name}:{name.replace('-', '_')}"
+    return Probe(name, usual=Job(name, "cpu", SUITES[0], script=script, **usual), **columns)

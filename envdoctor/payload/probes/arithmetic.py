@@ -32,9 +32,11 @@ from ..probing.kit import DTYPES, Case, Emit, Job, compare, full_precision, run_
 from ..probing.operations import LAYOUTS, OPERATIONS, VALUES
 from ..probing.shapes import HIDDEN, SIZES, WORDS, drawn, each
 
-PROBE = {
-    "title": "operations of a training step against float64",
-    "settles": ["arithmetic", "linear", "losses", "norms"],
+PROBES = {
+    "arithmetic": {
+        "title": "operations of a training step against float64",
+        "settles": ["arithmetic", "linear", "losses", "norms"],
+    }
 }
 
 _HALVES = ("bf16", "fp16")
@@ -103,7 +105,7 @@ _UNLIKELY = 1e6
 _WORK = 1 << 22
 
 
-def run(job: Job, emit: Emit) -> None:
+def arithmetic(job: Job, emit: Emit) -> None:
     """Emit one observation for each operation, dtype and sizes, for the judge ``rounding``."""
     device = job["device"]
     switches = _without_reduced_reductions() if device == "cuda" else {}

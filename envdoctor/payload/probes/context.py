@@ -18,7 +18,9 @@ import torch
 from ..probing.kit import Emit, Job
 from ..probing.nvml import identity, used_mib
 
-PROBE = {"title": "torch, device and settings", "settles": (), "gpu_memory_mib": None, "alone": True}
+PROBES = {
+    "context": {"title": "torch, device and settings", "settles": (), "gpu_memory_mib": None, "alone": True},
+}
 
 #: Variables that choose kernels or memory; their values go into the record.
 _VARIABLES = (
@@ -32,7 +34,7 @@ _PREFIXES, _PRIVATE, _MOST = ("NCCL_", "TORCH_NCCL_"), ("FILE", "PATH", "DIR", "
 _BACKENDS = ("flash", "mem_efficient", "cudnn", "math")
 
 
-def run(job: Job, emit: Emit) -> None:
+def context(job: Job, emit: Emit) -> None:
     """Emit observations of the kind ``environment``: build, device, settings, allocator."""
     emit({"kind": "environment", "case": "build", **_build()})
     if job["device"] == "cuda":

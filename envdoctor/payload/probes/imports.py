@@ -20,15 +20,17 @@ import traceback
 from itertools import groupby
 from typing import Any, Callable, Dict  # noqa: UP035 (Python 3.8 knows no others at run time)
 
-PROBE = {
-    "title": "imports of the installed packages",
-    "needs": (),
-    "suites": {"full": [{}]},
-    "entries": True,
-    "seconds": {"cpu": 600, "cuda": 600},
-    "memory_mib": 8000,
-    "gpu_memory_mib": None,
-    "alone": True,
+PROBES = {
+    "imports": {
+        "title": "imports of the installed packages",
+        "needs": (),
+        "suites": {"full": [{}]},
+        "entries": True,
+        "seconds": {"cpu": 600, "cuda": 600},
+        "memory_mib": 8000,
+        "gpu_memory_mib": None,
+        "alone": True,
+    }
 }
 #: What one statement may take; a cold network disk makes tens of seconds of an import.
 _SECONDS = 180.0
@@ -44,7 +46,7 @@ _WORKS: Result = {"outcome": "works", "errors": [], "frames": []}
 _LIBRARY = (os.path.dirname(os.__file__), os.path.join(os.path.dirname(os.__file__), "lib-dynload"))
 
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+def imports(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
     """Emit one observation for each statement, for the judge ``import``."""
 
     def tell(statement: str, result: Result) -> None:

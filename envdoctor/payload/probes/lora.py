@@ -22,11 +22,13 @@ import torch
 from ..probing import tiny_models
 from ..probing.kit import Emit, Job, Unavailable, full_precision, lost, relative, reported
 
-PROBE = {
-    "title": "LoRA: forward, gradients, merge, save and load",
-    "needs": ["torch", "transformers", "accelerate"],
-    "suites": {"quick": [{}], "full": [{"kinds": "all"}]},
-    "memory_mib": 2000,
+PROBES = {
+    "lora": {
+        "title": "LoRA: forward, gradients, merge, save and load",
+        "needs": ["torch", "transformers", "accelerate"],
+        "suites": {"quick": [{}], "full": [{"kinds": "all"}]},
+        "memory_mib": 2000,
+    }
 }
 
 _RANK, _ALPHA = 4, 32
@@ -70,7 +72,7 @@ _KINDS = (
 )
 
 
-def run(job: Job, emit: Emit) -> None:
+def lora(job: Job, emit: Emit) -> None:
     """Emit one observation for each stage and kind, for the judge ``change``."""
     if find_spec("peft") is None:
         emit({"case": "LoRA", "skip": "peft is not installed"})

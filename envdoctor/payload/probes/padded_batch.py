@@ -29,19 +29,21 @@ import torch
 from ..probing import tiny_models
 from ..probing.kit import DTYPES, Emit, Job, Unavailable, attempt, loaded_dtype, lost, relative, reported, vector
 
-PROBE = {
-    "title": "a padded batch against its samples one by one",
-    "attention": "backend",
-    "suites": {
-        "quick": [{"dtype": "bf16", "models": ["chatglm-like", "glm", "qwen2", "qwen3", "llama"]}],
-        "full": [
-            {"dtype": "bf16", "attention": ["sdpa", "eager", "flash_attention_2"], "gains": [1, 12, "bias"]},
-            {"dtype": "fp16", "attention": ["sdpa", "eager"], "gains": [1, 12, "bias"]},
-            {"dtype": "bf16", "gains": [1, "bias"], "lengths": "long"},
-        ],
-    },
-    "seconds": {"cpu": 120, "cuda": 180},
-    "memory_mib": 2000,
+PROBES = {
+    "padded-batch": {
+        "title": "a padded batch against its samples one by one",
+        "attention": "backend",
+        "suites": {
+            "quick": [{"dtype": "bf16", "models": ["chatglm-like", "glm", "qwen2", "qwen3", "llama"]}],
+            "full": [
+                {"dtype": "bf16", "attention": ["sdpa", "eager", "flash_attention_2"], "gains": [1, 12, "bias"]},
+                {"dtype": "fp16", "attention": ["sdpa", "eager"], "gains": [1, 12, "bias"]},
+                {"dtype": "bf16", "gains": [1, "bias"], "lengths": "long"},
+            ],
+        },
+        "seconds": {"cpu": 120, "cuda": 180},
+        "memory_mib": 2000,
+    }
 }
 
 #: Relative error of the gradient of one sample at a time that the dtype allows with plain weights: 0.004 to 0.008 on
@@ -58,7 +60,7 @@ _FORMS = (
 )
 
 
-def run(job: Job, emit: Emit) -> None:
+def padded_batch(job: Job, emit: Emit) -> None:
     """Emit one observation for each model × attention × gain × form of the batch, for the judge ``batch``."""
     mode = torch.get_deterministic_debug_mode()
     torch.set_deterministic_debug_mode(0)

@@ -29,12 +29,14 @@ from ..probing import tiny_models
 from ..probing.kit import IGNORED, Case, Job, Unavailable, of_rows, pair, relative, vector
 from ..probing.plain_decoder import loss_of
 
-PROBE = {
-    "title": "steps of the installed trl against its losses in plain torch",
-    "needs": ["torch", "transformers", "accelerate", "datasets", "trl"],
-    "suites": {"full": [{}]},
-    "seconds": {"cpu": 90, "cuda": 120},
-    "memory_mib": 2500,
+PROBES = {
+    "trl-training": {
+        "title": "steps of the installed trl against its losses in plain torch",
+        "needs": ["torch", "transformers", "accelerate", "datasets", "trl"],
+        "suites": {"full": [{}]},
+        "seconds": {"cpu": 90, "cuda": 120},
+        "memory_mib": 2500,
+    }
 }
 
 #: Tokens of the prompts and of the completions, of those that are preferred and of the others.
@@ -44,7 +46,7 @@ _LIMIT = 1e-2
 
 
 @of_rows
-def run(job: Job) -> Iterator[Case]:
+def trl_training(job: Job) -> Iterator[Case]:
     """Yield a row for each method and size of the batch, and one for packed samples."""
     for name, check in (("SFT", _fine_tuned), ("DPO", _preferred)):
         for title, settings in _FORMS[name]:

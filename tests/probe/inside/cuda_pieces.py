@@ -119,7 +119,9 @@ def deterministic_mode_comes_back_behind_the_padded_batch() -> Any:
     torch.set_deterministic_debug_mode("warn")
     job = {"device": "cpu", "dtype": "bf16", "model": None, "recipe": {}}
     emitted: list[Any] = []
-    part("probes.padded_batch").run({**job, "options": {"models": ["chatglm-like"], "gains": [1]}}, emitted.append)
+    part("probes.padded_batch").padded_batch(
+        {**job, "options": {"models": ["chatglm-like"], "gains": [1]}}, emitted.append
+    )
     found = [torch.get_deterministic_debug_mode(), len(emitted)]
     torch.set_deterministic_debug_mode("default")
     return found == [1, 5] or found
@@ -161,7 +163,7 @@ def tf32_that_a_container_sets_is_no_error_of_arithmetic() -> Any:
         seen.extend((row.dtype, torch.get_float32_matmul_precision()) for row in rows)
 
     with _products(arithmetic), patch.object(arithmetic, "run_rows", told):
-        arithmetic.run({"device": "cpu"}, lambda case: None)
+        arithmetic.arithmetic({"device": "cpu"}, lambda case: None)
     after = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     return ({way for dtype, way in seen if dtype == "fp32"} == {"highest"} and after == "medium") or [seen, after]
@@ -187,7 +189,7 @@ def products_of_many_tiles_are_judged_as_torch_is_set() -> Any:
             return real_operation("cpu", *given, **{**size, "rows": 64, "outer": 128} if size else {})
 
         stack.enter_context(patch.object(arithmetic, "_operation", on_cpu))
-        arithmetic.run({"device": "cuda"}, emitted.append)
+        arithmetic.arithmetic({"device": "cuda"}, emitted.append)
     cases = [case for case in emitted if case["case"].startswith("tiled")]
     limits = [case["limits"][:2] for case in cases]
     ratios = [max(case["ratio"].values()) for case in cases]
