@@ -108,7 +108,7 @@ def planted(python: str, scratch: Path, wanted: Wanted[Name], *, reached: bool =
     With ``reached`` the experiment ``arithmetic`` leaves out what a fault cannot reach: most of its time.
     """
     each = [(name, fault, job) for name, (fault, jobs) in wanted.items() for job in jobs]
-    each.sort(key=lambda one: "seed" in one[2].options)  # what is kept is kept for one seed
+    each.sort(key=lambda one: one[2].seed or 0)  # what is kept is kept for one seed
     tasks = []
     for _, fault, job in each:
         task = job.task()

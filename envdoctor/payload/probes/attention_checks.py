@@ -130,7 +130,7 @@ def attention(job: Job, emit: Emit) -> None:
     * short sequences, wrong batch rows, output gradients read with other strides: flash-attn 2.0.x and 4.0.0b11,
       https://github.com/NVIDIA/TransformerEngine/issues/3216
 
-    Options: ``seed`` (other inputs of the same kind), ``grid`` (quick or full instead of the suite's), ``only`` (one).
+    The option ``grid`` asks for quick or full instead of what the suite has.
     """
     grid = job["options"].get("grid") or ("full" if job["suite"] == "long" else "quick")
     run_cases(job, emit, cases(grid, seed_of(job)))

@@ -207,16 +207,11 @@ def sdpa(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[st
 def run_cases(
     job: Job, emit: Emit, cases: Sequence[dict[str, Any]], dtypes: tuple[str, ...] = ("bf16",), kernel: Kernel = sdpa
 ) -> None:
-    """Emit one observation a case in the job's dtype (or these) and with its backend, for the judge ``attention``.
-
-    ``only`` among the job's options is the number of one case.
-    """
-    options, backend = job["options"], job["backend"] or "default"
-    if not is_known(backend, emit):
+    """Emit one observation a case in the job's dtype (or these) and with its backend, for the judge ``attention``."""
+    if not is_known(job["backend"] or "default", emit):
         return
-    selection = [case for case in cases if options.get("only") in (None, case["number"])]
     for name in [job["dtype"]] if job["dtype"] else dtypes:
-        in_parts(partial(_run_some, job, emit, name, kernel), selection, _SOME)
+        in_parts(partial(_run_some, job, emit, name, kernel), cases, _SOME)
 
 
 def _run_some(job: Job, emit: Emit, name: str, kernel: Kernel, cases: Sequence[dict[str, Any]]) -> None:

@@ -203,7 +203,7 @@ def _alike(first: Any, other: Any) -> bool:
 
 def seed_of(job: Job) -> int:
     """Return the number that a run draws its shapes and inputs from; 0 where it was given none."""
-    return int(job.get("options", {}).get("seed") or job.get("seed") or 0)
+    return int(job.get("seed") or 0)
 
 
 def loaded_dtype(job: Job) -> str | None:
