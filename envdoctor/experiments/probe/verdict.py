@@ -220,7 +220,8 @@ def _violation(observation: Mapping[str, Any], default: str, why: Message) -> Ve
 
 def _growth(observation: Mapping[str, Any]) -> Verdict:
     """Return the verdict on bytes after each cycle: the last must equal the second, because two cycles fill caches."""
-    kib = [_number(value, "kib") for value in _field(observation, "kib", Sequence, "{} is not a list of numbers")]
+    problem = Message("{} is not a list of numbers", "kib")
+    kib = [_number(value, "kib") for value in _field(observation, "kib", Sequence, problem)]
     if not all(map(math.isfinite, kib)):
         raise _UnreadableObservation(Message("{} is not finite", "kib"))
     if len(kib) < 3:
@@ -343,17 +344,17 @@ def _number(value: object, name: str) -> float:
         return math.inf
 
 
-def _field(observation: Mapping[str, Any], key: str, kind: Any, words: str, default: Any = None) -> Any:
-    """Return a field of this kind; the default if it is missing."""
+def _field(observation: Mapping[str, Any], key: str, kind: Any, problem: Message, default: Any = None) -> Any:
+    """Return a field of this kind; the default if it is missing. Raises the ``problem`` for another kind."""
     value = default if observation.get(key) is None else observation[key]
     if not isinstance(value, kind) or isinstance(value, str):
-        raise _UnreadableObservation(Message(words, key))
+        raise _UnreadableObservation(problem)
     return value
 
 
 def _mapping(observation: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return an object; empty if it is missing."""
-    return _field(observation, key, Mapping, "{} is not an object", {})  # type: ignore[no-any-return]
+    return _field(observation, key, Mapping, Message("{} is not an object", key), {})  # type: ignore[no-any-return]
 
 
 def _counts(observation: Mapping[str, Any], key: str) -> dict[str, int]:
@@ -378,4 +379,4 @@ def _whole(value: object, name: str) -> int:
 
 def _names(observation: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """Return a list of names; empty if it is missing."""
-    return tuple(map(str, _field(observation, key, Sequence, "{} is not a list of names", ())))
+    return tuple(map(str, _field(observation, key, Sequence, Message("{} is not a list of names", key), ())))
