@@ -275,8 +275,7 @@ def _said(error: BaseException) -> str:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """Return the value as JSON: numbers of torch and numpy as numbers, those that JSON lacks as text ("nan",
-    "-inf")."""
+    """Return the value as JSON: numbers of torch and numpy as numbers, others than finite ones as text."""
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, str):

@@ -49,7 +49,7 @@ def tokenize(job: dict[str, Any], emit: Any) -> None:
     the ``size`` of the row and its ``texts``, of which the longest counts: first ``sampled`` rows of all sizes, then
     others from the largest down. ``beyond`` is the size of the largest row that is not among them. The others are
     followed until no row that is left can be the longest, by the densest row so far (tokens beyond the least, by size),
-    or until ``seconds`` are over.
+    or for ``seconds``.
 
     Emit ``refused`` with a ``problem``; ``lengths`` of the next rows; at the end ``left`` with what the longest of the
     rows that were not looked at can have at ``most``.

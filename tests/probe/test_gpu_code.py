@@ -237,8 +237,7 @@ OLD_CARD = 'emit({"kind": "environment", "case": "device", "name": "Tesla V100",
 
 
 @pytest.mark.parametrize(
-    ("bf16", "recipe", "dtypes"),
-    [(True, {}, ["bf16"]), (False, {}, ["fp16"]), (False, {"dtype": "bf16"}, ["bf16"])],
+    ("bf16", "recipe", "dtypes"), [(True, {}, ["bf16"]), (False, {}, ["fp16"]), (False, {"dtype": "bf16"}, ["bf16"])]
 )
 def test_a_card_without_bf16_is_tried_in_the_dtype_that_it_trains_in(
     tmp_path: Path, bf16: bool, recipe: dict[str, str], dtypes: list[str]

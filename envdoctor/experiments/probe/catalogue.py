@@ -42,14 +42,13 @@ class CatalogueError(MessageError, ValueError):
 class Job:
     """A probe on one device, in one dtype, with one backend.
 
-    ``script`` is the file in the payload, with the name of the function. ``seconds`` is its
-    time limit; ``memory_mib`` its memory beside mapped files, ``gpu_memory_mib`` that of the device (None: no limit).
-    ``recipe`` holds the facts of the recipe without their prefix (``{"dtype": "bf16"}``), ``entries`` the import
-    statements of a probe that runs these. Inputs are drawn from ``seed`` (None: unknown, as in old recordings; the
-    child then takes 0). Jobs that import the same modules (``needs``) share a process, so that torch is imported once.
-    Jobs that measure the process itself or may bring it down run ``alone``. ``speeds`` are the published speeds of
-    cards (table ``gpu-speeds``). A ``begun`` job first runs to its first observation, which is dropped: its later calls
-    then come at other times.
+    ``script`` is the file in the payload, with the name of the function. ``seconds`` is its time limit; ``memory_mib``
+    its memory beside mapped files, ``gpu_memory_mib`` that of the device (None: no limit). ``recipe`` holds the facts
+    of the recipe without their prefix (``{"dtype": "bf16"}``), ``entries`` the import statements of a probe that runs
+    these. Inputs are drawn from ``seed`` (None: unknown, as in old recordings; the child then takes 0). Jobs that
+    import the same modules (``needs``) share a process, so that torch is imported once. Jobs that measure the process
+    itself or may bring it down run ``alone``. ``speeds`` are the published speeds of cards (table ``gpu-speeds``). A
+    ``begun`` job first runs to its first observation, which is dropped: its calls then come at other times.
     """
 
     probe: str
@@ -92,8 +91,7 @@ class Outcome(NamedTuple):
     ``observations`` carry probe, device, dtype and backend of the job. ``ending`` is one of
     :data:`~envdoctor.system.target.ENDINGS`, with a ``detail`` in words; ``begin``, ``seconds``, ``cpu_seconds`` and
     ``peak_mib`` are those of its answer. ``earlier`` is the ending of a first try in a process with other jobs, if this
-    second try, alone, ended well; ``earlier_detail`` says more. ``again``: this is a repetition of a job with a failed
-    case.
+    second try, alone, ended well; ``earlier_detail`` says more. ``again``: the job had a failed case before.
     """
 
     job: Job

@@ -210,8 +210,8 @@ def _rank(verdict: str) -> int:
 class Results(NamedTuple):
     """The results of the experiments: facts for the rules, and the report's section.
 
-    ``failed`` is why no experiment could run, a sentence, or None; ``unmeasured`` are sentences about requested
-    experiments without a case.
+    ``failed`` is why no experiment could run, a sentence, or None; ``unmeasured`` has sentences about experiments
+    without a case.
     """
 
     facts: Sequence[Fact]
@@ -254,8 +254,7 @@ def results_of(
 
 
 def _values(session: Session, records: Sequence[_Item], names: Sequence[str]) -> Iterator[tuple[str, Value]]:
-    """Yield the facts ``probe.*``. The list of results is complete if the whole suite ran: then a missing result is
-    known to be absent."""
+    """Yield the facts ``probe.*``. The list of results is complete if the whole suite ran."""
     incomplete = Message("only {} ran", ", ".join(names)) if names else None
     reason: Unknown | None = None
     if session.unusable is not None:

@@ -146,8 +146,8 @@ def in_use(session: Session, gpus: Value, accelerators: Value) -> bool | Unknown
     """Return whether training here would use the probed device: only then may its results fail a run.
 
     ``gpus`` and ``accelerators`` are the facts of the machine. Beside an accelerator the CPU is not the device in use,
-    whether torch can use that accelerator or not. Where the driver was not asked, a machine without a trace of any
-    accelerator trains on its CPU.
+    whether torch can use that accelerator or not. If the driver was not asked, a machine without a trace of one trains
+    on its CPU.
     """
     if session.device != "cpu":
         return session.device == "cuda"
@@ -305,8 +305,8 @@ class JudgedCase(NamedTuple):
 def cases_of(outcomes: Iterable[Outcome]) -> list[JudgedCase]:
     """Return every observation that is a case, judged, in the order in which they came.
 
-    A case that failed in one run and gave another answer to the same input in another is "unlike-answers", and so are
-    all failed cases of its job.
+    A case that failed in one run and gave another answer to the same input in another is "unlike-answers", as are all
+    failed cases of its job.
     """
     once = [outcome for outcome in outcomes if not outcome.again]
     repeated: dict[_Same, list[JudgedCase]] = {}

@@ -52,8 +52,7 @@ class _UnreadableObservation(Exception):
 
 class Verdict(NamedTuple):
     """``verdict`` (pass, warn, fail, skip, error, partial, oom, garbage), ``signature`` (a dashed word, ok), wrong
-    ``tensors``, worst ``ratio`` (None when there is none or it is not finite) and ``why``, a clause with the numbers in
-    it."""
+    ``tensors``, worst ``ratio`` (None if there is no finite one) and ``why``, a clause with the numbers."""
 
     verdict: str
     signature: str = "ok"

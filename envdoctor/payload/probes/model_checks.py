@@ -13,19 +13,7 @@ from typing import Any
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import (
-    IGNORED,
-    Emit,
-    Job,
-    attempt,
-    full_precision,
-    in_setting,
-    lost,
-    relative,
-    rms,
-    seed_of,
-    vector,
-)
+from ..probing.kit import IGNORED, Emit, Job, attempt, full_precision, in_setting, lost, relative, rms, seed_of, vector
 from ..probing.plain_decoder import can_follow, logits_of, loss_of
 from ..probing.shapes import drawn, each
 

@@ -200,8 +200,7 @@ def repeatable(job: Job) -> Iterator[Case]:
     On the CPU a difference means a race (https://github.com/pytorch/pytorch/issues/188792: the first call of a vector
     maths library). On a GPU atomics in backward kernels may differ by right, and on most cards do: that is information.
     But the forward pass of attention must repeat, for out-of-bounds reads show there first
-    (https://github.com/pytorch/pytorch/pull/171627: lengths that are no multiple of 128). Attention, a layer norm and a
-    product.
+    (https://github.com/pytorch/pytorch/pull/171627: lengths that are no multiple of 128).
     """
     for length in (192, 261):
         for part, tensors in (("forward", "o"), ("backward", "gradients")):
@@ -300,8 +299,7 @@ def _split(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
 
 
 def _adam(value: Any, gradients: list[Any], decoupled: bool) -> Any:
-    """Return a parameter after steps of Adam (https://arxiv.org/abs/1711.05101, algorithm 2), with its weight decay
-    decoupled or in the gradient."""
+    """Return a parameter after steps of Adam (https://arxiv.org/abs/1711.05101, algorithm 2), decoupled or not."""
     first = second = torch.zeros_like(value)
     for number, raw in enumerate(gradients, 1):
         gradient = raw.double() if decoupled else raw.double() + _DECAY * value

@@ -295,8 +295,7 @@ def expected(inputs: tuple[Any, Any, Any, Any], view: Any, bias: Any = _NO_BIAS)
 
 
 def measure(got: dict[str, Any], case: Expected, dtype: Any) -> dict[str, Any]:
-    """Return the measures of an observation: ``ratio``, ``nonfinite``, ``dead_rows_nonfinite``, ``dead_dq_nonfinite``,
-    ``unjudged``.
+    """Return the measures: ``ratio``, ``nonfinite``, ``dead_rows_nonfinite``, ``dead_dq_nonfinite``, ``unjudged``.
 
     Only live rows count for o and dq, all rows for dk and dv. A tensor whose truth does not fit the dtype is unjudged.
     """

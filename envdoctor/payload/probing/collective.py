@@ -152,9 +152,8 @@ def _exchanges(request: dict[str, Any]) -> list[Any]:
 
 
 def _exchanged(name: str, who: tuple[int, int], places: Any, dtype: Any, times: int) -> tuple[int | None, float | None]:
-    """Return how many numbers of a sum or an average, of a sum of which every rank keeps its part, or of all of these
-    parts together came out wrong; None where the backend has no such exchange. Then the least seconds of so many
-    times."""
+    """Return how many numbers of a sum or an average, of a sum of which every rank keeps its part, or of all of
+    these parts together came out wrong; None where the backend has no such exchange. Then the least seconds."""
     import torch
     import torch.distributed as dist
 

@@ -197,8 +197,7 @@ def _counted(nvml: Any, handle: Any) -> dict[str, Any]:
 
 
 def _logged(place: str) -> tuple[list[int], str]:
-    """Return the Xid errors of the card at this place of the bus that the kernel's log has since boot, and "" or why
-    that is not known."""
+    """Return the Xid errors since boot of the card at this place of the bus, and "" or why they are unknown."""
     xids: set[int] = set()
     size, until = 0, time.monotonic() + 2.0
     try:

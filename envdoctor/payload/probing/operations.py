@@ -50,8 +50,8 @@ LAYOUTS: Dict[str, Callable[[Any], Any]] = {  # noqa: UP006
 
 
 def labels(count: int, below: int, like: Any) -> Any:
-    """Return so many numbers below a bound: every second is one of few, which so come again and again, every fourth the
-    same; the last is the largest."""
+    """Return so many numbers below a bound: every second is one of few, every fourth the same; the last is the
+    largest."""
     generator = torch.Generator().manual_seed(23 + count)
     at = torch.randint(0, max(1, below), (count,), generator=generator)
     at[::2] = torch.randint(0, max(1, min(below, 1 + count // 4)), (len(at[::2]),), generator=generator)

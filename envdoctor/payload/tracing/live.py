@@ -32,8 +32,7 @@ class Live(TorchDispatchMode):
     """Watches the operations inside ``with``; ``label`` and ``segment`` say what the code is at, ``allocator`` holds
     what torch's would.
 
-    ``peaks`` holds for each segment the most live bytes, the operation at which they were reached, and the bytes by
-    label then.
+    ``peaks`` holds for each segment the most live bytes, the operation there, and the bytes by label.
     """
 
     def __init__(self) -> None:

@@ -61,8 +61,8 @@ def _text(config: Any) -> Any:
 
 
 def cut_config(config: Any, depth: int, layers: int) -> Any:
-    """Return the configuration of a model with ``depth`` layers for its first ``layers``: what is listed for each layer
-    is cut to as many."""
+    """Return the configuration of a model with ``depth`` layers for its first ``layers``: lists of all layers are
+    cut."""
     config = copy.deepcopy(config)
     text = _text(config)
     for name, value in list(vars(text).items()):
@@ -112,8 +112,7 @@ def _attention(*tensors: Any, dropout_p: float = 0.0, **given: Any) -> Any:
 
 def _drop_as_on_cuda(other: bool) -> None:
     """Have dropout keep what its kernels of CUDA keep: a byte a value, and of attention a seed (Dropout.cpp and
-    transformers/cuda/attention.cu in pytorch's aten/src/ATen/native); ``other`` models than causal language models
-    have dropout in their layers."""
+    transformers/cuda/attention.cu in pytorch's aten/src/ATen/native); ``other`` models have dropout in their layers."""
     functions = {"dropout": _dropout, "scaled_dot_product_attention": _attention} if other else _FUNCTIONS
     for name, function in functions.items():
         setattr(torch.nn.functional, name, function)

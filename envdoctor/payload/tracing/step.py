@@ -96,8 +96,7 @@ def _called(model: Any, job: dict[str, Any], **inputs: Any) -> Any:
 
 
 def _preference_loss(model: Any, job: dict[str, Any], tokens: int) -> Any:
-    """Return the loss of DPO (arXiv 2305.18290): chosen and rejected answers in one batch, and those of the
-    reference."""
+    """Return the loss of DPO (arXiv 2305.18290): chosen and rejected answers in one batch, and the reference's."""
     ids = _ids(2 * job["batch"], tokens)
     base = _of_reference(model, job, ids, _log_likelihood)
     policy = _log_likelihood(model, job, ids)
