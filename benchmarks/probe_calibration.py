@@ -50,10 +50,11 @@ def table(python: str, options: argparse.Namespace) -> tuple[str, Counter[str]]:
             jobs = [
                 Job(
                     *("attention", options.device, "quick", dtype, backend),
-                    options={"grid": options.grid, "seed": seed},
+                    options={"grid": options.grid},
+                    seed=seed,
                     seconds=600.0,
                     alone=True,
-                    script=find_probes()["attention"].script,
+                    script=find_probes()["attention"].usual.script,
                 )
                 for seed in range(options.first, options.first + options.seeds)
             ]

@@ -14,12 +14,11 @@ from envdoctor.app.facts import Gathered, Sources, collect_facts, with_assignmen
 from envdoctor.app.reporting import Judging
 from envdoctor.app.unjudged import unknown_model
 from envdoctor.experiments.probe import catalogue as experiments
-from envdoctor.experiments.probe.catalogue import choose, find_probes
+from envdoctor.experiments.probe.catalogue import Outcome, choose, find_probes
 from envdoctor.experiments.probe.courtesy import Permission, ask, ask_local
 from envdoctor.experiments.probe.recording import RecordingError, read_recording, write_head, write_outcome
 from envdoctor.experiments.probe.released import ALL_RUN, ReleasedResults, released
 from envdoctor.experiments.probe.results import Results, results_of
-from envdoctor.experiments.probe.running import Outcome
 from envdoctor.experiments.probe.session import Session, Wishes, in_use, run_session, session_of
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Absent, Records, Unknown, plain

@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from envdoctor.app.ranks import START_SECONDS, Launched, on_host, packed, ranges, read, records_of
-from envdoctor.experiments.probe.catalogue import SUITES, Probe
+from envdoctor.experiments.probe.catalogue import SUITES, Outcome, Probe, outcome_of
 from envdoctor.experiments.probe.results import Results, result_of
-from envdoctor.experiments.probe.running import Outcome, outcome_of
 from envdoctor.experiments.probe.session import Session
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
@@ -73,7 +72,7 @@ def meet(
     own |= {"results": contents.get("results", {}), "refused": refused is not None}
     job = {**here._asdict(), "seconds": seconds, "device": device, "own": own}
     job.update(packed({"facts": data, "complete": [], "refused": refused or ""}))
-    task = Task(f"probes/{NAME}.py", job, ("torch",), 2 * seconds + START_SECONDS + _REDUCE_SECONDS, 3000)
+    task = Task(f"probes/ranks.py:{NAME}", job, ("torch",), 2 * seconds + START_SECONDS + _REDUCE_SECONDS, 3000)
     (answer,) = run_in_target([task], place)
     records = records_of(answer, here)
     if here.rank:

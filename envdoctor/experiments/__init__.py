@@ -10,13 +10,12 @@ from envdoctor.door import door
 __all__, __getattr__ = door(
     __name__,
     {
-        "probe.catalogue": "CatalogueError FIRST Job PAYLOAD Probe SUITES choose find_probes has_probe",
+        "probe.catalogue": "CatalogueError FIRST Job Outcome PAYLOAD Probe SUITES choose find_probes has_probe"
+        " outcome_of",
         "probe.courtesy": "ask ask_local",
         "probe.recording": "RecordingError read_recording write_head write_outcome",
-        "probe.reproducer": "JudgedCase Result cases_of groups_of",
-        "probe.results": "Results result_of results_of",
-        "probe.running": "Outcome outcome_of run_jobs",
-        "probe.session": "Session Wishes in_use run_session session_of",
+        "probe.results": "Result Results groups_of result_of results_of",
+        "probe.session": "JudgedCase Session Wishes cases_of in_use run_jobs run_session session_of",
         "probe.verdict": "Verdict judge",
     },
 )

@@ -104,7 +104,7 @@ class Channel:
 
 
 def _private_stdout() -> int:
-    """A copy of standard output; what anybody prints from now on goes to standard error."""
+    """Return a copy of standard output; what anybody prints from now on goes to standard error."""
     sys.stdout.flush()
     descriptor = os.dup(1)  # not inherited by programs that are started from here
     os.dup2(2, 1)
@@ -142,10 +142,10 @@ def _work(task: dict[str, Any], channel: Channel) -> tuple[str, str]:
         import torch
 
         if job["device"] != "cpu":
-            seen = torch.cuda.is_available()
-            if job["device"] == "cuda" and not seen:
+            visible = torch.cuda.is_available()
+            if job["device"] == "cuda" and not visible:
                 return "no-device", "torch sees no CUDA device"
-            job["device"] = "cuda" if seen else "cpu"
+            job["device"] = "cuda" if visible else "cpu"
     channel.write({"device": job["device"], **begin})  # before other libraries can bring the process down
     missing = [problem for problem in map(_missing, needs) if problem]
     if missing:
@@ -202,7 +202,7 @@ def _import_torch(begin: dict[str, Any]) -> tuple[str, str]:
 
 
 def _missing(name: str) -> dict[str, Any] | None:
-    """What to say instead of a record when a library that the script needs is not there, or does not import."""
+    """Return what to say instead of a record when a library that the script needs is not there, or does not import."""
     from importlib import import_module
     from importlib.util import find_spec
 
@@ -220,7 +220,7 @@ def _missing(name: str) -> dict[str, Any] | None:
 
 
 def _named(error: BaseException) -> tuple[str, str]:
-    """The ending that an exception stands for."""
+    """Return the ending that an exception stands for."""
     import traceback
 
     if is_out_of_memory(error):
@@ -234,15 +234,15 @@ def _named(error: BaseException) -> tuple[str, str]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory, of the machine or of the device, was not enough."""
+    """Return whether memory, of the machine or of the device, was not enough."""
     text, named = str(error), type(error).__name__ == "OutOfMemoryError"
-    said = "out of memory" in text or "can't allocate memory" in text
-    return isinstance(error, MemoryError) or named or said
+    phrase = "out of memory" in text or "can't allocate memory" in text
+    return isinstance(error, MemoryError) or named or phrase
 
 
 def is_sticky(error: BaseException) -> bool:
-    """Whether CUDA works no more in this process. What is not supported, or was not compiled for the card, says "CUDA
-    error" as well and spoils nothing: a context that is spoiled cannot even wait and copy
+    """Return whether CUDA works no more in this process. What is not supported, or was not compiled for the card, says
+    "CUDA error" as well and spoils nothing: a context that is spoiled cannot even wait and copy
     (https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html, cudaErrorIllegalAddress)."""
     if not any(part in str(error) for part in _SUSPECT) or not _cuda_in_use():
         return False
@@ -275,7 +275,7 @@ def _said(error: BaseException) -> str:
 
 
 def _plain(value: Any, depth: int) -> Any:
-    """The value as JSON: numbers of torch and numpy as numbers, those that JSON lacks as text ("nan", "-inf")."""
+    """Return the value as JSON: numbers of torch and numpy as numbers, others than finite ones as text."""
     if value is None or isinstance(value, (bool, int)):
         return value
     if isinstance(value, str):
@@ -318,8 +318,8 @@ def _libc(name: str, *numbers: int) -> None:
 
 
 def _peak_rss_mib() -> float | None:
-    """Peak resident memory of this process in MiB. Linux carries a parent's peak over into the ``ru_maxrss`` of the
-    child that it starts, so that the peak of the memory this program runs in is read instead
+    """Return peak resident memory of this process in MiB. Linux carries a parent's peak over into the ``ru_maxrss`` of
+    the child that it starts, so that the peak of the memory this program runs in is read instead
     (https://man7.org/linux/man-pages/man5/proc_pid_status.5.html, VmHWM)."""
     with suppress(OSError, ValueError, IndexError), open("/proc/self/status", "rb") as file:
         for line in file:

@@ -37,7 +37,7 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
 
 
 def meet(job: dict[str, Any]) -> Any:
-    """The store of this job's processes; rank 0 serves it unless torchrun does."""
+    """Return the store of this job's processes; rank 0 serves it unless torchrun does."""
     from torch.distributed import PrefixStore, TCPStore
 
     serves = job["rank"] == 0 and not job["served"]
@@ -49,7 +49,7 @@ def meet(job: dict[str, Any]) -> Any:
 
 
 def _allow_many_files() -> None:
-    """Every rank is a connection, and the usual limit is 1,024 files: as many as the system lets this user have."""
+    """Raise the limit of open files, usually 1,024, as far as this user may: every rank is a connection."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -73,21 +73,21 @@ def send(store: Any, job: dict[str, Any], more: str = "") -> None:
 
 
 def collect(store: Any, world: int, ends: float) -> tuple[list[list[Any]], list[int]]:
-    """``[rank, host, digest, more]`` of those that came before the end, and the ranks that did not."""
+    """Return ``[rank, host, digest, more]`` of those that came before the end, and the ranks that did not."""
     came: list[list[Any]] = []
     missing = []
     for rank in range(world):
-        said = waited(store, "rank/" + str(rank), ends)
-        if said is None:
+        text = waited(store, "rank/" + str(rank), ends)
+        if text is None:
             missing.append(rank)
         else:
-            came.append([rank, *said.split("\0")[:3]])
+            came.append([rank, *text.split("\0")[:3]])
     return came, missing
 
 
 def documents(store: Any, came: list[list[Any]], ends: float) -> dict[str, str]:
-    """The documents of those that came, by digest; empty where there is none."""
-    digests = sorted({one[2] for one in came} - {"too long"})
+    """Return the documents of those that came, by digest; empty where there is none."""
+    digests = sorted({entry[2] for entry in came} - {"too long"})
     return {digest: waited(store, "document/" + digest, ends) or "" for digest in digests}
 
 
@@ -97,7 +97,7 @@ def hand_over(
     """Emit ``{"ranks": [[rank, host, digest], ...]}``, ``{"digest": ..., "document": [pieces]}`` and ``{"missing":
     [ranks]}``, as many of each as it takes."""
     for start in range(0, len(came), _RANKS_AT_ONCE):
-        emit({"ranks": [one[:3] for one in came[start : start + _RANKS_AT_ONCE]]})
+        emit({"ranks": [entry[:3] for entry in came[start : start + _RANKS_AT_ONCE]]})
     for digest, text in documents.items():
         pieces = [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
         for start in range(0, len(pieces), _PIECES_AT_ONCE):
@@ -107,7 +107,7 @@ def hand_over(
 
 
 def waited(store: Any, key: str, ends: float) -> str | None:
-    """The text under the key as soon as it is there; None when the time is over before."""
+    """Return the text under the key as soon as it is there; None when the time is over before."""
     left = ends - time.monotonic()
     try:
         if left > 0.01:  # the store counts milliseconds, and 0 of them are no limit to it

@@ -2,9 +2,9 @@
 long, what is padding (by how the samples are put together), the largest batch. Lengths in tokens, padding as shares.
 
 Some rows are tokenised, and the others are told from their sizes. A bounded child of envdoctor's reads the file and
-renders the chat template (``read_data.py``); a child of the target's interpreter tokenises (``payload/tokenizing.py``),
+renders the chat template (``read_data.py``); a child of the target's interpreter tokenises (``payload/rows.py``),
 with the target's release of ``tokenizers``. The rows of a Parquet file are written as lines first, by the target's
-pyarrow (``payload/unpacking.py``).
+pyarrow (``payload/rows.py``).
 """
 
 import os
@@ -155,7 +155,7 @@ def _unpacked(path: str, shown: str, place: Place) -> str:
         return path  # who reads it says why not
     out = os.path.join(place.scratch, "rows.jsonl")
     job = {"path": path, "out": out, "most": _UNPACKED}
-    task = Task("unpacking.py", job, ("pyarrow",), _UNPACK_SECONDS, _READ_MIB)
+    task = Task("rows.py:unpack", job, ("pyarrow",), _UNPACK_SECONDS, _READ_MIB)
     (answer,) = run_in_target([task], place)
     last = answer.records[-1] if answer.records else {}
     if last.get("case") == "rows":
@@ -198,7 +198,7 @@ def _tokenised(data: Mapping[str, Any], folder: str, shown: str, place: Place) -
         "beyond": max((size for index, size in enumerate(sizes) if index not in there), default=0),
         "seconds": _TOKENISE_SECONDS,
     }
-    task = Task("tokenizing.py", job, ("tokenizers",), _TOKENISE_LIMIT, _TOKENISE_MIB)
+    task = Task("rows.py:tokenize", job, ("tokenizers",), _TOKENISE_LIMIT, _TOKENISE_MIB)
     (answer,) = run_in_target([task], place)
     counts: list[int] = []
     most = 0

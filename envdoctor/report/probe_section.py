@@ -12,7 +12,7 @@ from envdoctor.system.clean import clean
 
 if TYPE_CHECKING:
     from envdoctor.experiments.probe.catalogue import Probe
-    from envdoctor.experiments.probe.reproducer import Result
+    from envdoctor.experiments.probe.results import Result
 
 _COUNTED = ("pass", "warn", "fail", "skip", "error", "partial", "garbage")
 #: Groups and values that are shown before "and N more".

@@ -28,5 +28,6 @@ def write_probe(home: Path, name: str, body: str, **declared: object) -> None:
         **declared,
     }
     lines = "\n".join("    " + line for line in body.strip().splitlines())
-    text = f'"""A stand-in."""\n\nPROBE = {declaration!r}\n\n\ndef run(job, emit):\n{lines}\n'
+    probes = f'PROBES = {{\n    "{name.replace("_", "-")}": {declaration!r}\n}}'
+    text = f'"""A stand-in."""\n\n{probes}\n\n\ndef {name}(job, emit):\n{lines}\n'
     (home / "probes" / f"{name}.py").write_text(text)

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -71,7 +72,8 @@ def jobs(name: str, suite: str = "quick", **more: Any) -> list[Job]:
 
 def batch(*models: str, dtype: str = "bf16", **options: Any) -> Job:
     """One job of the padded batch with these tiny models."""
-    return Job("padded-batch", "cpu", "quick", dtype, options={"models": list(models), **options}, seconds=240)
+    usual = PROBES["padded-batch"].usual
+    return replace(usual, dtype=dtype, options={"models": list(models), **options}, seconds=240)
 
 
 def pure(name: str) -> Any:
@@ -106,7 +108,7 @@ def planted(python: str, scratch: Path, wanted: Wanted[Name], *, reached: bool =
     With ``reached`` the experiment ``arithmetic`` leaves out what a fault cannot reach: most of its time.
     """
     each = [(name, fault, job) for name, (fault, jobs) in wanted.items() for job in jobs]
-    each.sort(key=lambda one: "seed" in one[2].options)  # what is kept is kept for one seed
+    each.sort(key=lambda one: one[2].seed or 0)  # what is kept is kept for one seed
     tasks = []
     for _, fault, job in each:
         task = job.task()

@@ -20,19 +20,19 @@ EIGHT = [card(number) for number in range(8)]
 
 
 def test_the_one_that_differs_from_seven_of_its_name_is_named():
-    found = cards.strange([*EIGHT[:5], card(5, alike=1), *EIGHT[6:]])
-    assert (found["signature"], found["detail"]) == ("card-differs", "GPU 5 (H100): differs from the other H100")
+    result = cards.strange([*EIGHT[:5], card(5, alike=1), *EIGHT[6:]])
+    assert (result["signature"], result["detail"]) == ("card-differs", "GPU 5 (H100): differs from the other H100")
 
 
 def test_a_card_that_is_far_from_float64_is_named_though_it_is_alone():
-    found = cards.strange([card(0), card(1, alike=1, error=90.0)])
-    assert found["signature"] == "card-differs" and found["detail"].startswith("GPU 1 (H100): 90 times rounding")
+    result = cards.strange([card(0), card(1, alike=1, error=90.0)])
+    assert result["signature"] == "card-differs" and result["detail"].startswith("GPU 1 (H100): 90 times rounding")
     assert cards.strange([card(0, error=float("nan")), card(1, alike=1)])["detail"].startswith("GPU 0")
 
 
 def test_of_two_that_disagree_within_rounding_none_is_accused():
-    found = cards.strange([card(0), card(1, alike=1)])
-    assert (found["signature"], found["soft"]) == ("cards-disagree", True)
+    result = cards.strange([card(0), card(1, alike=1)])
+    assert (result["signature"], result["soft"]) == ("cards-disagree", True)
 
 
 def test_cards_of_different_names_may_round_differently():
@@ -41,8 +41,8 @@ def test_cards_of_different_names_may_round_differently():
 
 
 def test_what_a_card_did_wrong_by_itself_is_told_whatever_the_others_gave():
-    found = cards.strange([*EIGHT[:5], card(5)._replace(words="3 numbers come back changed"), *EIGHT[6:]])
-    assert (found["signature"], found["detail"]) == ("card-differs", "GPU 5 (H100): 3 numbers come back changed")
+    result = cards.strange([*EIGHT[:5], card(5)._replace(words="3 numbers come back changed"), *EIGHT[6:]])
+    assert (result["signature"], result["detail"]) == ("card-differs", "GPU 5 (H100): 3 numbers come back changed")
 
 
 NAMES = {f"GPU {number}": "H100" for number in range(4)}
@@ -59,8 +59,8 @@ NAMES = {f"GPU {number}": "H100" for number in range(4)}
     ],
 )
 def test_a_slow_card_is_named(measured: dict[str, float], published: Any, told: list[str]) -> None:
-    found = cards.slow(NAMES, {"sent": measured}, published)
-    assert [text[: len(wanted)] for text, wanted in zip(found, told, strict=True)] == told
+    result = cards.slow(NAMES, {"sent": measured}, published)
+    assert [text[: len(wanted)] for text, wanted in zip(result, told, strict=True)] == told
 
 
 EXPECTED = {
@@ -120,18 +120,18 @@ WANTED = {
 @pytest.mark.torch
 @pytest.mark.parametrize("fault", EXPECTED)
 def test_a_planted_bad_card_of_eight_is_named(outcomes: dict[str, list[Outcome]], fault: str) -> None:
-    found, (rules, said) = seen(outcomes[fault]), EXPECTED[fault]
-    assert found.roots == rules, [group.why for group in found.wrong]
-    assert all(said in finding.message.en for finding in found.told)
+    result, (rules, said) = seen(outcomes[fault]), EXPECTED[fault]
+    assert result.roots == rules, [group.why for group in result.wrong]
+    assert all(said in finding.message.en for finding in result.told)
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("fault", CARD)
 def test_the_card_suite_names_the_card_or_link_at_fault(outcomes: dict[str, list[Outcome]], fault: str) -> None:
-    found, (rules, said) = seen(outcomes[f"card {fault}"]), CARD[fault]
-    assert found.roots == rules, [group.why for group in found.wrong]
-    assert all(said in finding.message.en for finding in found.told)
-    assert "partial" not in {case.verdict.verdict for case in found.cases}
+    result, (rules, said) = seen(outcomes[f"card {fault}"]), CARD[fault]
+    assert result.roots == rules, [group.why for group in result.wrong]
+    assert all(said in finding.message.en for finding in result.told)
+    assert "partial" not in {case.verdict.verdict for case in result.cases}
 
 
 def partial(outcomes: list[Outcome]) -> list[str]:

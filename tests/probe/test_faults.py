@@ -107,16 +107,16 @@ def wanted_by_slow(_: Path) -> dict[str, tuple[str | None, list[Job]]]:
 @pytest.mark.parametrize("fault", some(EXPECTED))
 def test_an_emulated_kernel_bug_is_found_and_named(outcomes: dict[str, list[Outcome]], fault: str) -> None:
     expected = EXPECTED[fault]
-    found = seen(outcomes[fault])
-    wrong = [case for case in found.cases if case.verdict.verdict == "fail"]
+    result = seen(outcomes[fault])
+    wrong = [case for case in result.cases if case.verdict.verdict == "fail"]
     assert len(wrong) >= 4
-    assert {case.verdict.verdict for case in found.cases} <= {"pass", "warn", "fail"}
+    assert {case.verdict.verdict for case in result.cases} <= {"pass", "warn", "fail"}
     assert {case.verdict.signature for case in wrong} == {expected.signature}
     most = max((case.verdict.tensors for case in wrong), key=len)
     assert most == tuple(expected.tensors.split())
     for case in wrong:
         assert expected.only(case.observation["params"]), case.title
-    (group, *_) = found.groups
+    (group, *_) = result.groups
     assert (group.verdict, group.signature) == ("fail", expected.signature)
     assert expected.tile is None or group.tile == expected.tile
 
@@ -138,32 +138,32 @@ def whole(outcomes: dict[str, list[Outcome]], fault: str) -> Seen:
 def test_a_broken_kernel_is_one_finding_that_says_where_else_it_showed(
     outcomes: dict[str, list[Outcome]], fault: str
 ) -> None:
-    found = whole(outcomes, fault)
-    (finding,) = found.told
+    result = whole(outcomes, fault)
+    (finding,) = result.told
     assert finding.item["name"] == "attention"
     shown = {fact.value for fact in finding.facts if fact.key == "probe"}
-    elsewhere = [group for group in found.wrong if group.name != "attention"]
+    elsewhere = [group for group in result.wrong if group.name != "attention"]
     assert elsewhere
     for group in elsewhere:
         words = (group.name, group.device, group.dtype, group.backend, group.signature, group.model)
         assert " ".join(word for word in words if word) in shown
     # All of them stay, marked with what stands for them.
-    folded = [one for one in found.findings if one is not finding]
+    folded = [one for one in result.findings if one is not finding]
     assert {one.superseded_by for one in folded} == {finding.id}
     assert {one.item["name"] for one in folded} >= {group.name for group in elsewhere}
     assert finding.gate
 
 
 def test_a_fault_of_the_models_own_code_is_told_by_its_own(outcomes: dict[str, list[Outcome]]) -> None:
-    found = seen([*outcomes["none"], *outcomes["model's mask"]])
-    assert {(group.signature, group.model) for group in found.wrong} == {("mask-differs", "chatglm-like")}
-    assert found.roots == {"probe-padded-batch-differs"}
+    result = seen([*outcomes["none"], *outcomes["model's mask"]])
+    assert {(group.signature, group.model) for group in result.wrong} == {("mask-differs", "chatglm-like")}
+    assert result.roots == {"probe-padded-batch-differs"}
 
 
 def test_a_broken_kernel_does_not_stand_for_a_fault_that_it_cannot_make(outcomes: dict[str, list[Outcome]]) -> None:
     """Lost gradients of a kernel are no reason for a model whose gradients are finite and wrong."""
-    found = seen([*outcomes["tile-nan"], *outcomes["model's mask"]])
-    assert found.roots == {"probe-attention-gradient-nan", "probe-padded-batch-differs"}
+    result = seen([*outcomes["tile-nan"], *outcomes["model's mask"]])
+    assert result.roots == {"probe-attention-gradient-nan", "probe-padded-batch-differs"}
 
 
 # --- in an environment ------------------------------------------------------------------------------------------------

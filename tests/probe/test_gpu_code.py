@@ -70,8 +70,8 @@ WELL = {
 def counted(monkeypatch: pytest.MonkeyPatch, uuids: list[str | None], **answers: Any) -> list[dict[str, Any]]:
     nvml = pure("nvml")
     monkeypatch.setattr(nvml.ctypes, "CDLL", lambda name: Nvml(**answers))
-    found: list[dict[str, Any]] = nvml.counters(uuids)
-    return found
+    result: list[dict[str, Any]] = nvml.counters(uuids)
+    return result
 
 
 def test_what_the_driver_counts_is_that_of_the_cards_that_are_asked_about(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,8 +115,8 @@ def test_what_is_wrong_and_what_is_not_said_are_told_apart(
 def test_why_a_counter_is_not_known_is_said(
     monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any], key: str, why: str
 ) -> None:
-    (found,) = counted(monkeypatch, ["GPU-a"], **{**WELL, **answers})
-    assert key not in found and found["unknown"][key] == why
+    (result,) = counted(monkeypatch, ["GPU-a"], **{**WELL, **answers})
+    assert key not in result and result["unknown"][key] == why
 
 
 def test_a_driver_that_hangs_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,8 +157,8 @@ def test_xid_errors_of_the_card_are_read_where_the_log_is(
             return 0
 
     monkeypatch.setattr(nvml.ctypes, "CDLL", lambda name: Placed(**WELL))
-    (found,) = nvml.counters(["GPU-a"])
-    assert found.get("xid") == xid and (why or "") in found["unknown"].get("xid", "")
+    (result,) = nvml.counters(["GPU-a"])
+    assert result.get("xid") == xid and (why or "") in result["unknown"].get("xid", "")
 
 
 def test_without_the_drivers_library_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,8 +237,7 @@ OLD_CARD = 'emit({"kind": "environment", "case": "device", "name": "Tesla V100",
 
 
 @pytest.mark.parametrize(
-    ("bf16", "recipe", "dtypes"),
-    [(True, {}, ["bf16"]), (False, {}, ["fp16"]), (False, {"dtype": "bf16"}, ["bf16"])],
+    ("bf16", "recipe", "dtypes"), [(True, {}, ["bf16"]), (False, {}, ["fp16"]), (False, {"dtype": "bf16"}, ["bf16"])]
 )
 def test_a_card_without_bf16_is_tried_in_the_dtype_that_it_trains_in(
     tmp_path: Path, bf16: bool, recipe: dict[str, str], dtypes: list[str]

@@ -44,10 +44,10 @@ def test_a_kernel_that_loses_dq_at_a_tile_is_told_in_one_record() -> None:
     wrong = [case(length, lost="dq") for length in (64, 192, 704)]
     seen = outcome(*wrong, *[case(length) for length in (128, 261, 640)], case(64, mask="causal"))
     record, right = records(seen)
-    told = {"verdict": "fail", "signature": "nan-gradient", "tile": "%128=64", "masks": ("bool_left",)}
-    told |= {"lengths": ("64", "192", "704"), "tensors": "dq", "wrong": 3, "cases": 7, "ratio": 1.1, "node": CUDNN}
-    told |= {"settles": "attention", "attention": "sdpa", "model": ABSENT}
-    assert {key: record[key] for key in told} == told
+    words = {"verdict": "fail", "signature": "nan-gradient", "tile": "%128=64", "masks": ("bool_left",)}
+    words |= {"lengths": ("64", "192", "704"), "tensors": "dq", "wrong": 3, "cases": 7, "ratio": 1.1, "node": CUDNN}
+    words |= {"settles": "attention", "attention": "sdpa", "model": ABSENT}
+    assert {key: record[key] for key in words} == words
     assert (right["verdict"], right["signature"]) == ("pass", "ok")
     assert groups_of([seen])[0].lse == (-209.0, -180.5)
 
@@ -62,8 +62,8 @@ def test_a_kernel_that_loses_dq_at_a_tile_is_told_in_one_record() -> None:
 )
 def test_a_forced_kernel_counts_only_where_torch_takes_it_by_itself(taken: str | None, in_use: bool) -> None:
     own = outcome(case(64, backend="default", node=taken), backend="default")
-    found = records(outcome(case(64, lost="dq")), *([own] if taken else []))
-    assert {record["backend"]: record["in_use"] for record in found} == {
+    result = records(outcome(case(64, lost="dq")), *([own] if taken else []))
+    assert {record["backend"]: record["in_use"] for record in result} == {
         "cudnn": in_use,
         **({"default": True} if taken else {}),
     }
@@ -139,8 +139,8 @@ GPU = Records(({"name": "H200"},))
 def test_the_device_in_use_is_the_one_that_training_would_take(
     seen: Outcome, gpus: Any, others: Any, answer: bool | None
 ) -> None:
-    found = in_use(session_of([seen]), gpus, others)
-    assert isinstance(found, Unknown) if answer is None else found is answer
+    result = in_use(session_of([seen]), gpus, others)
+    assert isinstance(result, Unknown) if answer is None else result is answer
 
 
 @pytest.mark.parametrize(

@@ -48,11 +48,11 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_a_missing_name_is_told_with_its_place_and_the_others_work(run: Run) -> None:
-    found = run(
+    result = run(
         "import taker", "from giver import here", giver="here = 1", taker="import os\nfrom giver import nothing\n"
     )
-    assert found["from giver import here"]["outcome"] == "works"
-    item = dict(found["import taker"])
+    assert result["from giver import here"]["outcome"] == "works"
+    item = dict(result["import taker"])
     error = item.pop("error")
     assert error.startswith("ImportError: ") and "nothing" in error and "(giver.py)" in error
     assert item == {"entry": "import taker", "outcome": "fails", "place": "taker:2", "name": "giver.nothing"}
@@ -67,8 +67,8 @@ def test_the_first_cause_is_told_and_not_what_was_made_of_it(run: Run) -> None:
 
 def test_a_cause_that_python_itself_hides_is_told(run: Run) -> None:
     lazy = "def __getattr__(name):\n    if name != 'Thing':\n        raise AttributeError(name)\n    import giver\n"
-    found = run("from lazy import Thing", "from lazy import Other", lazy=lazy + "    return giver.gone\n", giver="")
-    hidden, plain = (item["error"] for item in found.values())
+    result = run("from lazy import Thing", "from lazy import Other", lazy=lazy + "    return giver.gone\n", giver="")
+    hidden, plain = (item["error"] for item in result.values())
     assert hidden.startswith("AttributeError: ") and "'gone'" in hidden
     assert plain.startswith("ImportError: ") and "'Other'" in plain
 
@@ -77,8 +77,8 @@ def test_a_cause_that_python_itself_hides_is_told(run: Run) -> None:
 def test_a_statement_that_crashes_or_ends_the_process_hides_nothing(run: Run) -> None:
     crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
     leaves = "import os; os._exit(0)"
-    found = run("import crash", "import leaves", "import good", crash=crash, leaves=leaves, good="")
-    assert [(item["outcome"], item["error"]) for item in found.values()] == [
+    result = run("import crash", "import leaves", "import good", crash=crash, leaves=leaves, good="")
+    assert [(item["outcome"], item["error"]) for item in result.values()] == [
         ("crashes", "SIGSEGV"),
         ("crashes", "the process ended itself"),
         ("works", ABSENT),
@@ -88,25 +88,25 @@ def test_a_statement_that_crashes_or_ends_the_process_hides_nothing(run: Run) ->
 @posix
 def test_a_failed_statement_leaves_nothing_behind(run: Run) -> None:
     spoiler = "import giver; giver.value = None; raise ImportError('no')"
-    found = run("import spoiler", "from giver import value", spoiler=spoiler, giver="value = 1\ndel value\n")
-    assert [item["outcome"] for item in found.values()] == ["fails", "fails"]
+    result = run("import spoiler", "from giver import value", spoiler=spoiler, giver="value = 1\ndel value\n")
+    assert [item["outcome"] for item in result.values()] == ["fails", "fails"]
 
 
 @posix
 def test_what_fails_with_its_package_is_not_run_again(run: Run, tmp_path: Path) -> None:
     log = tmp_path / "log"
     text = f"open({str(log)!r}, 'a').write('x'); raise ImportError('no')"
-    found = run("import one", "from one import a", "from one import b", one=text)
-    assert {item["error"] for item in found.values()} == {"ImportError: no"}
+    result = run("import one", "from one import a", "from one import b", one=text)
+    assert {item["error"] for item in result.values()} == {"ImportError: no"}
     assert len(log.read_text()) == 2  # the statements together, then the first of them alone
 
 
 @pytest.mark.parametrize("errors", [None, [], ["text"], [{"type": 1, "message": []}]])
 def test_a_child_that_tells_nonsense_gives_no_exception(errors: object) -> None:
     seen = {"case": "import one", "judge": "import", "outcome": "?", "errors": errors}
-    found = runs(Outcome(job("import one"), (seen,), "timeout", "after 600 s"))
-    assert found.incomplete == "timeout: after 600 s"
-    assert [(item["outcome"], item["error"]) for item in found] == [("crashes", "it gave no answer")]
+    result = runs(Outcome(job("import one"), (seen,), "timeout", "after 600 s"))
+    assert result.incomplete == "timeout: after 600 s"
+    assert [(item["outcome"], item["error"]) for item in result] == [("crashes", "it gave no answer")]
 
 
 LINK = {
@@ -148,5 +148,5 @@ def test_a_link_explains_the_failure_in_its_place_and_falls_where_the_real_impor
 ) -> None:
     matrix = shipped()
     facts = given({"link": [LINK], "import_run": [{**RUN, **run}]}, matrix.registry)
-    errors = [found for found in judged(facts, matrix).findings if found.severity == "error"]
-    assert {found.id: found.superseded_by for found in errors} == expected
+    errors = [result for result in judged(facts, matrix).findings if result.severity == "error"]
+    assert {result.id: result.superseded_by for result in errors} == expected

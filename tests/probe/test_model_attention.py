@@ -42,14 +42,14 @@ def wanted_by_slow(folder: Path) -> dict[str, tuple[str | None, list[Job]]]:
 
 @pytest.mark.parametrize("fault", EXPECTED)
 def test_the_kernel_is_named_and_its_switch_was_tried(outcomes: dict[str, list[Outcome]], fault: str) -> None:
-    found = seen(outcomes[fault])
-    assert found.roots == EXPECTED[fault], [group.why for group in found.wrong]
-    assert len(found.cases) == 11
+    result = seen(outcomes[fault])
+    assert result.roots == EXPECTED[fault], [group.why for group in result.wrong]
+    assert len(result.cases) == 11
     if fault.startswith("cudnn"):
-        (finding,) = found.told
+        (finding,) = result.told
         assert "enable_cudnn_sdp(False)" in finding.fixes[0].summary.en
     if fault in ("cudnn-nan", "cudnn-wrong"):
-        assert {case.param("phase") for case in found.cases if case.verdict.wrong} == {"training", "evaluation"}
+        assert {case.param("phase") for case in result.cases if case.verdict.wrong} == {"training", "evaluation"}
 
 
 def test_the_heads_are_those_of_glm_4_or_of_the_model_that_was_given(outcomes: dict[str, list[Outcome]]) -> None:

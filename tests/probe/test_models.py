@@ -83,17 +83,17 @@ Found = dict[str, list[Outcome]]
 
 
 def test_the_quick_suite_runs_and_passes_on_a_healthy_torch(outcomes: Found) -> None:
-    found = seen(outcomes["usual"])
-    assert [group for group in found.groups if group.verdict != "pass"] == []
-    assert {case.observation["probe"] for case in found.cases} == {job.probe for job in USUAL}
+    result = seen(outcomes["usual"])
+    assert [group for group in result.groups if group.verdict != "pass"] == []
+    assert {case.observation["probe"] for case in result.cases} == {job.probe for job in USUAL}
     assert len({job.probe for job in USUAL}) >= 25
-    assert found.findings == ()
+    assert result.findings == ()
 
 
 def test_lora_in_all_its_kinds_is_right(outcomes: Found) -> None:
-    found = seen(outcomes["lora"])
-    assert [case.observation["case"] for case in found.cases if case.verdict.wrong] == []
-    assert found.told == []
+    result = seen(outcomes["lora"])
+    assert [case.observation["case"] for case in result.cases if case.verdict.wrong] == []
+    assert result.told == []
 
 
 def test_what_is_so_by_design_is_told_only_to_a_recipe_that_meets_it(outcomes: Found) -> None:
@@ -103,23 +103,23 @@ def test_what_is_so_by_design_is_told_only_to_a_recipe_that_meets_it(outcomes: F
 
 def test_eager_in_fp16_is_told_only_to_a_recipe_that_loads_fp16(outcomes: Found) -> None:
     assert seen(outcomes["eager"]).wrong == []
-    found = seen(outcomes["eager half"])
-    assert {(group.signature, group.batch) for group in found.wrong} == {("mask-nan", "padded")}
-    assert found.roots == {"probe-eager-fp16-padded-nan"}
+    result = seen(outcomes["eager half"])
+    assert {(group.signature, group.batch) for group in result.wrong} == {("mask-nan", "padded")}
+    assert result.roots == {"probe-eager-fp16-padded-nan"}
 
 
 @pytest.mark.slow
 def test_every_tiny_model_is_right_in_every_form_of_a_batch(outcomes: Found) -> None:
-    found = seen(outcomes["all tiny models"])
-    assert found.wrong == []
-    built = {case.param("model") for case in found.cases if case.verdict.verdict == "pass"}
+    result = seen(outcomes["all tiny models"])
+    assert result.wrong == []
+    built = {case.param("model") for case in result.cases if case.verdict.verdict == "pass"}
     assert built == {
         *("chatglm-like", "glm", "glm4", "qwen2", "qwen3", "llama", "mistral", "gemma2", "gemma3", "phi3", "mixtral")
     }
-    skipped = {case.title: case.verdict.why for case in found.cases if case.verdict.verdict == "skip"}
+    skipped = {case.title: case.verdict.why for case in result.cases if case.verdict.verdict == "skip"}
     assert {name for name in skipped if not name.endswith("flash_attention_2")} <= {"gemma2 sdpa"}
     assert all(len(why) > 20 for why in skipped.values())
-    ratios = [case.verdict.ratio for case in found.cases if case.verdict.ratio is not None]
+    ratios = [case.verdict.ratio for case in result.cases if case.verdict.ratio is not None]
     assert len(ratios) >= 200
     assert max(ratios) < 4
 
@@ -128,11 +128,11 @@ def test_every_tiny_model_is_right_in_every_form_of_a_batch(outcomes: Found) -> 
 
 
 def test_the_mask_bug_is_nan_in_padded_batches_only_and_the_mask_path_is_named(outcomes: Found) -> None:
-    found = seen(outcomes["tile-nan"])
-    wrong = {(group.signature, group.batch, group.model) for group in found.wrong}
+    result = seen(outcomes["tile-nan"])
+    wrong = {(group.signature, group.batch, group.model) for group in result.wrong}
     assert wrong == {("mask-nan", "padded", model) for model in ("glm", "qwen2")}
-    assert {group.tensors for group in found.wrong} == {("gradients",)}
-    broken = [case for case in found.cases if case.verdict.signature == "mask-nan"]
+    assert {group.tensors for group in result.wrong} == {("gradients",)}
+    broken = [case for case in result.cases if case.verdict.signature == "mask-nan"]
     # Only what moves the logits far down brings it out, as trained biases do.
     assert {case.param("gain") for case in broken} == {"bias"}
     assert {"right", "left"} <= {case.param("padding") for case in broken}
@@ -140,10 +140,10 @@ def test_the_mask_bug_is_nan_in_padded_batches_only_and_the_mask_path_is_named(o
     for case in broken:
         assert "finite one by one" in case.verdict.why
         assert "equal lengths, which needs no mask, is right" in case.verdict.why
-    equal = [case for case in found.cases if case.param("padding") == "none"]
+    equal = [case for case in result.cases if case.param("padding") == "none"]
     assert {case.verdict.verdict for case in equal} == {"pass"}
     # One finding for both models: the first stands for the others, and names them.
-    (finding,) = found.told
+    (finding,) = result.told
     assert (finding.id, finding.item["model"]) == ("probe-padded-batch-nan", "glm")
     assert "batch size 1 is fine, padded batches give NaN in gradients" in finding.message.en
     assert [fact.value for fact in finding.facts if fact.key == "probe"] == [
@@ -154,11 +154,11 @@ def test_the_mask_bug_is_nan_in_padded_batches_only_and_the_mask_path_is_named(o
 @pytest.mark.parametrize("fault", THROUGH_A_MODEL)
 def test_a_broken_kernel_shows_in_a_model(outcomes: Found, fault: str) -> None:
     signature, rule = THROUGH_A_MODEL[fault]
-    found = seen(outcomes[fault])
-    failed = [group for group in found.groups if group.verdict == "fail"]
+    result = seen(outcomes[fault])
+    failed = [group for group in result.groups if group.verdict == "fail"]
     assert {group.signature for group in failed} == {signature}
     assert {group.batch for group in failed} == {"size" if signature.startswith("batch") else "padded"}
-    assert rule in found.roots
+    assert rule in result.roots
 
 
 def test_eager_attention_is_not_touched_by_a_broken_kernel(outcomes: Found) -> None:
@@ -180,37 +180,37 @@ def test_a_default_dtype_of_the_environment_changes_no_experiment(
 @pytest.mark.parametrize("fault", LOOP)
 def test_a_planted_bug_is_found_and_named(outcomes: Found, fault: str) -> None:
     _, signature, rule = LOOP[fault]
-    found = seen(outcomes[fault])
-    assert {group.signature for group in found.wrong} >= {signature}
-    assert [finding.id for finding in found.told] == [rule]
+    result = seen(outcomes[fault])
+    assert {group.signature for group in result.wrong} >= {signature}
+    assert [finding.id for finding in result.told] == [rule]
     if fault == "accumulation":
-        times = {case.param("micro_batches"): case.observation["detail"] for case in found.cases}
+        times = {case.param("micro_batches"): case.observation["detail"] for case in result.cases}
         assert all(times[number].startswith(f"the step is {number} times as long") for number in ("2", "4"))
 
 
 @pytest.mark.parametrize("fault", SETTINGS)
 def test_a_planted_bug_of_one_setting_names_the_setting(outcomes: Found, fault: str) -> None:
     _, rule, says = SETTINGS[fault]
-    found = seen(outcomes[fault])
-    (finding,) = found.told
+    result = seen(outcomes[fault])
+    (finding,) = result.told
     assert finding.id == rule
     assert says in finding.message.en
-    other = [case.verdict.verdict for case in found.cases if not case.verdict.wrong]
+    other = [case.verdict.verdict for case in result.cases if not case.verdict.wrong]
     assert other and set(other) == {"pass"}, "only that setting is wrong"
 
 
 def test_weights_that_autocast_keeps_are_named_once(outcomes: Found) -> None:
-    found = seen(outcomes["stale-half"])
-    assert {case.observation["probe"] for case in found.cases if case.verdict.wrong} == {
+    result = seen(outcomes["stale-half"])
+    assert {case.observation["probe"] for case in result.cases if case.verdict.wrong} == {
         *("mixed-precision", "trainer-training")
     }
-    assert found.roots == {"probe-mixed-precision-differs"}
+    assert result.roots == {"probe-mixed-precision-differs"}
 
 
 def test_two_healthy_processes_train_as_one(outcomes: Found) -> None:
-    found = seen(outcomes["parallel"])
-    assert [case.verdict.verdict for case in found.cases] == ["pass"] * 4
-    assert found.findings == ()
+    result = seen(outcomes["parallel"])
+    assert [case.verdict.verdict for case in result.cases] == ["pass"] * 4
+    assert result.findings == ()
 
 
 @pytest.mark.parametrize(
@@ -313,8 +313,8 @@ def test_the_users_own_config_is_shrunk_and_runs(outcomes: Found, name: str) -> 
 
 @pytest.mark.slow
 def test_a_model_without_sdpa_is_measured_as_it_was_asked_for(outcomes: Found) -> None:
-    found = [(case.verdict.verdict, case.observation["backend"]) for case in seen(outcomes["both"]).cases]
-    assert found == [("skip", "sdpa"), *[("pass", "eager")] * 5]
+    result = [(case.verdict.verdict, case.observation["backend"]) for case in seen(outcomes["both"]).cases]
+    assert result == [("skip", "sdpa"), *[("pass", "eager")] * 5]
 
 
 @pytest.mark.slow

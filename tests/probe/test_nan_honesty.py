@@ -17,9 +17,9 @@ WANTED = {"hidden": ("hidden-nan", jobs("nan-honesty", "full"))}
 
 @pytest.mark.torch
 def test_a_kernel_that_hides_nan_fails(outcomes: dict[str, list[Outcome]]) -> None:
-    found = seen(outcomes["hidden"])
-    assert {group.verdict for group in found.wrong} == {"fail"}
-    assert "probe-nan-hidden" in {finding.id for finding in found.told}
+    result = seen(outcomes["hidden"])
+    assert {group.verdict for group in result.wrong} == {"fail"}
+    assert "probe-nan-hidden" in {finding.id for finding in result.told}
 
 
 #: A rule of somebody's own about any torch, which an experiment settles.
@@ -61,7 +61,7 @@ def test_check_judges_what_its_experiments_found_by_the_rules_about_experiments(
     section = report.probe
     assert {group.signature for group in section["groups"]} == {"nan-hidden"}
     if section["in_use"]:
-        found = [finding for finding in report.findings if finding.item.get("name") == "nan-honesty"]
-        assert {finding.id for finding in found if finding.superseded_by is None} == {"probe-nan-hidden"}
+        result = [finding for finding in report.findings if finding.item.get("name") == "nan-honesty"]
+        assert {finding.id for finding in result if finding.superseded_by is None} == {"probe-nan-hidden"}
     without = check(sources, matrix=matrix)
     assert "probe-nan-hidden" not in {finding.id for finding in without.findings}

@@ -16,7 +16,7 @@ WANTED = {
     dtype: (
         None,
         [
-            replace(JOB, dtype=dtype, backend=backend, options={"grid": "quick", "seed": 10}, seconds=600.0)
+            replace(JOB, dtype=dtype, backend=backend, options={"grid": "quick"}, seed=10, seconds=600.0)
             for backend in BACKENDS
         ],
     )

@@ -65,12 +65,12 @@ def test_a_healthy_card_agrees_with_itself_and_with_others(card_python: str, tmp
 
 
 def test_the_soak_keeps_a_card_busy_and_reads_its_clock(card_python: str, tmp_path: Path) -> None:
-    told = seen(ran(card_python, tmp_path, "devices", suite="full"), "devices")
-    (rounds,) = [int(one["case"].split()[0]) for one in told if "rounds of matmul" in str(one.get("case"))]
+    words = seen(ran(card_python, tmp_path, "devices", suite="full"), "devices")
+    (rounds,) = [int(one["case"].split()[0]) for one in words if "rounds of matmul" in str(one.get("case"))]
     assert rounds > 200  # five seconds
-    (counters,) = [one for one in told if one.get("case") == "GPU 0" and one.get("kind") == "info"]
+    (counters,) = [one for one in words if one.get("case") == "GPU 0" and one.get("kind") == "info"]
     assert counters["under_load"][0]["sm_mhz"] > 300
-    (memory,) = [one for one in told if str(one.get("case")).startswith("memory on")]
+    (memory,) = [one for one in words if str(one.get("case")).startswith("memory on")]
     assert memory["equal"]
 
 
@@ -80,11 +80,11 @@ def test_the_card_suite_tries_everything_and_twice_with_the_same_verdict(card_py
     assert {outcome.ending for run in runs for outcome in run} == {"ok"}
     kinds = [{verdict.verdict for one in seen(run, "devices") if (verdict := judge(one))} for run in runs]
     assert kinds[0] == kinds[1] and kinds[0] <= {"pass", "skip", "warn", "partial"}
-    told = seen(runs[0], "devices")
-    tried = {str(one["case"]).split(" on ")[0] for one in told if one.get("equal")}
+    words = seen(runs[0], "devices")
+    tried = {str(one["case"]).split(" on ")[0] for one in words if one.get("equal")}
     assert {"matmul", "memory", "products of 8192 x 8192"} <= tried
     assert any("attention with heads of 128" in title for title in tried)
-    (speeds,) = [one["measured"] for one in told if one.get("case") == "speeds"]
+    (speeds,) = [one["measured"] for one in words if one.get("case") == "speeds"]
     for what, least in (("memory", 100), ("product", 10), ("sent", 0.5), ("received", 0.5)):
         assert all(least < value for value in speeds[what].values()), (what, speeds[what])
 
@@ -109,7 +109,7 @@ print(json.dumps(found))
 def test_the_trainer_uses_one_card(card_python: str, tmp_path: Path) -> None:
     code = f"""
 import transformers
-from payload.probing.trainers import arguments
+from payload.probing.tiny_models import arguments
 made = arguments(transformers.TrainingArguments, "cuda", output_dir={str(tmp_path)!r}, per_device_train_batch_size=2)
 print(json.dumps([made.n_gpu, made.train_batch_size]))
 """

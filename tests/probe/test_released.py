@@ -83,9 +83,9 @@ def without_digests(site: Path) -> None:
 def test_code_that_may_be_another_is_run(
     known: Callable[..., ReleasedResults], do: Callable[[Path], Any], why: str
 ) -> None:
-    found = known(do)
-    assert not found.clean
-    assert found.why is not None and why in found.why
+    result = known(do)
+    assert not result.clean
+    assert result.why is not None and why in result.why
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_code_that_may_be_another_is_run(
 def test_nothing_is_known_of_other_versions_and_other_experiments(
     known: Callable[..., ReleasedResults], row: dict[str, Any]
 ) -> None:
-    found = known(row=row)
-    assert (found.clean, found.why) == (
+    result = known(row=row)
+    assert (result.clean, result.why) == (
         {},
         "no results are shipped for torch 2.13.0, transformers 5.23.0, accelerate 1.15.0, peft 0.21.2",
     )

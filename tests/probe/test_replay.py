@@ -48,8 +48,8 @@ def test_each_version_pair_fails_on_the_releases_that_it_failed_on(release: str)
 
 
 def _verdicts(name: str, chosen: Callable[[Any], bool] = lambda record: True) -> Counter[tuple[str, str]]:
-    found = [judge(observation) for record, observation in recordings.judged(name) if chosen(record)]
-    return Counter(verdict[:2] for verdict in found if verdict is not None)
+    result = [judge(observation) for record, observation in recordings.judged(name) if chosen(record)]
+    return Counter(verdict[:2] for verdict in result if verdict is not None)
 
 
 def test_no_recorded_case_of_a_right_release_raises_an_alarm() -> None:
@@ -59,15 +59,15 @@ def test_no_recorded_case_of_a_right_release_raises_an_alarm() -> None:
         _verdicts(name, lambda record: "kind" not in record and (record["side"] == "right" or record["posids"]))
         for name in MODELS
     ]
-    assert {word for found in attention for word, _ in found} == {"pass", "skip"}
-    assert {word for found in chosen for word, _ in found} == {"pass"}
-    assert sum(found["pass", "ok"] for found in attention + chosen) > 3500
+    assert {word for result in attention for word, _ in result} == {"pass", "skip"}
+    assert {word for result in chosen for word, _ in result} == {"pass"}
+    assert sum(result["pass", "ok"] for result in attention + chosen) > 3500
 
 
 def test_dead_rows_and_lost_accuracy_are_told_apart_on_torch_2_4_1() -> None:
-    found = _verdicts("sp_241")
-    assert found["fail", "dead-row-nan"] == 290
-    assert found["fail", "inaccurate"] == 406 - 290
+    result = _verdicts("sp_241")
+    assert result["fail", "dead-row-nan"] == 290
+    assert result["fail", "inaccurate"] == 406 - 290
 
 
 def test_hidden_nan_is_all_that_is_wrong_with_torch_2_5() -> None:
@@ -95,10 +95,10 @@ def test_twelve_thousand_healthy_ratios_lie_far_below_the_limit() -> None:
 
 
 def test_pure_fp16_training_is_named_by_its_loss() -> None:
-    found = _verdicts("mp_213")
-    assert found["fail", "nan-loss"] == 39
-    assert found["pass", "ok"] == 233 + 39
-    assert found["warn", "batch-differs"] == 1
+    result = _verdicts("mp_213")
+    assert result["fail", "nan-loss"] == 39
+    assert result["pass", "ok"] == 233 + 39
+    assert result["warn", "batch-differs"] == 1
 
 
 #: What cuDNN's attention gives of padded batches: NaN or wrong, in the output or in gradients.

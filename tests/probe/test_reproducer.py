@@ -68,8 +68,8 @@ def test_a_case_that_is_not_understood_has_no_script(params: dict[str, Any]) -> 
 
 def test_no_line_of_a_script_comes_from_an_observation() -> None:
     wrong = failing(**USUAL)
-    told = JudgedCase({**wrong.observation, "reproducer": "import os"}, wrong.verdict)
-    assert script_of(told, {}) == script_of(wrong, {})
+    words = JudgedCase({**wrong.observation, "reproducer": "import os"}, wrong.verdict)
+    assert script_of(words, {}) == script_of(wrong, {})
     assert script_of(JudgedCase({"judge": "rounding", "reproducer": "import os"}, Verdict("fail")), {}) is None
 
 

@@ -90,8 +90,8 @@ def test_what_is_right_or_was_not_measured_is_no_finding(verdict: str) -> None:
 def test_a_device_that_training_would_not_use_gives_notes_at_most() -> None:
     for signature in ("nan-gradient", "nan-output", "inaccurate", "dead-row-nan"):
         for verdict in ("fail", "warn", "crash"):
-            found = judged({"in_use": False, "signature": signature, "verdict": verdict}, torch="2.4.1")
-            assert {finding.severity for finding in found} <= {"note"}
+            result = judged({"in_use": False, "signature": signature, "verdict": verdict}, torch="2.4.1")
+            assert {finding.severity for finding in result} <= {"note"}
 
 
 def test_one_cause_in_several_dtypes_is_one_finding() -> None:
@@ -105,8 +105,8 @@ def test_one_cause_in_several_dtypes_is_one_finding() -> None:
     norms = [{**norm, "dtype": dtype, "signature": signature} for dtype, signature in kinds]
     assert [finding.id for finding in judged(*norms, torch="2.5.1")] == ["probe-rms-norm-to-2-5-1"]
     # A failure of another kind beside it stays a finding of its own.
-    found = judged(*norms, {"name": "something-new", "signature": "odd"}, torch="2.5.1")
-    assert {finding.id for finding in found} == {"probe-rms-norm-to-2-5-1", "experiment-gives-wrong-numbers"}
+    result = judged(*norms, {"name": "something-new", "signature": "odd"}, torch="2.5.1")
+    assert {finding.id for finding in result} == {"probe-rms-norm-to-2-5-1", "experiment-gives-wrong-numbers"}
 
 
 MODEL = {
@@ -137,8 +137,8 @@ def test_a_broken_kernel_stands_for_models_that_compute_with_it() -> None:
     ],
 )
 def test_a_broken_kernel_does_not_stand_for_what_it_cannot_explain(model: dict[str, Any], rule: str) -> None:
-    found = judged({"node": CUDNN}, {**MODEL, **model})
-    assert [finding.id for finding in found] == ["probe-cudnn-attention-tile-64", rule]
+    result = judged({"node": CUDNN}, {**MODEL, **model})
+    assert [finding.id for finding in result] == ["probe-cudnn-attention-tile-64", rule]
 
 
 def test_the_way_round_of_the_known_cudnn_bug_comes_first() -> None:

@@ -44,8 +44,8 @@ def test_sizes_lie_below_at_and_above_every_tile(tile: int) -> None:
 @pytest.mark.parametrize("fault", EXPECTED)
 def test_a_fault_of_some_shapes_is_found(outcomes: dict[str, list[Outcome]], fault: str) -> None:
     _, signature, said = EXPECTED[fault]
-    found = seen(outcomes[fault])
-    failed = [case for case in found.cases if case.verdict.verdict == "fail"]
+    result = seen(outcomes[fault])
+    failed = [case for case in result.cases if case.verdict.verdict == "fail"]
     assert any(said in case.title for case in failed), [case.title for case in failed]
     assert {case.verdict.signature for case in failed} == {signature}
-    assert len(found.told) == 1 and found.told[0].gate
+    assert len(result.told) == 1 and result.told[0].gate

@@ -50,9 +50,9 @@ def verdicts_of(*observations: Mapping[str, Any]) -> list[Verdict]:
 def test_the_worst_tensor_decides_by_the_limits_of_the_dtype(dtype: str, ratio: float, expected: str) -> None:
     right = expected == "pass"
     signature, tensors = ("ok", ()) if right else ("inaccurate", ("dk",))
-    found = judge(attention(dtype=dtype, ratio={**FINE, "dk": ratio}))
-    assert found is not None
-    assert found[:4] == (expected, signature, tensors, ratio)
+    result = judge(attention(dtype=dtype, ratio={**FINE, "dk": ratio}))
+    assert result is not None
+    assert result[:4] == (expected, signature, tensors, ratio)
 
 
 PASS, GARBAGE = ("pass", "ok"), ("garbage", "unreadable")
@@ -139,17 +139,17 @@ VERDICTS: list[tuple[dict[str, Any], tuple[Any, ...]]] = [
 
 @pytest.mark.parametrize(("observation", "expected"), VERDICTS)
 def test_each_rule_says_the_word_of_its_violation(observation: dict[str, Any], expected: tuple[Any, ...]) -> None:
-    found = judge(observation)
-    assert found is not None
-    assert found[: len(expected)] == expected
+    result = judge(observation)
+    assert result is not None
+    assert result[: len(expected)] == expected
 
 
 @pytest.mark.parametrize("missing", ["o", "dq", "dk", "dv"])
 def test_a_tensor_that_was_not_measured_is_no_pass(missing: str) -> None:
     ratio = {name: value for name, value in FINE.items() if name != missing}
     unmeasured = attention(ratio=ratio)
-    found = verdicts_of(unmeasured, {**unmeasured, "nonfinite": {missing: 0}}, {**unmeasured, "unjudged": [missing]})
-    assert [verdict.verdict for verdict in found] == ["garbage", "garbage", "pass"]
+    result = verdicts_of(unmeasured, {**unmeasured, "nonfinite": {missing: 0}}, {**unmeasured, "unjudged": [missing]})
+    assert [verdict.verdict for verdict in result] == ["garbage", "garbage", "pass"]
 
 
 def test_a_verdict_says_by_how_much() -> None:
@@ -165,8 +165,8 @@ def test_what_fails_with_padding_alone_is_named_after_the_mask() -> None:
     padded = batch(eN="nan", params={**glm, "padding": "left", "position_ids": True})
     differs = batch(eN=0.9, params={**glm, "padding": "right"})
     other = batch(eN="nan", params={**glm, "model": "llama", "padding": "left"})
-    found = verdicts_of(padded, equal, differs, other)
-    assert [verdict.signature for verdict in found] == ["mask-nan", "ok", "mask-differs", "batch-nan"]
+    result = verdicts_of(padded, equal, differs, other)
+    assert [verdict.signature for verdict in result] == ["mask-nan", "ok", "mask-differs", "batch-nan"]
     sick = verdicts_of(padded, batch(eN="nan", params={**glm, "padding": "none"}))
     assert [verdict.signature for verdict in sick] == ["batch-nan", "batch-nan"]
 
@@ -190,13 +190,13 @@ _FIELDS = [
     st.dictionaries(st.sampled_from(_FIELDS), _ANY),
 )
 def test_whatever_a_child_prints_gets_a_verdict(name: str, fields: dict[str, Any]) -> None:
-    (found,) = verdicts_of({"judge": name, **fields})
-    assert found.verdict in ("pass", "warn", "fail", "garbage")
-    json.dumps(found)
+    (result,) = verdicts_of({"judge": name, **fields})
+    assert result.verdict in ("pass", "warn", "fail", "garbage")
+    json.dumps(result)
 
 
 @given(st.dictionaries(st.sampled_from(["o", "dq", "dk", "dv"]), st.floats(min_value=0)), st.booleans())
 def test_attention_never_passes_with_a_bad_or_missing_ratio(ratio: dict[str, float], half: bool) -> None:
-    (found,) = verdicts_of(attention(ratio=ratio, dtype="bf16" if half else "fp32"))
+    (result,) = verdicts_of(attention(ratio=ratio, dtype="bf16" if half else "fp32"))
     good = len(ratio) == 4 and max(ratio.values()) <= (4 if half else 8)
-    assert (found.verdict == "pass") == good
+    assert (result.verdict == "pass") == good

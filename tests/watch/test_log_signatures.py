@@ -63,8 +63,8 @@ MIB, GIB = 1 << 20, 1 << 30
 )
 def test_memory_that_grows_at_every_visit_of_a_shape_is_a_leak(sizes, leak):
     watched = signatures.Memory()
-    found = [watched.add("memory-grows", (2, 64), size * MIB) for size in sizes][-1]
-    assert (found and (found[1]["watch.grown_gib"], found[1]["watch.visits"])) == leak
+    result = [watched.add("memory-grows", (2, 64), size * MIB) for size in sizes][-1]
+    assert (result and (result[1]["watch.grown_gib"], result[1]["watch.visits"])) == leak
 
 
 def test_longer_batches_that_need_more_are_no_leak():
@@ -82,7 +82,7 @@ def test_the_number_of_shapes_is_bounded():
 def test_memory_that_the_allocator_holds_unused_is_followed_until_a_larger_batch_comes():
     memory = signatures.Memory()
     steps = [memory.step((2, 64), GIB, (2 + number) * GIB) for number in range(9)]
-    assert [found[0] for found in steps if found] == ["reserved-memory-grows"] and steps[-1][1]["watch.visits"] == 8
+    assert [result[0] for result in steps if result] == ["reserved-memory-grows"] and steps[-1][1]["watch.visits"] == 8
     memory = signatures.Memory()
     grown = [memory.step((2, 64 + number), GIB, (2 + number) * GIB) for number in range(50)]
     assert not any(grown) and not any(memory.step((2, 64), GIB, 60 * GIB) for _ in range(20))
@@ -91,6 +91,6 @@ def test_memory_that_the_allocator_holds_unused_is_followed_until_a_larger_batch
 def test_an_evaluation_that_keeps_its_outputs_is_seen_and_the_next_one_begins_again():
     memory, event = signatures.Memory(), "evaluation-memory-grows"
     seen = [memory.add(event, (8, 64), number * 100 * MIB) for number in range(5)]
-    assert [found[0] for found in seen if found] == [event]
+    assert [result[0] for result in seen if result] == [event]
     memory.forget(event)
     assert not any(memory.add(event, (8, 64), number * 100 * MIB) for number in range(4))

@@ -23,8 +23,7 @@ class Permission(NamedTuple):
 
 
 def ask_local(gpus: Value, environ: Mapping[str, str], local: int | None, *, force: bool) -> Permission:
-    """Return the GPU of one of several processes on a machine: the only GPU that it sees, or the GPU whose number is
-    its local rank."""
+    """Return the GPU of one of several processes: the only GPU that it sees, or the one of its local rank."""
     setting = environ.get("CUDA_VISIBLE_DEVICES")
     entries = [entry.strip() for entry in setting.split(",")] if setting else []
     items = gpus.items if isinstance(gpus, Records) else ()

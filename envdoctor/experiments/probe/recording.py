@@ -14,9 +14,8 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from envdoctor.experiments.probe.catalogue import SUITES, Job
+from envdoctor.experiments.probe.catalogue import SUITES, Job, Outcome
 from envdoctor.experiments.probe.released import ALL_RUN, ReleasedResults
-from envdoctor.experiments.probe.running import Outcome
 from envdoctor.system.documents import read_bounded
 from envdoctor.system.files import because_of
 from envdoctor.system.message import Message, MessageError, quoted

@@ -1,4 +1,4 @@
-"""The results of a session, as facts for the rules and as the report's own section."""
+"""The results of a session: cases that came out alike together, as facts for the rules and as the report's section."""
 
 import math
 import re
@@ -6,14 +6,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from envdoctor.experiments.probe.catalogue import FIRST, Probe
+from envdoctor.experiments.probe.catalogue import FIRST, UNUSABLE, Outcome, Probe
 from envdoctor.experiments.probe.released import ALL_RUN, ReleasedResults
-from envdoctor.experiments.probe.reproducer import JudgedCase, Result, cases_of, grouped, is_length, script_of, text_of
-from envdoctor.experiments.probe.running import UNUSABLE, Outcome
-from envdoctor.experiments.probe.session import Session
-from envdoctor.experiments.probe.verdict import cause_of, failure_of, text_in
+from envdoctor.experiments.probe.reproducer import script_of
+from envdoctor.experiments.probe.session import JudgedCase, Session, cases_of
+from envdoctor.experiments.probe.verdict import cause_of, failure_of, float_of, text_in, text_of
 from envdoctor.facts.values import ABSENT, Absent, Fact, Records, Unknown, Value
-from envdoctor.system.message import Message, joined
+from envdoctor.system.message import NOTHING, Message, joined
 
 _Item = Mapping[str, Value]
 _ORIGIN = Message("envdoctor probe")
@@ -26,13 +25,193 @@ _FORCED = ("math", "flash", "efficient", "cudnn")
 _OUTCOMES = ("works", "fails", "crashes", "hangs")
 #: ``peft/peft_model.py:37``, ``peft/__init__.py:12``, ``six.py:3``, ``torch/_C.abi3.so:0``
 _PLACE = re.compile(r"([^:.]+)(?:\.py|\.[^:]*\.so|\.so)?:(\d{1,7})\Z")
+#: From the worst to the best.
+_ORDER = ("fail", "crash", "oom", "timeout", "killed", "garbage", "error", "partial", "warn", "pass", "skip")
+#: The verdict and the signature of an ending in a record.
+_ENDED = {
+    **{name: (name, name) for name in ("timeout", "killed", "crash", "garbage")},
+    **{name: ("error", name) for name in ("failed", "lost", *UNUSABLE)},
+    **{"oom": ("oom", "out-of-memory"), "sticky": ("error", "sticky-error")},
+    "output-limit": ("garbage", "output-limit"),
+}
+#: The signature of a job that was done alone after it had ended so beside others; else "died-once".
+_ONCE = {"crash": "crashed-once", "timeout": "hung-once"}
+_MODULI = (128, 64, 32, 16)
+#: A key length below this fits into one tile of every kernel.
+_SHORT = 16
+
+
+class Result(NamedTuple):
+    """Cases of one probe on one device, in one dtype and with one backend and model, that came out alike, or a child
+    that died: a record for the rules and the report.
+
+    ``wrong`` of the ``cases`` with this probe, device, dtype and backend came out so; 0 if they are right: then the
+    fields below ``why`` are empty. ``ratio`` is the worst error in units of unavoidable rounding, None if no ratio is
+    finite. ``nodes`` are the autograd nodes that ran, the most frequent first; ``masks``, ``stresses``, ``lengths`` and
+    ``cured_by`` values of parameters, ``lse`` the least and largest logsumexp of a row, ``example`` the case to show.
+    ``tile`` is what the lengths share (:func:`_tile`), ``batch`` the property of the batch that matters
+    (:func:`_batch`), ``ranks`` the machines and ranks of a job, if only some of them have the result.
+    """
+
+    name: str = ""
+    device: str = ""
+    dtype: str | None = None
+    backend: str | None = None
+    model: str | None = None
+    verdict: str = ""
+    signature: str = ""
+    wrong: int = 0
+    cases: int = 0
+    tensors: tuple[str, ...] = ()
+    ratio: float | None = None
+    nodes: tuple[str, ...] = ()
+    why: str = NOTHING
+    masks: tuple[str, ...] = ()
+    stresses: tuple[str, ...] = ()
+    lengths: tuple[str, ...] = ()
+    tile: str | None = None
+    lse: tuple[float, float] | None = None
+    example: str | None = None
+    ranks: str | None = None
+    cured_by: tuple[str, ...] = ()
+    batch: str | None = None
+
+
+_Family = tuple[str, str, str | None, str | None]
+
+
+def groups_of(outcomes: Sequence[Outcome]) -> list[Result]:
+    """Return the results, by probe in the order of the run, the worst first. A child that died has its own result."""
+    return [result for result, _ in grouped(outcomes, cases_of(outcomes))]
+
+
+def grouped(outcomes: Sequence[Outcome], cases: Iterable[JudgedCase]) -> list[tuple[Result, JudgedCase | None]]:
+    """Return :func:`groups_of` outcomes with these cases, each with the case to show, if there is one."""
+    outcomes = [outcome for outcome in outcomes if not outcome.again]
+    families: dict[_Family, list[JudgedCase]] = {_family(outcome): [] for outcome in outcomes}
+    for case in cases:
+        entry = case.observation
+        family = (str(entry.get("probe")), str(entry.get("device")), text_of(entry, "dtype"), text_of(entry, "backend"))
+        families.setdefault(family, []).append(case)
+    results: list[tuple[Result, JudgedCase | None]] = []
+    counts = {family: sum(case.verdict.verdict != "skip" for case in members) for family, members in families.items()}
+    for family, members in families.items():
+        right = [case for case in members if case.verdict.verdict == "pass"]
+        kinds: dict[tuple[str, str | None], list[JudgedCase]] = {}
+        for case in members:
+            kinds.setdefault((case.verdict.signature, case.param("model")), []).append(case)
+        for (_, model), alike in kinds.items():
+            same = [case for case in right if case.param("model") == model]
+            results.append(_result(family, model, alike, counts[family], same))
+    for outcome in outcomes:
+        dead = Result(*(family := _family(outcome)), wrong=1, cases=counts[family], why=outcome.detail)
+        if outcome.ending != "ok":
+            verdict, signature = _ENDED[outcome.ending]
+            results.append((dead._replace(verdict=verdict, signature=signature), None))
+        if outcome.earlier:
+            text = "at first {}, in a process with other experiments: {}"
+            once = dead._replace(verdict="warn", signature=_ONCE.get(outcome.earlier, "died-once"))
+            results.append((once._replace(why=Message(text, outcome.earlier, outcome.earlier_detail)), None))
+    places = {name: place for place, name in enumerate(dict.fromkeys(outcome.job.probe for outcome in outcomes))}
+    return sorted(results, key=lambda pair: (places.get(pair[0].name, len(places)), _rank(pair[0].verdict)))
+
+
+def _result(
+    family: _Family, model: str | None, alike: Sequence[JudgedCase], ran: int, right: Sequence[JudgedCase]
+) -> tuple[Result, JudgedCase]:
+    """Return the result of these cases beside the ``right`` ones, with the case of the largest error. If values were
+    lost it is the first case, because a grid begins simply."""
+    verdict, signature = min((case.verdict.verdict for case in alike), key=_rank), alike[0].verdict.signature
+    same = [case for case in alike if case.verdict.verdict == verdict]
+    worst = max(same, key=lambda case: 0.0 if "nan" in signature else case.verdict.ratio or 0.0)
+    ratios = [case.verdict.ratio for case in alike if case.verdict.ratio is not None]
+    nodes = Counter(node for case in alike if (node := text_of(case.observation, "node")) is not None)
+    result = Result(
+        *(*family, model, verdict, signature, 0, ran),
+        tensors=tuple(dict.fromkeys(name for case in alike for name in case.verdict.tensors)),
+        ratio=max((ratio for ratio in ratios if math.isfinite(ratio)), default=None),
+        nodes=tuple(node for node, _ in nodes.most_common()),
+        why=worst.verdict.why,
+    )
+    if not worst.verdict.wrong:
+        return result, worst
+    record = result._replace(
+        wrong=len(same),
+        masks=_params(alike, "mask"),
+        stresses=_params(alike, "stress"),
+        lengths=_params(alike, "S"),
+        tile=_tile(alike, right),
+        lse=_lse(alike),
+        example=worst.title,
+        cured_by=_params(alike, "cured_by"),
+        batch=_batch(signature, alike, right),
+    )
+    return record, worst
+
+
+def _params(cases: Iterable[JudgedCase], name: str) -> tuple[str, ...]:
+    """Return the values of a parameter in these cases: numbers in order, words in alphabetical order."""
+    values = {value for case in cases if (value := case.param(name)) is not None}
+    return tuple(sorted(values, key=lambda text: (float(text) if is_length(text) else math.inf, text)))
+
+
+def _lse(cases: Iterable[JudgedCase]) -> tuple[float, float] | None:
+    pairs = [case.observation.get("lse") for case in cases]
+    both = [[float_of(end) for end in pair] for pair in pairs if isinstance(pair, (list, tuple)) and len(pair) == 2]
+    ends = [pair for pair in both if all(map(math.isfinite, pair))]
+    return (min(pair[0] for pair in ends), max(pair[1] for pair in ends)) if ends else None
+
+
+def _tile(cases: Sequence[JudgedCase], right: Iterable[JudgedCase]) -> str | None:
+    """Return what these cases' key lengths share and those of comparable right ones do not: ``%128=64``, ``<16``.
+
+    Comparable cases have a mask and a stress of the wrong cases. One length alone shares everything with itself, and a
+    key of length 1 has gradients of zero: neither counts.
+    """
+    wrong = sorted({int(text) for text in _params(cases, "S") if is_length(text)})
+    shared = {name: _params(cases, name) or ("",) for name in ("mask", "stress")}
+    alike = [case for case in right if all((case.param(name) or "") in shared[name] for name in shared)]
+    others = {int(text) for case in alike if (text := case.param("S")) and is_length(text) and text != "1"}
+    if not wrong or not others:
+        return None
+    if wrong[-1] < _SHORT <= min(others):
+        return f"<{_SHORT}"
+    for modulus in _MODULI if len(wrong) > 1 else ():
+        rests = {length % modulus for length in wrong}
+        if len(rests) == 1 and not rests & {length % modulus for length in others}:
+            return f"%{modulus}={rests.pop()}"
+    return None
+
+
+def _batch(signature: str, cases: Sequence[JudgedCase], right: Sequence[JudgedCase]) -> str | None:
+    """Return the property of the batch that matters: ``padded``, ``size`` or ``any``; None if it was not varied."""
+    if signature.startswith("mask-"):
+        return "padded"
+    if not any(case.param("padding") for case in (*cases, *right)):
+        return None
+    if not signature.startswith("batch-"):
+        return "any"
+    return "size" if "none" in _params(cases, "padding") else "padded"
+
+
+def _family(outcome: Outcome) -> _Family:
+    return outcome.job.probe, outcome.device, outcome.job.dtype, outcome.job.backend
+
+
+def is_length(text: str) -> bool:
+    """Return whether a text is a number of keys: a recording may hold other digits, or thousands of them."""
+    return text.isascii() and text.isdigit() and len(text) < 10
+
+
+def _rank(verdict: str) -> int:
+    return _ORDER.index(verdict) if verdict in _ORDER else 0
 
 
 class Results(NamedTuple):
     """The results of the experiments: facts for the rules, and the report's section.
 
-    ``failed`` is why no experiment could run, a sentence, or None; ``unmeasured`` are sentences about requested
-    experiments without a case.
+    ``failed`` is why no experiment could run, a sentence, or None; ``unmeasured`` has sentences about experiments
+    without a case.
     """
 
     facts: Sequence[Fact]
@@ -75,8 +254,7 @@ def results_of(
 
 
 def _values(session: Session, records: Sequence[_Item], names: Sequence[str]) -> Iterator[tuple[str, Value]]:
-    """Yield the facts ``probe.*``. The list of results is complete if the whole suite ran: then a missing result is
-    known to be absent."""
+    """Yield the facts ``probe.*``. The list of results is complete if the whole suite ran."""
     incomplete = Message("only {} ran", ", ".join(names)) if names else None
     reason: Unknown | None = None
     if session.unusable is not None:
@@ -201,8 +379,7 @@ def _section(
 
 
 def _probes(session: Session, cases: Sequence[JudgedCase], probes: Mapping[str, Probe]) -> list[dict[str, Any]]:
-    """Return one entry for each child, in the order of the run: its experiment, its verdicts by name, its ending, and
-    its cost (seconds, MiB)."""
+    """Return one entry for each child in order: experiment, verdicts by name, ending, and cost (seconds, MiB)."""
     verdicts = {id(case.observation): case.verdict.verdict for case in cases}
     entries = []
     for outcome in session.outcomes:

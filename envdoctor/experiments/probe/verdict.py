@@ -52,8 +52,7 @@ class _UnreadableObservation(Exception):
 
 class Verdict(NamedTuple):
     """``verdict`` (pass, warn, fail, skip, error, partial, oom, garbage), ``signature`` (a dashed word, ok), wrong
-    ``tensors``, worst ``ratio`` (None when there is none or it is not finite) and ``why``, a clause with the numbers in
-    it."""
+    ``tensors``, worst ``ratio`` (None if there is no finite one) and ``why``, a clause with the numbers."""
 
     verdict: str
     signature: str = "ok"
@@ -90,29 +89,6 @@ def judge(observation: Mapping[str, Any]) -> Verdict | None:
         return rule(observation)
     except _UnreadableObservation as error:
         return Verdict("garbage", "unreadable", why=said_by(error))
-
-
-def judge_all(observations: Sequence[Mapping[str, Any]]) -> list[Verdict | None]:
-    """Return :func:`judge` of each; a case that fails only with padding is named after the mask, not after the batch.
-
-    A padded batch takes another path through attention than a batch of equal lengths (an explicit mask instead of
-    ``is_causal``). So a wrong padded case (``params.padding`` other than "none") whose twin, equal in all other
-    parameters, is clean with equal lengths (``params.padding`` "none") is "mask-differs" or "mask-nan".
-    """
-    verdicts = [judge(observation) for observation in observations]
-    clean = {
-        _twin(observation)
-        for observation, verdict in zip(observations, verdicts, strict=True)
-        if verdict and verdict.verdict == "pass" and _padding(observation) == "none"
-    }
-    for place, (observation, verdict) in enumerate(zip(observations, verdicts, strict=True)):
-        if not verdict or not verdict.signature.startswith("batch-") or _padding(observation) in (None, "none"):
-            continue
-        if _twin(observation) in clean:
-            word = verdict.signature.replace("batch-", "mask-", 1)
-            why = Message("{}; a batch of equal lengths, which needs no mask, is right", verdict.why)
-            verdicts[place] = verdict._replace(signature=word, why=why)
-    return verdicts
 
 
 def _limits(observation: Mapping[str, Any]) -> tuple[float, float]:
@@ -243,7 +219,10 @@ def _violation(observation: Mapping[str, Any], default: str, why: Message) -> Ve
 
 def _growth(observation: Mapping[str, Any]) -> Verdict:
     """Return the verdict on bytes after each cycle: the last must equal the second, because two cycles fill caches."""
-    kib = _numbers(observation, "kib")
+    problem = Message("{} is not a list of numbers", "kib")
+    kib = [_number(value, "kib") for value in _field(observation, "kib", Sequence, problem)]
+    if not all(map(math.isfinite, kib)):
+        raise _UnreadableObservation(Message("{} is not finite", "kib"))
     if len(kib) < 3:
         raise _UnreadableObservation(Message("growth needs at least three cycles"))
     grown = kib[-1] - kib[1]
@@ -325,17 +304,26 @@ def params_of(observation: Mapping[str, Any]) -> Mapping[str, Any]:
     return params if isinstance(params, Mapping) else {}
 
 
-def _padding(observation: Mapping[str, Any]) -> str | None:
-    padding = params_of(observation).get("padding")
-    return None if padding is None else str(padding)
-
-
-def _twin(observation: Mapping[str, Any]) -> str:
+def twin_of(observation: Mapping[str, Any]) -> str:
     """Return the key that a padded case and its twin of equal lengths share."""
     varied = ("padding", "position_ids", "lengths", "empty", "B", "S")
     place = [observation.get(name) for name in ("probe", "device", "dtype", "backend")]
     shared = [(str(name), str(value)) for name, value in params_of(observation).items() if name not in varied]
     return repr((place, sorted(shared)))
+
+
+def text_of(observation: Mapping[str, Any], key: str) -> str | None:
+    """Return a field as text; None if it is missing."""
+    value = observation.get(key)
+    return None if value is None else str(value)
+
+
+def float_of(value: object) -> float:
+    """Return a field as a number; NaN if it is not one."""
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
 
 
 # --- fields from a child, where anything may be missing or odd --------------------------------------------------------
@@ -355,25 +343,17 @@ def _number(value: object, name: str) -> float:
         return math.inf
 
 
-def _numbers(observation: Mapping[str, Any], key: str) -> list[float]:
-    """Return a list of finite numbers."""
-    values = observation.get(key)
-    if not isinstance(values, Sequence) or isinstance(values, str):
-        raise _UnreadableObservation(Message("{} is not a list of numbers", key))
-    numbers = [_number(value, key) for value in values]
-    if not all(map(math.isfinite, numbers)):
-        raise _UnreadableObservation(Message("{} is not finite", key))
-    return numbers
+def _field(observation: Mapping[str, Any], key: str, kind: Any, problem: Message, default: Any = None) -> Any:
+    """Return a field of this kind; the default if it is missing. Raises the ``problem`` for another kind."""
+    value = default if observation.get(key) is None else observation[key]
+    if not isinstance(value, kind) or isinstance(value, str):
+        raise _UnreadableObservation(problem)
+    return value
 
 
 def _mapping(observation: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return an object; empty if it is missing."""
-    value = observation.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping):
-        raise _UnreadableObservation(Message("{} is not an object", key))
-    return value
+    return _field(observation, key, Mapping, Message("{} is not an object", key), {})  # type: ignore[no-any-return]
 
 
 def _counts(observation: Mapping[str, Any], key: str) -> dict[str, int]:
@@ -398,9 +378,4 @@ def _whole(value: object, name: str) -> int:
 
 def _names(observation: Mapping[str, Any], key: str) -> tuple[str, ...]:
     """Return a list of names; empty if it is missing."""
-    value = observation.get(key)
-    if value is None:
-        return ()
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        raise _UnreadableObservation(Message("{} is not a list of names", key))
-    return tuple(str(name) for name in value)
+    return tuple(map(str, _field(observation, key, Sequence, Message("{} is not a list of names", key), ())))

@@ -83,7 +83,7 @@ _UNSTEPPED = 64
 class RunStopped(SystemExit):
     """The watch stopped the run: raised where training ends, so that no script goes on to save what is bad. A script
     that does not catch it ends with exit code 1 and, instead of a traceback, with this message: what was found, and
-    where the flight record lies."""
+    the flight record."""
 
 
 class Watch(TrainerCallback):

@@ -334,8 +334,7 @@ def _runs_clean(model: Any, batch: Mapping[str, Any], cure: Any, backward: bool)
 
 
 def _cures(model: Any) -> list[tuple[str, Callable[[], AbstractContextManager[Callable[[], bool]]]]]:
-    """Return the cures to try here before they are advised, by the words of the fact ``watch.cured_by``: attention
-    without cuDNN, eager attention.
+    """Return the cures to try before they are advised, by their words in ``watch.cured_by``.
 
     Releases of transformers choose the attention in two ways: since 4.48 from the configuration at every call, before
     that by the class of the attention module when it is built (``LlamaSdpaAttention`` beside ``LlamaAttention``). Both

@@ -36,8 +36,8 @@ class Memory:
         return growth or idle
 
     def add(self, event: str, shape: tuple[int, int], held: int) -> tuple[str, dict[str, Any]] | None:
-        """Note bytes. Return the event and its facts (``watch.grown_gib`` over ``watch.visits``) if they grew with each
-        of the shape's last visits.
+        """Note bytes. Return the event and its facts (``watch.grown_gib`` over ``watch.visits``) if they grew at each
+        of its last visits.
 
         The first visit of a shape is left out: it may fill caches of its own.
         """

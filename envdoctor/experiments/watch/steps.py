@@ -18,9 +18,9 @@ _EVENTS_KEPT = 64
 
 
 class Teller:
-    """``events`` are dictionaries of ``watch.*`` facts, ``kinds`` their kinds, ``summary`` is the last event in words;
-    ``last_finite`` are the last finite numbers of the Trainer's log. ``busy``: the model is being called to find out
-    what went wrong."""
+    """``events`` are dictionaries of ``watch.*`` facts, ``kinds`` their kinds, ``summary`` is the last event in
+    words; ``last_finite`` are the last finite numbers of the Trainer's log. ``busy``: the model is called to find
+    out why."""
 
     def __init__(self, folder: str | None) -> None:
         self.events: list[dict[str, Any]] = []
@@ -89,8 +89,7 @@ class WatchedRun(NamedTuple):
 
 class _Step(NamedTuple):
     """One optimizer step: its number from 1, its micro-batches and their losses, the numbers of this process (see
-    :meth:`Gradients.look`); ``warms``: the learning rate is 0 or rises; ``applied``: the weights have moved
-    already."""
+    :meth:`Gradients.look`); ``warms``: the learning rate is 0 or rises; ``applied``: the weights have moved."""
 
     run: WatchedRun
     number: int

@@ -32,9 +32,11 @@ from ..probing.kit import DTYPES, Case, Emit, Job, compare, full_precision, run_
 from ..probing.operations import LAYOUTS, OPERATIONS, VALUES
 from ..probing.shapes import HIDDEN, SIZES, WORDS, drawn, each
 
-PROBE = {
-    "title": "operations of a training step against float64",
-    "settles": ["arithmetic", "linear", "losses", "norms"],
+PROBES = {
+    "arithmetic": {
+        "title": "operations of a training step against float64",
+        "settles": ["arithmetic", "linear", "losses", "norms"],
+    }
 }
 
 _HALVES = ("bf16", "fp16")
@@ -103,8 +105,8 @@ _UNLIKELY = 1e6
 _WORK = 1 << 22
 
 
-def run(job: Job, emit: Emit) -> None:
-    """One observation an operation, dtype and sizes, for the judge ``rounding``."""
+def arithmetic(job: Job, emit: Emit) -> None:
+    """Emit one observation for each operation, dtype and sizes, for the judge ``rounding``."""
     device = job["device"]
     switches = _without_reduced_reductions() if device == "cuda" else {}
     with full_precision():  # TF32, which NVIDIA's containers switch on, is the business of another experiment
@@ -132,32 +134,32 @@ def _without_reduced_reductions() -> dict[str, Any]:
 
 
 def _rows(device: str, seed: int) -> Iterator[Case]:
-    """Every operation in each dtype and kind of size that is for it; layouts and kinds of numbers take turns."""
+    """Yield every operation in each dtype and kind of size that is for it; layouts and kinds of numbers take turns."""
     choose = random.Random(seed)  # noqa: S311 (sizes are no secret)
     for name, (shapes, unit, _, _, only) in OPERATIONS.items():
-        some = {axis: only[axis].split() if axis in only else [*usual] for axis, usual in _USUAL.items()}
-        for kinds in some.values():
+        choices = {axis: only[axis].split() if axis in only else [*usual] for axis, usual in _USUAL.items()}
+        for kinds in choices.values():
             choose.shuffle(kinds)
-        turns = {axis: cycle(some[axis]) for axis in ("layouts", "values", "beside")}
+        turns = {axis: cycle(choices[axis]) for axis in ("layouts", "values", "beside")}
         sized = {"rows", "width"} & set(shapes.replace(",", "").split())
-        for size in some["sizes"] if sized else ["tails"]:
+        for size in choices["sizes"] if sized else ["tails"]:
             # Where there are many numbers, dtypes take turns, and so do operations.
             share = _SHARES.get(size)
             if share is not None and choose.random() > share:
                 continue
             # Where threads share a sum, half precision rounds the sum of each.
             shared = unit == "whole" and size not in ("empty", "one", "tails", "tiles")
-            dtypes = ["fp32"] if shared and "fp32" in some["dtypes"] else some["dtypes"]
+            dtypes = ["fp32"] if shared and "fp32" in choices["dtypes"] else choices["dtypes"]
             for dtype in dtypes if share is None else [choose.choice(dtypes)]:
                 kinds = {axis: next(turn) for axis, turn in turns.items()}
                 yield _operation(device, name, {"size": size, "dtype": dtype, **kinds}, choose)
 
 
 def _operation(device: str, name: str, kinds: dict[str, str], choose: random.Random, **fixed: int) -> Case:
-    """The row of an operation with numbers of these kinds."""
+    """Return the row of an operation with numbers of these kinds."""
     shapes, unit, function, formula, only = OPERATIONS[name]
     size, dtype = kinds["size"], kinds["dtype"]
-    sizes = {axis: choose.choice(choose.choice(some)) for axis, some in _BESIDE_THEM.items()}
+    sizes = {axis: choose.choice(choose.choice(ranges)) for axis, ranges in _BESIDE_THEM.items()}
     sizes.update(zip(("rows", "width"), map(choose.choice, _TWO[size])))
     if size in _SHARES and "few rows" in shapes:  # as many numbers as without samples
         sizes["few"], longest = 2, "width" if size == "wide" else "rows"
@@ -166,35 +168,35 @@ def _operation(device: str, name: str, kinds: dict[str, str], choose: random.Ran
     most = _WORK // max(1, work, 8 * max(sizes["rows"], sizes["width"]))
     sizes["outer"] = min(sizes["outer"], max(1, most))
     sizes.update(fixed)
-    said = []
+    dims = []
     for shape in shapes.split(", "):
         axes = _BESIDE[kinds["beside"]] if shape == "beside" else shape
-        said.append(tuple(sizes[axis] if axis in sizes else int(axis) for axis in axes.split()))
+        dims.append(tuple(sizes[axis] if axis in sizes else int(axis) for axis in axes.split()))
     places = [*LAYOUTS]
     at = places.index(kinds["layouts"])
     # Each input lies otherwise; what has one axis only, or one layout only, cannot.
-    ways = [places[(at + place) % len(places)] if "layouts" not in only else places[at] for place in range(len(said))]
-    ways = [way if len(shape) > 1 else "plain" for way, shape in zip(ways, said)]
+    ways = [places[(at + place) % len(places)] if "layouts" not in only else places[at] for place in range(len(dims))]
+    ways = [way if len(shape) > 1 else "plain" for way, shape in zip(ways, dims)]
     value = VALUES[kinds["values"]]
     others = VALUES["whole" if unit == "whole" or kinds["values"] == "whole" else "unit"]
     gate = (only.get("half", "") if dtype != "fp32" else "") or only.get("gate", "")
     # Where some inputs are frozen, or are no parameters, other kernels run.
     asks, frozen = None, []
-    if len(said) > 1 and choose.random() < _FROZEN:
-        asks = sorted(choose.sample(range(len(said)), choose.randint(0, len(said) - 1)))
+    if len(dims) > 1 and choose.random() < _FROZEN:
+        asks = sorted(choose.sample(range(len(dims)), choose.randint(0, len(dims) - 1)))
         frozen = ["with a gradient of " + (" and ".join("xyz"[at] for at in asks) or "none")]
-        gate = " ".join(one for one in gate.split() if one == "o" or int(one[1:]) in asks) or ("o" if gate else "")
+        gate = " ".join(part for part in gate.split() if part == "o" or int(part[1:]) in asks) or "o" * bool(gate)
     return Case(
         " ".join(
-            [name, *frozen, ", ".join(" x ".join(map(str, shape)) for shape in said), kinds["values"], *ways, dtype]
+            [name, *frozen, ", ".join(" x ".join(map(str, shape)) for shape in dims), kinds["values"], *ways, dtype]
         ),
         function,
         formula,
-        tuple(said),
+        tuple(dims),
         gate,
         limit=_LIMITS["element" if only.get("limit") == "element" else unit]["fp32" not in (dtype, only.get("limit"))],
         dtype=dtype,
-        spread={place: others if place else value for place in range(len(said))},
+        spread={place: others if place else value for place in range(len(dims))},
         params={"operation": name},
         unit=unit,
         layouts=[LAYOUTS[way] for way in ways],
@@ -209,15 +211,15 @@ def _dropout(device: str, row: dict[str, Any]) -> Case:
 
 
 def _dropped(device: str, row: dict[str, Any]) -> dict[str, Any]:
-    """Dropout of ones, and its gradient: what is left must be 1 / (1 - p), as many as p says in each part, and others
-    the next time and further on."""
+    """Measure dropout of ones, and its gradient: what is left must be 1 / (1 - p), as many as p says in each part, and
+    others the next time and further on."""
     ones = torch.ones(row["rows"], row["width"], dtype=DTYPES[row["dtype"]], device=device)
-    given = LAYOUTS[row["layout"]](ones).requires_grad_()
-    first, second = (functional.dropout(given * 1, row["share"], True, row["in_place"]) for _ in range(2))
+    tensor = LAYOUTS[row["layout"]](ones).requires_grad_()
+    first, second = (functional.dropout(tensor * 1, row["share"], True, row["in_place"]) for _ in range(2))
     first.backward(ones)
     left = (first.detach() != 0).double().cpu()
     truth = left / (1 - row["share"])
-    found = compare({"o": first.detach(), "d0": given.grad}, {"o": truth, "d0": truth}, "exact")
+    measures = compare({"o": first.detach(), "d0": tensor.grad}, {"o": truth, "d0": truth}, "exact")
     flat = left.flatten()
     deviation = (row["share"] * (1 - row["share"])) ** 0.5
     off = max(
@@ -226,5 +228,5 @@ def _dropped(device: str, row: dict[str, Any]) -> dict[str, Any]:
     again = any(torch.equal(flat[:size], flat[size : 2 * size]) for size in (1 << power for power in range(8, 17, 2)))
     # Chance alone does not get to eight deviations.
     if off > 8 * deviation or again or torch.equal(first, second):
-        found["ratio"]["o"] = max(found["ratio"].get("o", 0.0), _UNLIKELY)
-    return found
+        measures["ratio"]["o"] = max(measures["ratio"].get("o", 0.0), _UNLIKELY)
+    return measures

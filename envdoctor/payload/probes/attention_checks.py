@@ -4,15 +4,17 @@ as https://github.com/pytorch/pytorch/pull/128922."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 from torch.nn import functional
 
-from ..probing.attention_case import force, is_known, run_cases
-from ..probing.kit import DTYPES, Emit, Job, found_by, lost, seed_of
+from ..probing.attention_case import force, is_known, observe, prepare, run_cases, sdpa
+from ..probing.kit import DTYPES, Emit, Job, Unavailable, attempt, growth, in_parts, lost, seed_of
 from ..probing.shapes import cases, numbered, vary
+from ..probing.tiny_models import config_of
 
 PROBES = {
     "attention": {
@@ -54,6 +56,13 @@ PROBES = {
         "seconds": {"cpu": 90, "cuda": 120},
     },
     "half-accuracy": {"title": "accuracy of half-precision attention", "attention": "sdpa"},
+    "model-attention": {
+        "title": "attention with the model's own heads, padded, in training and evaluation",
+        "settles": ["model-attention", "padded-batch"],
+        "attention": "backend",
+        "suites": {"quick": [{"dtype": "bf16", "backend": "default"}]},
+        "seconds": {"cpu": 60, "cuda": 60},
+    },
     "nan-honesty": {
         "title": "NaN stays visible in attention",
         "attention": "sdpa",
@@ -95,6 +104,15 @@ FLASH_ATTN = numbered(
 #: sequence of 16, as short as kernels keep NaN in; one element in a row of a head among others.
 _POISONED = {"row": ((1, 1, 16, 8), 3, slice(None)), "element": ((1, 2, 40, 64), 7, 3)}
 
+#: What torch calls the switch of a kernel that scaled_dot_product_attention may take.
+_SWITCHES = {"cudnn": "cudnn_sdp", "flash": "flash_sdp", "efficient": "mem_efficient_sdp"}
+#: The error in units of unavoidable rounding up to which a kernel is right (envdoctor/experiments/probe/verdict.py).
+_RIGHT = 4.0
+_GLM4 = {"H": 32, "Hk": 2, "D": 128}
+#: More heads or larger ones than any released model: the file is not what it says.
+_MOST = 1024
+_CYCLES = 3
+
 
 def attention(job: Job, emit: Emit) -> None:
     """Does attention compute right outputs and gradients, with every mask, layout and length that training meets?
@@ -112,8 +130,7 @@ def attention(job: Job, emit: Emit) -> None:
     * short sequences, wrong batch rows, output gradients read with other strides: flash-attn 2.0.x and 4.0.0b11,
       https://github.com/NVIDIA/TransformerEngine/issues/3216
 
-    Options: ``seed`` (other inputs of the same kind), ``grid`` (quick or full instead of the suite's), ``only`` (a
-    number).
+    The option ``grid`` asks for quick or full instead of what the suite has.
     """
     grid = job["options"].get("grid") or ("full" if job["suite"] == "long" else "quick")
     run_cases(job, emit, cases(grid, seed_of(job)))
@@ -154,15 +171,39 @@ def half_accuracy(job: Job, emit: Emit) -> None:
     unavoidable error), 95 times with the offset that trained q and k biases bring. On the CPU the default of 2.4.1 does
     it in fp16. https://github.com/pytorch/pytorch/pull/128922 (float32 intermediates since 2.5; a switch takes them
     back: ``allow_fp16_bf16_reduction_math_sdp``). Under fp16 autocast the same gave NaN:
-    https://github.com/pytorch/pytorch/issues/119131. Default and math × bf16 and fp16, four calls: cheap enough to run
-    before every training.
+    https://github.com/pytorch/pytorch/issues/119131. Default and math × bf16 and fp16: four calls.
     """
     for backend in [job["backend"]] if job["backend"] else ["default", "math"]:
 
-        def told(seen: Job, backend: str = backend) -> None:
-            emit({**seen, "backend": backend})
+        def named(observation: Job, backend: str = backend) -> None:
+            emit({**observation, "backend": backend})
 
-        run_cases({**job, "backend": backend}, told, _HALF, ("bf16", "fp16"))
+        run_cases({**job, "backend": backend}, named, _HALF, ("bf16", "fp16"))
+
+
+def model_attention(job: Job, emit: Emit) -> None:
+    """Is attention right with the model's own heads, padded, in training and in evaluation; and what cures it if not?
+
+    A report says "eval loss is nan with padding" or "memory grows", of one model: kernels are chosen by the number of
+    heads and their size, so these are taken from the config.json of ``--model``, else from GLM-4-9B, whose 32 heads
+    share 2 key heads of size 128 (https://huggingface.co/zai-org/glm-4-9b-chat-hf/blob/main/config.json), fine at batch
+    size 1 and NaN with a padded batch on torch 2.5.0 (https://github.com/zai-org/GLM-4/issues/724). A case that is
+    wrong, and memory that grows, are tried again with one kernel after the other switched off: that names the kernel
+    whether its numbers are NaN or wrong but finite, and the switch that is advised has been tried.
+    """
+    name = "own" if job["model"] else "glm4"
+    heads = _own(job["model"]) if job["model"] else _GLM4
+    if isinstance(heads, str):
+        emit({"case": "heads", "skip": heads, "params": {"model": name}})
+        return
+    in_parts(partial(_one_case, job, emit, name, job["dtype"] or "bf16"), _cases(heads), 1)
+    # Evaluation and training over padded batches of lengths that come again.
+    grown = partial(growth, partial(_use, heads, job["device"]), [(33, 64, 97)] * _CYCLES, job["device"])
+    params, measures = {"model": name}, grown()
+    if _grows(measures):
+        params["cured_by"] = _cure(grown, lambda again: not _grows(again))
+    title = f"{_CYCLES} cycles of 3 lengths, {heads['H']} heads over {heads['Hk']}"
+    emit({"case": title, "judge": "growth", **measures, "dtype": "bf16", "params": params})
 
 
 def nan_honesty(job: Job, emit: Emit) -> None:
@@ -180,48 +221,143 @@ def nan_honesty(job: Job, emit: Emit) -> None:
         return
     for name in [job["dtype"]] if job["dtype"] else DTYPES:
         for case, (shape, _, _) in _POISONED.items():
-            found = {"dtype": name, "case": case, "judge": "honesty", "expected": shape[3]}
-            found["params"] = {"poisoned": case, "D": shape[3], "L": shape[2], "S": shape[2]}
-            emit({**found, **found_by(partial(_honesty, case, DTYPES[name], backend, job["device"]), job["device"])})
+            fields = {"dtype": name, "case": case, "judge": "honesty", "expected": shape[3]}
+            fields["params"] = {"poisoned": case, "D": shape[3], "L": shape[2], "S": shape[2]}
+            emit({**fields, **attempt(partial(_honesty, case, DTYPES[name], backend, job["device"]), job["device"])})
 
 
 def flash_attn_kernel(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
-    """The output (B, H, L, D); rows and keys that the padding of ``pack_*`` takes out are never handed over."""
+    """Return the output (B, H, L, D); rows and keys that the padding of ``pack_*`` takes out are never handed over."""
     import flash_attn as package
 
     q, k, v = (x.transpose(1, 2) for x in inputs)  # (B, L, H, D)
     if not case["mask"].startswith("pack_"):
         return package.flash_attn_func(q, k, v, causal=is_causal).transpose(1, 2)
-    what = case["mask"][5:]
+    side = case["mask"][5:]
     batch, rows, keys = case["B"], case["L"], case["S"]
-    padded = 0 if what == "none" else max(1, keys // 3)
-    places_q, starts_q = _unpadded(batch, rows, padded, what, q.device)
-    places_k, starts_k = _unpadded(batch, keys, padded, what, q.device)
+    padded = 0 if side == "none" else max(1, keys // 3)
+    places_q, starts_q = _unpadded(batch, rows, padded, side, q.device)
+    places_k, starts_k = _unpadded(batch, keys, padded, side, q.device)
     tokens = [x.flatten(0, 1)[places] for x, places in ((q, places_q), (k, places_k), (v, places_k))]
     packed = package.flash_attn_varlen_func(*tokens, starts_q, starts_k, rows, keys, causal=True)
     out = torch.zeros(batch * rows, *q.shape[2:], dtype=q.dtype, device=q.device).index_copy(0, places_q, packed)
     return out.view(q.shape).transpose(1, 2)
 
 
-def _unpadded(batch: int, length: int, padded: int, what: str, device: Any) -> tuple[Any, Any]:
-    """Places of real tokens in (B · L), and where each sample starts among them (int32, one more than samples).
+def _unpadded(batch: int, length: int, padded: int, side: str, device: Any) -> tuple[Any, Any]:
+    """Return places of real tokens in (B · L), and where each sample starts among them (int32, one more than samples).
 
-    The first sample is whole; all others lack ``padded`` tokens on the side ``what``.
+    The first sample is whole; all others lack ``padded`` tokens on this ``side``.
     """
-    kept = torch.ones(batch, length, dtype=torch.bool)
+    real = torch.ones(batch, length, dtype=torch.bool)
     if padded:
-        kept[1:, slice(0, padded) if what == "left" else slice(length - padded, length)] = False
-    starts = torch.nn.functional.pad(kept.sum(1).cumsum(0), (1, 0)).to(torch.int32)
-    return kept.flatten().nonzero().flatten().to(device), starts.to(device)
+        real[1:, slice(0, padded) if side == "left" else slice(length - padded, length)] = False
+    starts = torch.nn.functional.pad(real.sum(1).cumsum(0), (1, 0)).to(torch.int32)
+    return real.flatten().nonzero().flatten().to(device), starts.to(device)
 
 
 def _honesty(case: str, dtype: Any, backend: str, device: str) -> dict[str, Any]:
-    """How many values of the poisoned row came out as NaN, and of others as anything that is not finite."""
+    """Return how many values of the poisoned row came out as NaN, and of others as anything that is not finite."""
     shape, row, poisoned = _POISONED[case]
     generator = torch.Generator().manual_seed(0)
-    given = [torch.randn(shape, generator=generator).to(dtype) for _ in range(3)]
-    given[0][0, 0, row, poisoned] = float("nan")
+    inputs = [torch.randn(shape, generator=generator).to(dtype) for _ in range(3)]
+    inputs[0][0, 0, row, poisoned] = float("nan")
     with torch.no_grad(), force(backend):
-        out = functional.scaled_dot_product_attention(*[x.to(device) for x in given]).float().cpu()
+        out = functional.scaled_dot_product_attention(*[x.to(device) for x in inputs]).float().cpu()
     inside = out[0, 0, row]
     return {"row_nan": int(torch.isnan(inside).sum()), "elsewhere": lost(out) - lost(inside)}
+
+
+def _one_case(job: Job, emit: Emit, name: str, dtype: str, cases: list[dict[str, Any]]) -> None:
+    """Observe a case in training and in evaluation."""
+    (case,) = cases
+    prepared = prepare(case, DTYPES[dtype])
+    for kernel in (sdpa, _evaluated):
+        again = partial(observe, prepared, DTYPES[dtype], job["device"], kernel)
+        record = again()
+        record["params"].update(model=name, phase="evaluation" if kernel is _evaluated else "training")
+        record["case"] = f"{case['H']} heads over {case['Hk']}, {record['case']}, {record['params']['phase']}"
+        if kernel is _evaluated:
+            record["gate"] = ["o"]
+        if not ("error" in record or "skip" in record or _right(record, kernel)):
+            record["params"]["cured_by"] = _cure(again, partial(_right, kernel=kernel))
+        emit({"dtype": dtype, **record})
+
+
+def _cases(heads: dict[str, int]) -> list[dict[str, Any]]:
+    """Return cases of lengths that are 64 modulo 128, padded and masked as by transformers."""
+    shared = {"B": 2, **heads, "layout": "bshd", "dout": "hf", "gqa": "repeat", "L": 64, "S": 64}
+    varied = [("causal", "unit"), ("bool_left", "unit"), ("min_left", "unit"), ("bool_left", "shift-")]
+    varied.append(("bool_right", "unit"))
+    return [
+        {**shared, "mask": mask, "stress": stress, "number": number} for number, (mask, stress) in enumerate(varied)
+    ]
+
+
+def _evaluated(inputs: tuple[Any, Any, Any], mask: Any, is_causal: bool, case: dict[str, Any]) -> Any:
+    """Return the output of evaluation, which has no gradients; those of plain zeros stand for them."""
+    with torch.no_grad():
+        out = sdpa(inputs, mask, is_causal, case)
+    return out + sum(x.sum() * 0.0 for x in inputs)
+
+
+def _right(observation: dict[str, Any], kernel: Any) -> bool:
+    gate = ["o"] if kernel is _evaluated else list(observation.get("ratio", {}))
+    ratios = [observation.get("ratio", {}).get(name) for name in gate]
+    lost = [name for name in observation.get("nonfinite", {}) if name in gate or kernel is not _evaluated]
+    return not lost and all(ratio is not None and ratio <= _RIGHT for ratio in ratios)
+
+
+def _grows(measures: dict[str, Any]) -> bool:
+    """Return whether memory grows, as the judge ``growth`` sees it."""
+    return bool(measures["kib"][-1] > measures["kib"][1])
+
+
+def _cure(measure: Callable[[], dict[str, Any]], right: Callable[[dict[str, Any]], bool]) -> str:
+    """Return the kernel without which the case is measured and right: cudnn, flash, efficient, or "none"."""
+    switches: Any = torch.backends.cuda
+    for name, switch in _SWITCHES.items():
+        enabled = getattr(switches, switch + "_enabled", None)
+        if enabled is None or not enabled():
+            continue
+        getattr(switches, "enable_" + switch)(False)
+        try:
+            again = measure()
+        finally:
+            getattr(switches, "enable_" + switch)(True)
+        if "error" not in again and "skip" not in again and right(again):
+            return name
+    return "none"
+
+
+def _use(heads: dict[str, int], device: str, length: int) -> None:
+    """Evaluate and train once with a batch whose second sample is padded."""
+    q, k, v = (
+        torch.randn(2, length, n, heads["D"], device=device, dtype=torch.bfloat16).transpose(1, 2).requires_grad_()
+        for n in (heads["H"], heads["Hk"], heads["Hk"])
+    )
+    mask = torch.ones(2, 1, length, length, dtype=torch.bool, device=device).tril()
+    mask[1, :, :, : length // 3] = False
+    with torch.no_grad():
+        sdpa((q, k, v), mask, False, {"gqa": "repeat"})
+    sdpa((q, k, v), mask, False, {"gqa": "repeat"}).float().sum().backward()
+
+
+def _own(folder: str) -> Any:
+    """Return the heads that config.json names, or why they cannot be told."""
+    try:
+        config = config_of(folder)
+        config = config.get("text_config") or config
+        values = [config.get(key) for key in ("num_attention_heads", "num_key_value_heads", "head_dim", "hidden_size")]
+        heads, shared, size, width = values
+        heads = heads or config["num_attention_heads"]
+        shared = shared or (config.get("multi_query_attention") and config.get("multi_query_group_num")) or heads
+        size = size or config.get("kv_channels") or width // heads
+    except Unavailable as reason:
+        return f"the heads in config.json cannot be told: {reason}"
+    except (KeyError, TypeError, AttributeError, ZeroDivisionError) as error:
+        return f"the heads in config.json cannot be told: {type(error).__name__}"
+    numbers = (heads, shared, size)
+    if not all(isinstance(number, int) and 0 < number <= _MOST for number in numbers) or heads % shared:
+        return f"the heads in config.json cannot be told: {heads!r} heads over {shared!r} of size {size!r}"
+    return {"H": heads, "Hk": shared, "D": size}

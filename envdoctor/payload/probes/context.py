@@ -18,7 +18,9 @@ import torch
 from ..probing.kit import Emit, Job
 from ..probing.nvml import identity, used_mib
 
-PROBE = {"title": "torch, device and settings", "settles": (), "gpu_memory_mib": None, "alone": True}
+PROBES = {
+    "context": {"title": "torch, device and settings", "settles": (), "gpu_memory_mib": None, "alone": True},
+}
 
 #: Variables that choose kernels or memory; their values go into the record.
 _VARIABLES = (
@@ -32,7 +34,7 @@ _PREFIXES, _PRIVATE, _MOST = ("NCCL_", "TORCH_NCCL_"), ("FILE", "PATH", "DIR", "
 _BACKENDS = ("flash", "mem_efficient", "cudnn", "math")
 
 
-def run(job: Job, emit: Emit) -> None:
+def context(job: Job, emit: Emit) -> None:
     """Emit observations of the kind ``environment``: build, device, settings, allocator."""
     emit({"kind": "environment", "case": "build", **_build()})
     if job["device"] == "cuda":
@@ -59,8 +61,8 @@ def _build() -> dict[str, Any]:
 
 
 def _device() -> dict[str, Any]:
-    """The device, and what a context on it costs in seconds and MiB of the driver's memory. Raises RuntimeError where
-    this torch has no code for it."""
+    """Return the device, and what a context on it costs in seconds and MiB of the driver's memory. Raises RuntimeError
+    where this torch has no code for it."""
     properties = torch.cuda.get_device_properties(0)
     own = [identity(0, properties)]
     before = used_mib(own)[0]
@@ -102,7 +104,7 @@ def _settings() -> dict[str, Any]:
 
 
 def _priority() -> list[str]:
-    """Names of the SDPA backends in the order in which the default tries them."""
+    """Return names of the SDPA backends in the order in which the default tries them."""
     from torch.nn.attention import SDPBackend
 
     names = {int(value): name.lower() for name, value in SDPBackend.__members__.items()}
@@ -110,7 +112,7 @@ def _priority() -> list[str]:
 
 
 def _cudnn() -> str | None:
-    """The library that is loaded, as 9.10.2; its number has four digits before 9 and five from then on."""
+    """Return the library that is loaded, as 9.10.2; its number has four digits before 9 and five from then on."""
     number = torch.backends.cudnn.version()
     if number is None or torch.version.cuda is None:
         return None
@@ -119,7 +121,7 @@ def _cudnn() -> str | None:
 
 
 def _asked(question: Any) -> Any:
-    """The answer, or None where this release does not know the question, or why it fails."""
+    """Return the answer, or None where this release does not know the question, or why it fails."""
     try:
         return question()
     except (AttributeError, ImportError, TypeError):

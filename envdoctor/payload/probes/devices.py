@@ -15,7 +15,7 @@ import torch
 from ..probing import card_work as work
 from ..probing.attention_case import force
 from ..probing.cards import GpuCard, slow, strange
-from ..probing.kit import Emit, Job, Unavailable, found_by
+from ..probing.kit import Emit, Job, Unavailable, attempt
 from ..probing.nvml import NOT_COUNTED, computing, counters, identity, version
 
 PROBES = {
@@ -73,8 +73,7 @@ def devices(job: Job, emit: Emit) -> None:
     (https://github.com/pytorch/pytorch/issues/132397: with some IOMMU settings they arrive wrong). The driver's
     counters are read before, under load and after.
 
-    In the suite ``card`` it ends after a minute, and all that was not tried or could not be read is said: then the
-    answer is one in part.
+    The suite ``card`` ends after a minute and says what was not tried or read: then its answer is one in part.
     """
     places = visible(job["device"])
     if job["options"].get("contents"):
@@ -102,7 +101,7 @@ def devices(job: Job, emit: Emit) -> None:
         bench.step("products under load", lambda: under.extend(_soak(bench, soak)))
     _count(bench, before, under, counters(bench.uuids))
     if bench.gaps:
-        emit({"case": "what was not tried", "error": bench.told(), "partial": True})
+        emit({"case": "what was not tried", "error": bench.gap_text(), "partial": True})
 
 
 class _Bench:
@@ -137,16 +136,16 @@ class _Bench:
 
     def gap(self, text: str, number: int | None = None) -> None:
         """Note what could not be told, of the card of this number or of all; who asked for less is not told."""
-        who = self.gaps.setdefault(text[:300], []) if self.thorough else []
-        who += [] if number is None else [f"GPU {number}"]
+        cards = self.gaps.setdefault(text[:300], []) if self.thorough else []
+        cards += [] if number is None else [f"GPU {number}"]
 
-    def told(self) -> str:
-        """All of these, each with the cards that it is about."""
+    def gap_text(self) -> str:
+        """Return all gaps, each with the cards that it is about."""
         count = len(self.places)
         texts = []
-        for text, who in self.gaps.items():
-            names = f"all {count} GPUs" if 1 < count == len(who) else ", ".join(who)
-            texts.append(f"{names}: {text}" if who else text)
+        for text, cards in self.gaps.items():
+            names = f"all {count} GPUs" if 1 < count == len(cards) else ", ".join(cards)
+            texts.append(f"{names}: {text}" if cards else text)
         return "; ".join(texts)
 
     def step(self, title: str, work: Callable[[], Any]) -> None:
@@ -160,13 +159,13 @@ class _Bench:
         """Let all cards do it at the same time, and say which of them is at fault. ``measure`` takes the number of a
         card and gives the rest of a :class:`GpuCard`."""
 
-        def one(number: int) -> dict[str, Any]:
-            return found_by(lambda: {"card": measure(number)}, self.places[number].type)
+        def ask(number: int) -> dict[str, Any]:
+            return attempt(lambda: {"card": measure(number)}, self.places[number].type)
 
         with ThreadPoolExecutor(len(self.places)) as pool:
-            found = list(pool.map(one, range(len(self.places))))
+            answers = list(pool.map(ask, range(len(self.places))))
         cards = []
-        for label, name, part in zip(self.labels, self.names, found):
+        for label, name, part in zip(self.labels, self.names, answers):
             if "card" in part:
                 cards.append(GpuCard(label, name, **part["card"]))
             elif "error" in part:
@@ -174,12 +173,12 @@ class _Bench:
         if cards:
             result = strange(cards)
             self.emit({**self.case, **more, **result, "case": f"{title} on {len(cards)}: {result['detail']}"})
-        elif "skip" in found[0]:
-            self.emit({**self.case, **more, "case": title, **found[0]})
+        elif "skip" in answers[0]:
+            self.emit({**self.case, **more, "case": title, **answers[0]})
 
 
 def visible(kind: str) -> List[Any]:  # noqa: UP006
-    """The visible devices."""
+    """Return the visible devices."""
     count = torch.cuda.device_count() if kind == "cuda" else 1
     return [torch.device(kind, number) for number in range(count)]
 
@@ -193,35 +192,35 @@ def _name(place: Any) -> str:
 
 
 def _contents(place: Any) -> dict[str, Any]:
-    """What one device gives, to be compared with those of other processes: of each computation a digest of the result
-    and the error. Devices with the same words under ``alike`` must agree to the bit."""
+    """Return what one device gives, to be compared with those of other processes: of each computation a digest of the
+    result and the error. Devices with the same words under ``alike`` must agree to the bit."""
     own = _name(place) if place.type == "cuda" else _processor()
     results = {}
     for name in work.WORK:
         result = work.compute(name, place, 0)
         error = work.error(name, result, work.truth(name, work.ROWS[place.type]))
         results[name] = [work.digest(result), round(error, 3)]
-    found = work.attention_card(work.attended(128, place, 0), work.attention_truth(work.LENGTH[place.type], 128))
-    results["attention"] = [found["alike"], float("inf") if found["words"] else round(found["error"], 3)]
+    card = work.attention_card(work.attended(128, place, 0), work.attention_truth(work.LENGTH[place.type], 128))
+    results["attention"] = [card["alike"], float("inf") if card["words"] else round(card["error"], 3)]
     alike = [own, f"torch {torch.__version__}", *(_libraries() if place.type == "cuda" else ())]
     return {"case": "contents", "name": own, "alike": ", ".join(alike), "results": results}
 
 
 def _libraries() -> List[str]:  # noqa: UP006
-    """The libraries that choose and hold the kernels, with their versions: another one may round otherwise."""
-    found = [f"cuDNN {torch.backends.cudnn.version()}", f"driver {version()}"]
+    """Return the libraries that choose and hold the kernels, with their versions: another one may round otherwise."""
+    libraries = [f"cuDNN {torch.backends.cudnn.version()}", f"driver {version()}"]
     try:
         cublas = ctypes.CDLL(f"libcublas.so.{str(torch.version.cuda).split('.')[0]}")  # torch has loaded it
         parts = [ctypes.c_int() for _ in range(3)]
         if not any(cublas.cublasGetProperty(kind, ctypes.byref(part)) for kind, part in enumerate(parts)):
-            found.append("cuBLAS " + ".".join(str(part.value) for part in parts))
+            libraries.append("cuBLAS " + ".".join(str(part.value) for part in parts))
     except (OSError, AttributeError):
         pass
-    return found
+    return libraries
 
 
 def _processor() -> str:
-    """The processor and the instructions that torch takes of it, which decide how it rounds."""
+    """Return the processor and the instructions that torch takes of it, which decide how it rounds."""
     takes = getattr(getattr(torch.backends, "cpu", None), "get_cpu_capability", lambda: "")()
     name = "cpu"
     try:
@@ -233,7 +232,7 @@ def _processor() -> str:
 
 
 def _computed(bench: _Bench, name: str) -> None:
-    """The same computation on each card, compared with float64 and with the others."""
+    """Compare the same computation on each card with float64 and with the other cards."""
     truth = work.truth(name, work.ROWS[bench.places[0].type])
 
     def measure(number: int) -> dict[str, Any]:
@@ -244,7 +243,7 @@ def _computed(bench: _Bench, name: str) -> None:
 
 
 def _attention(bench: _Bench, kernel: str, size: int) -> None:
-    """Causal attention and its gradients by this kernel, which is forced for all threads, with heads of this size."""
+    """Compare causal attention and its gradients by this kernel, forced for all threads, with heads of this size."""
     truth = work.attention_truth(work.LENGTH[bench.places[0].type], size)
 
     def measure(number: int) -> dict[str, Any]:
@@ -255,8 +254,8 @@ def _attention(bench: _Bench, kernel: str, size: int) -> None:
 
 
 def _speeds(bench: _Bench) -> None:
-    """How fast each card is in its memory, in products, and to and from the host, one after the other: two that share
-    a way to the host would halve each other."""
+    """Measure how fast each card is in its memory, in products, and to and from the host, one after the other: two that
+    share a way to the host would halve each other."""
     count = len(bench.places)
     ways = {what: [(number, number) for number in range(count)] for what in ("memory", "product", "sent", "received")}
     everyone = [(i, j) for i in range(count) for j in range(count) if i != j]
@@ -267,11 +266,11 @@ def _speeds(bench: _Bench) -> None:
     for what, pairs in ways.items():
         for i, j in pairs:
             label = bench.labels[i] if i == j else f"GPU {i} to {j}"
-            found = found_by(lambda: {"speed": work.speed(what, bench.places, i, j)}, bench.places[i].type)  # noqa: B023
-            if "speed" in found:
-                measured.setdefault(what, {})[label] = float(f"{found['speed']:.4g}")
+            rate = attempt(lambda: {"speed": work.speed(what, bench.places, i, j)}, bench.places[i].type)  # noqa: B023
+            if "speed" in rate:
+                measured.setdefault(what, {})[label] = float(f"{rate['speed']:.4g}")
             else:
-                bench.gap(f"{what} from {i} to {j} was not measured: {found.get('error') or found.get('skip')}")
+                bench.gap(f"{what} from {i} to {j} was not measured: {rate.get('error') or rate.get('skip')}")
     published = {}
     for number, label in enumerate(bench.labels):
         row = bench.published.get(label)
@@ -287,14 +286,14 @@ def _speeds(bench: _Bench) -> None:
 
 def _slower(bench: _Bench, title: str, measured: Any, published: Any, more: Any = ()) -> None:
     names = {**dict.fromkeys(measured.get("pair", ()), ""), **dict(zip(bench.labels, bench.names))}
-    told = [*slow(names, measured, published), *more]
+    clauses = [*slow(names, measured, published), *more]
     bench.emit({"kind": "info", "case": title, "measured": measured})
-    words = f"{title} of {len(bench.places)}: " + ("; ".join(told[:8]) or "as published, or as others of their name")
-    bench.emit({**bench.case, "case": words, "equal": not told, "soft": True, "signature": "slow", "backend": title})
+    words = f"{title} of {len(bench.places)}: " + ("; ".join(clauses[:8]) or "as published, or as others of their name")
+    bench.emit({**bench.case, "case": words, "equal": not clauses, "soft": True, "signature": "slow", "backend": title})
 
 
 def _copies(bench: _Bench) -> dict[str, Any]:
-    """From each card to each, and from the host to each and back: every card sends and receives at the same time."""
+    """Copy from each card to each, from the host to each and back: all cards send and receive at once."""
     places, count = bench.places, len(bench.places)
     sent = torch.arange(_COPIED[places[0].type], dtype=torch.int32)
     host = sent.pin_memory() if bench.cuda else sent
@@ -304,17 +303,17 @@ def _copies(bench: _Bench) -> dict[str, Any]:
     lost = [(number, number) for number, value in enumerate(back) if not torch.equal(value, sent)]
     for step in range(1, count):
         pairs = [(number, (number + step) % count) for number in range(count)]
-        arrived = [work.copied(there[source], places[source], places[target]) for source, target in pairs]
+        copies = [work.copied(there[source], places[source], places[target]) for source, target in pairs]
         work.wait(places)
-        lost += [pair for pair, value in zip(pairs, arrived) if not torch.equal(value.cpu(), sent)]
-    told = ", ".join(f"{i} to {j}" if i != j else f"{i} to the host and back" for i, j in sorted(lost)[:20])
+        lost += [pair for pair, value in zip(pairs, copies) if not torch.equal(value.cpu(), sent)]
+    ways = ", ".join(f"{i} to {j}" if i != j else f"{i} to the host and back" for i, j in sorted(lost)[:20])
     title = f"copies between {count} devices" if count > 1 else "copies to the device and back"
     if bench.cuda and count > 1:
         pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
         title += (
             f", {sum(work.direct(*pair) for pair in pairs)} of {len(pairs)} pairs directly, the others through the host"
         )
-    title += f": not what was sent from GPU {told}" if lost else ""
+    title += f": not what was sent from GPU {ways}" if lost else ""
     return {"equal": not lost, "signature": "copy-differs", "case": title}
 
 
@@ -350,17 +349,17 @@ def _gib(blocks: int, size: int) -> str:
 
 
 def _pattern(size: int, block: int, place: Any) -> Any:
-    """Numbers of which no two of a block are alike, and other ones in each block."""
+    """Return numbers that differ within a block, and from those of other blocks."""
     return torch.arange(size, dtype=torch.int32, device=place).mul_(2 * block + 40503)
 
 
 def _soak(bench: _Bench, seconds: float) -> list[dict[str, Any]]:
-    """The same product again and again, on all cards at the same time: the first is compared with float64, and a card
-    must agree with itself. What the driver says of each meanwhile, of the last look."""
+    """Compute the same product again and again, on all cards at the same time: the first is compared with float64, and
+    a card must agree with itself. What the driver says of each meanwhile, of the last look."""
     places, size = bench.places, work.SOAK_ROWS[bench.places[0].type]
     a, b = work.drawn(size)
-    held = [(a.to(place), b.to(place)) for place in places]
-    first = [work.multiplied(*given, number) for number, given in enumerate(held)]
+    pairs = [(a.to(place), b.to(place)) for place in places]
+    first = [work.multiplied(*pair, number) for number, pair in enumerate(pairs)]
     changed = [torch.zeros((), dtype=torch.int64, device=place) for place in places]
     truth = work.truth("matmul", size)
 
@@ -373,8 +372,8 @@ def _soak(bench: _Bench, seconds: float) -> list[dict[str, Any]]:
     while time.monotonic() < until and not any(map(int, changed)):
         for _ in range(_ROUNDS):
             rounds += 1
-            for number, given in enumerate(held):  # calls return at once: the cards work side by side
-                changed[number] += (work.multiplied(*given, number) != first[number]).any()
+            for number, pair in enumerate(pairs):  # calls return at once: the cards work side by side
+                changed[number] += (work.multiplied(*pair, number) != first[number]).any()
         under = counters(bench.uuids)
     again = [{"words": "another result than before" if int(count) else ""} for count in changed]
     bench.compare(f"{rounds} rounds of matmul, all at once,", again.__getitem__)
@@ -382,7 +381,7 @@ def _soak(bench: _Bench, seconds: float) -> list[dict[str, Any]]:
 
 
 def _count(bench: _Bench, before: list[Any], under: list[Any], after: list[Any]) -> None:
-    """What the driver says of each card, and whether errors came up in between or before."""
+    """Emit what the driver says of each card, and whether errors came up in between or before."""
     case: dict[str, Any] = {"judge": "exact", "backend": "driver"}
     for number, (then, now) in enumerate(zip(before, after)):
         emit, who, load = bench.emit, f"GPU {number}", under[number:][:1]
@@ -394,8 +393,8 @@ def _count(bench: _Bench, before: list[Any], under: list[Any], after: list[Any])
         for key, error in _RISING.items():
             if then.get(key) is not None and now.get(key) is not None:
                 more = now[key] - then[key]
-                found = {"difference": float(max(0, more)), "limit": 0.0, "soft": not error}
-                emit({**case, "signature": "memory-errors", "case": f"{who}: {key} rose by {more}", **found})
+                measures = {"difference": float(max(0, more)), "limit": 0.0, "soft": not error}
+                emit({**case, "signature": "memory-errors", "case": f"{who}: {key} rose by {more}", **measures})
         reasons: Dict[str, List[str]] = {}  # noqa: UP006
         for key, why in {**then.get("unknown", {}), **now.get("unknown", {})}.items():
             reasons.setdefault(why, []).append(key)
@@ -418,6 +417,8 @@ def _count(bench: _Bench, before: list[Any], under: list[Any], after: list[Any])
             label: {"lanes": bench.published.get(label, {}).get("pcie_lanes"), "sm_mhz": load.get("sm_mhz_most")}
             for label, load in loads
         }
-        cooling = [(label, [one for one in load.get("slowed") or () if one in _COOLING]) for label, load in loads]
+        cooling = [
+            (label, [reason for reason in load.get("slowed") or () if reason in _COOLING]) for label, load in loads
+        ]
         hot = [f"{label}: slowed down by {', '.join(reasons)}" for label, reasons in cooling if reasons]
         _slower(bench, "clocks and links", measured, published, hot)

@@ -20,15 +20,17 @@ import traceback
 from itertools import groupby
 from typing import Any, Callable, Dict  # noqa: UP035 (Python 3.8 knows no others at run time)
 
-PROBE = {
-    "title": "imports of the installed packages",
-    "needs": (),
-    "suites": {"full": [{}]},
-    "entries": True,
-    "seconds": {"cpu": 600, "cuda": 600},
-    "memory_mib": 8000,
-    "gpu_memory_mib": None,
-    "alone": True,
+PROBES = {
+    "imports": {
+        "title": "imports of the installed packages",
+        "needs": (),
+        "suites": {"full": [{}]},
+        "entries": True,
+        "seconds": {"cpu": 600, "cuda": 600},
+        "memory_mib": 8000,
+        "gpu_memory_mib": None,
+        "alone": True,
+    }
 }
 #: What one statement may take; a cold network disk makes tens of seconds of an import.
 _SECONDS = 180.0
@@ -44,8 +46,8 @@ _WORKS: Result = {"outcome": "works", "errors": [], "frames": []}
 _LIBRARY = (os.path.dirname(os.__file__), os.path.join(os.path.dirname(os.__file__), "lib-dynload"))
 
 
-def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
-    """One observation a statement, for the judge ``import``."""
+def imports(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
+    """Emit one observation for each statement, for the judge ``import``."""
 
     def tell(statement: str, result: Result) -> None:
         emit({"case": statement, "judge": "import", **result})
@@ -56,8 +58,7 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
 def run_in_turn(statements: list[str], tell: Callable[[str, Result], None], seconds: float) -> None:
     """Run each for at most ``seconds`` and tell its result, in whatever process that is known.
 
-    ``import trl`` is the first thing that ``from trl import SFTTrainer`` does: where it fails, so do the others, with
-    the same error.
+    ``import trl`` is the first thing that ``from trl import SFTTrainer`` does: if it fails, so do the others.
     """
     if not hasattr(os, "fork"):
         for statement in statements:
@@ -87,40 +88,40 @@ def _first_failure(statements: list[str]) -> Result:
 
 
 def _described(error: BaseException) -> dict[str, Any]:
-    """The errors from the one that was raised to its first cause, with places in the packages."""
+    """Return the errors from the one that was raised to its first cause, with places in the packages."""
     folders = {os.path.abspath(entry) for entry in sys.path if entry}.difference(_LIBRARY)
     roots = sorted((folder + os.sep for folder in folders), key=len, reverse=True)
     errors: list[dict[str, Any]] = []
     frames: list[str] = []
     current: BaseException | None = error
-    seen: list[BaseException] = []
-    while current is not None and current not in seen and len(errors) < _MOST_ERRORS:
-        seen.append(current)
+    visited: list[BaseException] = []
+    while current is not None and current not in visited and len(errors) < _MOST_ERRORS:
+        visited.append(current)
         places = [_place(frame, roots) for frame in traceback.extract_tb(current.__traceback__)]
         known = [place for place in places if place]
         frames += [place for place in known if place not in frames]
-        told = {"type": type(current).__name__, "message": _message(current, roots), "name": _missing(current)}
-        errors.append({**told, "place": known[-1] if known else ""})
+        record = {"type": type(current).__name__, "message": _message(current, roots), "name": _missing(current)}
+        errors.append({**record, "place": known[-1] if known else ""})
         current = _cause(current)
     return {"errors": errors, "frames": frames[-_MOST_FRAMES:]}
 
 
 def _cause(error: BaseException) -> BaseException | None:
-    """What led to an exception.
+    """Return what led to an exception.
 
     ``from module import name`` makes an ImportError without a cause of the AttributeError that the module's
     ``__getattr__`` raises, also when that is about something else: so it is asked again.
     """
-    known = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     module, _, name = _missing(error).rpartition(".")
     lazy = sys.modules.get(module)
     if (
-        known is not None
+        cause is not None
         or not isinstance(error, ImportError)
         or lazy is None
         or isinstance(error, ModuleNotFoundError)
     ):
-        return known
+        return cause
     try:
         getattr(lazy, name)
     except AttributeError as hidden:
@@ -131,7 +132,7 @@ def _cause(error: BaseException) -> BaseException | None:
 
 
 def _go_on(groups: list[list[str]], tell: Callable[[str, Result], None], seconds: float) -> None:
-    """Each group in a fork, which takes over when all of its statements work."""
+    """Run each group in a fork, which takes over if all of its statements work."""
     broken: dict[str, Result] = {}
     while groups:
         group = groups.pop(0)
@@ -166,7 +167,7 @@ def _go_on(groups: list[list[str]], tell: Callable[[str, Result], None], seconds
 
 
 def _ended(child: int, answer: bytes | None) -> Result:
-    """The result of a fork that did not take over: its own words, or how it ended."""
+    """Return the result of a fork that did not take over: its own words, or how it ended."""
     if answer is None:
         os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
@@ -176,31 +177,31 @@ def _ended(child: int, answer: bytes | None) -> Result:
     if answer is None:
         return {**_WORKS, "outcome": "hangs"}
     number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    said = signal.Signals(number).name if number else "the process ended itself"
-    return {**_WORKS, "outcome": "crashes", "errors": [{"type": said, "message": "", "name": "", "place": ""}]}
+    ending = signal.Signals(number).name if number else "the process ended itself"
+    return {**_WORKS, "outcome": "crashes", "errors": [{"type": ending, "message": "", "name": "", "place": ""}]}
 
 
 def _received(reader: int, seconds: float | None) -> bytes | None:
-    """What comes through a pipe until it is closed; None when nothing came for so long."""
-    said = b""
+    """Return what comes through a pipe until it is closed; None if nothing came for so long."""
+    content = b""
     try:
         while select.select([reader], [], [], seconds)[0]:
             piece = os.read(reader, 1 << 16)
             if not piece:
-                return said
-            said += piece
+                return content
+            content += piece
         return None
     finally:
         os.close(reader)
 
 
 def _root(statement: str) -> str:
-    """``trl`` of ``from trl.trainer import SFTTrainer``."""
+    """Return ``trl`` for ``from trl.trainer import SFTTrainer``."""
     return statement.split()[1].partition(".")[0]
 
 
 def _place(frame: traceback.FrameSummary, roots: list[str]) -> str:
-    """``peft/peft_model.py:37``; nothing outside of the installed packages."""
+    """Return the place as ``peft/peft_model.py:37``; empty outside of the installed packages."""
     for root in roots:
         if frame.filename.startswith(root):
             return "{}:{}".format(frame.filename[len(root) :].replace(os.sep, "/"), frame.lineno)
@@ -215,12 +216,12 @@ def _message(error: BaseException, roots: list[str]) -> str:
 
 
 def _missing(error: BaseException) -> str:
-    """What is not there, with its module: ``transformers.HybridCache``; nothing where the error does not say."""
+    """Return the missing name with its module, ``transformers.HybridCache``; empty if the error does not say it."""
     name = getattr(error, "name", None)
     if isinstance(error, AttributeError):
         module = getattr(getattr(error, "obj", None), "__name__", None)  # from Python 3.10 on
         return f"{module}.{name}" if isinstance(module, str) and isinstance(name, str) else ""
     if isinstance(error, ImportError) and isinstance(name, str):
-        asked = str(error).partition("cannot import name '")[2].partition("'")[0]
-        return f"{name}.{asked}" if asked else name
+        attribute = str(error).partition("cannot import name '")[2].partition("'")[0]
+        return f"{name}.{attribute}" if attribute else name
     return ""

@@ -20,13 +20,15 @@ from typing import Any, NamedTuple
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import Emit, Job, Unavailable, full_precision, judged, lost, relative, reported
+from ..probing.kit import Emit, Job, Unavailable, full_precision, lost, relative, reported
 
-PROBE = {
-    "title": "LoRA: forward, gradients, merge, save and load",
-    "needs": ["torch", "transformers", "accelerate"],
-    "suites": {"quick": [{}], "full": [{"kinds": "all"}]},
-    "memory_mib": 2000,
+PROBES = {
+    "lora": {
+        "title": "LoRA: forward, gradients, merge, save and load",
+        "needs": ["torch", "transformers", "accelerate"],
+        "suites": {"quick": [{}], "full": [{"kinds": "all"}]},
+        "memory_mib": 2000,
+    }
 }
 
 _RANK, _ALPHA = 4, 32
@@ -70,8 +72,8 @@ _KINDS = (
 )
 
 
-def run(job: Job, emit: Emit) -> None:
-    """One observation for each stage and kind, for the judge ``change``."""
+def lora(job: Job, emit: Emit) -> None:
+    """Emit one observation for each stage and kind, for the judge ``change``."""
     if find_spec("peft") is None:
         emit({"case": "LoRA", "skip": "peft is not installed"})
         return
@@ -87,12 +89,12 @@ def _all_kinds(job: Job, emit: Emit) -> None:
         if not (kind.quick or thorough) or (several and {*_ONCE} & {*kind.settings}):
             continue
         words = f"{kind.words}, two adapters" if several else kind.words
-        case = judged("change", "lora-differs", ["logits"], dtype="fp32", limit=_LIMIT, params={"kind": kind.words})
-        case["case"] = words
+        case: Job = {"judge": "change", "signature": "lora-differs", "tensors": ["logits"], "dtype": "fp32"}
+        case.update(case=words, limit=_LIMIT, params={"kind": kind.words})
         with reported(emit, job["device"], case, case):
-            chosen = {"r": _RANK, "lora_alpha": _ALPHA, "target_modules": list(kind.layers), "init_lora_weights": False}
+            usual = {"r": _RANK, "lora_alpha": _ALPHA, "target_modules": list(kind.layers), "init_lora_weights": False}
             try:
-                settings = LoraConfig(**chosen, **kind.settings)
+                settings = LoraConfig(**usual, **kind.settings)
                 for stage, measure in _stages(kind, settings, job["device"], several):
                     case["case"] = f"{stage}, {words}"
                     emit({**case, "relative": measure()})
@@ -114,13 +116,13 @@ def _logits(model: Any) -> Any:
 
 
 def _off(model: Any, exact: Any) -> float:
-    found = _logits(model)
-    return float("nan") if lost(found) else relative(found, exact)
+    logits = _logits(model)
+    return float("nan") if lost(logits) else relative(logits, exact)
 
 
 def _stages(kind: _Kind, settings: Any, device: str, several: bool) -> Any:
-    """(stage, what measures how far its logits are from those of the summed weights) one after another. Of two adapters
-    at once the sum is known of LoRA; of DoRA only that a merge must not change it."""
+    """Yield (stage, what measures how far its logits are from those of the summed weights) one after another. Of two
+    adapters at once the sum is known of LoRA; of DoRA only that a merge must not change it."""
     from peft import PeftModel, get_peft_model
 
     built = _built(kind, device)
@@ -150,12 +152,12 @@ def _stages(kind: _Kind, settings: Any, device: str, several: bool) -> Any:
         return _off(model, exact)
 
     def gradients() -> float:
-        found, wanted = (
+        slopes, expected = (
             torch.autograd.grad(logits.square().mean(), list(trained.values()), allow_unused=True)
             for logits in (model(input_ids=_tokens(device)).logits, called(summed))
         )
         # That of a magnitude is taken with the norm as a number (https://arxiv.org/abs/2402.09353, 4.3), as is peft's.
-        pairs = [[torch.zeros(1) if one is None else one for one in pair] for pair in zip(found, wanted)]
+        pairs = [[torch.zeros(1) if slope is None else slope for slope in pair] for pair in zip(slopes, expected)]
         return max(relative(*pair) if pair[0].shape == pair[1].shape else 1.0 for pair in pairs)
 
     def again() -> Any:
@@ -179,8 +181,8 @@ def _stages(kind: _Kind, settings: Any, device: str, several: bool) -> Any:
 
 
 def _random(model: Any) -> None:
-    """What is trained begins as what it was, where nobody could tell whether it is used: magnitudes of DoRA, biases and
-    modules that are saved whole become others."""
+    """Change parameters that begin as what they replace, so that it shows whether they are used: magnitudes of DoRA,
+    biases and modules that are saved whole."""
     generator = torch.Generator().manual_seed(4)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -191,7 +193,7 @@ def _random(model: Any) -> None:
 
 
 def _summed(plain: Any, trained: dict[str, Any], kind: _Kind, adapters: tuple[str, ...]) -> dict[str, Any]:
-    """The weights that the adapters stand for, by their names in the plain model, as functions of what is trained."""
+    """Return the weights that the adapters stand for, by names in the plain model, as functions of what is trained."""
     weights = {name: value.detach() for name, value in plain.named_parameters()}
     for name, value in trained.items():
         inner = name.replace("base_model.model.", "", 1).replace(".base_layer", "")

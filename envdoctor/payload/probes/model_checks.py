@@ -13,20 +13,7 @@ from typing import Any
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import (
-    IGNORED,
-    Emit,
-    Job,
-    found_by,
-    full_precision,
-    in_setting,
-    judged,
-    lost,
-    relative,
-    rms,
-    seed_of,
-    vector,
-)
+from ..probing.kit import IGNORED, Emit, Job, attempt, full_precision, in_setting, lost, relative, rms, seed_of, vector
 from ..probing.plain_decoder import can_follow, logits_of, loss_of
 from ..probing.shapes import drawn, each
 
@@ -102,10 +89,10 @@ def eval_mode(job: Job, emit: Emit) -> None:
             if row["mode"] == "lookup":  # which is for one text
                 row.update(prompts="one", cache="dynamic")
             case = {"case": f"{row['model']}: cached, {row['mode']}, {row['cache']} cache, {row['prompts']} prompts"}
-            found = found_by(partial(_written, row, job), job["device"])
+            measures = attempt(partial(_written, row, job), job["device"])
             if row is plain[row["model"]]:
-                plain[row["model"]] = found
-            emit({**common, **case, "params": {"model": row["model"]}, **in_setting(found, plain[row["model"]])})
+                plain[row["model"]] = measures
+            emit({**common, **case, "params": {"model": row["model"]}, **in_setting(measures, plain[row["model"]])})
 
 
 def model_code(job: Job, emit: Emit) -> None:
@@ -131,17 +118,18 @@ def _logits(model: Any, batch: dict[str, Any], **more: Any) -> Any:
         return model(**tiny_models.moved(batch, model), **more).logits.cpu()
 
 
-def _change(found: Any, exact: Any, signature: str) -> dict[str, Any]:
-    if lost(found):
-        told = f"{lost(found)} logits are not finite without gradients"
-        return judged("exact", "eval-nan", ["logits"], dtype="fp32", equal=False, detail=told)
-    difference = relative(found, exact)
-    told = f"logits are off by {difference:.2g} of them"
-    return judged("change", signature, ["logits"], dtype="fp32", detail=told, relative=difference, limit=_LIMIT)
+def _change(logits: Any, exact: Any, signature: str) -> dict[str, Any]:
+    case = {"tensors": ["logits"], "dtype": "fp32"}
+    if lost(logits):
+        why = f"{lost(logits)} logits are not finite without gradients"
+        return {**case, "judge": "exact", "signature": "eval-nan", "equal": False, "detail": why}
+    difference = relative(logits, exact)
+    why = f"logits are off by {difference:.2g} of them"
+    return {**case, "judge": "change", "signature": signature, "detail": why, "relative": difference, "limit": _LIMIT}
 
 
 def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
-    """Values are dropped in training only: of attention's weights, in eager attention, and behind each feed-forward."""
+    """Check that values are dropped in training only: in eager attention, and behind each feed-forward."""
     eager = tiny_models.build(name, "eager", job["model"]).to(job["device"])
     batch = tiny_models.padded(tiny_models.samples((24, 17)), "right")
     exact = _logits(eager.eval(), batch)
@@ -151,31 +139,31 @@ def _dropout(model: Any, job: Job, name: str) -> dict[str, Any]:
 
 
 def _masked(model: Any, job: Job, name: str) -> dict[str, Any]:
-    """The logits of evaluation beside those of training, and finite in bf16."""
-    made = tiny_models.samples(tiny_models.LENGTHS["short"])
-    made[1][1].fill_(IGNORED)
+    """Compare the logits of evaluation with those of training, and check that they are finite in bf16."""
+    pairs = tiny_models.samples(tiny_models.LENGTHS["short"])
+    pairs[1][1].fill_(IGNORED)
     half = tiny_models.unlike(tiny_models.build(name, "sdpa", job["model"])).to(job["device"], torch.bfloat16).eval()
-    found: dict[str, Any] = {}
+    change: dict[str, Any] = {}
     for empty in (False, True):
-        batch = tiny_models.padded(made, "left", position_ids=True, empty=empty)
+        batch = tiny_models.padded(pairs, "left", position_ids=True, empty=empty)
         live = batch["attention_mask"].bool()
         model.train()
         exact = model(**tiny_models.moved(batch, model)).logits.detach().cpu()
-        found = _change(_logits(model.eval(), batch)[live], exact[live], "eval-differs")
+        change = _change(_logits(model.eval(), batch)[live], exact[live], "eval-differs")
         rough = _change(_logits(half, batch)[live], exact[live], "eval-differs")
-        for one in (found, {**rough, "dtype": "bf16"}):
-            if one["judge"] == "exact" or (one is found and not one["relative"] <= _LIMIT):
-                return one
-    return found
+        for record in (change, {**rough, "dtype": "bf16"}):
+            if record["judge"] == "exact" or (record is change and not record["relative"] <= _LIMIT):
+                return record
+    return change
 
 
 def _chosen(job: Job) -> list[str]:
-    """Models whose caches keep all and only a window."""
+    """Return models whose caches keep everything, and one whose cache keeps a window."""
     return ["own"] if tiny_models.chosen(job["model"], [""])[0] == "own" else ["llama", "mistral", "qwen3"]
 
 
 def _written(row: dict[str, Any], job: Job) -> dict[str, Any]:
-    """Prompts that are continued with a cache, against each text at once: the logits of each token, or of beams the
+    """Compare prompts that are continued with a cache with each text at once: the logits of each token, or of beams the
     probability of the text that the score says."""
     mode = row["mode"]
     if row["cache"] == "static" and job["device"] == "cuda":
@@ -186,43 +174,43 @@ def _written(row: dict[str, Any], job: Job) -> dict[str, Any]:
         model.get_output_embeddings().weight.mul_(_GAIN)  # so that one text is likelier than others
     lengths = _PROMPTS if row["prompts"] == "unequal" else _PROMPTS[:1] * (2 if row["prompts"] == "equal" else 1)
     batch = tiny_models.padded(tiny_models.samples(lengths), "left")
-    given = {key: batch[key].to(job["device"]) for key in ("input_ids", "attention_mask")}
+    inputs = {key: batch[key].to(job["device"]) for key in ("input_ids", "attention_mask")}
     model.generation_config.eos_token_id = None  # no text ends before its time
-    asked: dict[str, Any] = dict.fromkeys(
+    options: dict[str, Any] = dict.fromkeys(
         ("use_cache", "output_logits", "output_scores", "return_dict_in_generate"), True
     )
-    asked.update(max_new_tokens=_NEW, **_MODES[mode], **_CACHES[row["cache"]])
+    options.update(max_new_tokens=_NEW, **_MODES[mode], **_CACHES[row["cache"]])
     torch.manual_seed(3)
     with torch.no_grad():
-        said = model.generate(**given, **asked)
-    found, exact = [], []
-    each_one = len(said.sequences) // len(lengths)
-    for place, tokens in enumerate(said.sequences.cpu()):
+        output = model.generate(**inputs, **options)
+    answers, exact = [], []
+    each_one = len(output.sequences) // len(lengths)
+    for place, tokens in enumerate(output.sequences.cpu()):
         length = lengths[place // each_one]
         text = tokens[max(lengths) - length :][None]
         logits = _logits(model, {"input_ids": text})[0, length - 1 : -1]
         if mode == "beams":
             exact.append(torch.log_softmax(logits, -1).gather(-1, text[0, length:, None]).sum()[None])
-            found.append(said.sequences_scores[place].cpu()[None])
+            answers.append(output.sequences_scores[place].cpu()[None])
         else:
             exact.append(logits)
-            found.append(torch.stack([logits[place] for logits in said.logits]).cpu())
-    return _change(torch.cat(found), torch.cat(exact), "cache-differs")
+            answers.append(torch.stack([logits[place] for logits in output.logits]).cpu())
+    return _change(torch.cat(answers), torch.cat(exact), "cache-differs")
 
 
 def _packed(model: Any, job: Job, name: str) -> dict[str, Any]:
-    """Two samples in one row, told apart by positions that begin again."""
+    """Compare two samples in one row, told apart by positions that begin again, with each sample alone."""
     try:
         masking = importlib.import_module("transformers.masking_utils")
     except ImportError:
         masking = None
     if not hasattr(masking, "find_packed_sequence_indices"):
         return {"skip": "this transformers does not tell packed samples apart in sdpa attention"}
-    made = [tokens for tokens, _ in tiny_models.samples((24, 17))]
-    alone = torch.cat([_logits(model.eval(), {"input_ids": tokens[None]}) for tokens in made], 1)
-    positions = torch.cat([torch.arange(len(tokens)) for tokens in made])[None]
-    found = _logits(model, {"input_ids": torch.cat(made)[None], "position_ids": positions}, use_cache=False)
-    return _change(found, alone, "packing-leaks")
+    texts = [tokens for tokens, _ in tiny_models.samples((24, 17))]
+    alone = torch.cat([_logits(model.eval(), {"input_ids": tokens[None]}) for tokens in texts], 1)
+    positions = torch.cat([torch.arange(len(tokens)) for tokens in texts])[None]
+    logits = _logits(model, {"input_ids": torch.cat(texts)[None], "position_ids": positions}, use_cache=False)
+    return _change(logits, alone, "packing-leaks")
 
 
 def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
@@ -236,19 +224,18 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
     if not models:
         raise tiny_models.NoAttention(f"{name} has neither sdpa nor eager attention")
     model = next(iter(models.values()))
-    common = {"dtype": "fp32", "params": {"model": called}}
+    common = {"judge": "change", "dtype": "fp32", "limit": _LIMIT, "params": {"model": called}}
     for side in ("right", "left"):
         batch = tiny_models.padded(tiny_models.samples(tiny_models.LENGTHS["short"]), side, position_ids=side == "left")
-        gave = {way: _seen(one, batch) for way, one in models.items()}
-        for way, error in _errors(model, batch, gave).items():
-            both = len(gave) > 1 and way == "every"
-            words = {"sdpa": "sdpa", "eager": "eager", "every": " and ".join(gave)}[way]
-            outcome = "model-differs" if way == "every" else f"{way}-path-differs"
-            case = judged("change", outcome, ["logits", "gradients"], dtype="fp32", relative=error, limit=_LIMIT)
-            case["backend"] = "eager" if both else way if way != "every" else next(iter(gave))
-            params = {"model": called, "padding": side}
-            emit({**case, "case": f"{called} {words}, {side}-padded", "params": params})
-        _judge_loss(emit, common, called, batch, next(iter(gave.values())))
+        outputs = {way: _results(variant, batch) for way, variant in models.items()}
+        for way, error in _errors(model, batch, outputs).items():
+            case: Job = {"backend": way, "signature": f"{way}-path-differs"}
+            if way == "every":
+                case = {"backend": [*outputs][-1], "signature": "model-differs"}
+            words = " and ".join(outputs) if way == "every" else way
+            case.update(case=f"{called} {words}, {side}-padded", relative=error, tensors=["logits", "gradients"])
+            emit({**common, **case, "params": {"model": called, "padding": side}})
+        _judge_loss(emit, common, called, batch, next(iter(outputs.values())))
     batch = tiny_models.padded(tiny_models.samples((24, 24)), "right")  # no padding: masks in bf16 are another matter
     with torch.autocast(device, torch.bfloat16), torch.no_grad():
         output = model(**tiny_models.moved(batch, model))
@@ -257,51 +244,51 @@ def _one_model(job: Job, emit: Emit, name: str, called: str) -> None:
     _judge_norm(emit, called, model, device)
 
 
-def _seen(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
-    """What the model gives for a batch: its loss, its logits, and the gradient of the plain loss of these logits."""
+def _results(model: Any, batch: dict[str, Any]) -> dict[str, Any]:
+    """Return the loss and the logits of a batch, and the gradient of the plain loss of these logits."""
     model.zero_grad(set_to_none=True)
-    given = tiny_models.moved(batch, model)
-    output = model(**given)
-    loss_of(output.logits, given["labels"]).backward()
+    inputs = tiny_models.moved(batch, model)
+    output = model(**inputs)
+    loss_of(output.logits, inputs["labels"]).backward()
     logits = output.logits.detach().double().cpu()
     return {"loss": float(output.loss.detach()), "logits": logits, "gradients": vector(model)}
 
 
-def _errors(model: Any, batch: dict[str, Any], gave: dict[str, dict[str, Any]]) -> dict[str, float]:
-    """How far each way is off, by way; one that is off alike with all is called "every"."""
+def _errors(model: Any, batch: dict[str, Any], outputs: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """Return how far each way is off, by way; one that is off alike with all is called "every"."""
     live = batch["attention_mask"].bool()
     if not can_follow(model.config):
-        if len(gave) < 2:
+        if len(outputs) < 2:
             return {}
-        return {"sdpa": _distance(gave["sdpa"], gave["eager"], live)}
+        return {"sdpa": _distance(outputs["sdpa"], outputs["eager"], live)}
     weights = {name: value.detach().double().cpu().requires_grad_() for name, value in model.named_parameters()}
     positions = batch.get("position_ids", torch.arange(live.shape[1])[None].expand(live.shape))
     logits = logits_of(weights, model.config, batch["input_ids"], batch["attention_mask"], positions)
     loss_of(logits, batch["labels"]).backward()
     parts = [torch.zeros_like(value) if value.grad is None else value.grad for value in weights.values()]
     exact = {"logits": logits.detach(), "gradients": torch.cat([part.flatten() for part in parts])}
-    errors = {way: _distance(found, exact, live) for way, found in gave.items()}
+    errors = {way: _distance(output, exact, live) for way, output in outputs.items()}
     wrong = [way for way, error in errors.items() if not error <= _LIMIT]
     return {"every": max(errors.values())} if len(wrong) == len(errors) else errors
 
 
-def _distance(found: dict[str, Any], exact: dict[str, Any], live: Any) -> float:
-    pairs = [(found["logits"][live], exact["logits"][live]), (found["gradients"], exact["gradients"])]
-    if any(lost(one) for one, _ in pairs):
+def _distance(output: dict[str, Any], exact: dict[str, Any], live: Any) -> float:
+    pairs = [(output["logits"][live], exact["logits"][live]), (output["gradients"], exact["gradients"])]
+    if any(lost(tensor) for tensor, _ in pairs):
         return float("nan")
     return max(relative(*pair) for pair in pairs)
 
 
-def _judge_loss(emit: Emit, common: Any, called: str, batch: dict[str, Any], found: dict[str, Any]) -> None:
-    exact = float(loss_of(found["logits"], batch["labels"]))
-    told = f"loss {found['loss']:.4g}, where the mean over the labels that count is {exact:.4g}"
-    case = judged("change", "loss-differs", ["loss"], relative=abs(found["loss"] - exact) / exact, limit=1e-3)
-    emit({**common, **case, "case": f"{called}: the loss of its logits", "detail": told})
+def _judge_loss(emit: Emit, common: Any, called: str, batch: dict[str, Any], output: dict[str, Any]) -> None:
+    exact = float(loss_of(output["logits"], batch["labels"]))
+    detail = f"loss {output['loss']:.4g}, where the mean over the labels that count is {exact:.4g}"
+    case = {"signature": "loss-differs", "tensors": ["loss"], "relative": abs(output["loss"] - exact) / exact}
+    emit({**common, **case, "case": f"{called}: the loss of its logits", "detail": detail})
 
 
 def _judge_norm(emit: Emit, called: str, model: Any, device: str) -> None:
-    """A fresh norm of the model's class on a wide row: the factor of each row, in units of what rounding the values
-    one by one leaves of it."""
+    """Judge a fresh norm of the model's class on a wide row: the factor of each row, in units of what rounding the
+    values one by one leaves of it."""
     kinds = {type(module) for module in model.modules() if type(module).__name__.endswith("RMSNorm")}
     for kind in sorted(kinds, key=lambda kind: kind.__name__):
         try:
@@ -310,10 +297,10 @@ def _judge_norm(emit: Emit, called: str, model: Any, device: str) -> None:
             continue
         values = (3.7 * torch.randn(_ROWS, _WIDTH, generator=torch.Generator().manual_seed(8))).bfloat16()
         with torch.no_grad():
-            found = norm(values.to(device)).double().cpu()
+            normed = norm(values.to(device)).double().cpu()
         wide = values.double()
         exact = wide / (wide.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt()
-        factor = (found * exact).sum(-1) / exact.pow(2).sum(-1) - 1
+        factor = (normed * exact).sum(-1) / exact.pow(2).sum(-1) - 1
         rounded = (exact.bfloat16().double() * exact).sum(-1) / exact.pow(2).sum(-1) - 1
         case = {"case": f"{kind.__name__} on rows of {_WIDTH}", "judge": "rounding", "dtype": "bf16"}
         emit({**case, "params": {"model": called}, "ratio": {"o": rms(factor) / rms(rounded)}, "gate": ["o"]})

@@ -7,27 +7,30 @@ The functions cite the bugs that they exist for, such as https://github.com/pyto
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Callable  # noqa: UP035 (Python 3.8 knows no others at run time)
+from typing import Any
 
 import torch
 from torch.nn import functional
 from torch.utils import checkpoint
 
 from ..probing import tiny_models
-from ..probing.collective import has_backend, together
+from ..probing.collective import together
 from ..probing.kit import (
     DTYPES,
+    Case,
     Emit,
     Job,
     Unavailable,
-    found_by,
-    held_kib,
-    judged,
+    growth,
     loaded_dtype,
     lost,
+    of_rows,
     offered,
+    pair,
     relative,
+    run_rows,
     seed_of,
     vector,
 )
@@ -105,7 +108,7 @@ def checkpointing(job: Job, emit: Emit) -> None:
             layer.forward = forward if reentrant is None else way
 
     set_here(None)
-    _checkpointed(emit, model, set_here, "plain")
+    run_rows(job, emit, _checkpointed(model, set_here, "plain"))
 
     def of_transformers(name: str, called: str) -> None:
         model = tiny_models.build(name, "sdpa", job["model"]).to(job["device"])
@@ -118,12 +121,13 @@ def checkpointing(job: Job, emit: Emit) -> None:
             else:
                 model.gradient_checkpointing_enable({"use_reentrant": reentrant})
 
-        _checkpointed(emit, model, switch, called)
+        run_rows(job, emit, _checkpointed(model, switch, called))
 
     tiny_models.each_chosen(job, emit, "llama", of_transformers)
 
 
-def memory_cycles(job: Job, emit: Emit) -> None:
+@of_rows
+def memory_cycles(job: Job) -> Iterator[Case]:
     """Does memory stay constant over cycles of the same shapes, over shapes that are always new, and in a whole model?
 
     Growth that is none: a longer batch needs more. So cycles repeat the same twelve lengths, or take lengths that were
@@ -134,32 +138,35 @@ def memory_cycles(job: Job, emit: Emit) -> None:
     """
     device = job["device"]
     lengths = _LENGTHS if device == "cuda" else _LENGTHS[:6]
-    attend = partial(_attend, device=device)
-    same = [list(lengths)] * _SAME
-    _held(emit, device, attend, same, f"{_SAME} cycles of {len(lengths)} lengths, forward and backward with a mask")
-    new = [[max(lengths), *range(33 + cycle, 48 + cycle, _NEW)] for cycle in range(_NEW)]
-    _held(emit, device, attend, new, f"{_NEW} cycles of 5 new lengths, forward and backward with a mask")
-    try:
-        model = tiny_models.build("llama", "sdpa").to(device)
-        case = "steps and evaluation of a model, new lengths"
-        _held(emit, device, lambda length: _use(model, length), new, case)
-    except Unavailable as reason:
-        emit({"case": "a model", "skip": str(reason)})
+    same = [lengths] * _SAME
+    new = [(max(lengths), *range(33 + cycle, 48 + cycle, _NEW)) for cycle in range(_NEW)]
+
+    def of_model() -> dict[str, Any]:
+        return growth(partial(_use, tiny_models.build("llama", "sdpa").to(device)), new, device)
+
+    for title, cycles, measure in (
+        (f"{_SAME} cycles of {len(lengths)} lengths, forward and backward with a mask", same, None),
+        (f"{_NEW} cycles of 5 new lengths, forward and backward with a mask", new, None),
+        ("steps and evaluation of a model, new lengths", new, of_model),
+    ):
+        attention = partial(growth, partial(_attend, device=device), cycles, device)
+        params = {"mask": "bool_left", "cycles": len(cycles)}
+        yield Case(title, measure or attention, gate="", judge="growth", dtype="", params=params)
 
 
-def mixed_precision(job: Job, emit: Emit) -> None:
+@of_rows
+def mixed_precision(job: Job) -> Iterator[Case]:
     """Does training under autocast change float32 weights as training in float64 does, but for rounding?
 
     bf16, and fp16 with a GradScaler, whose gradients are unscaled and clipped before each step. Autocast keeps half
     copies of weights for as long as it lasts, and copies that live longer are those of an earlier step:
     https://github.com/pytorch/pytorch/issues/112583, https://github.com/pytorch/pytorch/issues/86136.
     """
-    device = job["device"]
     for name in ("bf16", "fp16"):
         words = f"{name} with GradScaler" if name == "fp16" else name
-        case = judged("change", "autocast-differs", ["parameters"], dtype=name, limit=_MIXED_LIMIT, backend="default")
-        case.update(case=f"{_MIXED_STEPS} steps under autocast to {words}", params={"scaled": name == "fp16"})
-        emit({**case, **found_by(partial(_mixed, name, words, device), device)})
+        row = pair(f"{_MIXED_STEPS} steps under autocast to {words}", partial(_mixed, name, words, job["device"]))
+        row = row._replace(gate="parameters", limit=_MIXED_LIMIT, dtype=name, backend="default")
+        yield row._replace(params={"scaled": name == "fp16"}, signature="autocast-differs")
 
 
 def parallel_training(job: Job, emit: Emit) -> None:
@@ -171,22 +178,17 @@ def parallel_training(job: Job, emit: Emit) -> None:
     https://github.com/pytorch/pytorch/issues/155903 (what FSDP2 divides by).
     """
     backend = "nccl" if job["device"] == "cuda" and torch.cuda.device_count() > 1 else "gloo"
-    case = judged("change", "parallel-differs", ["parameters"], dtype="fp32", limit=_LIMIT, backend=backend)
-    if not has_backend(backend):
-        emit({**case, "case": "two processes", "skip": f"this torch has no {backend}"})
-        return
-    results = together({"world": 2, "backend": backend}, "parallel_steps.py")
-    for rank, result in enumerate(results):
-        if "error" in result:
-            emit({**case, "case": f"rank {rank}", "error": f"a process of two {result['error']}"})
-            return
-    for way in results[0]["changes"]:
+    case: Job = {"judge": "change", "signature": "parallel-differs", "tensors": ["parameters"], "dtype": "fp32"}
+    case.update(limit=_LIMIT, backend=backend)
+    results = together({"world": 2, "backend": backend}, emit, case, "parallel_steps.py")
+    for way in results[0]["changes"] if results else ():
         both = [result["changes"][way] for result in results]
-        found = next((one for one in both if not one.get("relative", _LIMIT) < _LIMIT), both[0])
-        emit({**case, "case": f"two steps by {way}", "params": {"way": way}, **found})
+        worst = next((change for change in both if not change.get("relative", _LIMIT) < _LIMIT), both[0])
+        emit({**case, "case": f"two steps by {way}", "params": {"way": way}, **worst})
 
 
-def save_load(job: Job, emit: Emit) -> None:
+@of_rows
+def save_load(job: Job) -> Iterator[Case]:
     """Is a model that was saved and loaded again the same model?
 
     Weights and logits, in float32 and bf16, whole and in shards, with an output layer of its own and with one
@@ -200,56 +202,52 @@ def save_load(job: Job, emit: Emit) -> None:
         "tied": each(False, True),
         "whole": each(True, False),
     }
-    for row in drawn(seed_of(job), **axes, asks=each("named", "auto", "mapped")):
-        case = judged("exact", "reload-differs", ["parameters"], dtype=row["dtype"], params={"tied": row["tied"]})
-        words = f"{row['model']}, {row['dtype']} weights, embeddings {'tied' if row['tied'] else 'not tied'}"
-        case["case"] = f"{words}{'' if row['whole'] else ', in shards'}, dtype {row['asks']}"
-        emit({**case, **found_by(partial(_reloaded, row), job["device"])})
+    for way in drawn(seed_of(job), **axes, asks=each("named", "auto", "mapped")):
+        words = f"{way['model']}, {way['dtype']} weights, embeddings {'tied' if way['tied'] else 'not tied'}"
+        title = f"{words}{'' if way['whole'] else ', in shards'}, dtype {way['asks']}"
+        row = pair(title, partial(_reloaded, way), gate="parameters", judge="exact", dtype=way["dtype"])
+        yield row._replace(params={"tied": way["tied"]}, signature="reload-differs")
 
 
-def training_step(job: Job, emit: Emit) -> None:
+@of_rows
+def training_step(job: Job) -> Iterator[Case]:
     """Do optimizer steps in the recipe's dtype stay finite and move the weights?
 
     Pure fp16 weights with AdamW go NaN within two steps, because its epsilon of 1e-8 is 0 in fp16
     (https://github.com/pytorch/pytorch/issues/96755, https://github.com/pytorch/pytorch/issues/97004); pure bf16
     weights at 1.0 do not move at a learning rate of 1e-4, because the update is below half a step of the format. Both
-    are so by design: they are reported for a recipe that trains such weights (``recipe.load_dtype``), and as
-    information otherwise.
+    are so by design: a recipe that trains such weights (``recipe.load_dtype``) is told, others are informed.
 
     Fifteen AdamW steps of tiny models in bf16, with batches of changing length padded on alternating sides, must stay
     finite, whatever the recipe: https://github.com/zai-org/GLM-4/issues/724.
     """
     device, trained = job["device"], loaded_dtype(job)
     dtype = "fp16" if trained == "fp16" else "bf16"
+    exact = partial(pair, gate="parameters", judge="exact", signature="nan-parameters")
     for name in tiny_models.chosen(job["model"], job["options"].get("models") or ["chatglm-like"]):
         called = tiny_models.label(name, job["model"])
-        case = judged("exact", "nan-parameters", ["parameters"], dtype=dtype, backend="sdpa", params={"model": called})
-        case["case"] = f"{called}: {_CYCLES * _BATCHES} AdamW steps of {dtype} weights"
-        emit({**case, **found_by(partial(_train, name, DTYPES[dtype], device, job["model"]), device)})
+        title = f"{called}: {_CYCLES * _BATCHES} AdamW steps of {dtype} weights"
+        row = exact(title, partial(_train, name, DTYPES[dtype], device, job["model"]), backend="sdpa", dtype=dtype)
+        yield row._replace(params={"model": called})
     for way in ("foreach", "fused"):
-        case = judged("exact", "nan-parameters", ["parameters"], dtype="fp16", backend=way)
-        case.update(case=f"AdamW ({way}) on fp16 weights", params={"optimizer": "adamw"})
-        if trained != "fp16":
-            case["kind"] = "info"
-        emit({**case, **found_by(partial(_half_adamw, way, device), device)})
+        row = exact(f"AdamW ({way}) on fp16 weights", partial(_half_adamw, way, device), backend=way, dtype="fp16")
+        yield row._replace(params={"optimizer": "adamw"}, kind="case" if trained == "fp16" else "info")
     rate = float(job["recipe"].get("learning_rate") or 1e-4)
-    case = judged("exact", "weights-stand-still", ["parameters"], dtype="bf16", backend="default", soft=True)
-    case.update(case="50 AdamW steps of a bf16 weight of 1.0", params={"optimizer": "adamw", "learning_rate": rate})
-    if trained != "bf16":
-        case["kind"] = "info"
-    emit({**case, **_standstill(device, rate)})
+    row = exact("50 AdamW steps of a bf16 weight of 1.0", partial(_standstill, device, rate), dtype="bf16")
+    row = row._replace(params={"optimizer": "adamw", "learning_rate": rate}, signature="weights-stand-still")
+    yield row._replace(backend="default", kind="case" if trained == "bf16" else "info")
 
 
 def _mixed(name: str, words: str, device: str) -> dict[str, Any]:
-    """The change of all parameters under autocast against that of the same steps in float64."""
+    """Compare the change of all parameters under autocast with that of the same steps in float64."""
     model = tiny_models.build("chatglm-like", "sdpa").to(device)
     exact = tiny_models.build("chatglm-like", "eager").double()
     before = vector(exact, "data")
     optimizer = torch.optim.SGD(model.parameters(), lr=_RATE)
-    made, scaled = getattr(torch.amp, "GradScaler", None), name == "fp16"
-    if scaled and made is None and device == "cpu":
+    scaler_class, scaled = getattr(torch.amp, "GradScaler", None), name == "fp16"
+    if scaled and scaler_class is None and device == "cpu":
         raise Unavailable("this torch has no GradScaler for a CPU (2.3 brought it)")
-    kind = partial(made, device) if made else torch.cuda.amp.GradScaler
+    kind = partial(scaler_class, device) if scaler_class else torch.cuda.amp.GradScaler
     scaler = kind(init_scale=_SCALE, enabled=scaled)
     for step in range(_MIXED_STEPS):
         batch = tiny_models.padded(tiny_models.samples((24, 24), seed=step), "right")  # masks are another matter
@@ -269,24 +267,23 @@ def _mixed(name: str, words: str, device: str) -> dict[str, Any]:
     return tiny_models.step_error(vector(model, "data") - before, vector(exact, "data") - before, words)
 
 
-def _checkpointed(emit: Emit, model: Any, switch: Callable[[bool | None], None], called: str) -> None:
-    """Two observations: the gradient with each kind of checkpoints that ``switch`` sets against the one with none."""
+def _checkpointed(model: Any, switch: Callable[[bool | None], None], called: str) -> Iterator[Case]:
+    """Yield two rows: the gradient with each kind of checkpoints that ``switch`` sets against the one with none."""
     batch = tiny_models.moved(tiny_models.padded(tiny_models.samples((24, 17)), "right"), model)
     words, params = ("", {}) if called == "plain" else (f"{called} ", {"model": called})
     plain = _gradient(model, batch)
 
-    def compared() -> dict[str, Any]:
-        other = _gradient(model, batch)
-        told = "bitwise equal" if torch.equal(other, plain) else "not bitwise"
-        return {"detail": told, "relative": relative(other, plain)}
-
-    for reentrant in (False, True):
+    def compared(reentrant: bool) -> dict[str, Any]:
         switch(reentrant)
-        case = judged("change", "checkpoint-differs", ["gradients"], dtype="fp32", limit=_LIMIT)
-        case["case"] = f"{words}checkpointed ({'reentrant' if reentrant else 'not reentrant'}) against plain"
-        case.update(backend="reentrant" if reentrant else "default", params={"use_reentrant": reentrant, **params})
-        emit({**case, **found_by(compared, next(model.parameters()).device.type)})
-        switch(None)
+        other = _gradient(model, batch)
+        detail = "bitwise equal" if torch.equal(other, plain) else "not bitwise"
+        return {"detail": detail, "relative": relative(other, plain)}
+
+    for reentrant, name in ((False, "not reentrant"), (True, "reentrant")):
+        title = f"{words}checkpointed ({name}) against plain"
+        row = pair(title, partial(compared, reentrant), gate="gradients", limit=_LIMIT, signature="checkpoint-differs")
+        backend = "reentrant" if reentrant else "default"
+        yield row._replace(backend=backend, params={"use_reentrant": reentrant, **params})
 
 
 def _with_dropout(forward: Any) -> Any:
@@ -307,7 +304,7 @@ def _reloaded(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _problem(row: dict[str, Any]) -> str:
-    """What is different after saving and loading; empty for nothing."""
+    """Return what is different after saving and loading; empty if nothing is."""
     dtype = DTYPES[row["dtype"]]
     model = tiny_models.unlike(tiny_models.build(row["model"], "sdpa", tied=row["tied"])).eval()
     for parameter in model.parameters():  # buffers stay what they are, as where weights are loaded in half
@@ -342,8 +339,8 @@ def _train(name: str, dtype: Any, device: str, folder: Any) -> dict[str, Any]:
     for cycle in range(_CYCLES):
         for number in range(_BATCHES):
             shorter = tuple(max(4, length - 3 * number) for length in lengths)
-            made = tiny_models.samples(shorter, seed=100 * cycle + number)
-            batch = tiny_models.padded(made, "left" if number % 2 else "right", position_ids=bool(number % 2))
+            pairs = tiny_models.samples(shorter, seed=100 * cycle + number)
+            batch = tiny_models.padded(pairs, "left" if number % 2 else "right", position_ids=bool(number % 2))
             loss = model(**tiny_models.moved(batch, model)).loss
             losses.append(float(loss.detach()))
             loss.backward()
@@ -356,7 +353,7 @@ def _train(name: str, dtype: Any, device: str, folder: Any) -> dict[str, Any]:
 
 
 def _half_adamw(way: str, device: str) -> dict[str, Any]:
-    """Eight fp16 weights with a gradient of 1e-5, then 0."""
+    """Step eight fp16 weights three times: with a gradient of 1e-5, then 0."""
     weights = torch.nn.Parameter(torch.ones(8, dtype=torch.float16, device=device))
     with offered(f"{way} AdamW"):
         optimizer = torch.optim.AdamW([weights], lr=1e-3, **{way: True})
@@ -367,31 +364,20 @@ def _half_adamw(way: str, device: str) -> dict[str, Any]:
 
 
 def _standstill(device: str, rate: float) -> dict[str, Any]:
-    """A bf16 weight of 1.0 under 50 AdamW steps with a constant gradient."""
+    """Step a bf16 weight of 1.0 fifty times by AdamW with a constant gradient."""
     weight = torch.nn.Parameter(torch.ones(8, dtype=torch.bfloat16, device=device))
     optimizer = torch.optim.AdamW([weight], lr=rate, weight_decay=0.0)
     for _ in range(50):
         weight.grad = torch.ones_like(weight)
         optimizer.step()
     moved = float((weight.detach() - 1).abs().max())
-    return {"equal": moved > 0, "detail": f"moved by {moved:g} at a learning rate of {rate:g}"}
-
-
-def _held(emit: Emit, device: str, work: Callable[[int], None], cycles: list[list[int]], case: str) -> None:
-    """One observation: what is held after each cycle of lengths."""
-    kib = []
-    for lengths in cycles:
-        for length in lengths:
-            work(length)
-        kib.append(held_kib(device))
-    params = {"mask": "bool_left", "cycles": len(cycles)}
-    emit({"case": case, "judge": "growth", "backend": "default", "params": params, "kib": kib})
+    return {"equal": moved > 0, "soft": True, "detail": f"moved by {moved:g} at a learning rate of {rate:g}"}
 
 
 def _use(model: Any, length: int) -> None:
-    """A training step without the optimizer, and the same batch in evaluation."""
-    made = tiny_models.padded(tiny_models.samples((length, length // 2)), "left", position_ids=True)
-    batch = tiny_models.moved(made, model)
+    """Run a training step without the optimizer, and the same batch in evaluation."""
+    padded = tiny_models.padded(tiny_models.samples((length, length // 2)), "left", position_ids=True)
+    batch = tiny_models.moved(padded, model)
     model.train()(**batch).loss.backward()
     model.zero_grad(set_to_none=True)
     with torch.no_grad():

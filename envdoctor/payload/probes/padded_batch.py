@@ -21,26 +21,29 @@ The gradient of all parameters as one batch, and one sample at a time without pa
 from __future__ import annotations
 
 import copy
+from functools import partial
 from typing import Any
 
 import torch
 
 from ..probing import tiny_models
-from ..probing.kit import DTYPES, Emit, Job, Unavailable, failure, loaded_dtype, lost, relative, reported, vector
+from ..probing.kit import DTYPES, Emit, Job, Unavailable, attempt, loaded_dtype, lost, relative, reported, vector
 
-PROBE = {
-    "title": "a padded batch against its samples one by one",
-    "attention": "backend",
-    "suites": {
-        "quick": [{"dtype": "bf16", "models": ["chatglm-like", "glm", "qwen2", "qwen3", "llama"]}],
-        "full": [
-            {"dtype": "bf16", "attention": ["sdpa", "eager", "flash_attention_2"], "gains": [1, 12, "bias"]},
-            {"dtype": "fp16", "attention": ["sdpa", "eager"], "gains": [1, 12, "bias"]},
-            {"dtype": "bf16", "gains": [1, "bias"], "lengths": "long"},
-        ],
-    },
-    "seconds": {"cpu": 120, "cuda": 180},
-    "memory_mib": 2000,
+PROBES = {
+    "padded-batch": {
+        "title": "a padded batch against its samples one by one",
+        "attention": "backend",
+        "suites": {
+            "quick": [{"dtype": "bf16", "models": ["chatglm-like", "glm", "qwen2", "qwen3", "llama"]}],
+            "full": [
+                {"dtype": "bf16", "attention": ["sdpa", "eager", "flash_attention_2"], "gains": [1, 12, "bias"]},
+                {"dtype": "fp16", "attention": ["sdpa", "eager"], "gains": [1, 12, "bias"]},
+                {"dtype": "bf16", "gains": [1, "bias"], "lengths": "long"},
+            ],
+        },
+        "seconds": {"cpu": 120, "cuda": 180},
+        "memory_mib": 2000,
+    }
 }
 
 #: Relative error of the gradient of one sample at a time that the dtype allows with plain weights: 0.004 to 0.008 on
@@ -57,8 +60,8 @@ _FORMS = (
 )
 
 
-def run(job: Job, emit: Emit) -> None:
-    """One observation for each model × attention × gain × form of the batch, for the judge ``batch``."""
+def padded_batch(job: Job, emit: Emit) -> None:
+    """Emit one observation for each model × attention × gain × form of the batch, for the judge ``batch``."""
     mode = torch.get_deterministic_debug_mode()
     torch.set_deterministic_debug_mode(0)
     try:
@@ -96,38 +99,33 @@ def _one_model(job: Job, emit: Emit, which: tuple[str, str, str, Any]) -> None:
     low = model.to(dtype).to(device)
     high = _float64(low, name, job["model"])
     lengths = tiny_models.LENGTHS[job["options"].get("lengths") or ("long" if device == "cuda" else "short")]
-    made = {"equal": tiny_models.samples((lengths[0],) * 2), "unequal": tiny_models.samples(lengths)}
+    pairs = {"equal": tiny_models.samples((lengths[0],) * 2), "unequal": tiny_models.samples(lengths)}
     torch.set_default_dtype(torch.float64)  # a mask that begins in float32 cannot hold the lowest number of float64
-    truth = {label: _gradients(high, tiny_models.one_by_one(some)) for label, some in made.items()}
+    truth = {label: _gradients(high, tiny_models.one_by_one(group)) for label, group in pairs.items()}
     torch.set_default_dtype(torch.float32)
-    alone = {label: _gradients(low, tiny_models.one_by_one(some)) for label, some in made.items()}
+    alone = {label: _gradients(low, tiny_models.one_by_one(group)) for label, group in pairs.items()}
     for padding, position_ids, empty in _FORMS:
         kind = "equal" if padding == "none" else "unequal"
-        batch = tiny_models.padded(made[kind], "right" if padding == "none" else padding, position_ids, empty)
+        batch = tiny_models.padded(pairs[kind], "right" if padding == "none" else padding, position_ids, empty)
         words = [called, attention, f"gain {gain}", "equal lengths" if padding == "none" else f"{padding}-padded"]
         words += ["position_ids"] * position_ids + ["an empty sample"] * empty
         rows, length = batch["input_ids"].shape
         params = {"model": called, "gain": str(gain), "padding": padding, "position_ids": position_ids}
-        found: dict[str, Any] = {"case": " ".join(words), "judge": "batch", "backend": attention}
-        found["params"] = {**params, "empty": empty, "B": rows, "S": length}
+        observation: dict[str, Any] = {"case": " ".join(words), "judge": "batch", "backend": attention}
+        observation["params"] = {**params, "empty": empty, "B": rows, "S": length}
         if gain == 1:
-            found["most"] = _MOST
-        try:
-            found.update(_compare(low, batch, truth[kind], alone[kind]))
-        except torch.cuda.OutOfMemoryError:
-            raise
-        except RuntimeError as error:
-            found.update(failure(error, device))
+            observation["most"] = _MOST
+        observation.update(attempt(partial(_compare, low, batch, truth[kind], alone[kind]), device))
         if padding == "left" and not position_ids and name != "chatglm-like":
             # Rotary positions are shifted by the padding; weights times 12 and 40 gave up to 4.5 without a bug.
-            found["limits"] = [6.0, 12.0, "positions shifted by the padding"]
+            observation["limits"] = [6.0, 12.0, "positions shifted by the padding"]
         if attention == "eager" and dtype == torch.float16 and gain == "bias" and loaded_dtype(job) != "fp16":
-            found["kind"] = "info"  # by design, see the head of this file
-        emit(found)
+            observation["kind"] = "info"  # by design, see the head of this file
+        emit(observation)
 
 
 def _float64(low: Any, name: str, folder: Any) -> Any:
-    """The same weights, already rounded, in float64 and with eager attention, on the CPU."""
+    """Return the same weights, already rounded, in float64 and with eager attention, on the CPU."""
     high = tiny_models.build(name, "eager", folder)
     if hasattr(high, "set_experts_implementation"):
         high.set_experts_implementation("eager")  # grouped products know no float64
@@ -136,7 +134,7 @@ def _float64(low: Any, name: str, folder: Any) -> Any:
 
 
 def _gradients(model: Any, singles: list[tuple[dict[str, Any], float]]) -> Any:
-    """The weighted sum of the gradients of all parameters, one sample at a time, as one float64 vector on the CPU."""
+    """Return the weighted sum of all gradients, one sample at a time, as one float64 vector on the CPU."""
     total: Any = 0
     for batch, weight in singles:
         model.zero_grad(set_to_none=True)

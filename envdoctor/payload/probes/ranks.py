@@ -1,11 +1,6 @@
-"""Does every rank of a job compute what the others compute, and does an all-reduce over all of them add up?
+"""Do numbers come out right that several processes compute, add up and exchange?
 
-One bad card of thousands spoils the run that it takes part in, and some fabrics gave wrong sums
-(https://github.com/NVIDIA/nccl/issues/2001). Each rank has computed the same numbers on its own
-device (``devices``); their digests are compared with each other, and their errors with what rounding costs. Then all
-that came take part in one all-reduce, with NCCL where every one of them has a GPU and with gloo on CPUs, each in a
-process of its own: one that dies or hangs there is told by the child that started it, within ``_SECONDS`` and
-``_START``.
+The functions cite the bugs that they exist for, such as https://github.com/NVIDIA/nccl/issues/2001.
 """
 
 from __future__ import annotations
@@ -17,17 +12,33 @@ from typing import Any
 import torch
 
 from ..probing.cards import GpuCard, accused, strange
-from ..probing.collective import finish, start
+from ..probing.collective import finish, start, together
 from ..probing.kit import Emit, Job
 from ..ranks import collect, documents, hand_over, meet, send, waited
 
-PROBE = {
-    "title": "each rank of a job against the others, and an all-reduce over all",
-    "suites": {"full": [{}]},
-    "memory_mib": 3000,
-    "gpu_memory_mib": None,
+PROBES = {
+    "all-reduce": {
+        "title": "sums and exchanges between processes",
+        "suites": {"quick": [{"devices": ["cpu"]}], "full": [{}], "card": [{"bandwidth": True, "devices": ["cuda"]}]},
+        "seconds": {"cpu": 90, "cuda": 240},
+        "memory_mib": 2000,
+        # Eight processes, each with torch, a context and the buffers of NCCL.
+        "cuda_memory_mib": 16000,
+    },
+    "ranks": {
+        "title": "each rank of a job against the others, and an all-reduce over all",
+        "suites": {"full": [{}]},
+        "memory_mib": 3000,
+        "gpu_memory_mib": None,
+    },
 }
 
+#: Elements of what is summed. NCCL sends small messages, middle ones and those of 32 MiB in different ways; gloo has a
+#: path of its own from 262,144 elements on.
+_ELEMENTS = {"cpu": (1, 7, 8, 513, 1000, 4097, 300_001, 1 << 21), "cuda": (1, 7, 8, 1000, 4097, 300_001, 1 << 24)}
+#: Bytes of the messages that are timed, and how much more than one of them a process needs: integers of 64 bits to say
+#: what must come out, and their comparisons.
+_TIMED, _ROOM = tuple(1 << power for power in range(10, 29, 2)), 40
 _ALONE = "not run: compares the processes of a job: torchrun, srun or mpirun, with --all-ranks"
 #: How long a process of the all-reduce waits for the others, and what its start may take.
 _SECONDS = 60
@@ -49,9 +60,57 @@ class Rank:
         self.label = f"rank {number} on {host} ({own.get('name') or own.get('device') or 'unknown'})"
 
 
-def run(job: Job, emit: Emit) -> None:
-    """Send results, computed numbers and a sum; on rank 0 hand over what came, and one observation on the numbers and
-    one on the sums, for the judge ``exact``."""
+def all_reduce(job: Job, emit: Emit) -> None:
+    """Do numbers that processes add up and exchange come out as they must, and how fast?
+
+    NCCL 2.27.5 lost the last eight bf16 values of an average over one rank (https://github.com/NVIDIA/nccl/issues/1950,
+    fixed in 2.29.7), newer ones gave wrong sums on some fabrics (https://github.com/NVIDIA/nccl/issues/2001).
+    All-reduce in bf16 and float32, and what sharded training uses (reduce-scatter, all-gather), over two processes with
+    gloo on the CPU; with NCCL over the visible GPUs, at most eight, averages as well; with one visible GPU only the
+    average over one rank. Small integers are exact, so that the results of every rank must be equal.
+    """
+    cuda = job["device"] == "cuda"
+    backend = "nccl" if cuda else "gloo"
+    world = min(8, torch.cuda.device_count()) if cuda else 2
+    case = {"judge": "exact", "signature": "wrong-sum", "tensors": ["o"], "dtype": "bf16", "limit": 0.0}
+    case["backend"] = backend
+    free = min((torch.cuda.mem_get_info(number)[0] for number in range(world)), default=0) if cuda else 1 << 34
+    sizes = _TIMED if job["options"].get("bandwidth") and world > 1 else ()
+    timed = [size for size in sizes if size * _ROOM <= free]
+    request = {"world": world, "backend": backend, "sizes": _ELEMENTS[job["device"]], "averages": cuda}
+    results = together({**request, "exchanges": True, "timed": timed}, emit, case)
+    if not results:
+        return
+    # What one rank got wrong is wrong, whatever the others say.
+    worst: dict[str, int] = {}
+    for result in results:
+        for title, wrong in result["sums"]:
+            worst[title] = max(worst.get(title, 0), wrong)
+    for title, wrong in worst.items():
+        words = f"{title} over {world} process{'es' if world > 1 else ''}"
+        measures = {"difference": float(wrong), "detail": f"{wrong} elements are wrong"}
+        emit({**case, "case": words, "params": {"world_size": world, "what": title}, **measures})
+    if timed:
+        # All wait for the slowest.
+        speeds = {title: min(result["speeds"][title] for result in results) for title in results[0]["speeds"]}
+        emit({"kind": "info", "case": "bus bandwidth in GB/s", "world_size": world, "measured": speeds})
+    if len(timed) < len(sizes):
+        text = f"messages of more than {max(timed, default=0) >> 10} KiB were not tried: too little memory is free"
+        emit({"case": "large messages", "error": text, "partial": True})
+
+
+def ranks(job: Job, emit: Emit) -> None:
+    """Does every rank of a job compute what the others compute, and does an all-reduce over all of them add up?
+
+    One bad card of thousands spoils the run that it takes part in, and some fabrics gave wrong sums
+    (https://github.com/NVIDIA/nccl/issues/2001). Each rank has computed the same numbers on its own device
+    (``devices``); their digests are compared with each other, and their errors with what rounding costs. Then all that
+    came take part in one all-reduce, with NCCL where every one of them has a GPU and with gloo on CPUs, each in a
+    process of its own: the child that started it tells that it died or hangs.
+
+    Send results, computed numbers and a sum; on rank 0 hand over what came, and one observation on the numbers and one
+    on the sums, for the judge ``exact``.
+    """
     case: dict[str, Any] = {"judge": "exact", "dtype": "bf16", "tensors": ["o"]}
     if "rank" not in job:
         emit({**case, "case": "ranks against each other", "skip": _ALONE})
@@ -62,35 +121,35 @@ def run(job: Job, emit: Emit) -> None:
     send(store, job, json.dumps({"device": job["device"], "nccl": nccl, **job["own"]}))
     if job["rank"] != 0:
         # Rank 0 may come as late as it waits for others, and then waits for others.
-        said = waited(store, "plan", time.monotonic() + 2 * job["seconds"] + _START)
-        if said is None:
+        text = waited(store, "plan", time.monotonic() + 2 * job["seconds"] + _START)
+        if text is None:
             raise TimeoutError("rank 0 did not say how to go on")
-        plan = json.loads(said)
+        plan = json.loads(text)
         if plan["backend"] and job["rank"] not in plan["absent"]:
             store.set(f"reduced/{job['rank']}", json.dumps(_reduced(job, plan, store)))
         return
-    came, missing = collect(store, job["world"], ends)
-    hand_over(came, documents(store, came, ends), missing, emit)
-    ranks = [Rank(one[0], one[1], _read(one[3:])) for one in came]
-    plan = planned([rank for rank in ranks if not rank.own.get("refused")], job["world"])
+    arrivals, missing = collect(store, job["world"], ends)
+    hand_over(arrivals, documents(store, arrivals, ends), missing, emit)
+    present = [Rank(number, host, _read(rest)) for number, host, _, *rest in arrivals]
+    plan = planned([rank for rank in present if not rank.own.get("refused")], job["world"])
     store.set("plan", json.dumps(plan))
-    for found in compared([rank for rank in ranks if rank.own.get("results")]):
-        emit({**case, **found})
+    for observation in compared([rank for rank in present if rank.own.get("results")]):
+        emit({**case, **observation})
     case["backend"] = plan["backend"] or None
     if not plan["backend"]:
         emit({**case, "case": "all-reduce", "skip": plan["why"]})
         return
     results = {0: _reduced(job, plan, store)}
     ends = time.monotonic() + _SECONDS + _START  # who began later has as long as this rank had
-    for rank in ranks:
+    for rank in present:
         if rank.number and rank.number not in plan["absent"]:
-            said = waited(store, f"reduced/{rank.number}", ends)
-            results[rank.number] = json.loads(said) if said else {"error": f"gave no answer in {_SECONDS + _START} s"}
-    emit({**case, **added(results, {rank.number: rank.label for rank in ranks}, plan["backend"])})
+            text = waited(store, f"reduced/{rank.number}", ends)
+            results[rank.number] = json.loads(text) if text else {"error": f"gave no answer in {_SECONDS + _START} s"}
+    emit({**case, **added(results, {rank.number: rank.label for rank in present}, plan["backend"])})
 
 
 def planned(ranks: list[Rank], world: int) -> dict[str, Any]:
-    """Which ranks take no part in the all-reduce, and its ``backend``; "" and ``why`` if there is none."""
+    """Return which ranks take no part in the all-reduce, and its ``backend``; "" and ``why`` if there is none."""
     here = {rank.number for rank in ranks}
     plan: dict[str, Any] = {"absent": [number for number in range(world) if number not in here], "backend": ""}
     if len(ranks) < 2 or 0 not in here:
@@ -104,41 +163,41 @@ def planned(ranks: list[Rank], world: int) -> dict[str, Any]:
 
 
 def compared(ranks: list[Rank]) -> list[dict[str, Any]]:
-    """The observation about what was computed, which names the ranks at fault by all computations; more of them, if
-    there are more, are in a second one."""
+    """Return the observation about what was computed, which names the ranks at fault by all computations; more of them,
+    if there are more, are in a second one."""
     if len(ranks) < 2:
         return [{"case": "ranks against each other", "skip": "fewer than two ranks sent what they computed"}]
-    told: dict[str, dict[str, list[str]]] = {}
+    faults: dict[str, dict[str, list[str]]] = {}
     unclear = []
     for work in sorted({name for rank in ranks for name in rank.own["results"]}):
         measured = [(rank, rank.own["results"][work]) for rank in ranks if work in rank.own["results"]]
         cards = [GpuCard(rank.label, rank.own["alike"], digest, float(error)) for rank, (digest, error) in measured]
         for card, words in accused(cards):
-            told.setdefault(card.label, {}).setdefault(words, []).append(work)
-        found = strange(cards)
-        unclear += [f"{work}: {found['detail']}"] if found.get("soft") else []
+            faults.setdefault(card.label, {}).setdefault(words, []).append(work)
+        observation = strange(cards)
+        unclear += [f"{work}: {observation['detail']}"] if observation.get("soft") else []
     title = f"{len(ranks)} ranks"
-    if told:
+    if faults:
         names = [
             f"{label}: " + ", ".join(f"{' and '.join(works)} {words}" for words, works in wrong.items())
-            for label, wrong in told.items()
+            for label, wrong in faults.items()
         ]
-        found = {"case": f"{title}: {_listed(names)}", "equal": False, "signature": "card-differs"}
-        return [found, {"kind": "info", "case": "ranks at fault", "named": names[:_MOST_LISTED]}]
+        observation = {"case": f"{title}: {_listed(names)}", "equal": False, "signature": "card-differs"}
+        return [observation, {"kind": "info", "case": "ranks at fault", "named": names[:_MOST_LISTED]}]
     if unclear:
         return [{"case": f"{title}: {unclear[0]}", "equal": False, "signature": "cards-disagree", "soft": True}]
     return [{"case": f"{title} alike", "equal": True}]
 
 
 def added(results: dict[int, dict[str, Any]], labels: dict[int, str], backend: str) -> dict[str, Any]:
-    """The observation about the sums: who did not get there, else whose share arrived wrong, or who got a wrong sum."""
+    """Return the observation about the sums: who failed, else whose share arrived wrong, or who got a wrong sum."""
     title = f"all-reduce over {len(results)} ranks"
     failed = {rank: result for rank, result in results.items() if "error" in result}
     if failed:
         # Who failed first may be why the others did.
         first = sorted(failed, key=lambda rank: failed[rank].get("order", len(results)))
-        said = _listed([f"{labels[rank]} {failed[rank]['error']}" for rank in first])
-        return {"case": title, "error": f"{title} ({backend}): {said}"}
+        reasons = _listed([f"{labels[rank]} {failed[rank]['error']}" for rank in first])
+        return {"case": title, "error": f"{title} ({backend}): {reasons}"}
     wrong = {rank: [what for what, count in result["sums"] if count] for rank, result in results.items()}
     worst = max((count for result in results.values() for _, count in result["sums"]), default=0)
     givers = [set(result["givers"]) for result in results.values()]
@@ -153,9 +212,9 @@ def added(results: dict[int, dict[str, Any]], labels: dict[int, str], backend: s
 
 
 def _reduced(job: Job, plan: dict[str, Any], store: Any) -> dict[str, Any]:
-    """What this rank's part of the all-reduce saw; ``order`` counts those that failed as they did."""
+    """Return what this rank's part of the all-reduce saw; ``order`` counts those that failed as they did."""
     absent = plan["absent"]
-    given = {
+    request = {
         "rank": job["rank"] - sum(number < job["rank"] for number in absent),
         "world": job["world"] - len(absent),
         "backend": plan["backend"],
@@ -165,17 +224,17 @@ def _reduced(job: Job, plan: dict[str, Any], store: Any) -> dict[str, Any]:
         "prefix": f"envdoctor/{job['attempt']}/group",
         **{name: job[name] for name in ("address", "port")},
     }
-    found = finish(start(given), _SECONDS + _START)
-    return {**found, "order": store.add("failed", 1)} if "error" in found else found
+    answer = finish(start(request), _SECONDS + _START)
+    return {**answer, "order": store.add("failed", 1)} if "error" in answer else answer
 
 
 def _read(own: list[str]) -> dict[str, Any]:
-    """What a rank says of itself; nothing where that is not what this release of envdoctor says."""
+    """Return what a rank says of itself; empty if this release of envdoctor does not say it so."""
     try:
-        said = json.loads(own[0])
+        answer = json.loads(own[0])
     except (ValueError, IndexError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return answer if isinstance(answer, dict) else {}
 
 
 def _listed(names: list[str]) -> str:

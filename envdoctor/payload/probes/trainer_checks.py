@@ -9,7 +9,8 @@ import inspect
 import math
 import os
 import tempfile
-from functools import partial
+from collections.abc import Iterator
+from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -17,10 +18,9 @@ import torch
 import transformers
 
 from ..probing import tiny_models
-from ..probing.kit import IGNORED, Emit, Job, Unavailable, found_by, in_setting, judged, relative, seed_of, vector
+from ..probing.kit import IGNORED, Case, Emit, Job, Unavailable, of_rows, pair, relative, run_rows, seed_of, vector
 from ..probing.plain_decoder import loss_of
 from ..probing.shapes import drawn, each
-from ..probing.trainers import arguments, lightly, tokenizer
 
 PROBES = {
     "grad-accumulation": {
@@ -41,6 +41,8 @@ PROBES = {
     },
 }
 
+#: A row about the Trainer, to which errors of its interface are laid.
+of_trainer = partial(pair, library="the Trainer")
 #: Relative error of a step, of one in half precision, and of a loss or what must be the same.
 _STEP, _HALF_STEP, _LOSS = 1e-2, 0.1, 1e-3
 _LENGTHS = (24, 17, 9, 33, 12)
@@ -84,8 +86,9 @@ _STOPPED = {
 }
 
 
-@lightly
-def grad_accumulation(job: Job, emit: Emit) -> None:
+@tiny_models.lightly
+@of_rows
+def grad_accumulation(job: Job) -> Iterator[Case]:
     """Do n micro-batches of one give the step that one batch of n gives, through the installed transformers Trainer?
 
     transformers 4.48.0 multiplied loss and gradient by the number of accumulation steps, 4.45.2 and older averaged the
@@ -94,38 +97,37 @@ def grad_accumulation(job: Job, emit: Emit) -> None:
     https://github.com/huggingface/transformers/issues/37766.
 
     A Llama in float32 with SGD on four samples with 36, 3, 20 and 1 label tokens: the change of all parameters after
-    one step of 4 x 1, 2 x 2 and 1 x 4 must be the same. Seen: 7.9 relative difference with 4.48.0, 1e-7 with releases
-    that are right.
+    one step of 4 x 1, 2 x 2 and 1 x 4 must be the same. Seen: a difference of 7.9 with 4.48.0, of 1e-7 with others.
     """
-    device, made = job["device"], tiny_models.samples((_SAME_LENGTH,) * len(_ACCUMULATED), seed=3)
-    made = [
+    device, pairs = job["device"], tiny_models.samples((_SAME_LENGTH,) * len(_ACCUMULATED), seed=3)
+    pairs = [
         (tokens, tokens.clone().index_fill_(0, torch.arange(_SAME_LENGTH - labels), IGNORED))
-        for (tokens, _), labels in zip(made, _ACCUMULATED)
+        for (tokens, _), labels in zip(pairs, _ACCUMULATED)
     ]
     once = {**_USUAL, "optim": "sgd", "schedule": "constant_with_warmup", "norm": 0.0}
     once.update(epochs=1, warmup=0, decay=0.0)  # nothing but the gradient is in the step
-    steps = {
-        size: found_by(
-            partial(_run, device, {**once, "batch": size, "windows": 4 // size}, made), device, "the Trainer"
-        )
-        for size in (4, 1, 2)
-    }
+
+    @cache
+    def step(size: int) -> dict[str, Any]:
+        return _run(device, {**once, "batch": size, "windows": 4 // size}, pairs)
+
+    def compared(size: int) -> dict[str, Any]:
+        whole, parts = step(4), step(size)
+        times = float(parts["change"].norm() / whole["change"].norm())
+        loss, right = (result["losses"][0] if result["losses"] else math.nan for result in (parts, whole))
+        detail = f"the step is {times:.3g} times as long, loss {loss:.4g} instead of {right:.4g}"
+        return {"relative": relative(parts["change"], whole["change"]), "detail": detail}
+
     for size in (1, 2):
-        case = judged("change", "accumulation-scale", ["loss", "gradients"], dtype="fp32", limit=_STEP)
-        case["case"] = f"{4 // size} micro-batches of {size} against one batch of 4"
-        case["params"] = {"micro_batches": 4 // size, "micro_batch_size": size}
-        one, other = steps[4], steps[size]
-        problem = next((step for step in (one, other) if "change" not in step), None)
-        if problem is None:
-            times = float(other["change"].norm() / one["change"].norm())
-            loss, right = (step["losses"][0] if step["losses"] else math.nan for step in (other, one))
-            told = f"the step is {times:.3g} times as long, loss {loss:.4g} instead of {right:.4g}"
-            case.update(relative=relative(other["change"], one["change"]), detail=told)
-        emit({**case, **(problem or {})})
+        title = f"{4 // size} micro-batches of {size} against one batch of 4"
+        row = of_trainer(title, partial(compared, size), gate="loss gradients", limit=_STEP)
+        params = {"micro_batches": 4 // size, "micro_batch_size": size}
+        yield row._replace(params=params, signature="accumulation-scale")
 
 
-@lightly
-def trainer_evaluation(job: Job, emit: Emit) -> None:
+@tiny_models.lightly
+@of_rows
+def trainer_evaluation(job: Job) -> Iterator[Case]:
     """Does the installed Trainer give the loss and the logits that the model has, on batches that collators made?
 
     Five samples with as many labels each, in batches, through a model with dropout: the loss must be the mean over
@@ -142,18 +144,16 @@ def trainer_evaluation(job: Job, emit: Emit) -> None:
     axes = {"name": each(*_COLLATORS), "side": each("right", "left"), "multiple": each(None, 8)}
     for row in drawn(seed_of(job), **axes):
         name = row["name"]
-        case = judged("exact", "collator-differs", ["labels"], case=name, params={"collator": name})
-        emit({**case, **found_by(partial(_collated, row, whole), device, "the collator")})
+        case = of_trainer(name, partial(_collated, row, whole), gate="labels", judge="exact", dtype="")
+        yield case._replace(params={"collator": name}, signature="collator-differs", library="the collator")
     axes = {"model": _AXES["model"], "loss": each("own", "smoothed"), "batch": each(2, 3, 4), "asked": each(*_ASKED)}
     for row in drawn(seed_of(job), **axes):
-        case = judged(
-            "change", "evaluation-differs", ["loss"], dtype="fp32", limit=_LOSS, params={"batch": row["batch"]}
-        )
-        case["case"] = f"{row['asked']}() on {len(samples)} samples by {row['batch']}{_words(row)}"
-        emit({**case, **found_by(partial(_evaluated, row, samples, device), device, "the Trainer")})
+        title = f"{row['asked']}() on {len(samples)} samples by {row['batch']}{_words(row)}"
+        case = of_trainer(title, partial(_evaluated, row, samples, device), gate="loss", limit=_LOSS)
+        yield case._replace(params={"batch": row["batch"]}, signature="evaluation-differs")
 
 
-@lightly
+@tiny_models.lightly
 def trainer_training(job: Job, emit: Emit) -> None:
     """Do steps of the installed Trainer change a model as a plain loop over the same batches does, and does a run that
     is resumed from a checkpoint go on as the one that was not stopped?
@@ -169,35 +169,33 @@ def trainer_training(job: Job, emit: Emit) -> None:
     """
     device, seed = job["device"], seed_of(job)
     halves = ["bf16"] * (device == "cpu" or torch.cuda.is_bf16_supported()) + ["fp16"] * (device == "cuda")
-    plain: dict[str, Any] = {}
-    rows = [{**_USUAL, "half": half} for half in ("", *halves)]
-    shuffled = set()
-    for row in [*rows, *({**_USUAL, **row} for row in drawn(seed, **_AXES))]:
+    rows: list[Case] = []
+    shuffled: set[bool] = set()
+    settings = [{**_USUAL, "half": half} for half in ("", *halves)]
+    for row in [*settings, *({**_USUAL, **row} for row in drawn(seed, **_AXES))]:
         half = row["half"]
-        limit = _HALF_STEP if half else _STEP
-        case = judged("change", "training-differs", ["parameters"], dtype=half or "fp32", limit=limit)
         words = f"{half}=True: " if half else ""
-        case["case"] = f"{words}{_EPOCHS} epochs of {len(_LENGTHS)} samples by {row['batch']}{_words(row)}"
-        case["params"] = {"batch": row["batch"]}
-        found = found_by(partial(_trained, device, row, seed), device, "the Trainer")
-        shuffled.add(found.pop("shuffled", None))
-        plain = plain or found
-        emit({**case, **in_setting(found, plain)})
-    if True in shuffled or False in shuffled:
-        case = judged("exact", "training-differs", ["parameters"], dtype="fp32", case="the order of the second epoch")
-        told = "another than that of the first" if True in shuffled else "in all runs that of the first"
-        emit({**case, "params": {"batch": _BATCH}, "equal": True in shuffled, "detail": told})
-    plain = {}
+        title = f"{words}{_EPOCHS} epochs of {len(_LENGTHS)} samples by {row['batch']}{_words(row)}"
+        case = of_trainer(title, partial(_trained, device, row, seed, shuffled), gate="parameters", series="steps")
+        case = case._replace(params={"batch": row["batch"]}, signature="training-differs", dtype=half or "fp32")
+        rows.append(case._replace(limit=_HALF_STEP if half else _STEP))
+    run_rows(job, emit, rows)
+    if shuffled:
+        detail = "another than that of the first" if True in shuffled else "in all runs that of the first"
+        order: Any = partial(dict, equal=True in shuffled, detail=detail)
+        case = pair("the order of the second epoch", order, gate="parameters", judge="exact")
+        run_rows(job, emit, [case._replace(params={"batch": _BATCH}, signature="training-differs")])
+    rows = []
     for row in [{"saved": 1}, *drawn(seed, **_STOPPED)]:
-        case = judged("change", "resume-differs", ["parameters"], dtype="fp32", limit=_LOSS, params={"batch": _BATCH})
-        case["case"] = f"from the checkpoint of {row['saved']}{_words(row)}"
-        found = found_by(partial(_resumed, device, {**_USUAL, **row}, case["case"]), device, "the Trainer")
-        plain = plain or found
-        emit({**case, **in_setting(found, plain)})
+        title = f"from the checkpoint of {row['saved']}{_words(row)}"
+        measure = partial(_resumed, device, {**_USUAL, **row}, title)
+        case = of_trainer(title, measure, gate="parameters", limit=_LOSS, series="resumed")
+        rows.append(case._replace(params={"batch": _BATCH}, signature="resume-differs"))
+    run_rows(job, emit, rows)
 
 
 def _words(row: dict[str, Any]) -> str:
-    """The settings of a row that are not usual."""
+    """Return the settings of a row that are not usual."""
     return "".join(
         f", {name} {value}"
         for name, value in row.items()
@@ -205,8 +203,8 @@ def _words(row: dict[str, Any]) -> str:
     )
 
 
-def _made(row: dict[str, Any], device: str) -> Any:
-    """A model whose attention is computed in plain torch; with adapters, or with its first weights frozen."""
+def _model(row: dict[str, Any], device: str) -> Any:
+    """Return a model whose attention is computed in plain torch; with adapters, or with its first weights frozen."""
     model = tiny_models.build("llama", "eager")
     if row["model"] == "LoRA":
         if find_spec("peft") is None:
@@ -215,8 +213,8 @@ def _made(row: dict[str, Any], device: str) -> Any:
 
         torch.manual_seed(0)
         layers = ["q_proj", "v_proj", "down_proj"]
-        chosen = {"r": 4, "lora_alpha": 8, "target_modules": layers, "task_type": "CAUSAL_LM"}
-        model = get_peft_model(model, LoraConfig(**chosen, init_lora_weights=False))
+        settings = {"r": 4, "lora_alpha": 8, "target_modules": layers, "task_type": "CAUSAL_LM"}
+        model = get_peft_model(model, LoraConfig(**settings, init_lora_weights=False))
     elif row["model"] == "frozen":
         for part in (model.model.embed_tokens, model.model.layers[0]):
             part.requires_grad_(False)
@@ -224,39 +222,39 @@ def _made(row: dict[str, Any], device: str) -> Any:
 
 
 def _labelled(how: str, seed: int = 7) -> list[Any]:
-    """Samples whose labels are ignored in this way."""
-    made = tiny_models.samples(_LENGTHS, seed)
-    for place, (tokens, labels) in enumerate(made):
+    """Return samples whose labels are ignored in this way."""
+    pairs = tiny_models.samples(_LENGTHS, seed)
+    for place, (tokens, labels) in enumerate(pairs):
         if how != "behind a prompt":
             labels.copy_(tokens)
         if how == "scattered":
             labels[place % 3 :: 3] = IGNORED
         elif how == "one sample without" and place == 1:
             labels[:-1] = IGNORED
-    return made
+    return pairs
 
 
 def _criterion(row: dict[str, Any], logits: Any, labels: Any) -> Any:
-    """The mean loss over the labels that count, as the settings have it."""
+    """Return the mean loss over the labels that count, as the settings have it."""
     loss = loss_of(logits, labels)
     if row["loss"] == "own":
         return loss
-    said = logits[:, :-1][labels[:, 1:] != IGNORED]
+    predictions = logits[:, :-1][labels[:, 1:] != IGNORED]
     if row["loss"] == "smoothed":
-        return (1 - _SMOOTHED) * loss + _SMOOTHED * (said.logsumexp(-1) - said.mean(-1)).mean()
-    return loss + 0.1 * said.logsumexp(-1).square().mean()
+        return (1 - _SMOOTHED) * loss + _SMOOTHED * (predictions.logsumexp(-1) - predictions.mean(-1)).mean()
+    return loss + 0.1 * predictions.logsumexp(-1).square().mean()
 
 
-def _trainer(model: Any, row: dict[str, Any], made: list[Any], device: str, folder: str, **chosen: Any) -> Any:
-    """A Trainer with the settings of the row over samples that are only their numbers, and the batches that it takes,
-    which grow while it runs."""
-    taken: list[list[int]] = []
+def _trainer(model: Any, row: dict[str, Any], pairs: list[Any], device: str, folder: str, **changes: Any) -> Any:
+    """Return a Trainer with the settings of the row over samples that are only their numbers, and the batches that it
+    takes, which grow while it runs."""
+    batches: list[list[int]] = []
 
-    def collate(some: list[dict[str, int]]) -> dict[str, Any]:
-        numbers = [one["number"] for one in some]
-        if "evaluated" not in some[0]:
-            taken.append(numbers)
-        return tiny_models.padded([made[number] for number in numbers], "right")
+    def collate(entries: list[dict[str, int]]) -> dict[str, Any]:
+        numbers = [entry["number"] for entry in entries]
+        if "evaluated" not in entries[0]:
+            batches.append(numbers)
+        return tiny_models.padded([pairs[number] for number in numbers], "right")
 
     def weighed(outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
         count = tiny_models.counted(labels)
@@ -276,59 +274,61 @@ def _trainer(model: Any, row: dict[str, Any], made: list[Any], device: str, fold
     if row["recomputed"]:
         settings.update(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": False})
     more: dict[str, Any] = {"compute_loss_func": weighed} if row["loss"] == "a function" else {}
-    data = [{"number": number} for number in range(len(made))]
+    data = [{"number": number} for number in range(len(pairs))]
     if row["evaluated"]:
         name = "eval_strategy" if hasattr(transformers.TrainingArguments, "eval_strategy") else "evaluation_strategy"
         settings.update({name: "steps", "eval_steps": 1})
-        more["eval_dataset"] = [{**one, "evaluated": 1} for one in data]
-    settings.update(chosen, output_dir=folder, remove_unused_columns=False)
-    made_settings = arguments(transformers.TrainingArguments, device, **settings)
-    return transformers.Trainer(model, made_settings, collate, data, **more), taken
+        more["eval_dataset"] = [{**entry, "evaluated": 1} for entry in data]
+    settings.update(changes, output_dir=folder, remove_unused_columns=False)
+    run_settings = tiny_models.arguments(transformers.TrainingArguments, device, **settings)
+    return transformers.Trainer(model, run_settings, collate, data, **more), batches
 
 
-def _run(device: str, row: dict[str, Any], made: list[Any], seed: int = 0) -> dict[str, Any]:
-    """The change of all parameters, the ``losses`` that were logged, and the numbers of each batch."""
-    model = _made(row, device)
+def _run(device: str, row: dict[str, Any], pairs: list[Any], seed: int = 0) -> dict[str, Any]:
+    """Return the change of all parameters, the ``losses`` that were logged, and the numbers of each batch."""
+    model = _model(row, device)
     before = vector(model, "data")
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        trainer, taken = _trainer(model, row, made, device, folder, seed=seed)
+        trainer, batches = _trainer(model, row, pairs, device, folder, seed=seed)
         trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    return {"change": vector(model, "data") - before, "losses": losses, "taken": taken}
+    return {"change": vector(model, "data") - before, "losses": losses, "batches": batches}
 
 
-def _trained(device: str, row: dict[str, Any], seed: int) -> dict[str, Any]:
-    """The change of all parameters by the Trainer against that by the loop, and the losses."""
+def _trained(device: str, row: dict[str, Any], seed: int, shuffled: set[bool]) -> dict[str, Any]:
+    """Compare the change of all parameters by the Trainer with that by the loop, and the losses. ``shuffled`` takes
+    whether the second epoch has another order than the first."""
     takes = inspect.signature(transformers.trainer_pt_utils.LabelSmoother.__call__).parameters
     if row["loss"] == "smoothed" and "num_items_in_batch" not in takes:
         row = {**row, "windows": 1}  # a mean of means, as it was before
-    made = _labelled(row["labels"])
+    pairs = _labelled(row["labels"])
     if "_loss_shifts_labels" not in inspect.getsource(transformers.Trainer.__init__):
-        for _, labels in made:
+        for _, labels in pairs:
             labels[0] = IGNORED  # https://github.com/huggingface/transformers/pull/46204
-    found = _run(device, row, made, seed)
-    size = len(made) // row["batch"] if row["dropped"] else math.ceil(len(made) / row["batch"])
-    epochs = [found["taken"][place : place + size] for place in range(0, len(found["taken"]), size)]
-    orders = [[number for some in epoch for number in some] for epoch in epochs]
-    wanted = size * row["batch"] if row["dropped"] else len(made)
-    if len(epochs) != _EPOCHS or any(len(set(order)) != wanted or len(order) != wanted for order in orders):
+    run = _run(device, row, pairs, seed)
+    size = len(pairs) // row["batch"] if row["dropped"] else math.ceil(len(pairs) / row["batch"])
+    epochs = [run["batches"][place : place + size] for place in range(0, len(run["batches"]), size)]
+    orders = [[number for batch in epoch for number in batch] for epoch in epochs]
+    count = size * row["batch"] if row["dropped"] else len(pairs)
+    if len(epochs) != _EPOCHS or any(len(set(order)) != count or len(order) != count for order in orders):
         return {"relative": 1.0, "signature": "epochs-differ", "detail": f"the epochs have the samples {orders}"[:200]}
-    plain = _made(row, device)
+    plain = _model(row, device)
     before = vector(plain, "data")
-    losses = _loop(plain, made, epochs, row)
-    told = tiny_models.step_error(found["change"], vector(plain, "data") - before, f"{len(losses)} steps")
-    logged = max((abs(one - other) / other for one, other in zip(found["losses"], losses)), default=1.0)
-    if len(found["losses"]) != len(losses) or not logged <= told["relative"]:
-        told["detail"] += f", losses {found['losses'][:3]} where they are {[round(loss, 4) for loss in losses[:3]]}"
-        told["relative"] = logged if len(found["losses"]) == len(losses) else 1.0
-    return {**told, "shuffled": orders[0] != orders[1]}
+    losses = _loop(plain, pairs, epochs, row)
+    change = tiny_models.step_error(run["change"], vector(plain, "data") - before, f"{len(losses)} steps")
+    logged = max((abs(value - other) / other for value, other in zip(run["losses"], losses)), default=1.0)
+    if len(run["losses"]) != len(losses) or not logged <= change["relative"]:
+        change["detail"] += f", losses {run['losses'][:3]} where they are {[round(loss, 4) for loss in losses[:3]]}"
+        change["relative"] = logged if len(run["losses"]) == len(losses) else 1.0
+    shuffled.add(orders[0] != orders[1])
+    return change
 
 
-def _loop(model: Any, made: list[Any], epochs: list[list[list[int]]], row: dict[str, Any]) -> list[float]:
-    """The same without the Trainer: the loss of each step."""
-    trained = [one for one in model.parameters() if one.requires_grad]
+def _loop(model: Any, pairs: list[Any], epochs: list[list[list[int]]], row: dict[str, Any]) -> list[float]:
+    """Train without the Trainer; return the loss of each step."""
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
     groups = [
-        {"params": [one for one in trained if (one.dim() > 1) is decays], "weight_decay": _DECAY * decays}
+        {"params": [weight for weight in trained if (weight.dim() > 1) is decays], "weight_decay": _DECAY * decays}
         for decays in (True, False)
     ]
     rate = _RATES[row["optim"]]
@@ -344,7 +344,7 @@ def _loop(model: Any, made: list[Any], epochs: list[list[list[int]]], row: dict[
         shares = {"linear": 1 - left, "cosine": 0.5 + 0.5 * math.cos(math.pi * left), "constant_with_warmup": 1.0}
         for group in optimizer.param_groups:
             group["lr"] = rate * (step / _WARMUP if step < _WARMUP else shares[row["schedule"]])
-        batches = [tiny_models.moved(tiny_models.padded([made[at] for at in some], "right"), model) for some in window]
+        batches = [tiny_models.moved(tiny_models.padded([pairs[at] for at in ids], "right"), model) for ids in window]
         total, loss = sum(tiny_models.counted(batch["labels"]) for batch in batches), 0.0
         for batch in batches:
             labels = batch.pop("labels")
@@ -361,20 +361,20 @@ def _loop(model: Any, made: list[Any], epochs: list[list[list[int]]], row: dict[
 
 
 def _resumed(device: str, row: dict[str, Any], title: str) -> dict[str, Any]:
-    """The change of all parameters by a run that was resumed against that by the run that wrote the checkpoint and went
-    on; where they differ, what was not as it had been when the step after it began."""
-    made = _labelled(row["labels"])
-    steps = math.ceil(math.ceil(len(made) / row["batch"]) / row["windows"])
+    """Compare the change of all parameters by a resumed run with that by the run that wrote the checkpoint and went on.
+    If they differ, name what was not as it had been when the next step began."""
+    pairs = _labelled(row["labels"])
+    steps = math.ceil(math.ceil(len(pairs) / row["batch"]) / row["windows"])
     saved = {1: 1, "an epoch": steps, "an epoch and a step": steps + 1}[row["saved"]]
     changes, states = [], []
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
         for checkpoint in (None, os.path.join(folder, f"checkpoint-{saved}")):
-            model = _made(row, device)
+            model = _model(row, device)
             tiny_models.drop_attention(model)
             before = vector(model, "data")
-            trainer, taken = _trainer(model, row, made, device, folder, save_strategy="steps", save_steps=saved)
-            seen = _Seen(saved)
-            trainer.add_callback(seen)
+            trainer, batches = _trainer(model, row, pairs, device, folder, save_strategy="steps", save_steps=saved)
+            watcher = _StateAtStep(saved)
+            trainer.add_callback(watcher)
             try:
                 trainer.train(resume_from_checkpoint=checkpoint)
             except ValueError as error:
@@ -384,67 +384,69 @@ def _resumed(device: str, row: dict[str, Any], title: str) -> dict[str, Any]:
             changes.append(vector(model, "data") - before)
             if trainer.state.global_step < saved:  # before transformers 4.52 a step that is not full counts otherwise
                 raise Unavailable(f"this release ends after {trainer.state.global_step} steps, before step {saved}")
-            left = taken[saved * row["windows"] :] if checkpoint is None else taken
-            states.append({**seen.state, "order of samples": torch.tensor([at for some in left for at in some])})
+            left = batches[saved * row["windows"] :] if checkpoint is None else batches
+            states.append({**watcher.state, "order of samples": torch.tensor([at for batch in left for at in batch])})
     off = relative(changes[1], changes[0])
     lost = [name for name, value in states[0].items() if not torch.equal(value, states[1].get(name, value[:0]))]
-    told = f", where not as saved: {', '.join(lost)}" if lost and off > _LOSS else ""
-    return {"relative": off, "case": title + told}
+    suffix = f", where not as saved: {', '.join(lost)}" if lost and off > _LOSS else ""
+    return {"relative": off, "case": title + suffix}
 
 
-class _Seen(transformers.TrainerCallback):  # type: ignore[misc,name-defined,unused-ignore]
+class _StateAtStep(transformers.TrainerCallback):  # type: ignore[misc,name-defined,unused-ignore]
     """The state of a run when the step behind the checkpoint begins, as tensors by their names."""
 
     def __init__(self, saved: int) -> None:
         self.saved = saved
         self.state: dict[str, Any] = {}
 
-    def on_step_begin(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+    def on_step_begin(self, args: Any, state: Any, control: Any, **objects: Any) -> None:
         """Keep it at that step."""
         if state.global_step == self.saved:
-            kept = given["optimizer"].state_dict()["state"].values()
-            moments = [value.double().cpu().flatten() for one in kept for value in one.values() if value is not None]
-            rates = torch.tensor(given["lr_scheduler"].get_last_lr())
-            self.state = {"weights": vector(given["model"], "data"), "learning rate": rates}
+            slots = objects["optimizer"].state_dict()["state"].values()
+            values = [value for slot in slots for value in slot.values() if value is not None]
+            moments = [value.double().cpu().flatten() for value in values]
+            rates = torch.tensor(objects["lr_scheduler"].get_last_lr())
+            self.state = {"weights": vector(objects["model"], "data"), "learning rate": rates}
             self.state.update({"optimizer": torch.cat(moments) if moments else torch.zeros(0)})
             self.state["random numbers"] = torch.get_rng_state()
 
 
 def _collated(row: dict[str, Any], samples: list[dict[str, Any]]) -> dict[str, Any]:
-    """What is wrong with a batch of a collator; the samples come with labels or without."""
-    name, words = row["name"], tokenizer()
+    """Return what is wrong with a batch of a collator; the samples come with labels or without."""
+    name, words = row["name"], tiny_models.tokenizer()
     if not hasattr(transformers, name):
         raise Unavailable(f"this transformers has no {name}")
     words.padding_side = row["side"]
-    more = dict(_COLLATORS[name])
+    settings = dict(_COLLATORS[name])
     if row["multiple"] and name != "DataCollatorWithFlattening":
-        more["pad_to_multiple_of"] = row["multiple"]
-    keys = ("input_ids", "attention_mask", "labels")[: 2 + ("mlm" not in more)]
+        settings["pad_to_multiple_of"] = row["multiple"]
+    keys = ("input_ids", "attention_mask", "labels")[: 2 + ("mlm" not in settings)]
     lists = [{key: sample[key].tolist() for key in keys} for sample in samples]
     if name == "DataCollatorWithFlattening":
-        problem = _joined(transformers.DataCollatorWithFlattening(**more)(lists), samples)
+        problem = _joined(transformers.DataCollatorWithFlattening(**settings)(lists), samples)
     else:
-        wanted = samples if "mlm" not in more else [{**sample, "labels": sample["input_ids"]} for sample in samples]
-        problem = _problem(getattr(transformers, name)(words, **more)(lists), wanted)
+        if "mlm" in settings:
+            samples = [{**sample, "labels": sample["input_ids"]} for sample in samples]
+        problem = _problem(getattr(transformers, name)(words, **settings)(lists), samples)
     return {"equal": not problem, "detail": problem or "what went in came out"}
 
 
 def _joined(batch: Any, samples: list[dict[str, Any]]) -> str:
-    """What is wrong with samples that are one row; empty for nothing."""
+    """Return what is wrong with samples that are one row; empty for nothing."""
     start = 0
     for row, sample in enumerate(samples):
         here = slice(start, start := start + len(sample["input_ids"]))
         labels = sample["labels"].clone()
         labels[0] = IGNORED
-        wanted = {"input_ids": sample["input_ids"], "labels": labels, "position_ids": torch.arange(len(labels))}
-        for key, value in wanted.items():
+        expected = {"input_ids": sample["input_ids"], "labels": labels, "position_ids": torch.arange(len(labels))}
+        for key, value in expected.items():
             if not torch.equal(batch[key][0][here], value):
                 return f"{key} of sample {row} are not those that went in"
     return ""
 
 
 def _problem(batch: Any, samples: list[dict[str, Any]]) -> str:
-    """What is wrong with a padded batch; empty for nothing."""
+    """Return what is wrong with a padded batch; empty for nothing."""
     for row, sample in enumerate(samples):
         length = len(sample["input_ids"])
         live = batch["attention_mask"][row].bool()
@@ -459,32 +461,32 @@ def _problem(batch: Any, samples: list[dict[str, Any]]) -> str:
 
 
 def _evaluated(row: dict[str, Any], samples: list[dict[str, Any]], device: str) -> dict[str, Any]:
-    """The loss of the Trainer against the mean over the labels, one sample at a time without dropout; its predictions
-    against the logits. Labels are the likeliest tokens, those of the last sample the least likely ones."""
-    model = _made(row, device)
+    """Compare the loss of the Trainer with the mean over the labels, one sample at a time without dropout, and its
+    predictions with the logits. Labels are the likeliest tokens, those of the last sample the least likely ones."""
+    model = _model(row, device)
     tiny_models.stress(model, 12)
-    losses, made, logits = [], [], []
+    losses, pairs, logits = [], [], []
     with torch.no_grad():
         for place, sample in enumerate(samples):
             tokens, labels = sample["input_ids"], sample["labels"].clone()
-            given = model.eval()(input_ids=tokens[None].to(device)).logits.cpu()
-            order, counts = given[0].argsort(-1), labels[1:] != IGNORED
+            output = model.eval()(input_ids=tokens[None].to(device)).logits.cpu()
+            order, counts = output[0].argsort(-1), labels[1:] != IGNORED
             labels[1:][counts] = order[:-1, 0 if place == len(samples) - 1 else -1][counts]
-            made.append((tokens, labels))
-            logits.append(given[0])
-            losses.append(float(_criterion(row, given, labels[None])))
+            pairs.append((tokens, labels))
+            logits.append(output[0])
+            losses.append(float(_criterion(row, output, labels[None])))
     tiny_models.drop_attention(model)
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        trainer, _ = _trainer(model, {**_USUAL, **row}, made, device, folder)
+        trainer, _ = _trainer(model, {**_USUAL, **row}, pairs, device, folder)
         model.train()
         data = trainer.train_dataset
         predicted: Any = trainer.predict(data) if row["asked"] == "predict" else None
-        found = predicted.metrics["test_loss"] if predicted else trainer.evaluate(data)["eval_loss"]
+        loss = predicted.metrics["test_loss"] if predicted else trainer.evaluate(data)["eval_loss"]
     exact = sum(losses) / len(losses)
-    off = abs(found - exact) / exact
-    told = f"loss {found:.5g} where the model's loss is {exact:.5g}"
-    for place, one in enumerate(logits if predicted else ()):
-        wrong = relative(torch.as_tensor(predicted.predictions[place][: len(one)]), one)
+    off = abs(loss - exact) / exact
+    detail = f"loss {loss:.5g} where the model's loss is {exact:.5g}"
+    for place, expected in enumerate(logits if predicted else ()):
+        wrong = relative(torch.as_tensor(predicted.predictions[place][: len(expected)]), expected)
         if not wrong <= max(off, _LOSS):
-            off, told = wrong, f"the logits of sample {place} are off by {wrong:.2g}"
-    return {"relative": off, "detail": told}
+            off, detail = wrong, f"the logits of sample {place} are off by {wrong:.2g}"
+    return {"relative": off, "detail": detail}

@@ -73,45 +73,44 @@ def grad_clip(job: Job) -> Iterator[Case]:
 
     def many(*values: Any, foreach: bool) -> dict[str, Any]:
         norm, after = clipped(*values, foreach=foreach)
-        return {f"the norm, {float(norm):.6g}, is off by {{}}": norm, **_told("the gradient of", after)}
+        return {f"the norm, {float(norm):.6g}, is off by {{}}": norm, **_by_parameter("the gradient of", after)}
 
     def exact(*values: Any) -> list[Any]:
         total = torch.cat([value.flatten() for value in values]).norm()
         return [total, *(value / total for value in values)]
 
     size = round(_SIZE * _DEVIATION)
-    told = f"a norm of {size} clipped to 1"
-    once = change(told, large, lambda values: [torch.ones(())], ((_SIZE, _SIZE),), "gradients", limit=0.05)
+    title = f"a norm of {size} clipped to 1"
+    once = change(title, large, lambda values: [torch.ones(())], ((_SIZE, _SIZE),), "gradients", limit=0.05)
     once = once._replace(spread={0: (_DEVIATION, 0.0)}, params={"norm": size}, signature="norm-overflows")
     by_design = "case" if loaded_dtype(job) == "fp16" else "info"
     for name in ("bf16", "fp32", "fp16"):
         yield once._replace(dtype=name, kind=by_design if name == "fp16" else "case")
     for sizes in drawn(seed_of(job), foreach=each(False, True), **_TENSORS):
         foreach, shapes = sizes["foreach"], _shapes(sizes)
-        told = f"{len(shapes)} parameters up to {sizes['largest']}, " + ("at once" if foreach else "one by one")
-        row = change(told, partial(many, foreach=foreach), exact, shapes, "gradients", limit=1e-4)
+        title = f"{len(shapes)} parameters up to {sizes['largest']}, " + ("at once" if foreach else "one by one")
+        row = change(title, partial(many, foreach=foreach), exact, shapes, "gradients", limit=1e-4)
         backend = "foreach" if foreach else "default"
         yield row._replace(backend=backend, params={"foreach": foreach}, signature="clipping-differs")
 
 
 @of_rows
 def grad_scaler(job: Job) -> Iterator[Case]:
-    """Does torch's GradScaler keep its promises: gradients of the right size, no step with lost ones, a scale that
-    falls?
+    """Does GradScaler keep its promises: gradients of the right size, no step with lost ones, a scale that falls?
 
     Training in fp16 multiplies the loss, divides the gradients again before clipping and the step, and leaves a step
     out when one of them is inf. https://docs.pytorch.org/docs/stable/notes/amp_examples.html; fused optimizers once
     stepped all the same: https://github.com/pytorch/pytorch/pull/96106.
     """
-    made = getattr(torch.amp, "GradScaler", None)
+    kind = getattr(torch.amp, "GradScaler", None)
 
     def steps(value: Any, way: str) -> dict[str, Any]:
-        if made is None and job["device"] == "cpu":
+        if kind is None and job["device"] == "cpu":
             raise Unavailable("this torch has no GradScaler for a CPU (2.3 brought it)")
         weight = torch.nn.Parameter(value.clone())
         with offered(f"{way} AdamW"):
             optimizer = torch.optim.AdamW([weight], lr=1e-2, **{way: True})
-        scaler: Any = made(job["device"], init_scale=_SCALE) if made else torch.cuda.amp.GradScaler(init_scale=_SCALE)
+        scaler: Any = kind(job["device"], init_scale=_SCALE) if kind else torch.cuda.amp.GradScaler(init_scale=_SCALE)
 
         def backward(factor: float) -> None:
             scaler.scale((weight**3).sum() * factor).backward()
@@ -137,8 +136,8 @@ def grad_scaler(job: Job) -> Iterator[Case]:
         return [3 * value**2, torch.zeros_like(value), torch.tensor(_BACKOFF)]
 
     for way in ("foreach", "fused"):
-        told = f"GradScaler with AdamW ({way})"
-        row = change(told, partial(steps, way=way), promised, ((64,),), "gradients parameters", limit=1e-4, backend=way)
+        name = f"GradScaler with AdamW ({way})"
+        row = change(name, partial(steps, way=way), promised, ((64,),), "gradients parameters", limit=1e-4, backend=way)
         yield row._replace(params={"optimizer": way}, signature="scaler")
 
 
@@ -173,7 +172,7 @@ def optimizer_step(job: Job) -> Iterator[Case]:
                 for place, (weight, gradient) in enumerate(zip(weights, gradients)):
                     weight.grad = None if _waits(place, number) else gradient * factor
                 optimizer.step()
-        return _told("the change of", [weight.detach() - value for weight, value in zip(weights, start)])
+        return _by_parameter("the change of", [weight.detach() - value for weight, value in zip(weights, start)])
 
     def exact(*values: Any, formula: Any) -> list[Any]:
         start, gradients = _split(values)
@@ -186,10 +185,10 @@ def optimizer_step(job: Job) -> Iterator[Case]:
     ways = each(*product(formulas, ("loop", "foreach", "fused")))
     for sizes in drawn(seed_of(job), way=ways, **_TENSORS):  # each way of each optimizer with each kind of sizes
         (name, way), shapes = sizes["way"], _shapes(sizes)
-        told = f"{name} ({way}), {_STEPS} steps of {len(shapes)} tensors up to {sizes['largest']}"
+        title = f"{name} ({way}), {_STEPS} steps of {len(shapes)} tensors up to {sizes['largest']}"
         formula = partial(exact, formula=formulas[name][0])
         scales = [0.1 for _ in shapes] + [_GRADIENTS[place % 6] for place, _ in enumerate(shapes)]
-        row = change(told, partial(steps, name=name, way=way), formula, shapes * 2, "parameters", limit=_STEP_LIMIT)
+        row = change(title, partial(steps, name=name, way=way), formula, shapes * 2, "parameters", limit=_STEP_LIMIT)
         row = row._replace(spread={place: (scale, 0.0) for place, scale in enumerate(scales)}, backend=way)
         yield row._replace(params={"optimizer": name.lower()}, signature="step-differs")
 
@@ -201,8 +200,7 @@ def repeatable(job: Job) -> Iterator[Case]:
     On the CPU a difference means a race (https://github.com/pytorch/pytorch/issues/188792: the first call of a vector
     maths library). On a GPU atomics in backward kernels may differ by right, and on most cards do: that is information.
     But the forward pass of attention must repeat, for out-of-bounds reads show there first
-    (https://github.com/pytorch/pytorch/pull/171627: lengths that are no multiple of 128). Attention, a layer norm and a
-    product, forward and backward.
+    (https://github.com/pytorch/pytorch/pull/171627: lengths that are no multiple of 128).
     """
     for length in (192, 261):
         for part, tensors in (("forward", "o"), ("backward", "gradients")):
@@ -235,15 +233,15 @@ def rms_norm(job: Job) -> Iterator[Case]:
     for sizes in drawn(seed_of(job), **axes):
         name, scale, rows, width = sizes.values()
         rows = min(rows, (1 << 17) // width)  # is quick
-        told = f"{name} inputs x {scale:g}, {rows} rows of {width}"
+        title = f"{name} inputs x {scale:g}, {rows} rows of {width}"
         row = Case(
-            told, lambda x, w: norm(x, w.shape, w, 1e-6), exact, ((rows, width), (width,)), "o d0 d1", dtype=name
+            title, lambda x, w: norm(x, w.shape, w, 1e-6), exact, ((rows, width), (width,)), "o d0 d1", dtype=name
         )
         yield row._replace(spread={0: (scale, 0.0), 1: (0.1, 1.0)}, params={"scale": scale})
     epsilon = torch.finfo(torch.float32).eps  # of every dtype
     for name in ("bf16", "fp16"):
-        told = f"{name} default epsilon against fp32"
-        row = change(told, lambda x: {"off by {}": norm(x, x.shape[-1:])}, lambda x: [exact(x, 1.0, epsilon)])
+        title = f"{name} default epsilon against fp32"
+        row = change(title, lambda x: {"off by {}": norm(x, x.shape[-1:])}, lambda x: [exact(x, 1.0, epsilon)])
         row = row._replace(shapes=((8, 32),), spread={0: (0.05, 0.0)}, limit=0.05, dtype=name)
         yield row._replace(params={"epsilon": "default"}, signature="wrong-scale")
 
@@ -256,26 +254,26 @@ def tf32(job: Job) -> Iterator[Case]:
     reports, and a wrong reference for everybody who compares with float32. Not a bug: information, except when a switch
     says one thing and the numbers another. https://docs.pytorch.org/docs/stable/notes/cuda.html
     """
-    told = f"{torch.get_float32_matmul_precision()}: relative error {{}}"
-    row = change("as set", lambda x, y: {told: x @ y}, lambda x, y: [x @ y], ((512, 512),) * 2, limit=_EXACT)
+    detail = f"{torch.get_float32_matmul_precision()}: relative error {{}}"
+    row = change("as set", lambda x, y: {detail: x @ y}, lambda x, y: [x @ y], ((512, 512),) * 2, limit=_EXACT)
     yield row._replace(kind="info")
     row = row._replace(name="float32 products at the highest precision", function=full_precision()(row.function))
     yield row._replace(params={"operation": "matmul"}, signature="inaccurate")
 
 
 def _shapes(sizes: dict[str, Any]) -> tuple[tuple[int, ...], ...]:
-    """Like those of a model: the largest first, then matrices, vectors and single numbers in turn."""
+    """Return shapes like those of a model: the largest first, then matrices, vectors and single numbers in turn."""
     small = ((33, 17), (64,), (1,), (5, 3), (0, 4), (9,))
     return ((sizes["largest"],), *(small[place % 6] for place in range(sizes["tensors"] - 1)))
 
 
 def _waits(place: int, number: int) -> bool:
-    """Whether a parameter has no gradient at a step, as an expert that no token was sent to."""
+    """Return whether a parameter has no gradient at a step, as an expert that no token was sent to."""
     return number == 1 and place % 3 == 1
 
 
-def _once(*given: Any, part: str) -> dict[str, Any]:
-    q, k, v, weight = (value.clone().requires_grad_() for value in given)
+def _once(*inputs: Any, part: str) -> dict[str, Any]:
+    q, k, v, weight = (value.clone().requires_grad_() for value in inputs)
     length = q.shape[2]
     mask = torch.ones(length, length, dtype=torch.bool, device=q.device).tril()[None, None]
     out = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
@@ -287,21 +285,21 @@ def _once(*given: Any, part: str) -> dict[str, Any]:
     return {f"the gradient of {name} is off by {{}}": leaf.grad for name, leaf in zip("qkvw", (q, k, v, weight))}
 
 
-def _told(what: str, tensors: Iterable[Any]) -> dict[str, Any]:
-    """What is said of each parameter when it is the worst."""
+def _by_parameter(what: str, tensors: Iterable[Any]) -> dict[str, Any]:
+    """Return the tensors by what is said of each parameter if it is the worst."""
     return {
-        f"{what} parameter {place}, of shape {tuple(one.shape)}, is off by {{}}": one
-        for place, one in enumerate(tensors)
+        f"{what} parameter {place}, of shape {tuple(tensor.shape)}, is off by {{}}": tensor
+        for place, tensor in enumerate(tensors)
     }
 
 
 def _split(values: tuple[Any, ...]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Parameters and their gradients."""
+    """Return parameters and their gradients."""
     return values[: len(values) // 2], values[len(values) // 2 :]
 
 
 def _adam(value: Any, gradients: list[Any], decoupled: bool) -> Any:
-    """https://arxiv.org/abs/1711.05101, algorithm 2, with its weight decay decoupled or in the gradient."""
+    """Return a parameter after steps of Adam (https://arxiv.org/abs/1711.05101, algorithm 2), decoupled or not."""
     first = second = torch.zeros_like(value)
     for number, raw in enumerate(gradients, 1):
         gradient = raw.double() if decoupled else raw.double() + _DECAY * value

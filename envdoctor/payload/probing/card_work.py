@@ -32,41 +32,41 @@ WORK: Dict[str, Callable[[Any, Any], Any]] = {  # noqa: UP006
 
 
 def compute(name: str, place: Any, number: int) -> Any:
-    """The result on a device, on the CPU; ``number`` is its place among them."""
+    """Return the result on a device, on the CPU; ``number`` is its place among them."""
     a, b = drawn(ROWS[place.type])
     return WORK[name](a.to(place), b.to(place)).cpu()
 
 
 def multiplied(a: Any, b: Any, number: int) -> Any:
-    """The product on the device of both, which is the one of this number."""
+    """Return the product on the device of both, which is the one of this number."""
     return a @ b
 
 
 def attended(size: int, place: Any, number: int) -> Any:
-    """Output and the three gradients of causal attention on the device, on the CPU: all heads are the same one."""
+    """Return output and gradients of causal attention on the device, on the CPU: all heads are the same one."""
     heads = (1, _HEADS[place.type], LENGTH[place.type], size)
     q, k, v, upstream = (part.to(place).expand(heads).contiguous() for part in _head(LENGTH[place.type], size))
-    found = forward_backward(_causal, (q, k, v), lambda shape: upstream)
-    return torch.cat([found[name] for name in ("o", "d0", "d1", "d2")]).cpu()
+    results = forward_backward(_causal, (q, k, v), lambda shape: upstream)
+    return torch.cat([results[name] for name in ("o", "d0", "d1", "d2")]).cpu()
 
 
 def copied(value: Any, source: Any, target: Any) -> Any:
-    """What arrives on ``target`` of a value on ``source``, as soon as both are synchronised."""
+    """Return what arrives on ``target`` of a value on ``source``, as soon as both are synchronised."""
     return value.to(target, non_blocking=True) if source != target else value.clone()
 
 
 def stored(pattern: Any, number: int) -> Any:
-    """The pattern in memory of its own on the device of this number."""
+    """Return the pattern in memory of its own on the device of this number."""
     return pattern.clone()
 
 
 def direct(source: int, target: int) -> bool:
-    """Whether the one of these two GPUs reads the other's memory, not by way of the host."""
+    """Return whether one of these two GPUs reads the memory of the other without the host."""
     return bool(torch.cuda.can_device_access_peer(source, target))
 
 
 def speed(what: str, places: list[Any], number: int, other: int) -> float:
-    """How fast it is on the device of this number, in the unit of ``SPEEDS``; from it to the ``other`` for a pair."""
+    """Return the speed of the device of this number, in the unit of ``SPEEDS``; to the ``other`` for a pair."""
     place, kind = places[number], places[number].type
     if what == "product":
         a, b = (part.to(place) for part in drawn(SOAK_ROWS[kind]))
@@ -84,20 +84,20 @@ def speed(what: str, places: list[Any], number: int, other: int) -> float:
 
 
 def _seconds(work: Callable[[], Any], places: list[Any]) -> float:
-    """The least time that it took; the first is a start."""
-    taken = []
+    """Return the least seconds that the work took; the first run is a start."""
+    durations = []
     for _ in range(_TIMES + 1):
         wait(places)
         started = time.perf_counter()
         work()
         wait(places)
-        taken.append(time.perf_counter() - started)
-    return min(taken[1:])
+        durations.append(time.perf_counter() - started)
+    return min(durations[1:])
 
 
 @lru_cache(maxsize=2)
 def drawn(size: int) -> Tuple[Any, Any]:  # noqa: UP006
-    """Two bf16 matrices, the same ones everywhere."""
+    """Return two bf16 matrices, the same ones everywhere."""
     generator = torch.Generator().manual_seed(11)
     a, b = (torch.randn(size, size, generator=generator).to(torch.bfloat16) for _ in range(2))
     return a, b
@@ -105,7 +105,7 @@ def drawn(size: int) -> Tuple[Any, Any]:  # noqa: UP006
 
 @lru_cache(maxsize=1)
 def _head(length: int, size: int) -> Any:
-    """A query, key, value and gradient of one head, in bf16."""
+    """Return a query, key, value and gradient of one head, in bf16."""
     generator = torch.Generator().manual_seed(13)
     return torch.randn(4, length, size, generator=generator).to(torch.bfloat16)
 
@@ -115,15 +115,15 @@ def _causal(q: Any, k: Any, v: Any) -> Any:
 
 
 def digest(result: Any) -> str:
-    """The same for results that agree to the bit."""
+    """Return a digest that two results share only if they agree to the bit."""
     result = result.contiguous()
     data = ctypes.string_at(result.data_ptr(), result.numel() * result.element_size())
     return hashlib.sha256(data).hexdigest()[:16]
 
 
 def seen(result: Any, name: str) -> Any:
-    """The part of a result that is compared with float64, row by row, on the CPU: all of it; of a product what the
-    columns of each tile make of a vector of signs, a number for each of its rows."""
+    """Return the part of a result that is compared with float64, row by row, on the CPU: all of it; of a product what
+    the columns of each tile make of a vector of signs, a number for each of its rows."""
     if name != "matmul":
         return result.double()
     tile = min(_TILE, result.shape[-1])
@@ -138,27 +138,27 @@ def _signs(size: int) -> Any:
 
 @lru_cache(maxsize=1)
 def truth(name: str, size: int) -> Any:
-    """What :func:`seen` must give, in float64."""
+    """Return what :func:`seen` must give, in float64."""
     a, b = (x.double() for x in drawn(size))
     return (a @ seen(b, name)[..., 0])[..., None] if name == "matmul" else WORK[name](a, b)
 
 
 def error(name: str, result: Any, truth: Any) -> float:
-    """The error of the worst row, in units of the dtype's epsilon: 2 at most where only rounding is at work."""
+    """Return the error of the worst row, in units of the dtype's epsilon: 2 at most where only rounding is at work."""
     rows = (seen(result, name) - truth).square().mean(-1).sqrt()
     return float(rows.max() / rms(truth) / _UNIT)
 
 
 @lru_cache(maxsize=1)
 def attention_truth(length: int, size: int) -> Any:
-    """What :func:`attended` must give of each head, in float64."""
+    """Return what :func:`attended` must give of each head, in float64."""
     q, k, v, upstream = (part[None, None] for part in _head(length, size).double())
-    found = forward_backward(_causal, (q, k, v), lambda shape: upstream)
-    return torch.cat([found[name] for name in ("o", "d0", "d1", "d2")])
+    results = forward_backward(_causal, (q, k, v), lambda shape: upstream)
+    return torch.cat([results[name] for name in ("o", "d0", "d1", "d2")])
 
 
 def attention_card(result: Any, truth: Any) -> dict[str, Any]:
-    """What :func:`attended` gave as the rest of a ``Card``: each head is the same, and right in every block of rows."""
+    """Return the rest of a ``GpuCard``: heads must be the same, and right in every block of rows."""
     worst, block = 0.0, min(64, truth.shape[2])
     for heads, (exact,) in zip(result, truth):
         unit = exact.unflatten(0, (-1, block)).square().mean((-1, -2))
@@ -171,6 +171,6 @@ def attention_card(result: Any, truth: Any) -> dict[str, Any]:
 
 
 def wait(places: list[Any]) -> None:
-    """Until all that was begun on these devices is done."""
+    """Wait until all that was begun on these devices is done."""
     for place in places if places[0].type == "cuda" else ():
         torch.cuda.synchronize(place)

@@ -38,15 +38,15 @@ class GpuCard(NamedTuple):
 
 
 def strange(cards: list[GpuCard]) -> dict[str, Any]:
-    """``equal``, ``signature``, ``soft`` and ``detail`` of an observation for the judge ``exact``.
+    """Return ``equal``, ``signature``, ``soft`` and ``detail`` of an observation for the judge ``exact``.
 
     A card whose error is no rounding is wrong whatever the others say. Cards of one name run the same kernels, and must
     agree to the bit: the one that does not agree with more than half of them is named; without such a half it is said
     that they disagree, and nobody is accused. Cards of different names may round differently.
     """
-    told = [f"{card.label}: {words}" for card, words in accused(cards)]
-    if told:
-        return {"equal": False, "signature": "card-differs", "detail": "; ".join(told)}
+    clauses = [f"{card.label}: {words}" for card, words in accused(cards)]
+    if clauses:
+        return {"equal": False, "signature": "card-differs", "detail": "; ".join(clauses)}
     for name, kinds in _kinds(cards).items():
         if len(kinds) > 1:
             labels = [card.label for card in cards if card.name == name]
@@ -57,7 +57,7 @@ def strange(cards: list[GpuCard]) -> dict[str, Any]:
 
 
 def accused(cards: list[GpuCard]) -> list[tuple[GpuCard, str]]:
-    """The cards that are at fault, with what is wrong: first those that are no rounding away, then the odd ones."""
+    """Return the cards at fault, with what is wrong: first those that are no rounding away, then the odd ones."""
     usual = {}
     for name, kinds in _kinds(cards).items():
         most, count = kinds.most_common(1)[0]
@@ -74,21 +74,21 @@ def accused(cards: list[GpuCard]) -> list[tuple[GpuCard, str]]:
 def slow(
     names: dict[str, str], measured: dict[str, dict[str, float]], published: dict[str, dict[str, Any]]
 ) -> list[str]:
-    """Clauses about cards that are slower than is published of them, or than half of those of their name.
+    """Return clauses about cards that are slower than is published of them, or than half of those of their name.
 
     ``names`` by label; ``measured`` by what was and by label, ``published`` by label, in the units of ``SPEEDS``.
     """
-    told = []
+    clauses = []
     for what, by_label in measured.items():
         words, unit, of_published, of_others = SPEEDS[what]
         for label, value in by_label.items():
-            alike = sorted(other for one, other in by_label.items() if names[one] == names[label])
+            alike = sorted(other for peer, other in by_label.items() if names[peer] == names[label])
             usual, most = alike[len(alike) // 2], published.get(label, {}).get(what)
             if most and value < of_published * most:
-                told.append(f"{label}: {value:.3g} {unit} {words}, {most:g} are published")
+                clauses.append(f"{label}: {value:.3g} {unit} {words}, {most:g} are published")
             elif len(alike) > 2 and value < of_others * usual:
-                told.append(f"{label}: {value:.3g} {unit} {words}, others of its name have {usual:.3g}")
-    return told
+                clauses.append(f"{label}: {value:.3g} {unit} {words}, others of its name have {usual:.3g}")
+    return clauses
 
 
 def _kinds(cards: list[GpuCard]) -> dict[str, Any]:

@@ -29,48 +29,59 @@ _SECONDS, _START = 60, 90
 _TIMES, _BUS = 5, {"sum": 2, "reduce-scatter": 1, "all-gather": 1}
 
 
-def has_backend(backend: str) -> bool:
-    """Whether this torch has the backend."""
+def together(request: dict[str, Any], emit: Any, case: dict[str, Any], program: str = "collective.py") -> list[Any]:
+    """Return the answer of each process of a ``world`` that meets in a file of its own; the ``request`` is theirs. If
+    torch lacks their ``backend``, or one fails, emit the case with the reason; return nothing."""
     from torch import distributed
 
-    return bool(distributed.is_available() and getattr(distributed, f"is_{backend}_available", lambda: True)())
-
-
-def together(given: dict[str, Any], program: str = "collective.py") -> list[dict[str, Any]]:
-    """What each process of a ``world`` saw that meets in a file of its own; the rest of what they are ``given`` is
-    theirs. One that failed has the ``error``, a clause."""
+    backend, world = request["backend"], request["world"]
+    if not (distributed.is_available() and getattr(distributed, f"is_{backend}_available", lambda: True)()):
+        emit({**case, "case": f"{world} processes", "skip": f"this torch has no {backend}"})
+        return []
     with tempfile.TemporaryDirectory(prefix="envdoctor-") as folder:
-        given = {**given, "file": os.path.join(folder, "meeting-point"), "seconds": _SECONDS}
-        children = [start({**given, "rank": rank}, program) for rank in range(given["world"])]
+        request = {**request, "file": os.path.join(folder, "meeting-point"), "seconds": _SECONDS}
+        children = [start({**request, "rank": rank}, program) for rank in range(world)]
         ends = time.monotonic() + _SECONDS + _START
-        return [finish(child, max(1.0, ends - time.monotonic())) for child in children]
+        answers = [finish(child, max(1.0, ends - time.monotonic())) for child in children]
+    for rank, answer in enumerate(answers):
+        if "error" in answer:
+            emit({**case, **unfinished(f"rank {rank}", f"a process of {world} {answer['error']}")})
+            return []
+    return answers
 
 
-def start(given: dict[str, Any], program: str = "collective.py") -> Any:
-    """The process of a ``program`` of this folder. This one is ``given``: ``rank`` and ``world``, the ``backend``, how
-    many ``seconds`` it may wait for others, the ``sizes`` of what is summed, whether ``averages`` and, with the largest
-    size, ``exchanges`` and float32 are tried; the bytes of messages that are ``timed`` in each of them; and where they
-    meet: the ``file`` of a store, or ``address``, ``port`` and ``prefix`` of one."""
+def unfinished(case: str, text: str) -> dict[str, Any]:
+    """Return why there is no result; slices of one card (MIG), which NCCL refuses, and bf16, which gloo does not add
+    before torch 2.2, are not faults."""
+    refused = any(part in text for part in ("Duplicate GPU", "Invalid scalar type"))
+    return {"case": case, "skip" if refused else "error": text[:500]}
+
+
+def start(request: dict[str, Any], program: str = "collective.py") -> Any:
+    """Start the process of a ``program`` of this folder. The ``request`` of this one has ``rank`` and ``world``, the
+    ``backend``, how many ``seconds`` it may wait for others, the ``sizes`` of what is summed, whether ``averages`` and,
+    with the largest size, ``exchanges`` and float32 are tried; the bytes of messages that are ``timed`` in each of
+    them; and where they meet: the ``file`` of a store, or ``address``, ``port`` and ``prefix`` of one."""
     path = os.path.join(os.path.dirname(os.path.abspath(__file__)), program)
-    command = [sys.executable, path, json.dumps(given)]
+    command = [sys.executable, path, json.dumps(request)]
     quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
     return subprocess.Popen(command, stdin=quiet, stdout=pipe, stderr=pipe, text=True)
 
 
 def finish(child: Any, seconds: float) -> dict[str, Any]:
-    """What it saw: ``sums``, pairs of a title and how many numbers are wrong, and ``givers``, the ranks whose share
-    came out wrong, and ``speeds``, GB/s by title; or the ``error``, a clause."""
+    """Return what it saw: ``sums``, pairs of a title and how many numbers are wrong, and ``givers``, the ranks whose
+    share came out wrong, and ``speeds``, GB/s by title; or the ``error``, a clause."""
     try:
-        said, trouble = child.communicate(timeout=seconds)
+        output, trouble = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         child.kill()
         stages = [line[len(_STAGE) :] for line in child.communicate()[1].splitlines() if line.startswith(_STAGE)]
         return {"error": f"did not finish in {seconds:.0f} s" + "".join(f", while {stage}" for stage in stages[-1:])}
     # Gloo writes there as well, with torch 2.9 for one: who is connected (https://github.com/pytorch/gloo/issues/462).
-    answers = [line for line in said.splitlines() if line.startswith("{")]
+    answers = [line for line in output.splitlines() if line.startswith("{")]
     if child.returncode == 0 and answers:
-        found: dict[str, Any] = json.loads(answers[-1])
-        return found
+        answer: dict[str, Any] = json.loads(answers[-1])
+        return answer
     last = [line.strip() for line in trouble.splitlines() if line.strip() and not line.startswith(_STAGE)][-1:]
     return {"error": ": ".join([f"ended with {child.returncode}", *last])[:300]}
 
@@ -85,23 +96,23 @@ def main() -> None:
     import torch
     import torch.distributed as dist
 
-    given = json.loads(sys.argv[1])
-    rank, world = given["rank"], given["world"]
-    limit = datetime.timedelta(seconds=given["seconds"])
+    request = json.loads(sys.argv[1])
+    rank, world = request["rank"], request["world"]
+    limit = datetime.timedelta(seconds=request["seconds"])
     device = "cpu"
-    if given["backend"] == "nccl":
+    if request["backend"] == "nccl":
         device = f"cuda:{rank % torch.cuda.device_count()}"
         torch.cuda.set_device(device)
     _at("meeting the others")
-    if "file" in given:
-        store: Any = dist.FileStore(given["file"], world)
+    if "file" in request:
+        store: Any = dist.FileStore(request["file"], world)
     else:
-        store = dist.TCPStore(given["address"], given["port"], None, False, timeout=limit, wait_for_workers=False)
-        store = dist.PrefixStore(given["prefix"], store)
-    dist.init_process_group(given["backend"], store=store, rank=rank, world_size=world, timeout=limit)
+        store = dist.TCPStore(request["address"], request["port"], None, False, timeout=limit, wait_for_workers=False)
+        store = dist.PrefixStore(request["prefix"], store)
+    dist.init_process_group(request["backend"], store=store, rank=rank, world_size=world, timeout=limit)
     sums: list[list[Any]] = []
     speeds: dict[str, float] = {}
-    for name, count, dtype, words, times in _wanted(given):
+    for name, count, dtype, words, times in _exchanges(request):
         _at(f"computing the {words}")
         wrong, seconds = _exchanged(name, (rank, world), torch.arange(count, device=device), dtype, times)
         sums += [] if wrong is None else [[words, wrong]]
@@ -120,29 +131,29 @@ def main() -> None:
     dist.destroy_process_group()
 
 
-def _wanted(given: dict[str, Any]) -> list[Any]:
-    """What is tried: which exchange, of how many elements, in which dtype, in words, and how often it is timed."""
+def _exchanges(request: dict[str, Any]) -> list[Any]:
+    """Return exchanges to try: name, number of elements, dtype, words, and how often it is timed."""
     import torch
 
-    bf16, fp32, world, sizes = torch.bfloat16, torch.float32, given["world"], given["sizes"]
-    names = ["sum"] * (world > 1) + ["average"] * given["averages"]
-    wanted = [(name, size, bf16, f"{name} of {size} elements", 0) for size in sizes for name in names]
-    if given.get("exchanges"):
+    bf16, fp32, world, sizes = torch.bfloat16, torch.float32, request["world"], request["sizes"]
+    names = ["sum"] * (world > 1) + ["average"] * request["averages"]
+    exchanges = [(name, size, bf16, f"{name} of {size} elements", 0) for size in sizes for name in names]
+    if request.get("exchanges"):
         largest = max(sizes)
-        wanted += [(name, largest, fp32, f"{name} of {largest} elements in float32", 0) for name in names]
+        exchanges += [(name, largest, fp32, f"{name} of {largest} elements in float32", 0) for name in names]
         count = largest // world * world
         parts = ["reduce-scatter", "all-gather"] if world > 1 else []
-        wanted += [(name, count, bf16, f"{name} of {count} elements", 0) for name in parts]
-    for size, dtype in [(size, dtype) for size in given.get("timed", ()) for dtype in (bf16, fp32)]:
+        exchanges += [(name, count, bf16, f"{name} of {count} elements", 0) for name in parts]
+    for size, dtype in [(size, dtype) for size in request.get("timed", ()) for dtype in (bf16, fp32)]:
         words = f"of {size >> 10} KiB in {str(dtype).partition('.')[2]}"
         count = size * 8 // torch.finfo(dtype).bits // world * world
-        wanted += [(name, count, dtype, f"{name} {words}", _TIMES) for name in _BUS]
-    return wanted
+        exchanges += [(name, count, dtype, f"{name} {words}", _TIMES) for name in _BUS]
+    return exchanges
 
 
 def _exchanged(name: str, who: tuple[int, int], places: Any, dtype: Any, times: int) -> tuple[int | None, float | None]:
-    """How many numbers of a sum or an average, of a sum of which every rank keeps its part, or of all of these parts
-    together came out wrong; None where the backend has no such exchange. Then the least seconds of so many times."""
+    """Return how many numbers of a sum or an average, of a sum of which every rank keeps its part, or of all of
+    these parts together came out wrong; None where the backend has no such exchange. Then the least seconds."""
     import torch
     import torch.distributed as dist
 
@@ -170,15 +181,15 @@ def _exchanged(name: str, who: tuple[int, int], places: Any, dtype: Any, times: 
             raise
         _at(f"leaving out {name}: {error}")
         return None, None
-    wrong, taken = int((out != expected).sum()), []
+    wrong, durations = int((out != expected).sum()), []
     for _ in range(times):
         dist.barrier()
         started = time.perf_counter()
         exchange()
         if places.device.type != "cpu":
             torch.cuda.synchronize()
-        taken.append(time.perf_counter() - started)
-    return wrong, min(taken, default=None)
+        durations.append(time.perf_counter() - started)
+    return wrong, min(durations, default=None)
 
 
 def _at(what: str) -> None:
@@ -187,7 +198,7 @@ def _at(what: str) -> None:
 
 
 def _summands(rank: int, world: int, places: Any) -> tuple[Any, Any, int]:
-    """What this rank adds to each number, what comes out, and how many ranks add anything."""
+    """Return what this rank adds to each number, what comes out, and how many ranks add anything."""
     step = -(-world // _SENDERS)
     senders = -(-world // step)
     mine = (places % 8 + 2 * (rank // step)) * (rank % step == 0)

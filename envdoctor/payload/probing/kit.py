@@ -68,7 +68,9 @@ class Case(NamedTuple):
     None: those of the dtype), by the ``unit`` of :func:`compare`. "change" and "exact" take tensors by what is said of
     each when it is the worst, with {} for its error, as a share of the exact one or the largest difference, against the
     number ``limit``. ``params``, ``signature`` (the word for a violation) and ``kind`` are those of the observation.
-    Without ``shapes`` the function takes nothing and gives what its judge takes.
+    Without ``shapes`` the function takes nothing and gives what its judge takes. Errors as those of another release's
+    interface are laid to the ``library``. The first row of a ``series`` has the plain setting: where it raises nothing,
+    a setting that raises is not offered by this release.
     """
 
     name: str
@@ -87,10 +89,16 @@ class Case(NamedTuple):
     unit: str = "rms"
     layouts: Any = ()
     asks: Any = None
+    library: str = ""
+    series: str = ""
+
+
+#: A row whose function compares two results itself.
+pair = partial(Case, judge="change", backend="")
 
 
 def of_rows(experiment: Callable[[Job], Iterable[Case]]) -> Callable[[Job, Emit], None]:
-    """An experiment that gives its rows."""
+    """Make an experiment of a function that gives its rows."""
 
     @wraps(experiment)
     def run(job: Job, emit: Emit) -> None:
@@ -102,23 +110,25 @@ def of_rows(experiment: Callable[[Job], Iterable[Case]]) -> Callable[[Job, Emit]
 def in_parts(work: Callable[[Any], None], rows: Iterable[Any], size: int) -> None:
     """Do the work for so many rows after another, and hand back what each part leaves behind."""
     rows = iter(rows)
-    while some := list(islice(rows, size)):
-        aside(work, some)
+    while part := list(islice(rows, size)):
+        aside(work, part)
         give_back()
 
 
 def run_rows(job: Job, emit: Emit, rows: Iterable[Case]) -> None:
-    """One observation a row, from the run's seed; one that cannot be measured says why."""
-    in_parts(partial(_run_some, job, emit), rows, _SOME)
+    """Emit one observation for each row, from the run's seed; one that cannot be measured says why."""
+    in_parts(partial(_run_some, job, emit, {}), rows, _SOME)
 
 
-def _run_some(job: Job, emit: Emit, rows: list[Case]) -> None:
+def _run_some(job: Job, emit: Emit, plain: dict[str, Any], rows: list[Case]) -> None:
     for row in rows:
-        said = {name: getattr(row, name) for name in ("kind", "judge", "dtype", "backend", "signature")}
+        fields = {name: getattr(row, name) for name in ("kind", "judge", "dtype", "backend", "signature")}
         tensors, limit = ("gate", "limits") if row.judge == "rounding" else ("tensors", "limit")
-        said.update({"case": row.name, tensors: row.gate.split(), limit: row.limit, "params": dict(row.params)})
-        measured = found_by(partial(_tried, row, job) if row.shapes else row.function, job["device"])
-        emit({**{name: value for name, value in said.items() if value not in (None, "")}, **measured})
+        fields.update({"case": row.name, tensors: row.gate.split(), limit: row.limit, "params": dict(row.params)})
+        measures = attempt(partial(_tried, row, job) if row.shapes else row.function, job["device"], row.library)
+        if row.series:
+            measures = in_setting(measures, plain.setdefault(row.series, measures))
+        emit({**{name: value for name, value in fields.items() if value not in (None, "")}, **measures})
 
 
 def _tried(row: Case, job: Job) -> dict[str, Any]:
@@ -134,13 +144,13 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
     def normal(shape: Any) -> Any:
         return torch.randn(shape, generator=generator, dtype=torch.float32)
 
-    given = []
+    inputs = []
     for place, shape in enumerate(row.shapes):
         how = dict(row.spread).get(place, (1.0, 0.0))
         numbers = how(normal(shape)) if callable(how) else normal(shape) * how[0] + how[1]
-        given.append(numbers.to(DTYPES[row.dtype]))
-    lays = [*row.layouts, *[lambda value: value] * len(given)]
-    moved = [lay(value.to(job["device"])) for value, lay in zip(given, lays)]
+        inputs.append(numbers.to(DTYPES[row.dtype]))
+    layouts = [*row.layouts, *[lambda value: value] * len(inputs)]
+    moved = [lay(value.to(job["device"])) for value, lay in zip(inputs, layouts)]
     if row.judge == "rounding":
         seed = generator.get_state()
 
@@ -152,65 +162,57 @@ def _measured(row: Case, job: Job) -> dict[str, Any]:
         got = forward_backward(row.function, moved, upstream, row.asks)
         others = _others(row, moved, got["o"])
         del moved
-        exact = (lay(value.double()).clone() for value, lay in zip(given, lays))
+        exact = (lay(value.double()).clone() for value, lay in zip(inputs, layouts))
         truth = forward_backward(row.formula, exact, upstream, row.asks)
-        found = compare({name: got[name] for name in row.gate.split() or got}, truth, row.unit)
-        seen = [compare({"o": other}, truth, row.unit) for other in others]
+        measures = compare({name: got[name] for name in row.gate.split() or got}, truth, row.unit)
+        repeats = [compare({"o": other}, truth, row.unit) for other in others]
         for part in ("ratio", "nonfinite"):
-            for said in seen:
-                if said[part].get("o", 0) > found[part].get("o", 0):
-                    found[part]["o"] = said[part]["o"]
-        if len(seen) > 1:
-            best = min(seen, key=lambda said: [said[part].get("o", 0) for part in ("nonfinite", "ratio")])
-            found["again"] = {part: {**found[part], **best[part]} for part in ("ratio", "nonfinite")}
+            for repeat in repeats:
+                if repeat[part].get("o", 0) > measures[part].get("o", 0):
+                    measures[part]["o"] = repeat[part]["o"]
+        if len(repeats) > 1:
+            best = min(repeats, key=lambda repeat: [repeat[part].get("o", 0) for part in ("nonfinite", "ratio")])
+            measures["again"] = {part: {**measures[part], **best[part]} for part in ("ratio", "nonfinite")}
             if "o" not in best["nonfinite"]:
-                found["again"]["nonfinite"].pop("o", None)
-        return found
-    said = row.function(*moved)
-    wanted = row.formula(*(value.double() for value in given)) if row.formula else row.function(*moved).values()
-    error = relative if row.judge == "change" else _difference
-    errors = {told: error(got, truth) for (told, got), truth in zip(said.items(), wanted)}
-    told = max(errors, key=lambda name: (errors[name] != errors[name], errors[name]))
-    name = "relative" if row.judge == "change" else "difference"
-    value: Any = errors[told] if errors[told] == errors[told] else "nan"
-    return {name: value, "detail": told.format(f"{errors[told]:.2g}")}
+                measures["again"]["nonfinite"].pop("o", None)
+        return measures
+    results = row.function(*moved)
+    exact = row.formula(*(value.double() for value in inputs)) if row.formula else row.function(*moved).values()
+    name, error = ("relative", relative) if row.judge == "change" else ("difference", _difference)
+    errors = {detail: error(got, truth) for (detail, got), truth in zip(results.items(), exact)}
+    worst = max(errors, key=lambda detail: (errors[detail] != errors[detail], errors[detail]))
+    return {name: errors[worst], "detail": worst.format(f"{errors[worst]:.2g}")}
 
 
-def _others(row: Case, given: list[Any], first: Any) -> list[Any]:
-    """An output of the same call, without gradients, that is not the first one, and one of such a call that is not like
-    it; nothing if all are alike. Calls with gradients and without may differ, two without may not."""
+def _others(row: Case, inputs: list[Any], first: Any) -> list[Any]:
+    """Return an output of the same call, without gradients, that is not the first one, and one of such a call that is
+    not like it; nothing if all are alike. Calls with gradients and without may differ, two without may not."""
     last, untracked = None, torch.no_grad()(row.function)
     for _ in range(_TIMES if first.numel() <= _FEW else 1):
-        out = untracked(*given)
+        out = untracked(*inputs)
         if not _alike(out, first):
-            other = untracked(*given) if last is None else last
+            other = untracked(*inputs) if last is None else last
             return [out] if _alike(out, other) else [out, other]
         last = out
     return []
 
 
-def _alike(one: Any, other: Any) -> bool:
-    return bool(one.shape == other.shape and torch.equal(one, other))
+def _alike(first: Any, other: Any) -> bool:
+    return bool(first.shape == other.shape and torch.equal(first, other))
 
 
 def seed_of(job: Job) -> int:
-    """The number that a run draws its shapes and inputs from; 0 where it was given none."""
-    return int(job.get("options", {}).get("seed") or job.get("seed") or 0)
-
-
-def judged(judge: str, signature: str, tensors: list[str], **more: Any) -> dict[str, Any]:
-    """The part of observations for the judges ``exact`` and ``change`` that is said before anything is measured: the
-    word for a violation and what is compared; ``more`` are their dtype, their limit and the like."""
-    return {"judge": judge, "signature": signature, "tensors": tensors, **more}
+    """Return the number that a run draws its shapes and inputs from; 0 where it was given none."""
+    return int(job.get("seed") or 0)
 
 
 def loaded_dtype(job: Job) -> str | None:
-    """The half dtype in which the recipe loads and trains weights, if it does."""
+    """Return the half dtype in which the recipe loads and trains weights, if it does."""
     return _SPELLED.get(str(job["recipe"].get("load_dtype")).lower())
 
 
-def found_by(measure: Callable[[], dict[str, Any]], device: str, library: str = "") -> dict[str, Any]:
-    """What is measured for an observation, or why it was not; ``library`` is what such errors as those of another
+def attempt(measure: Callable[[], dict[str, Any]], device: str, library: str = "") -> dict[str, Any]:
+    """Return what is measured for an observation, or why it was not; ``library`` is what errors as those of another
     release's interface are laid to."""
     try:
         return measure()
@@ -222,12 +224,12 @@ def found_by(measure: Callable[[], dict[str, Any]], device: str, library: str = 
         return failure(error, device)
 
 
-def in_setting(found: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
-    """What was found in a setting: an exception there says that this release does not offer it, where the ``plain``
-    setting of the same experiment raised none. What raises gives no wrong numbers."""
-    if "error" not in found or "error" in plain or found.get("oom") or found.get("sticky"):
-        return found
-    return {"skip": f"not offered by this release, where the plain setting works: {found['error']}"[:300]}
+def in_setting(measures: dict[str, Any], plain: dict[str, Any]) -> dict[str, Any]:
+    """Return what was found in a setting: an exception there says that this release does not offer it, where the
+    ``plain`` setting of the same experiment raised none. What raises gives no wrong numbers."""
+    if "error" not in measures or "error" in plain or measures.get("oom") or measures.get("sticky"):
+        return measures
+    return {"skip": f"not offered by this release, where the plain setting works: {measures['error']}"[:300]}
 
 
 @contextmanager
@@ -245,7 +247,7 @@ def reported(emit: Emit, device: str, case: dict[str, Any], skipped: dict[str, A
 
 
 def failure(error: BaseException, device: str) -> dict[str, Any]:
-    """The part of an observation that says why there is no measure: ``skip``, or ``error`` with what it means."""
+    """Return why an observation has no measure: ``skip``, or ``error`` with what it means."""
     text = f"{type(error).__name__}: {error}"[:1000]
     if is_out_of_memory(error):
         return {"error": text, "oom": True}
@@ -267,7 +269,7 @@ def offered(what: str) -> Iterator[None]:
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """Products of float32 are computed in float32, whatever the settings are, which come back behind it."""
+    """Compute products of float32 in float32, whatever the settings are; restore these afterwards."""
     precision = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     try:
@@ -277,9 +279,8 @@ def full_precision() -> Iterator[None]:
 
 
 def forward_backward(operation: Any, inputs: Any, upstream: Any = None, asks: Any = None) -> dict[str, Any]:
-    """``o`` and the gradients ``d0``, ``d1``, … of an operation, or those of the inputs in the places ``asks``;
-    ``upstream`` gives the output's gradient for its shape (None: the output is one number), which is cast to its dtype
-    and device."""
+    """Return ``o`` and the gradients ``d0``, ``d1``, … of an operation, or those of the inputs in the places
+    ``asks``; ``upstream`` gives the output's gradient for its shape (None: the output is one number)."""
     leaves = [value.detach().requires_grad_(asks is None or place in asks) for place, value in enumerate(inputs)]
     out = operation(*leaves)
     if out.requires_grad:
@@ -289,62 +290,62 @@ def forward_backward(operation: Any, inputs: Any, upstream: Any = None, asks: An
 
 
 def vector(model: Any, of: str = "grad") -> Any:
-    """The gradients of all parameters of a model (or with ``of`` "data" these themselves) as one float64 vector on the
-    CPU; zeros for a parameter that has none."""
+    """Return the gradients of all parameters of a model (or with ``of`` "data" these themselves) as one float64 vector
+    on the CPU; zeros for a parameter that has none."""
     parts = [(parameter, getattr(parameter, of)) for parameter in model.parameters()]
-    found = [torch.zeros_like(parameter) if part is None else part for parameter, part in parts]
-    return torch.cat([part.detach().double().cpu().flatten() for part in found])
+    values = [torch.zeros_like(parameter) if part is None else part for parameter, part in parts]
+    return torch.cat([part.detach().double().cpu().flatten() for part in values])
 
 
 def relative(got: Any, exact: Any) -> float:
-    """The norm of the error in units of the norm of the exact result; the norm itself where that result is 0."""
+    """Return the norm of the error in units of the norm of the exact result; the norm itself where that result is 0."""
     got, exact = got.detach().double().cpu(), exact.detach().double().cpu()
     return float((got - exact).norm() / (exact.norm() if exact.any() else 1.0))
 
 
 def _difference(got: Any, exact: Any) -> float:
-    """The largest distance of two numbers."""
+    """Return the largest distance of two numbers."""
     return float((got.detach().double().cpu() - exact.detach().double().cpu()).abs().max())
 
 
 def lost(tensor: Any) -> int:
-    """How many values are not finite."""
+    """Return how many values are not finite."""
     return int((~torch.isfinite(tensor.detach())).sum())
 
 
 def compare(got: dict[str, Any], exact: dict[str, Any], unit: str = "rms") -> dict[str, Any]:
-    """``ratio``, ``nonfinite`` and ``unjudged`` of an observation for the judge ``rounding``, from tensors by name.
+    """Return ``ratio``, ``nonfinite`` and ``unjudged`` for the judge ``rounding``, from tensors by name.
 
     The unit is the rms error of the exact result rounded once, or where each number is judged by itself ("element"; of
     "exact" and "whole" all tensors, of "element" the output) the step from one number of the dtype to the next.
     """
-    found: dict[str, Any] = {"ratio": {}, "nonfinite": {}, "unjudged": []}
+    measures: dict[str, Any] = {"ratio": {}, "nonfinite": {}, "unjudged": []}
     for name, tensor in got.items():
         truth = exact[name].detach().double().cpu()
         value = tensor.detach().double().cpu()
         if value.shape != truth.shape:
-            found["ratio"][name] = float(value.numel() + truth.numel())
+            measures["ratio"][name] = float(value.numel() + truth.numel())
         elif unit in _NUMBERS and (name == "o" or unit != "element"):
-            _note_numbers(found, name, value, truth.to(tensor.dtype).double(), tensor.dtype)
+            _note_numbers(measures, name, value, truth.to(tensor.dtype).double(), tensor.dtype)
         elif name != "o" and truth.numel() < 2 * ENOUGH and tensor.dtype in (DTYPES["bf16"], DTYPES["fp16"]):
-            found["unjudged"].append(name)  # rounding of few numbers may cancel by chance
+            measures["unjudged"].append(name)  # rounding of few numbers may cancel by chance
         else:
-            note_error(found, name, (value, truth, truth.to(tensor.dtype).double()), tensor.dtype)
-            if name in found["ratio"]:
+            note_error(measures, name, (value, truth, truth.to(tensor.dtype).double()), tensor.dtype)
+            if name in measures["ratio"]:
                 farthest = _farthest(value, truth, tensor.dtype)
                 # Of few numbers the rounding of the exact result may be next to nothing by chance.
                 few = truth.numel() < 2 * ENOUGH
-                found["ratio"][name] = 8 * farthest if few else max(found["ratio"][name], farthest)
-    return found
+                measures["ratio"][name] = 8 * farthest if few else max(measures["ratio"][name], farthest)
+    return measures
 
 
-def _note_numbers(found: dict[str, Any], name: str, value: Any, truth: Any, dtype: Any) -> None:
+def _note_numbers(measures: dict[str, Any], name: str, value: Any, truth: Any, dtype: Any) -> None:
     """Note the largest error of a number in steps of the dtype (1 for whole numbers); infinite ones must be alike."""
     finite = torch.isfinite(truth)
     if truth.numel() == 0:
-        found["unjudged"].append(name)
+        measures["unjudged"].append(name)
     elif lost(value[finite]):
-        found["nonfinite"][name] = lost(value[finite])
+        measures["nonfinite"][name] = lost(value[finite])
     else:
         step: Any = 1.0
         if dtype.is_floating_point:
@@ -352,19 +353,19 @@ def _note_numbers(found: dict[str, Any], name: str, value: Any, truth: Any, dtyp
             step = truth.abs().clamp_min_(max(limits.tiny, 1e-30)).mul_(limits.eps)
         off = (value - truth).abs_().div_(step)
         off[~finite] = (value != truth)[~finite].double() * 1e9
-        found["ratio"][name] = round(float(off.max()), 3)
+        measures["ratio"][name] = round(float(off.max()), 3)
 
 
 def _farthest(value: Any, truth: Any, dtype: Any) -> float:
-    """The error of the worst number, by which a single lost one shows among many: in units of eight steps at its own
-    size, or at that of all where that is more."""
+    """Return the error of the worst number, by which a single lost one shows among many: in units of eight steps at its
+    own size, or at that of all where that is more."""
     limits = torch.finfo(dtype)
     size = truth.abs().clamp_min_(max(rms(truth), limits.tiny, 1e-30))
     worst = float((value - truth).abs_().div_(size).max())
     return round(worst / float(8 * limits.eps), 3)
 
 
-def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], dtype: Any, block: int = 64) -> None:
+def note_error(measures: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], dtype: Any, block: int = 64) -> None:
     """Note the error of a tensor in units of the error that rounding alone must make (``ratio``), or how many of its
     values are ``nonfinite``, or that it is ``unjudged`` because its truth does not fit the dtype.
 
@@ -374,9 +375,9 @@ def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], 
     """
     value, truth, rounded = numbers
     if truth.numel() == 0 or float(truth.abs().max()) > torch.finfo(dtype).max:
-        found["unjudged"].append(name)
+        measures["unjudged"].append(name)
     elif lost(value):
-        found["nonfinite"][name] = lost(value)
+        measures["nonfinite"][name] = lost(value)
     else:
         squares = [(value - truth).square_(), (rounded - truth).square_(), truth.square()]
         ratio, size = _ratio([square.mean() for square in squares], dtype), rms(truth)
@@ -385,11 +386,11 @@ def note_error(found: dict[str, Any], name: str, numbers: tuple[Any, Any, Any], 
             rows = [square.mean(-1).tensor_split(count, -1) for square in squares]
             blocks = [torch.stack([block.mean(-1) for block in split]) for split in rows]
             ratio = max(ratio, _ratio(blocks, dtype, size) / _PART)
-        found["ratio"][name] = round(ratio, 3)
+        measures["ratio"][name] = round(ratio, 3)
 
 
 def _ratio(squares: list[Any], dtype: Any, least: float = 0.0) -> float:
-    """The largest rms error in units of that of rounding, from mean squares of the error, of that and of the truth.
+    """Return the largest rms error in units of rounding, from mean squares of error, rounding and truth.
 
     5 % of an ulp of the truth, whose size is at ``least`` that of all of it, is the least to divide by: an exact zero
     must make no verdict of noise, nor must a block of zeros, as dq has where a row sees one key alone.
@@ -399,12 +400,22 @@ def _ratio(squares: list[Any], dtype: Any, least: float = 0.0) -> float:
 
 
 def rms(values: Any) -> float:
-    """The root of the mean square."""
+    """Return the root of the mean square."""
     return float(values.square().mean().sqrt())
 
 
-def held_kib(device: str) -> float:
-    """KiB of the tensors that are alive, after what circles hold was collected and the device has finished."""
+def growth(work: Callable[[int], None], cycles: Iterable[Iterable[int]], device: str) -> dict[str, Any]:
+    """Return ``kib`` of an observation for the judge ``growth``: what is held after each cycle of work with lengths."""
+    kib = []
+    for lengths in cycles:
+        for length in lengths:
+            work(length)
+        kib.append(_held_kib(device))
+    return {"kib": kib}
+
+
+def _held_kib(device: str) -> float:
+    """Return KiB of the live tensors, after cycles were collected and the device has finished."""
     gc.collect()
     if device == "cuda":
         torch.cuda.synchronize()
@@ -412,7 +423,7 @@ def held_kib(device: str) -> float:
 
 
 def _live_bytes() -> int:
-    """Bytes of the storages of all tensors that are alive."""
+    """Return bytes of the storages of all tensors that are alive."""
     storages = {}
     for value in gc.get_objects():
         try:

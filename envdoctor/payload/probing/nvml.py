@@ -79,60 +79,59 @@ class _Place(ctypes.Structure):
 
 
 def identity(number: int, properties: Any) -> str | None:
-    """The driver's UUID of the device that torch calls by this number: torch's own word (2.5 has it), else that of
-    CUDA_VISIBLE_DEVICES; None where neither says."""
+    """Return the driver's UUID of the device that torch calls by this number: torch's own word (2.5 has it), else that
+    of CUDA_VISIBLE_DEVICES; None where neither says."""
     own = getattr(properties, "uuid", None)
     if own is not None:
         return f"GPU-{own}"
     entries = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
-    said = entries[number].strip() if number < len(entries) else ""
-    return said if said.startswith("GPU-") else None
+    entry = entries[number].strip() if number < len(entries) else ""
+    return entry if entry.startswith("GPU-") else None
 
 
 def counters(uuids: Sequence[str | None]) -> list[dict[str, Any]]:
-    """One entry a GPU, in this order: ``ecc`` (1 is on), ``ecc_corrected`` and ``ecc_uncorrected`` since the driver was
-    loaded, ``rows_corrected`` and ``rows_uncorrected`` that were remapped, whether a repair of its memory is
-    ``pending``, ``retiring`` or ``failed``, ``nvlink_errors`` and how many ``nvlinks`` are up, ``pcie_replays``,
-    ``pcie_lanes``, ``pcie_generation``, ``xid`` (errors of the card in the kernel's log since boot), ``sm_mhz`` and
-    ``sm_mhz_most``, ``celsius``, ``milliwatts``, what it is ``slowed`` by, and ``mig`` (1 is on). Why one is missing
-    stands under its name in ``unknown``; where nothing is known of a card, under ``driver``."""
+    """Return one entry for each GPU, in this order: ``ecc`` (1 is on), ``ecc_corrected`` and ``ecc_uncorrected`` since
+    the driver was loaded, ``rows_corrected`` and ``rows_uncorrected`` that were remapped, whether a repair of its
+    memory is ``pending``, ``retiring`` or ``failed``, ``nvlink_errors`` and how many ``nvlinks`` are up,
+    ``pcie_replays``, ``pcie_lanes``, ``pcie_generation``, ``xid`` (errors of the card in the kernel's log since boot),
+    ``sm_mhz`` and ``sm_mhz_most``, ``celsius``, ``milliwatts``, what it is ``slowed`` by, and ``mig`` (1 is on). Why
+    one is missing stands under its name in ``unknown``; where nothing is known of a card, under ``driver``."""
     return _each(uuids, _counted, lambda why: {"unknown": {"driver": why}})
 
 
 def used_mib(uuids: Sequence[str | None]) -> list[int | None]:
-    """MiB in use on each of these GPUs; None where the driver does not say."""
+    """Return MiB in use on each of these GPUs; None where the driver does not say."""
     return _each(uuids, _used, lambda why: None)
 
 
 def computing(uuids: Sequence[str | None]) -> list[int | None]:
-    """How many processes compute on each of these GPUs; None where the driver does not say."""
+    """Return how many processes compute on each of these GPUs; None where the driver does not say."""
     return _each(uuids, _processes, lambda why: None)
 
 
 def version() -> str | None:
-    """The driver's version; None where it does not say."""
+    """Return the driver's version; None where it does not say."""
     text = ctypes.create_string_buffer(80)
     failed = _opened(lambda nvml: nvml.nvmlSystemGetDriverVersion(text, ctypes.c_uint(len(text))), lambda why: True)
     return None if failed else text.value.decode("ascii", "replace")
 
 
-def _each(uuids: Sequence[str | None], asked: Callable[[Any, Any], Any], unknown: Callable[[str], Any]) -> list[Any]:
+def _each(uuids: Sequence[str | None], question: Callable[[Any, Any], Any], unknown: Callable[[str], Any]) -> list[Any]:
     def ask(nvml: Any) -> list[Any]:
-        found = []
+        results = []
         for uuid in uuids:
             handle = ctypes.c_void_p()
             name = (uuid or "").encode("ascii", "replace")
             code = nvml.nvmlDeviceGetHandleByUUID(name, ctypes.byref(handle)) if name else 6
-            found.append(unknown(_why(code)) if code else asked(nvml, handle))
-        return found
+            results.append(unknown(_why(code)) if code else question(nvml, handle))
+        return results
 
     answers: list[Any] = _opened(ask, lambda why: [unknown(why) for _ in uuids])
     return answers
 
 
 def _opened(ask: Callable[[Any], Any], unknown: Callable[[str], Any]) -> Any:
-    """What is asked of the driver's library; ``unknown`` of a reason where it is missing, does not begin, lacks a
-    function or hangs."""
+    """Ask the driver's library; return ``unknown`` of the reason if it is missing, lacks a function or hangs."""
     answers: list[Any] = []
 
     def work() -> None:
@@ -174,33 +173,32 @@ def _processes(nvml: Any, handle: Any) -> int | None:
 
 
 def _counted(nvml: Any, handle: Any) -> dict[str, Any]:
-    known: dict[str, Any] = {}
+    counts: dict[str, Any] = {}
     unknown: dict[str, str] = {}
-    for names, name, given, kind in _QUESTIONS:
+    for names, name, arguments, kind in _QUESTIONS:
         keys, outs = names.split(), [kind() for _ in names.split()]
         function = getattr(nvml, name, None)
-        code = 13 if function is None else function(handle, *given, *map(ctypes.byref, outs))
+        code = 13 if function is None else function(handle, *arguments, *map(ctypes.byref, outs))
         for key, out in zip(keys, outs):
             if code:
                 unknown.setdefault(key, _why(code))
             else:
-                known[key] = known.get(key, 0) + out.value  # over all links
+                counts[key] = counts.get(key, 0) + out.value  # over all links
     place = _Place()
     code = 13 if not hasattr(nvml, _PLACE) else getattr(nvml, _PLACE)(handle, ctypes.byref(place))
     xids, why = ([], _why(code)) if code else _logged(f"{place.domain:04x}:{place.bus:02x}:{place.device:02x}")
     if why:
         unknown["xid"] = why
     else:
-        known["xid"] = xids
-    if "slowed" in known:
-        known["slowed"] = [word for bit, word in _SLOWED.items() if known["slowed"] & bit]
-    return {**known, "unknown": {key: why for key, why in unknown.items() if key not in known}}
+        counts["xid"] = xids
+    if "slowed" in counts:
+        counts["slowed"] = [word for bit, word in _SLOWED.items() if counts["slowed"] & bit]
+    return {**counts, "unknown": {key: why for key, why in unknown.items() if key not in counts}}
 
 
 def _logged(place: str) -> tuple[list[int], str]:
-    """The Xid errors of the card at this place of the bus that the kernel's log has since boot, and "" or why that is
-    not known."""
-    found: set[int] = set()
+    """Return the Xid errors since boot of the card at this place of the bus, and "" or why they are unknown."""
+    xids: set[int] = set()
     size, until = 0, time.monotonic() + 2.0
     try:
         log = os.open(_KERNEL_LOG, os.O_RDONLY | os.O_NONBLOCK)
@@ -208,14 +206,14 @@ def _logged(place: str) -> tuple[list[int], str]:
             while size < _LONGEST_LOG and time.monotonic() < until:
                 record = os.read(log, 8192)  # one line of it
                 if not record:
-                    return sorted(found), ""
+                    return sorted(xids), ""
                 size += len(record)
-                said = _XID.findall(record.decode("utf-8", "replace"))
-                found |= {int(number) for where, number in said if where.lower().startswith(place)} & _XIDS
+                matches = _XID.findall(record.decode("utf-8", "replace"))
+                xids |= {int(number) for where, number in matches if where.lower().startswith(place)} & _XIDS
             return [], "the kernel's log is too long"
         finally:
             os.close(log)
     except BlockingIOError:
-        return sorted(found), ""
+        return sorted(xids), ""
     except (OSError, AttributeError) as error:
         return [], f"the kernel's log cannot be read ({type(error).__name__})"

@@ -50,8 +50,8 @@ LAYOUTS: Dict[str, Callable[[Any], Any]] = {  # noqa: UP006
 
 
 def labels(count: int, below: int, like: Any) -> Any:
-    """So many numbers below a bound: every second is one of few, which so come again and again, every fourth the same;
-    the last is the largest."""
+    """Return so many numbers below a bound: every second is one of few, every fourth the same; the last is the
+    largest."""
     generator = torch.Generator().manual_seed(23 + count)
     at = torch.randint(0, max(1, below), (count,), generator=generator)
     at[::2] = torch.randint(0, max(1, min(below, 1 + count // 4)), (len(at[::2]),), generator=generator)
@@ -61,17 +61,17 @@ def labels(count: int, below: int, like: Any) -> Any:
 
 
 def _rows_of(x: Any, y: Any = None) -> Any:
-    """A label for each row of x: a column of it, or a row of y."""
+    """Return a label for each row of x: a column of it, or a row of y."""
     return labels(len(x), x.shape[-1] if y is None else len(y), x)
 
 
 def _mask(x: Any) -> Any:
-    """True for about half of the numbers."""
+    """Return true for about half of the numbers."""
     return labels(x.numel(), 5, x).view(x.shape) % 2 == 0
 
 
 def _grid(x: Any) -> Any:
-    """For each row of x, as many columns of it in another order."""
+    """Return for each row of x, as many columns of it in another order."""
     return (labels(len(x), x.shape[-1], x)[:, None] + torch.arange(x.shape[-1], device=x.device)) % x.shape[-1]
 
 
@@ -116,14 +116,14 @@ def _gelu(x: Any) -> Any:
 
 
 def _labelled(x: Any) -> Any:
-    """Labels of rows, of which every fifth does not count."""
+    """Return labels of rows, of which every fifth does not count."""
     at = _rows_of(x).clone()
     at[1::5] = IGNORED
     return at
 
 
 def _counted(x: Any) -> tuple[Any, Any]:
-    """The rows whose labels count, and these as ones among zeros."""
+    """Return the rows whose labels count, and these as ones among zeros."""
     at = _labelled(x)
     return x[at != IGNORED], _hot(at[at != IGNORED], x.shape[-1])
 
@@ -152,7 +152,7 @@ def _losses(x: Any) -> Any:
 
 
 def _taken(x: Any, pick: Any) -> Any:
-    """The parts of x that were picked along its last axis, one after another."""
+    """Return the parts of x that were picked along its last axis, one after another."""
     return torch.stack([x[row, column] for row, column in enumerate(pick)]) if len(x) else x[:, : pick.shape[-1]]
 
 
@@ -165,20 +165,20 @@ def _multiplied(x: Any) -> Any:
 
 
 def _unfolded(x: Any, weight: Any, step: int = 1) -> Any:
-    """A convolution of (few, channels, length) by a weight (out, channels, k) as products."""
+    """Return a convolution of (few, channels, length) by a weight (out, channels, k) as products."""
     windows = torch.stack([x[..., at : at + weight.shape[-1]] for at in range(0, x.shape[-1] - 2, step)], -1)
     return torch.einsum("bckl,ock->bol", windows, weight)
 
 
 def _patches(x: Any, weight: Any) -> Any:
-    """Patches of two by two of images (few, channels, rows, width), as a vision tower makes its tokens."""
+    """Return patches of two by two of images (few, channels, rows, width), as a vision tower makes its tokens."""
     rows, width = (size // 2 * 2 for size in x.shape[-2:])
     parts = [x[..., i:rows:2, j:width:2] * 1 for i in range(2) for j in range(2)]
     return torch.einsum("kbchw,ock->bohw", torch.stack(parts), weight.flatten(2))
 
 
 def _changed(x: Any, change: Any) -> Any:
-    """A copy of x after a change in place; without gradients of the copy itself."""
+    """Return a copy of x after a change in place; without gradients of the copy itself."""
     y = x.clone()
     change(y)
     return y
@@ -200,7 +200,7 @@ def _embedded(at: Any, x: Any, **how: Any) -> Any:
 
 
 def _places(x: Any) -> Any:
-    """A place of x for each of 4,600 tokens, of which one comes more than 1,024 times."""
+    """Return a place of x for each of 4,600 tokens, of which one comes more than 1,024 times."""
     return labels(4611, len(x), x)
 
 
@@ -232,7 +232,7 @@ def _turned(x: Any) -> Any:
 
 
 def _placed(out: Any, *parts: Any) -> Any:
-    """Parts beside one another."""
+    """Return parts beside one another."""
     at = 0
     pieces = []
     for part in parts:

@@ -30,15 +30,15 @@ _DECLINED = ("not support", "not implemented", "no backend", "does not provide",
 def main() -> None:
     """Take part, and print ``changes``: by way, the ``relative`` error of the change of all parameters and a ``detail``
     in words; or ``skip``, why this torch does not offer the way, or ``error``."""
-    given = json.loads(sys.argv[1])
-    rank, world = given["rank"], given["world"]
-    device = f"cuda:{rank}" if given["backend"] == "nccl" else "cpu"
+    request = json.loads(sys.argv[1])
+    rank, world = request["rank"], request["world"]
+    device = f"cuda:{rank}" if request["backend"] == "nccl" else "cpu"
     if device != "cpu":
         torch.cuda.set_device(device)
     torch.set_num_threads(1)
-    limit = datetime.timedelta(seconds=given["seconds"])
-    store = dist.FileStore(given["file"], world)
-    dist.init_process_group(given["backend"], store=store, rank=rank, world_size=world, timeout=limit)
+    limit = datetime.timedelta(seconds=request["seconds"])
+    store = dist.FileStore(request["file"], world)
+    dist.init_process_group(request["backend"], store=store, rank=rank, world_size=world, timeout=limit)
     start, exact = _model().state_dict(), _model().double()
     for _ in range(_STEPS):
         _gradient(exact, *_batch())
@@ -59,11 +59,11 @@ def main() -> None:
             declined = device == "cpu" and any(word in str(error).lower() for word in _DECLINED)
             changes[way] = {"skip" if declined else "error": f"{type(error).__name__}: {error}".split("\n")[0][:300]}
             continue
-        found, right = (
+        change, right = (
             torch.cat([(state[name].double().cpu() - start[name].double()).flatten() for name in start])
             for state in (after, exact.state_dict())
         )
-        off, times = (float(part.norm() / right.norm()) for part in (found - right, found))
+        off, times = (float(part.norm() / right.norm()) for part in (change - right, change))
         changes[way] = {"relative": off, "detail": f"{way}: a change {times:.3g} times as long, off by {off:.2g} of it"}
     dist.barrier()  # one that ends first takes the connections of the other with it
     print(json.dumps({"changes": changes}), flush=True)
@@ -83,23 +83,23 @@ def _batch() -> tuple[Any, Any]:
     return tokens[0], tokens[1]
 
 
-def _gradient(model: Any, tokens: Any, wanted: Any, share: float = 1.0) -> None:
-    (share * nn.functional.cross_entropy(model(tokens).flatten(0, 1), wanted.flatten())).backward()
+def _gradient(model: Any, tokens: Any, labels: Any, share: float = 1.0) -> None:
+    (share * nn.functional.cross_entropy(model(tokens).flatten(0, 1), labels.flatten())).backward()
 
 
 def _trained(way: str, rank: int, world: int, device: str) -> dict[str, Any]:
-    """The parameters after the steps, whole, by their names in the plain model."""
+    """Return the parameters after the steps, whole, by their names in the plain model."""
     wrapped, whole = _WAYS[way](_model().to(device), device)
     optimizer = torch.optim.SGD(wrapped.parameters(), lr=_RATE)
-    tokens, wanted = (part[rank::world].to(device) for part in _batch())
+    tokens, labels = (part[rank::world].to(device) for part in _batch())
     for _ in range(_STEPS):
         if "no_sync" in way:
             half = len(tokens) // 2
             with wrapped.no_sync():
-                _gradient(wrapped, tokens[:half], wanted[:half], 0.5)
-            _gradient(wrapped, tokens[half:], wanted[half:], 0.5)
+                _gradient(wrapped, tokens[:half], labels[:half], 0.5)
+            _gradient(wrapped, tokens[half:], labels[half:], 0.5)
         else:
-            _gradient(wrapped, tokens, wanted)
+            _gradient(wrapped, tokens, labels)
         if hasattr(wrapped, "clip_grad_norm_"):
             wrapped.clip_grad_norm_(_NORM)
         else:

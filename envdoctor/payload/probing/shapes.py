@@ -41,7 +41,7 @@ _SHIFTS, _PADDED = ("unit", "shift-"), ("causal", "bool_left")
 
 
 def drawn(seed: int, **axes: Sequence[Sequence[Any]]) -> Iterator[dict[str, Any]]:
-    """Rows with a value of each axis, in which every two kinds of two axes meet at least once.
+    """Yield rows with a value of each axis, in which every two kinds of two axes meet at least once.
 
     Each row takes the first pair that has not met, and of twelve ways to fill in the rest the one that meets most.
     """
@@ -65,29 +65,29 @@ def drawn(seed: int, **axes: Sequence[Sequence[Any]]) -> Iterator[dict[str, Any]
 
 
 def each(*values: Any) -> tuple[tuple[Any], ...]:
-    """An axis on which each value is a kind of its own."""
+    """Return an axis on which each value is a kind of its own."""
     return tuple((value,) for value in values)
 
 
 def numbered(usual: dict[str, Any], varied: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What is ``usual`` with what is varied, numbered in this order; as many keys as rows unless said otherwise."""
+    """Return ``usual`` cases with what is ``varied``, numbered; as many keys as rows unless said otherwise."""
     return [{**usual, "S": case.get("L", usual["L"]), **case, "number": number} for number, case in enumerate(varied)]
 
 
 def vary(**axes: Any) -> Iterator[dict[str, Any]]:
-    """Every combination of the values of the axes, which vary from the last to the first; what is no tuple stays."""
+    """Yield every combination of the axes, the last varying first; a value that is not a tuple stays."""
     values = (axis if isinstance(axis, tuple) else (axis,) for axis in axes.values())
-    for chosen in product(*values):
-        yield dict(zip(axes, chosen))
+    for combination in product(*values):
+        yield dict(zip(axes, combination))
 
 
 def cases(suite: str, seed: int = 0) -> list[dict[str, Any]]:
-    """All cases of the suite ``quick`` or ``full``, with their ``number``: published ones, then some of this seed."""
+    """Return all cases of the suite ``quick`` or ``full``, numbered: published ones, then some of this seed."""
     return numbered(_DEFAULTS, [*_published(suite != "quick"), *_drawn(seed), *_continued(seed)])
 
 
 def _drawn(seed: int) -> Iterator[dict[str, Any]]:
-    """Cases as no one has published them."""
+    """Yield cases that nobody has published."""
     for case in drawn(
         seed,
         mask=each(
@@ -121,7 +121,7 @@ def _drawn(seed: int) -> Iterator[dict[str, Any]]:
 
 
 def _continued(seed: int) -> Iterator[dict[str, Any]]:
-    """Few queries, and keys from one tile to some thousands: a text that is continued, or read in parts."""
+    """Yield cases of few queries and up to thousands of keys: a text that is continued, or read in parts."""
     for case in drawn(
         seed + 1,
         L=((1,), (2, 3, 5), range(9, 64)),
@@ -141,7 +141,7 @@ def _continued(seed: int) -> Iterator[dict[str, Any]]:
 
 
 def _published(full: bool) -> Iterator[dict[str, Any]]:
-    """Length × mask, size of values, memory, head dimension, float32 mask, GQA, rectangular; then what bugs brought."""
+    """Yield length × mask, values, memory, head dimension, float32 mask, GQA, rectangular; then what bugs brought."""
     lengths = (33, 64, 65, 128, 192, 261, 640, 704) if full else (64, 192)
     yield from vary(L=lengths, mask=_MASKS, stress=(*_SHIFTS, "shift+") if full else _SHIFTS)
     yield from vary(mask=("none", *_PADDED), stress=("x3", "outlier"))

@@ -1,5 +1,5 @@
 """Small causal language models with random weights, built from the installed transformers' classes or in plain torch,
-and batches of unequal samples for them: one by one, of equal length, and padded on either side.
+batches of unequal samples for them, and settings for tiny runs of a Trainer that leave nothing behind.
 
 Nothing is downloaded. The sizes are small, the shapes that choose kernels are not: real head size where the user's own
 config is shrunk, real attention and masking code. ``chatglm-like`` is written in plain torch after the published
@@ -8,10 +8,12 @@ behaviour of ChatGLM's remote code, for machines without transformers.
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
 from collections.abc import Callable, Sequence
+from functools import wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,7 +79,7 @@ class NoAttention(Unavailable):
 
 
 def chosen(folder: str | None, usual: Sequence[str]) -> list[str]:
-    """The models to try: "own" when a folder is given, and the usual ones without it or when it cannot be built."""
+    """Return the models to try: "own" if a folder is given, and the usual ones if it cannot be built."""
     if not folder:
         return list(usual)
     try:
@@ -98,7 +100,7 @@ def each_chosen(job: Job, emit: Emit, usual: str, work: Callable[[str, str], Non
 
 
 def label(name: str, folder: str | None) -> str:
-    """What a result calls the model: "own glm" for one of the user's."""
+    """Return what a result calls the model: "own glm" for one of the user's."""
     if name != "own":
         return name
     try:
@@ -108,7 +110,7 @@ def label(name: str, folder: str | None) -> str:
 
 
 def build(name: str, attention: str, folder: str | None = None, *, tied: bool | None = None) -> Any:
-    """A model in float32 on the CPU with seeded random weights, in training mode without dropout.
+    """Return a model in float32 on the CPU with seeded random weights, in training mode without dropout.
 
     ``attention`` is eager, sdpa or flash_attention_2. ``folder`` holds the config.json that ``name`` "own" shrinks.
     ``tied`` is whether the output layer has the weights of the embedding (None: as the config has it).
@@ -147,7 +149,7 @@ def _shipped(name: str, transformers: Any) -> Any:
 
 
 def _own(folder: str | None) -> Any:
-    """The user's own config with two layers and few heads of their real size; its code must be transformers' own."""
+    """Return the user's own config with two layers and few heads of real size; its code must be transformers' own."""
     import transformers
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
@@ -162,9 +164,9 @@ def _own(folder: str | None) -> Any:
         values = {**values["text_config"]}
         model_type = values.get("model_type", model_type)
     left_out = ("model_type", "architectures", "auto_map", "quantization_config", "layer_types", "torch_dtype", "dtype")
-    known = {key: value for key, value in values.items() if not key.startswith("_") and key not in left_out}
+    settings = {key: value for key, value in values.items() if not key.startswith("_") and key not in left_out}
     try:
-        whole = transformers.AutoConfig.for_model(model_type, **known)  # has what config.json leaves out
+        whole = transformers.AutoConfig.for_model(model_type, **settings)  # has what config.json leaves out
         heads = int(whole.num_attention_heads)
         groups = max(1, heads // int(getattr(whole, "num_key_value_heads", None) or heads))
         size = int(getattr(whole, "head_dim", None) or whole.hidden_size // heads)
@@ -186,7 +188,7 @@ def _own(folder: str | None) -> Any:
         value = getattr(whole, key, None)
         if isinstance(value, int) and not isinstance(value, bool) and value > most:
             shrunk[key] = most
-    return _quiet(transformers.AutoConfig.for_model(model_type, **{**known, **shrunk}))
+    return _quiet(transformers.AutoConfig.for_model(model_type, **{**settings, **shrunk}))
 
 
 def _one_line(error: BaseException) -> str:
@@ -194,7 +196,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def config_of(folder: str | None) -> dict[str, Any]:
-    """The user's config.json. Raises :class:`Unavailable`."""
+    """Return the user's config.json. Raises :class:`Unavailable`."""
     if not folder:
         raise Unavailable("no model was given")
     try:
@@ -210,7 +212,7 @@ def config_of(folder: str | None) -> dict[str, Any]:
 
 
 def _quiet(config: Any) -> Any:
-    """Without dropout: two runs must be the same."""
+    """Switch dropout off: two runs must be the same."""
     for name in ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop", "residual_dropout"):
         if getattr(config, name, None):
             setattr(config, name, 0.0)
@@ -245,7 +247,7 @@ def stress(model: Any, gain: float | str) -> bool:
 
 
 def unlike(model: Any) -> Any:
-    """The model with no weight that is as a new one has it: norms are not 1, biases not 0. What is lost shows."""
+    """Return the model with no weight as a new one has it (norms of 1, biases of 0): what is lost shows."""
     generator = torch.Generator().manual_seed(9)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -256,41 +258,41 @@ def unlike(model: Any) -> Any:
 
 
 def samples(lengths: tuple[int, ...], seed: int = 7) -> list[tuple[Any, Any]]:
-    """(tokens, labels) of each sample: tokens in 3 … 96, the first third of the labels ignored."""
+    """Return (tokens, labels) of each sample: tokens in 3 … 96, the first third of the labels ignored."""
     generator = torch.Generator().manual_seed(seed)
-    made = []
+    pairs = []
     for length in lengths:
         tokens = torch.randint(3, 97, (length,), generator=generator)
         labels = tokens.clone()
         labels[: length // 3] = IGNORED
-        made.append((tokens, labels))
-    return made
+        pairs.append((tokens, labels))
+    return pairs
 
 
 def counted(labels: Any) -> int:
-    """Labels that count after the shift by one."""
+    """Return how many labels count after the shift by one."""
     return int((labels[..., 1:] != IGNORED).sum())
 
 
-def one_by_one(made: list[tuple[Any, Any]]) -> list[tuple[dict[str, Any], float]]:
-    """Each sample alone and unpadded, with its weight in the mean over all label tokens."""
-    total = sum(counted(labels) for _, labels in made)
+def one_by_one(pairs: list[tuple[Any, Any]]) -> list[tuple[dict[str, Any], float]]:
+    """Return each sample alone and unpadded, with its weight in the mean over all label tokens."""
+    total = sum(counted(labels) for _, labels in pairs)
     return [
         (
             {"input_ids": tokens[None], "attention_mask": torch.ones_like(tokens)[None], "labels": labels[None]},
             counted(labels) / total,
         )
-        for tokens, labels in made
+        for tokens, labels in pairs
         if counted(labels)
     ]
 
 
-def padded(made: list[tuple[Any, Any]], side: str, position_ids: bool = False, empty: bool = False) -> dict[str, Any]:
-    """One batch, padded on the left or right to the longest. ``empty`` adds a sample that is nothing but padding."""
-    longest = max(len(tokens) for tokens, _ in made)
-    made = [*made, *([(tokens[:0], labels[:0]) for tokens, labels in made[:1]] if empty else [])]
+def padded(pairs: list[tuple[Any, Any]], side: str, position_ids: bool = False, empty: bool = False) -> dict[str, Any]:
+    """Return one batch, padded on the left or right to the longest. ``empty`` adds a sample of padding."""
+    longest = max(len(tokens) for tokens, _ in pairs)
+    pairs = [*pairs, *([(tokens[:0], labels[:0]) for tokens, labels in pairs[:1]] if empty else [])]
     rows, masks, targets = [], [], []
-    for tokens, labels in made:
+    for tokens, labels in pairs:
         room = longest - len(tokens)
         ends = (room, 0) if side == "left" else (0, room)
         rows.append(torch.nn.functional.pad(tokens, ends, value=0))
@@ -303,13 +305,13 @@ def padded(made: list[tuple[Any, Any]], side: str, position_ids: bool = False, e
 
 
 def moved(batch: dict[str, Any], model: Any) -> dict[str, Any]:
-    """The batch on the device of the model."""
+    """Return the batch on the device of the model."""
     device = next(model.parameters()).device
     return {key: value.to(device) for key, value in batch.items()}
 
 
 def step_error(change: Any, exact: Any, words: str) -> dict[str, Any]:
-    """``relative`` and ``detail`` of an observation on the change of all parameters, against the right one."""
+    """Return ``relative`` and ``detail`` of an observation on the change of all parameters, against the right one."""
     off, times = relative(change, exact), float(change.norm() / exact.norm())
     return {"relative": off, "detail": f"{words}: a change {times:.3g} times as long, off by {off:.2g} of it"}
 
@@ -358,7 +360,7 @@ class ChatGLMLike(torch.nn.Module):
                 bias[queries : queries + keys].view(-1, _Layer.SIZE)[:, -1] -= shift
 
     def forward(self, input_ids: Any, attention_mask: Any, position_ids: Any = None, labels: Any = None) -> Any:
-        """``loss`` and ``logits``, as transformers' models give them."""
+        """Return ``loss`` and ``logits``, as transformers' models give them."""
         length = input_ids.shape[1]
         if position_ids is None:
             position_ids = torch.arange(length, device=input_ids.device)[None].expand(input_ids.shape[0], -1)
@@ -366,16 +368,16 @@ class ChatGLMLike(torch.nn.Module):
         masked = None
         if attention_mask is not None and not bool(attention_mask.all()):
             causal = torch.ones(length, length, dtype=torch.bool, device=input_ids.device).tril()
-            kept = causal[None] & attention_mask.bool()[:, None, :]
+            view = causal[None] & attention_mask.bool()[:, None, :]
             # Rows of pads attend to everything, so that none is without a key.
-            masked = ~(kept | ~attention_mask.bool()[:, :, None])[:, None]
+            masked = ~(view | ~attention_mask.bool()[:, :, None])[:, None]
         for layer in self.layers:
             hidden = layer(hidden, position_ids, masked, self.attention)
         logits = self.head(self.norm(hidden))
         loss = None
         if labels is not None:
-            predicted, wanted = _wide(logits)[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
-            loss = torch.nn.functional.cross_entropy(predicted, wanted, ignore_index=IGNORED)
+            predicted, targets = _wide(logits)[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+            loss = torch.nn.functional.cross_entropy(predicted, targets, ignore_index=IGNORED)
         return SimpleNamespace(loss=loss, logits=logits)
 
 
@@ -429,12 +431,12 @@ class _Layer(torch.nn.Module):
 
 
 def _wide(value: Any) -> Any:
-    """In float32 at least, as models compute what must not be rounded to half."""
+    """Return the value in float32 at least, as models compute what must not be rounded to half."""
     return value if value.dtype == torch.float64 else value.float()
 
 
 def _rotate(value: Any, positions: Any) -> Any:
-    """Rotary embedding of the first half of each head, in interleaved pairs."""
+    """Rotate the first half of each head, in interleaved pairs."""
     half = value.shape[-1] // 2
     frequencies = 10000.0 ** (-torch.arange(0, half, 2, device=value.device, dtype=torch.float64) / half)
     angles = positions[:, None, :, None].double() * frequencies
@@ -443,3 +445,48 @@ def _rotate(value: Any, positions: Any) -> Any:
     even, odd = turned[..., 0::2], turned[..., 1::2]
     pairs = torch.stack([even * cosine - odd * sine, odd * cosine + even * sine], dim=-1)
     return torch.cat([pairs.flatten(-2), rest], dim=-1)
+
+
+def lightly(experiment: Callable[..., None]) -> Callable[..., None]:
+    """Wrap an experiment so that collecting garbage, as each Trainer does when it begins, passes over older objects:
+    half of the time that a tiny run takes."""
+
+    @wraps(experiment)
+    def run(*inputs: Any) -> None:
+        gc.collect()
+        gc.freeze()
+        try:
+            experiment(*inputs)
+        finally:
+            gc.unfreeze()
+
+    return run
+
+
+def arguments(kind: Any, device: str, **choices: Any) -> Any:
+    """Return TrainingArguments or a ``kind`` of these; the way to ask for the CPU has two names."""
+    settings = {"save_strategy": "no", "report_to": [], "disable_tqdm": True, **choices}
+    os.environ.pop("ACCELERATE_MIXED_PRECISION", None)  # what a run before this one left, in older releases
+    if device == "cuda":
+        training_arguments = kind(**settings)
+        # With more GPUs it would split each batch over them (DataParallel), and take as many times the samples.
+        _ = training_arguments.device  # counts them, once
+        training_arguments._n_gpu = 1
+        return training_arguments
+    try:
+        return kind(use_cpu=True, **settings)
+    except TypeError:
+        return kind(no_cuda=True, **settings)
+
+
+def tokenizer() -> Any:
+    """Return a tokenizer that knows the words w3, w4, … by these numbers, made here."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    special = {"pad_token": "<pad>", "unk_token": "<unk>", "eos_token": "</s>"}
+    words = {word: number for number, word in enumerate(special.values())}
+    words.update({f"w{number}": number for number in range(len(words), VOCABULARY)})
+    word_tokenizer = Tokenizer(models.WordLevel(words, unk_token=special["unk_token"]))
+    word_tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    return PreTrainedTokenizerFast(tokenizer_object=word_tokenizer, **special)

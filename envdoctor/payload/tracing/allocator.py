@@ -39,7 +39,7 @@ class Allocator:
         self._free: dict[int, Block] = {}
 
     def take(self, size: int) -> Block:
-        """A block for so many bytes."""
+        """Return a block for so many bytes."""
         size = max(-(-size // _BLOCK), 1) * _BLOCK
         small = size <= _SMALL
         places = self._places[small]
@@ -61,7 +61,7 @@ class Allocator:
         return block
 
     def give(self, block: Block) -> None:
-        """The block is free, and one with its free neighbours."""
+        """Free the block, and join it with its free neighbours."""
         if block.after is not None and block.after.free:
             self._join(block, self._dropped(block.after))
         if block.before is not None and block.before.free:

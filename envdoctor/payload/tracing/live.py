@@ -32,8 +32,7 @@ class Live(TorchDispatchMode):
     """Watches the operations inside ``with``; ``label`` and ``segment`` say what the code is at, ``allocator`` holds
     what torch's would.
 
-    ``peaks`` holds for each segment the most live bytes, the operation at which they were reached, and the bytes by
-    label then.
+    ``peaks`` holds for each segment the most live bytes, the operation there, and the bytes by label.
     """
 
     def __init__(self) -> None:
@@ -48,7 +47,7 @@ class Live(TorchDispatchMode):
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Nothing is compiled here, and to tell torch.compile so at each operation takes a tenth of the time."""
+        """Return False: nothing is compiled here, and to say so at each operation takes a tenth of the time."""
         return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -94,7 +93,7 @@ class Live(TorchDispatchMode):
         self.allocator.give(block)
 
     def _size(self, tensor: torch.Tensor, held: int, label: str) -> Any:
-        """What a storage of so many bytes counts as."""
+        """Return what a storage of so many bytes counts as."""
         return -(-held // _BLOCK) * _BLOCK
 
     def _count(self, size: Any, label: str, sign: int) -> None:
@@ -109,7 +108,7 @@ class Live(TorchDispatchMode):
             entry[3] = self.allocator.take(entry[2])
 
     def measured(self) -> Iterator[tuple[str, list[Any]]]:
-        """Segment, and its peak as plain data: bytes, operation, bytes by label without those that are nothing."""
+        """Yield each segment and its peak as plain data: bytes, operation, bytes by label if there are any."""
         for segment, (size, operation, labels) in self.peaks.items():
             yield segment, [size, operation, {name: part for name, part in labels.items() if part}]
 
@@ -127,7 +126,7 @@ class Faking(FakeTensorMode):
     def _cache_key(self, *given: Any) -> Any:
         *_, operation, args, kwargs = given
         parts = [operation, torch.get_default_dtype(), torch.is_inference_mode_enabled()]
-        if not (_told(parts, args) and _told(parts, kwargs.items())):
+        if not (_add_inputs(parts, args) and _add_inputs(parts, kwargs.items())):
             return super()._cache_key(*given)
         short = tuple(parts)
         if short not in self._keys:
@@ -135,7 +134,7 @@ class Faking(FakeTensorMode):
         return self._keys[short]
 
 
-def _told(parts: list[Any], values: Iterable[Any]) -> bool:
+def _add_inputs(parts: list[Any], values: Iterable[Any]) -> bool:
     """Add what an operation's result depends on of these arguments; whether that is all."""
     for value in values:
         if type(value) is FakeTensor:
@@ -145,7 +144,7 @@ def _told(parts: list[Any], values: Iterable[Any]) -> bool:
             parts += (value.requires_grad, value.is_conj(), value.is_neg(), value.untyped_storage().nbytes())
         elif type(value) in (list, tuple):
             parts.append(len(value))
-            if not _told(parts, value):
+            if not _add_inputs(parts, value):
                 return False
         elif type(value) in _PLAIN:
             parts += (type(value), value)

@@ -11,10 +11,9 @@ from .model import Refused
 
 
 def training_step(model: Any, optimizer: Any, job: dict[str, Any], tokens: int, tell: Callable[[str], None]) -> None:
-    """Forward, backward, clipping, and the optimizer's step; ``tell`` hears which comes next.
+    """Run forward, backward, clipping, and the optimizer's step; ``tell`` hears which comes next.
 
-    With accumulation the gradients of earlier batches are there from the beginning, as they are in every batch but the
-    first.
+    With accumulation the gradients of earlier batches are there from the beginning.
     """
     tell("forward")
     if job["stage"] != "sft":
@@ -35,8 +34,7 @@ def training_step(model: Any, optimizer: Any, job: dict[str, Any], tokens: int, 
 
 
 def prompt(model: Any, job: dict[str, Any], tokens: int, tell: Callable[[str], None]) -> Any:
-    """Read a prompt and hand back its keys and values, as generate does: logits of the last token alone where the code
-    can."""
+    """Read a prompt and hand back its keys and values, as generate does: logits of the last token alone if possible."""
     import inspect
 
     known = inspect.signature(model.forward).parameters
@@ -54,7 +52,7 @@ def prompt(model: Any, job: dict[str, Any], tokens: int, tell: Callable[[str], N
 
 
 def _inputs(model: Any, job: dict[str, Any], tokens: int) -> dict[str, Any]:
-    """What the model reads: ``tokens``, the 30 seconds of Whisper, or a picture."""
+    """Return what the model reads: ``tokens``, the 30 seconds of Whisper, or a picture."""
     config, name = model.config, model.main_input_name
     if name == "input_ids":
         ids = _ids(job["batch"], tokens)
@@ -67,7 +65,7 @@ def _inputs(model: Any, job: dict[str, Any], tokens: int) -> dict[str, Any]:
 
 
 def _labelled(model: Any, job: dict[str, Any], tokens: int) -> dict[str, Any]:
-    """The inputs with their labels: of a classifier one a sample."""
+    """Return the inputs with their labels: of a classifier one a sample."""
     own = getattr(model, "get_base_model", lambda: model)()
     inputs = _inputs(own, job, tokens)
     if type(own).__name__.endswith("Classification"):
@@ -80,12 +78,12 @@ def _ids(batch: int, tokens: int) -> torch.Tensor:
 
 
 def _mask(job: dict[str, Any], ids: torch.Tensor) -> dict[str, Any]:
-    """A mask of padded samples; one sample alone has no padding, and then the code that reads the mask drops it."""
+    """Return a mask of padded samples; one sample alone has no padding: the code that reads the mask drops it."""
     return {"attention_mask": torch.ones_like(ids)} if job["padded"] else {}
 
 
 def _called(model: Any, job: dict[str, Any], **inputs: Any) -> Any:
-    """The model's outputs under the recipe's autocast, and in float32 then, as accelerate hands them on."""
+    """Return the model's outputs under the recipe's autocast, and in float32 then, as accelerate hands them on."""
     if job["amp"] is None:
         return model(**inputs)
     with torch.autocast(next(model.parameters()).device.type, dtype=getattr(torch, job["amp"])):
@@ -98,7 +96,7 @@ def _called(model: Any, job: dict[str, Any], **inputs: Any) -> Any:
 
 
 def _preference_loss(model: Any, job: dict[str, Any], tokens: int) -> Any:
-    """DPO (arXiv 2305.18290): chosen and rejected answers in one batch, and what the reference says of them."""
+    """Return the loss of DPO (arXiv 2305.18290): chosen and rejected answers in one batch, and the reference's."""
     ids = _ids(2 * job["batch"], tokens)
     base = _of_reference(model, job, ids, _log_likelihood)
     policy = _log_likelihood(model, job, ids)
@@ -112,7 +110,7 @@ def _log_likelihood(model: Any, job: dict[str, Any], ids: torch.Tensor) -> torch
 
 
 def _policy_loss(model: Any, job: dict[str, Any], tokens: int) -> Any:
-    """GRPO (arXiv 2402.03300): the answers of one batch by the policy, and what the reference says of each token."""
+    """Return the loss of GRPO (arXiv 2402.03300): answers by the policy, and what the reference says of each token."""
     ids = _ids(job["batch"], tokens)
     base = _of_reference(model, job, ids, _token_likelihoods)
     policy = _token_likelihoods(model, job, ids)
@@ -121,18 +119,18 @@ def _policy_loss(model: Any, job: dict[str, Any], tokens: int) -> Any:
 
 
 def _token_likelihoods(model: Any, job: dict[str, Any], ids: torch.Tensor) -> torch.Tensor:
-    """A row at a time, divided by the temperature before, as TRL does (trl/trainer/utils.py, selective_log_softmax)."""
+    """Return the log-likelihood of each token, a row at a time, divided by the temperature before, as TRL does
+    (trl/trainer/utils.py, selective_log_softmax)."""
     logits = _called(model, job, input_ids=ids, **_mask(job, ids))["logits"][:, :-1] / 1.0
     index = ids[:, 1:, None]
     if logits.dtype == torch.float32:
         return torch.gather(logits, 2, index).squeeze(2) - torch.stack([row.logsumexp(-1) for row in logits])
-    rows = [torch.gather(row.log_softmax(-1), 1, one) for row, one in zip(logits, index)]
+    rows = [torch.gather(row.log_softmax(-1), 1, label) for row, label in zip(logits, index)]
     return torch.stack(rows).squeeze(2)
 
 
 def _of_reference(model: Any, job: dict[str, Any], ids: torch.Tensor, judge: Callable[..., torch.Tensor]) -> Any:
-    """What the same model without its adapters says, or a copy; nothing where that was computed before, or is not
-    asked."""
+    """Return what the model without its adapters says, or a copy; zeros if that is known or not asked."""
     with torch.no_grad():
         if job["reference"] == "adapter-off":
             with model.disable_adapter():
@@ -143,7 +141,7 @@ def _of_reference(model: Any, job: dict[str, Any], ids: torch.Tensor, judge: Cal
 
 
 def make_optimizer(model: Any, name: str) -> Any:
-    """The recipe's optimizer with its states allocated, as they are in every step but the first."""
+    """Return the recipe's optimizer with its states allocated, as they are in every step but the first."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if name in _KEPT:
         return _Still(parameters, [_KEPT[name](parameter) for parameter in parameters])
@@ -216,13 +214,13 @@ class _GaLore:
         parameter.add_(change, alpha=-1e-4)
 
     def _side(self, gradient: torch.Tensor, rank: int, right: int) -> torch.Tensor:
-        """In float32 it is a view, and all of the decomposition's side stays with it."""
+        """Return a side of the decomposition. In float32 it is a view, and the whole side stays with it."""
         left_side, _, right_side = torch.linalg.svd(gradient.float(), full_matrices=False)
         return (right_side[:rank] if right else left_side[:, :rank]).to(gradient.dtype)
 
 
 def _divided(model: Any) -> tuple[list[Any], list[Any]]:
-    """What is trained: the rest, and the matrices of the layers."""
+    """Return the trained parameters: the rest, and the matrices of the layers."""
     groups: tuple[list[Any], list[Any]] = ([], [])
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
@@ -245,7 +243,7 @@ class _Still:
 
 
 def _eight_bit(parameter: torch.Tensor, states: int) -> list[torch.Tensor]:
-    """States of bitsandbytes: a byte a value and a float32 scale for 256 of them; float32 below 4096 values."""
+    """Return states of bitsandbytes: a byte a value and a float32 scale for 256 of them; float32 below 4096 values."""
     count = parameter.numel()
     if count < 4096:
         return [torch.empty(count) for _ in range(states)]

@@ -20,10 +20,9 @@ from .step import make_optimizer, prompt, training_step
 
 
 def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
-    """``job``: ``config`` (the data of config.json), ``tokens`` (lengths), and the recipe: ``training``,
+    """Trace a ``job``: ``config`` (the data of config.json), ``tokens`` (lengths), and the recipe: ``training``,
     ``load_dtype``, ``amp``, ``attention``, ``quantized``, ``lora``, ``checkpointing``, ``stage``, ``batch``,
-    ``padded``, ``accumulation``, ``keep_outputs``, ``optimizer``, ``reference``. ``full`` traces at full depth in any
-    case."""
+    ``padded``, ``accumulation``, ``keep_outputs``, ``optimizer``, ``reference``. ``full`` traces at full depth."""
     gc.disable()  # a cycle that is collected in the middle of a step would be memory that a run still has
     try:
         config = parse_config(job["config"])
@@ -40,14 +39,14 @@ def run(job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
 
 
 def trace(config: Any, depth: int, job: dict[str, Any], emit: Callable[[dict[str, Any]], None]) -> None:
-    """One point for each length."""
+    """Emit one point for each length."""
     model = build(config, job)
     layers = layers_of(model, config)
     model = with_adapters(model, job)
     references = [build(config, job).requires_grad_(False)] if job["reference"] == "copy" else []
     with Faking(allow_non_fake_inputs=True):
-        for one in [model, *references]:
-            faked(one)
+        for part in [model, *references]:
+            faked(part)
         live = Live()
         _watch(live, model, layers)
         for tensor in [*model.parameters(), *model.buffers()]:
@@ -56,7 +55,7 @@ def trace(config: Any, depth: int, job: dict[str, Any], emit: Callable[[dict[str
             model.__dict__["reference"] = reference  # no module of the model
             for tensor in reference.parameters():
                 live.add(tensor, "reference model")
-        trained = [one for one in model.parameters() if one.requires_grad] if job["training"] else []
+        trained = [part for part in model.parameters() if part.requires_grad] if job["training"] else []
         with live:
             live.segment, live.label = "step/before", "optimizer states"
             optimizer = make_optimizer(model, job["optimizer"]) if trained else None
@@ -98,8 +97,7 @@ _LABELS = {
 
 
 def _watch(live: Live, model: Any, layers: Any) -> None:
-    """Have ``live`` know at which layer, and at what in it, the code is: forward, and backward by the gradients that
-    arrive."""
+    """Tell ``live`` at which layer, and at what in it, the code is: forward, and backward by gradients that arrive."""
     last = len(layers) - 1
     for place, layer in enumerate(layers):
         where = "first" if place == 0 else "last" if place == last else "middle"
@@ -110,7 +108,7 @@ def _watch(live: Live, model: Any, layers: Any) -> None:
             child.register_forward_hook(partial(_at, live, "hidden states"))
     for parameter in model.parameters():
         if parameter.requires_grad:
-            parameter.register_post_accumulate_grad_hook(lambda one: live.add(one.grad, "gradients"))
+            parameter.register_post_accumulate_grad_hook(lambda weight: live.add(weight.grad, "gradients"))
 
 
 def _kind(name: str) -> str:
@@ -143,16 +141,16 @@ def _arrived(live: Live, where: str, gradient: Any) -> None:
 
 
 def _at(live: Live, kind: str, *given: Any) -> None:
-    """Before a part of a layer, and behind it."""
+    """Note the kind before a part of a layer, and behind it."""
     if live.segment.startswith("forward"):
         live.label = kind
 
 
 def _described(model: Any, layers: Any) -> dict[str, Any]:
-    """Sizes of the whole model: parameters, their bytes, and those of its largest layer."""
+    """Return sizes of the whole model: parameters, their bytes, and those of its largest layer."""
     parameters = list(model.parameters())
     return {
-        "parameters": sum(one.numel() for one in parameters),
-        "weight_bytes": sum(one.numel() * one.element_size() for one in parameters),
-        "layer_parameters": max(sum(one.numel() for one in layer.parameters()) for layer in layers),
+        "parameters": sum(weight.numel() for weight in parameters),
+        "weight_bytes": sum(weight.numel() * weight.element_size() for weight in parameters),
+        "layer_parameters": max(sum(weight.numel() for weight in layer.parameters()) for layer in layers),
     }

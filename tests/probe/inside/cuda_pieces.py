@@ -48,12 +48,11 @@ def cuda(stack: ExitStack, **more: Any) -> None:
 
 
 def the_trainer_splits_no_batch_over_eight_cards() -> Any:
-    trainers = part("probing.trainers")
+    transformers = import_module("transformers")
     with ExitStack() as stack, tempfile.TemporaryDirectory() as folder:
         cuda(stack)
-        made = trainers.arguments(
-            trainers.transformers.TrainingArguments, "cuda", output_dir=folder, per_device_train_batch_size=2
-        )
+        settings = {"output_dir": folder, "per_device_train_batch_size": 2}
+        made = part("probing.tiny_models").arguments(transformers.TrainingArguments, "cuda", **settings)
         found = [made.n_gpu, made.train_batch_size, made.eval_batch_size]
     return found == [1, 2, 8] or found
 
@@ -120,7 +119,9 @@ def deterministic_mode_comes_back_behind_the_padded_batch() -> Any:
     torch.set_deterministic_debug_mode("warn")
     job = {"device": "cpu", "dtype": "bf16", "model": None, "recipe": {}}
     emitted: list[Any] = []
-    part("probes.padded_batch").run({**job, "options": {"models": ["chatglm-like"], "gains": [1]}}, emitted.append)
+    part("probes.padded_batch").padded_batch(
+        {**job, "options": {"models": ["chatglm-like"], "gains": [1]}}, emitted.append
+    )
     found = [torch.get_deterministic_debug_mode(), len(emitted)]
     torch.set_deterministic_debug_mode("default")
     return found == [1, 5] or found
@@ -162,7 +163,7 @@ def tf32_that_a_container_sets_is_no_error_of_arithmetic() -> Any:
         seen.extend((row.dtype, torch.get_float32_matmul_precision()) for row in rows)
 
     with _products(arithmetic), patch.object(arithmetic, "run_rows", told):
-        arithmetic.run({"device": "cpu"}, lambda case: None)
+        arithmetic.arithmetic({"device": "cpu"}, lambda case: None)
     after = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     return ({way for dtype, way in seen if dtype == "fp32"} == {"highest"} and after == "medium") or [seen, after]
@@ -188,7 +189,7 @@ def products_of_many_tiles_are_judged_as_torch_is_set() -> Any:
             return real_operation("cpu", *given, **{**size, "rows": 64, "outer": 128} if size else {})
 
         stack.enter_context(patch.object(arithmetic, "_operation", on_cpu))
-        arithmetic.run({"device": "cuda"}, emitted.append)
+        arithmetic.arithmetic({"device": "cuda"}, emitted.append)
     cases = [case for case in emitted if case["case"].startswith("tiled")]
     limits = [case["limits"][:2] for case in cases]
     ratios = [max(case["ratio"].values()) for case in cases]
@@ -212,7 +213,7 @@ def cards_are_alike_where_their_libraries_are() -> Any:
 
 
 def slices_of_one_card_are_no_broken_fabric() -> Any:
-    unfinished = part("probes.all_reduce").unfinished
+    unfinished = part("probing.collective").unfinished
     said = "a process of 2 ended with 1: Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1b0"
     older = "a process of 2 ended with 1: RuntimeError: Invalid scalar type"  # gloo of torch 2.1, asked for bf16
     found = [sorted(unfinished("rank 0", text)) for text in (said, older, "a process of 2 ended with 1: broken")]

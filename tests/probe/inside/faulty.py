@@ -24,7 +24,7 @@ def run(job: dict[str, Any], emit: Any) -> None:
     if not hasattr(case_of.prepare, "kind"):
         case_of.prepare = _remembering(case_of.prepare)
         case_of.measure = _measuring(case_of.measure)
-    kind = [job["dtype"], job["options"].get("seed")]
+    kind = [job["dtype"], job["seed"]]
     if job["script"].endswith(":attention") and case_of.prepare.kind != kind:
         case_of.prepare.kind = kind
         _prepared.clear()

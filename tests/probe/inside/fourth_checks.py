@@ -160,10 +160,7 @@ def _trained_weights(*, norms: bool) -> Any:
 
 
 CHECKS: dict[str, tuple[Call, Call]] = {
-    "one query sees masked keys past the 512th": (
-        lambda: _masked(1, 600),
-        lambda: (_masked(1, 512), _masked(2, 600)),
-    ),
+    "one query sees masked keys past the 512th": (lambda: _masked(1, 600), lambda: (_masked(1, 512), _masked(2, 600))),
     "values lose the gradient of their first tokens where 64 does not divide the length": (
         lambda: _attention(80, 80, torch.bfloat16, causal=True),
         lambda: (_attention(64, 64, torch.bfloat16, causal=True), _attention(80, 80, torch.float32)[:3]),
@@ -218,10 +215,7 @@ CHECKS: dict[str, tuple[Call, Call]] = {
     ),
     "a resumed epoch has the order of the first": (lambda: _resumed(6), lambda: (_resumed(2), _resumed(4))),
     "beams keep the cache of other beams": (lambda: _beams(3), lambda: (_beams(1), _generated(6))),
-    "norms' weights get no gradient": (
-        lambda: _trained_weights(norms=True),
-        lambda: _trained_weights(norms=False),
-    ),
+    "norms' weights get no gradient": (lambda: _trained_weights(norms=True), lambda: _trained_weights(norms=False)),
 }
 #: What is called until it errs.
 FLAKY: dict[str, Call] = {

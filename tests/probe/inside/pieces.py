@@ -25,13 +25,13 @@ def piece(name: str) -> Any:
 
 def truth_is_that_of_autograd() -> Any:
     """Formulas in float64 against torch's own derivative, with shared heads, padding and dead rows."""
-    reference, inputs = piece("attention_case"), piece("inputs")
+    reference = piece("attention_case")
     worst = 0.0
     for mask in ("none", "bool_left", "bool_left_dead", "bool_band", "bool_key"):
-        for name in inputs.STRESSES:
+        for name in reference.STRESSES:
             size = {"B": 2, "H": 4, "Hk": 2, "L": 21, "S": 37, "D": 8}
-            given = tuple(x.double() for x in inputs.draw(size, name, 5, torch.float32))
-            kept = inputs.keep(mask, 2, 21, 37)
+            given = tuple(x.double() for x in reference.draw(size, name, 5, torch.float32))
+            kept = reference.keep(mask, 2, 21, 37)
             found = reference.evaluate(given, kept, torch.float64)
             q, k, v = (x.clone().requires_grad_() for x in given[:3])
             scores = q @ k.repeat_interleave(2, 1).transpose(-1, -2) * 8**-0.5
@@ -42,75 +42,6 @@ def truth_is_that_of_autograd() -> Any:
             for tensor, want in zip(reference.TENSORS, wanted, strict=True):
                 worst = max(worst, float((found[tensor] - want.detach()).norm() / want.detach().norm()))
     return worst < 1e-10 or worst
-
-
-def an_offset_moves_every_logit() -> Any:
-    inputs = piece("inputs")
-    size = {"B": 2, "H": 4, "Hk": 2, "L": 16, "S": 16, "D": 64}
-    found = {}
-    for name in ("shift-", "shift+"):
-        q, k, _, _ = inputs.draw(size, name, 1, torch.float64)
-        logits = q @ k.repeat_interleave(2, 1).transpose(-1, -2) / 8
-        found[name] = round(float(logits.mean()))
-    return found == {"shift-": -200, "shift+": 200} or found
-
-
-def memory_is_laid_out_as_named() -> Any:
-    inputs = piece("inputs")
-    q, k, v = (torch.randn(2, 4, 6, 8) for _ in range(3))
-    strides = {
-        "bhsd": (192, 48, 8, 1),
-        "bshd": (192, 8, 32, 1),
-        "packed": (576, 8, 96, 1),
-        "offset": (192, 48, 8, 1),
-        "expanded": (48, 0, 8, 1),
-        "expanded_batch": (0, 48, 8, 1),
-    }
-    wrong = {}
-    for layout in inputs.LAYOUTS:
-        sharedk, sharedv = inputs.share(k, v, layout)
-        views = inputs.arrange((q, sharedk, sharedv), layout)
-        same = all(torch.equal(a, b) for a, b in zip(views, (q, sharedk, sharedv), strict=True))
-        if (
-            views[1].stride() != strides[layout]
-            or not same
-            or (views[1].storage_offset() % 8 != 0) != (layout == "offset")
-        ):
-            wrong[layout] = [list(views[1].stride()), same, views[1].storage_offset()]
-    upstream = {"hf": (192, 8, 32, 1), "strided": (384, 96, 16, 1), "expand": (0, 0, 0, 0), "plain": (192, 48, 8, 1)}
-    for kind in inputs.UPSTREAMS:
-        if inputs.UPSTREAMS[kind](q).stride() != upstream[kind]:
-            wrong[kind] = list(inputs.UPSTREAMS[kind](q).stride())
-    return wrong or True
-
-
-def masks_hide_what_they_say() -> Any:
-    inputs = piece("inputs")
-    wrong = {}
-    lower = torch.ones(6, 9).tril(3) > 0
-    for mask, (first, last) in {
-        "bool_left": (lower, lower & (torch.arange(9) >= 3)),
-        "min_right": (lower, lower & (torch.arange(9) < 6)),
-        "inf_key": (lower | True, (lower | True) & (torch.arange(9) < 6)),
-        "f32_left_dead": (lower, lower & False),
-        "bool_band": (lower, lower),
-    }.items():
-        kept = inputs.keep(mask, 2, 6, 9)
-        if not (torch.equal(kept[0, 0], first) and torch.equal(kept[1, 0], last)):
-            wrong[mask] = kept.int().tolist()
-    window = inputs.keep("bool_band", 1, 50, 50).sum(-1).max()
-    if int(window) != 32:
-        wrong["band"] = int(window)
-    kept = inputs.keep("bool_left", 2, 6, 9)
-    bias, _ = inputs.hand_over("min_left", kept, torch.float16, "cpu")
-    if bias.dtype != torch.float16 or not torch.equal(bias == 0, kept) or float(bias.min()) != -65504:
-        wrong["min"] = str(bias.dtype)
-    if inputs.hand_over("f32_left", kept, torch.float16, "cpu")[0].dtype != torch.float32:
-        wrong["f32"] = "dtype"
-    view, _ = inputs.hand_over("bool_key", inputs.keep("bool_key", 2, 6, 9), torch.float16, "cpu")
-    if view.stride(2) != 0:
-        wrong["key"] = list(view.stride())
-    return wrong or True
 
 
 def no_generator_of_the_user_moves() -> Any:

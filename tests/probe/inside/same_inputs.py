@@ -25,7 +25,6 @@ def main(payload: str) -> None:
 
     case_of = import_module(package + ".probing.attention_case")
     dtypes = import_module(package + ".probing.kit").DTYPES
-    inputs = import_module(package + ".probing.inputs")
     grids = {name: import_module(package + ".probing.shapes").cases(name) for name in ("quick", "full")}
     for line in sys.stdin:
         asked = json.loads(line)
@@ -35,9 +34,9 @@ def main(payload: str) -> None:
         names: dict[str, Any] = {}
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(compile(asked["script"], "script", "exec"), names)
-        q, k, v = inputs.arrange(prepared.inputs, case["layout"])
-        mask, _ = inputs.hand_over(case["mask"], prepared.kept, dtype, "cpu")
-        ours = {"q": q, "k": k, "v": v, "do": inputs.UPSTREAMS[case["dout"]](prepared.gradient), "mask": mask}
+        q, k, v = case_of.arrange(prepared.inputs, case["layout"])
+        mask, _ = case_of.hand_over(case["mask"], prepared.kept, dtype, "cpu")
+        ours = {"q": q, "k": k, "v": v, "do": case_of.UPSTREAMS[case["dout"]](prepared.gradient), "mask": mask}
         differs = [name for name, tensor in ours.items() if not _same(tensor, names.get(name))]
         print(json.dumps({"number": asked["number"], "printed": printed.getvalue().splitlines(), "differs": differs}))
 

@@ -206,10 +206,7 @@ CHECKS: dict[str, tuple[Call, Call]] = {
         lambda: _filled(_normal(4, 6).T),
         lambda: _filled(_normal(4, 6)),
     ),
-    "gathering counts numbers in eleven bits": (
-        lambda: _label_logits(64, 1000),
-        lambda: _label_logits(2, 1000),
-    ),
+    "gathering counts numbers in eleven bits": (lambda: _label_logits(64, 1000), lambda: _label_logits(2, 1000)),
     "the gradient of losses over positions ends with the sample at 2^20 logits": (
         lambda: _losses_over_positions(3),
         lambda: _losses_over_positions(2),
