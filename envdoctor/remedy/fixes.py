@@ -99,7 +99,8 @@ class _Trial(NamedTuple):
         matrix = self.now.matrix
         problems = problems_of(rule, after.facts, matrix)
         uncovered = (error for error in after.errors if error.rule_id == rule.id and error not in self.now.errors)
-        if (problem in problems if problem.item else problems) or any(uncovered):
+        is_ended = problem in self.now.errors and problem not in after.errors
+        if ((problem in problems if problem.item else problems) and not is_ended) or any(uncovered):
             return Message("it would not be enough here")
         if changes.is_lost(rule, self.now, after.facts):
             return Message("whether it would be enough cannot be told")

@@ -13,7 +13,7 @@ from envdoctor.judge.finding import Finding, Plan
 from envdoctor.judge.judging import Judgement, Problem, problem_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
-from envdoctor.remedy.candidates import Candidates
+from envdoctor.remedy.candidates import Candidates, years_moved
 from envdoctor.remedy.commands import NOTHING, After, Before, Predict, Remedy, before, place_of, try_remedy
 from envdoctor.remedy.own_keys import own_keys
 from envdoctor.system.message import Message
@@ -31,8 +31,10 @@ _LEFT, _REMOVED, _SETTING = 8.0, 1.5, 4.0
 _STANDING = 2.0
 #: The extra cost of another way to the same errors: it helps only if the first leads nowhere.
 _AGAIN = 6.0
-#: The extra cost of the later of two fixes of a rule.
-_LATER = 0.01
+#: The extra cost of the later of two changes that may end an error, and of one that its rule does not name.
+_LATER, _UNNAMED = 0.05, 0.5
+#: The costs of each year that a package is moved, and of each one back beyond the first.
+_YEAR, _YEAR_BACK = 0.1, 2.0
 
 
 class _Node(NamedTuple):
@@ -62,6 +64,8 @@ def with_plan(
     accepted = {problem_of(finding) for finding in judgement.findings if finding.ignored is not None}
     aims = [problem for problem in findings if problem in now.errors and problem not in own]
     aims += [problem for problem in now.all_errors if problem not in findings and problem not in accepted]
+    # What cannot be run decides which releases are taken; often that ends a contradiction of the list too.
+    aims.sort(key=lambda problem: getattr(matrix.find(problem.rule_id), "effect", "") == "install")
     search = _Search(now, aims)
     # With a fix for each error that the search had no judgements left for.
     node = search.completed(search.run(), aims, lambda problem, after: problem in after.errors)
@@ -165,11 +169,11 @@ class _Search:
             if problem in self._now.all_errors:
                 given_up = node._replace(given_up=node.given_up | {problem})
                 heappush(waiting, (cost + _LEFT, next(self._order), given_up))
-            for rank, remedy in enumerate(self._candidates(problem, node.after.facts)):
+            for extra, remedy in self._candidates(problem, node.after.facts):
                 added = self._judged(node.remedy + remedy)
                 if added is None:
                     continue
-                worth = self._size(added.remedy) + _LEFT * len(node.given_up) + rank * _LATER
+                worth = self._size(added.remedy) + _LEFT * len(node.given_up) + extra
                 worth += _STANDING * len(added.after.errors.keys() - node.given_up)
                 heappush(waiting, (worth, next(self._order), added._replace(given_up=node.given_up)))
         return self._without_needless(best)
@@ -181,7 +185,7 @@ class _Search:
         no other requirement and leaves the package ``but`` as it is."""
         for problem in problems:
             choices = self._candidates(problem, node.after.facts) if stands(problem, node.after) else ()
-            nodes = (self._harmless(node.remedy + remedy, node) for remedy in choices if but not in remedy.pins)
+            nodes = (self._harmless(node.remedy + remedy, node) for _, remedy in choices if but not in remedy.pins)
             node = next((other for other in nodes if other and not stands(problem, other.after)), node)
         return node
 
@@ -205,8 +209,13 @@ class _Search:
         return sum(problem in node.after.errors for problem in self._aims), self._size(node.remedy)
 
     def _size(self, remedy: Remedy) -> float:
-        packages = sum(_COSTS.get(name, 1.0) for name in remedy.pins)
+        packages = sum(_COSTS.get(name, 1.0) + self._way(name, pin) for name, pin in remedy.pins.items())
         return packages + _REMOVED * len(remedy.removed) + len(remedy.variables) + _SETTING * len(remedy.settings)
+
+    def _way(self, name: str, pin: str) -> float:
+        """Return the cost of the time between the present release of a package and the new one."""
+        years = years_moved(name, pin, self._now.facts, self._now.matrix)
+        return _YEAR * abs(years) + _YEAR_BACK * max(0.0, -years - 1)
 
     def _without_needless(self, node: _Node) -> _Node:
         """Return the changes without those that a later change of the search made needless."""
@@ -219,20 +228,24 @@ class _Search:
             node = self._harmless(remedy, node) or node
         return node
 
-    def _candidates(self, problem: Problem, facts: FactSet) -> Iterator[Remedy]:
-        """Yield changes that may end an error: the fixes of its rule, then other releases of the rule's packages."""
+    def _candidates(self, problem: Problem, facts: FactSet) -> Iterator[tuple[float, Remedy]]:
+        """Yield changes that may end an error, with what they cost beside their size: the fixes of its rule, then other
+        releases of the rule's packages."""
         rule = self._now.matrix.find(problem.rule_id)
         assert rule is not None
-        choices = Candidates(facts, self._now.matrix)
+        choices, ranks = Candidates(facts, self._now.matrix), count()
         for fix in self._now.matrix.texts(rule)["fix"]:
             changes = [remedy for remedy in choices.of_fix(fix, problem) if isinstance(remedy, Remedy)]
-            yield from [*changes[: _OF_A_FIX - 1], *changes[_OF_A_FIX - 1 :][-1:]]
+            for remedy in (*changes[: _OF_A_FIX - 1], *changes[_OF_A_FIX - 1 :][-1:]):
+                yield next(ranks) * _LATER, remedy
         names = dict.fromkeys(key[4:] for key in rule.keys() if key.startswith("pkg."))  # noqa: SIM118
         installed = [name for name in names if rule.each is None and facts.text(f"pkg.{name}") is not None]
         for name in sorted(installed, key=lambda name: name == "torch"):
             versions = _releases(rule, name, choices)
-            chosen = dict.fromkeys([*versions[: _OF_A_FIX - 1], *versions[-1:]])
-            yield from (remedy for remedy in choices.of_range(name, list(chosen)) if isinstance(remedy, Remedy))
+            chosen = list(dict.fromkeys([*versions[: _OF_A_FIX - 1], *versions[-1:]]))
+            for remedy in choices.of_range(name, chosen):
+                if isinstance(remedy, Remedy):
+                    yield _UNNAMED + next(ranks) * _LATER, remedy
 
 
 def _releases(rule: Rule, name: str, choices: Candidates) -> list[str]:
