@@ -243,7 +243,8 @@ class Candidates(NamedTuple):
         torch, installed = self.facts.text("pkg.torch"), self.facts.text(f"pkg.{name}")
         build = torch_build(torch, self.facts, self.matrix) if torch is not None else Build()
         same = installed is not None and same_release(installed, release)
-        default = build.cuda is not None and build.tag is None and not same
+        is_usual = self.facts.get("torch.cuda").source == "assumed" or build.cuda is not None  # PyPI's build
+        default = is_usual and build.tag is None and not same
         keep = None if default or self.facts.value("os.platform") == "darwin" else tag
         return Remedy({name: f"=={release}"}, cuda_tag=keep, facts=(_fix_fact(f"pkg.{name}", f"{release}+{tag}"),))
 

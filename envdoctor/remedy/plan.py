@@ -1,7 +1,7 @@
 """One set of changes for all errors: the smallest that ends them and breaks nothing, judged as a whole. It also meets
 the unmet requirements of the training stack."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
@@ -9,12 +9,13 @@ from typing import NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Value
 from envdoctor.judge.evaluate import evaluate
-from envdoctor.judge.finding import Finding, Plan
+from envdoctor.judge.finding import Finding, OfferedFix, Plan
 from envdoctor.judge.judging import Judgement, Problem, problem_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.remedy.candidates import Candidates, years_moved
 from envdoctor.remedy.commands import NOTHING, After, Before, Predict, Remedy, before, place_of, try_remedy
+from envdoctor.remedy.fixes import with_fixes
 from envdoctor.remedy.own_keys import own_keys
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import same_start
@@ -95,7 +96,37 @@ def with_plan(
         keys=own_keys(remedy.settings, judgement.facts, matrix),
         again=tuple(_built_for_the_old(remedy, judgement.facts, node.after.facts, matrix)),
     )
-    return judgement._replace(plan=plan if cleared else None)
+    if not cleared:
+        return judgement
+    return _agreed(judgement, plan.clears, remedy.pins, matrix, predict)._replace(plan=plan)
+
+
+def _agreed(
+    judgement: Judgement, ended: Collection[str], pins: Mapping[str, str], matrix: Matrix, predict: Predict | None
+) -> Judgement:
+    """Return the judgement with fixes that agree with the plan. The fixes of a finding that it ended are judged again,
+    if the first one takes other releases. A fix of another finding is withheld, if it takes another release of a package
+    that the plan changes."""
+    stale = (case for case in judgement.findings if case.fingerprint in ended and not _agrees(case, pins))
+    again = with_fixes(judgement._replace(findings=tuple(stale)), matrix, predict, pins)
+    fixes = {finding.fingerprint: finding.fixes for finding in again.findings}
+    for case in judgement.findings:
+        if case.fingerprint not in ended:
+            fixes[case.fingerprint] = tuple(_unless_changed(fix, pins) for fix in case.fixes)
+    findings = (case._replace(fixes=fixes.get(case.fingerprint, case.fixes)) for case in judgement.findings)
+    return judgement._replace(findings=tuple(findings))
+
+
+def _agrees(finding: Finding, pins: Mapping[str, str]) -> bool:
+    first = next((fix for fix in finding.fixes if fix.withheld is None), None)
+    return first is None or first.pins.items() <= pins.items()
+
+
+def _unless_changed(fix: OfferedFix, pins: Mapping[str, str]) -> OfferedFix:
+    other = next((name for name, pin in fix.pins.items() if pins.get(name, pin) != pin), None)
+    if other is None or fix.withheld is not None:
+        return fix
+    return fix._replace(commands=(), withheld=Message("what ends the errors takes {}", other + pins[other]))
 
 
 def _built_for_the_old(remedy: Remedy, facts: FactSet, after: FactSet, matrix: Matrix) -> Iterator[str]:
