@@ -108,14 +108,14 @@ class _Trial(NamedTuple):
         return _offered(fix, first, withheld=objection)
 
     def _long_back(self, remedy: changes.Remedy) -> Message | None:
-        """Return a sentence if a change goes back to a release from before all that is there, or by more than a year."""
+        """Return a sentence if a change goes back to a release from before all others, or by more than a year."""
         facts, ledger = self.now.facts, self.now.matrix.ledger
         present = [(fact.key[4:], fact.value) for fact in facts.below("pkg.") if isinstance(fact.value, str)]
         dates = [release.date for name, version in present if (release := ledger.release(name, version))]
         for name, pin in remedy.pins.items():
             release = ledger.release(name, pin.removeprefix("=="))
             years = years_moved(name, pin, facts, self.now.matrix)
-            if release is not None and (years < -1 or (years < 0 and release.date < min(dates))):
+            if release is not None and years < (-0.25 if release.date < min(dates) else -1):
                 text = "{} {} is of {}, {} months older than the present one"
                 return Message(text, name, release.version, release.date, round(-12 * years))
         return None

@@ -105,8 +105,7 @@ def _agreed(
     judgement: Judgement, ended: Collection[str], pins: Mapping[str, str], matrix: Matrix, predict: Predict | None
 ) -> Judgement:
     """Return the judgement with fixes that agree with the plan. The fixes of a finding that it ended are judged again,
-    if the first one takes other releases. A fix of another finding is withheld, if it takes another release of a package
-    that the plan changes."""
+    if the first one takes other releases. A fix of another finding is withheld, if it takes a package elsewhere."""
     stale = (case for case in judgement.findings if case.fingerprint in ended and not _agrees(case, pins))
     again = with_fixes(judgement._replace(findings=tuple(stale)), matrix, predict, pins)
     fixes = {finding.fingerprint: finding.fixes for finding in again.findings}
