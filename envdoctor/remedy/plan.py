@@ -25,7 +25,7 @@ _BUDGET = 80
 #: Changes of one fix, and releases of one package, that the search goes on with.
 _OF_A_FIX = 3
 #: The cost of changing a package; torch brings gigabytes, and packages that are compiled for it.
-_COSTS: Mapping[str, float] = {"torch": 3.0}
+_COSTS: Mapping[str, float] = {"torch": 4.0}
 #: Costs, in changed packages: of an error that stays, a removed package, a setting that changes the training.
 _LEFT, _REMOVED, _SETTING = 8.0, 1.5, 4.0
 #: The expected cost of each standing error: a change that ends two comes before one that ends one.
@@ -33,9 +33,9 @@ _STANDING = 2.0
 #: The extra cost of another way to the same errors: it helps only if the first leads nowhere.
 _AGAIN = 6.0
 #: The extra cost of the later of two changes that may end an error, and of one that its rule does not name.
-_LATER, _UNNAMED = 0.05, 0.5
-#: The costs of each year that a package is moved, and of each one back beyond the first.
-_YEAR, _YEAR_BACK = 0.1, 2.0
+_LATER, _UNNAMED = 0.05, 2.0
+#: The costs of each year that a package is moved, of each one back beyond the first, and the most that these cost.
+_YEAR, _YEAR_BACK, _LONGEST = 0.1, 2.0, 2.0
 
 
 class _Node(NamedTuple):
@@ -243,9 +243,12 @@ class _Search:
         return packages + _REMOVED * len(remedy.removed) + len(remedy.variables) + _SETTING * len(remedy.settings)
 
     def _way(self, name: str, pin: str) -> float:
-        """Return the cost of the time between the present release of a package and the new one."""
+        """Return the cost of the time between the present release of a package and the new one; nothing if a list
+        leaves the release open."""
+        if self._now.facts.get(f"pkg.{name}").source == "preset":
+            return 0.0
         years = years_moved(name, pin, self._now.facts, self._now.matrix)
-        return _YEAR * abs(years) + _YEAR_BACK * max(0.0, -years - 1)
+        return _YEAR * abs(years) + min(_LONGEST, _YEAR_BACK * max(0.0, -years - 1))
 
     def _without_needless(self, node: _Node) -> _Node:
         """Return the changes without those that a later change of the search made needless."""
