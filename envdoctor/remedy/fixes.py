@@ -115,7 +115,7 @@ class _Trial(NamedTuple):
         for name, pin in remedy.pins.items():
             release = ledger.release(name, pin.removeprefix("=="))
             years = years_moved(name, pin, facts, self.now.matrix)
-            if release is not None and years < (-0.25 if release.date < min(dates) else -1):
+            if release is not None and years < (-0.25 if release.date < min(dates, default="") else -1):
                 text = "{} {} is of {}, {} months older than the present one"
                 return Message(text, name, release.version, release.date, round(-12 * years))
         return None

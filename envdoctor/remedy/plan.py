@@ -32,8 +32,9 @@ _LEFT, _REMOVED, _SETTING = 8.0, 1.5, 4.0
 _STANDING = 2.0
 #: The extra cost of another way to the same errors: it helps only if the first leads nowhere.
 _AGAIN = 6.0
-#: The extra cost of the later of two changes that may end an error, and of one that its rule does not name.
-_LATER, _UNNAMED = 0.05, 2.0
+#: The extra cost of the later of two changes that may end an error, of a package that no fix of its rule names, and of
+#: other releases of one that a fix names.
+_LATER, _UNNAMED, _UNKNOWN = 0.05, 0.5, 2.0
 #: The costs of each year that a package is moved, of each one back beyond the first, and the most that these cost.
 _YEAR, _YEAR_BACK, _LONGEST = 0.1, 2.0, 2.0
 
@@ -266,9 +267,10 @@ class _Search:
         releases of the rule's packages."""
         rule = self._now.matrix.find(problem.rule_id)
         assert rule is not None
-        choices, ranks = Candidates(facts, self._now.matrix), count()
+        choices, ranks, named = Candidates(facts, self._now.matrix), count(), set[str]()
         for fix in self._now.matrix.texts(rule)["fix"]:
             changes = [remedy for remedy in choices.of_fix(fix, problem) if isinstance(remedy, Remedy)]
+            named.update(*(remedy.pins for remedy in changes))
             for remedy in (*changes[: _OF_A_FIX - 1], *changes[_OF_A_FIX - 1 :][-1:]):
                 yield next(ranks) * _LATER, remedy
         names = dict.fromkeys(key[4:] for key in rule.keys() if key.startswith("pkg."))  # noqa: SIM118
@@ -276,9 +278,9 @@ class _Search:
         for name in sorted(installed, key=lambda name: name == "torch"):
             versions = _releases(rule, name, choices)
             chosen = list(dict.fromkeys([*versions[: _OF_A_FIX - 1], *versions[-1:]]))
-            for remedy in choices.of_range(name, chosen):
-                if isinstance(remedy, Remedy):
-                    yield _UNNAMED + next(ranks) * _LATER, remedy
+            extra = _UNKNOWN if name in named else _UNNAMED
+            others = (remedy for remedy in choices.of_range(name, chosen) if isinstance(remedy, Remedy))
+            yield from ((extra + next(ranks) * _LATER, remedy) for remedy in others)
 
 
 def _releases(rule: Rule, name: str, choices: Candidates) -> list[str]:
