@@ -253,8 +253,10 @@ class Candidates(NamedTuple):
         ranges = [self.versions(name, specifier) for name, specifier in needs]
         if len(needs) == 1:
             ((name, specifier),), (fitting,) = needs, ranges
-            # When none of the nearest will do, one from the other end of the range may, but not one from long before.
-            for version in dict.fromkeys([*fitting[:_TRIES], *self._near(name, fitting)[-1:]]):
+            # When none of the nearest will do, one of the time of the others may, or one from the other end of the range,
+            # but not one from long before.
+            others = (*self._of_the_time(name, fitting), *self._near(name, fitting)[-1:])
+            for version in dict.fromkeys((*fitting[:_TRIES], *others)):
                 yield self._with_companions([(name, f"=={version}")])
             if not self.matrix.ledger.published(name) and not fitting:
                 yield [(name, specifier)]
@@ -263,6 +265,18 @@ class Candidates(NamedTuple):
             for versions in product(*(dict.fromkeys((fitting[0], fitting[-1])) for fitting in ranges)):
                 pins = [(name, f"=={version}") for (name, _), version in zip(needs, versions, strict=True)]
                 yield self._with_companions(pins)
+
+    def _of_the_time(self, name: str, fitting: Sequence[str]) -> list[str]:
+        """Return the releases of a package that is missing from the time of the newest package that is there."""
+        ledger = self.matrix.ledger
+        present = [fact for fact in self.facts.below("pkg.") if isinstance(fact.value, str) and fact.source != "preset"]
+        known = (ledger.release(fact.key[4:], str(fact.value)) for fact in present)
+        day = max((release.date for release in known if release), default="")
+        if self.facts.text(f"pkg.{name}") is not None or not day:
+            return []
+        pins = ((version, ledger.release(name, version)) for version in fitting)
+        ways = {version: abs(date.fromisoformat(one.date) - date.fromisoformat(day)) for version, one in pins if one}
+        return sorted(ways, key=ways.__getitem__)[: _TRIES - 1]
 
     def _near(self, name: str, fitting: Sequence[str]) -> list[str]:
         """Return the releases without those from long before the first of them."""

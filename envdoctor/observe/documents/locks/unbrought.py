@@ -62,7 +62,7 @@ def _brought(lines: Sequence[AskedRequirement | Requirement], wish: Wish, ledger
     requirements = [Requirement(line.name, line.specifiers, "", line.extras) for line in lines]
     names, visited = {line.name for line in lines}, set(requirements)
     whole = True
-    for requirement in requirements:  # it grows
+    for place, requirement in enumerate(requirements):  # it grows by what may be brought, which may need more
         package = ledger.package(requirement.name)
         if package is None:
             continue
@@ -71,7 +71,7 @@ def _brought(lines: Sequence[AskedRequirement | Requirement], wish: Wish, ledger
         inner = wish._replace(names=requirement.extras, decided={})
         for needed in {needed for version in readable for needed in package.requires(version, requirement.extras)}:
             there = counts(needed.marker, inner)
-            whole = whole and (there is not True or needed.name in names)
+            whole = whole and (place >= len(lines) or there is not True or needed.name in names)
             needed = needed._replace(marker="")
             if there is not False and needed not in visited:
                 visited.add(needed)
