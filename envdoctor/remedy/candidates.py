@@ -253,8 +253,8 @@ class Candidates(NamedTuple):
         ranges = [self.versions(name, specifier) for name, specifier in needs]
         if len(needs) == 1:
             ((name, specifier),), (fitting,) = needs, ranges
-            # When none of the nearest will do, one of the time of the others may, or one from the other end of the range,
-            # but not one from long before.
+            # When none of the nearest will do, one of the time of the others may, or one from the other end of the
+            # range, but not from long before.
             others = (*self._of_the_time(name, fitting), *self._near(name, fitting)[-1:])
             for version in dict.fromkeys((*fitting[:_TRIES], *others)):
                 yield self._with_companions([(name, f"=={version}")])
