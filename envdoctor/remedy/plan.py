@@ -26,6 +26,8 @@ _BUDGET = 80
 _OF_A_FIX = 3
 #: The cost of changing a package; torch brings gigabytes, and packages that are compiled for it.
 _COSTS: Mapping[str, float] = {"torch": 4.0}
+#: The part of its cost that a package has where a list leaves its release open.
+_OPEN = 0.5
 #: Costs, in changed packages: of an error that stays, a removed package, a setting that changes the training.
 _LEFT, _REMOVED, _SETTING = 8.0, 1.5, 4.0
 #: The expected cost of each standing error: a change that ends two comes before one that ends one.
@@ -240,16 +242,17 @@ class _Search:
         return sum(problem in node.after.errors for problem in self._aims), self._size(node.remedy)
 
     def _size(self, remedy: Remedy) -> float:
-        packages = sum(_COSTS.get(name, 1.0) + self._way(name, pin) for name, pin in remedy.pins.items())
+        packages = sum(self._cost(name, pin) for name, pin in remedy.pins.items())
         return packages + _REMOVED * len(remedy.removed) + len(remedy.variables) + _SETTING * len(remedy.settings)
 
-    def _way(self, name: str, pin: str) -> float:
-        """Return the cost of the time between the present release of a package and the new one; nothing if a list
-        leaves the release open."""
+    def _cost(self, name: str, pin: str) -> float:
+        """Return the cost of another release of a package: less where a list leaves it open, else more by the time
+        between both."""
+        cost = _COSTS.get(name, 1.0)
         if self._now.facts.get(f"pkg.{name}").source == "preset":
-            return 0.0
+            return _OPEN * cost
         years = years_moved(name, pin, self._now.facts, self._now.matrix)
-        return _YEAR * abs(years) + min(_LONGEST, _YEAR_BACK * max(0.0, -years - 1))
+        return cost + _YEAR * abs(years) + min(_LONGEST, _YEAR_BACK * max(0.0, -years - 1))
 
     def _without_needless(self, node: _Node) -> _Node:
         """Return the changes without those that a later change of the search made needless."""
