@@ -31,7 +31,7 @@ _OPEN = 0.5
 #: Costs, in changed packages: of an error that stays, a removed package, a setting that changes the training.
 _LEFT, _REMOVED, _SETTING = 8.0, 1.5, 4.0
 #: The expected cost of each standing error: a change that ends two comes before one that ends one.
-_STANDING = 2.0
+_STANDING = 1.0
 #: The extra cost of another way to the same errors: it helps only if the first leads nowhere.
 _AGAIN = 6.0
 #: The extra cost of the later of two changes that may end an error, of a package that no fix of its rule names, and of
