@@ -16,8 +16,9 @@ from envdoctor.matrix.rules import Rule, with_conditions
 from envdoctor.observe.documents.tracebacks import Reading, numbered, read_error
 from envdoctor.observe.sources import SOURCES
 from envdoctor.remedy.answer import Answer, Suspect
-from envdoctor.remedy.answering import answer_to, suspects_in
+from envdoctor.remedy.answering import answer_to
 from envdoctor.remedy.question import Situation
+from envdoctor.remedy.suspects import suspects_in
 from envdoctor.report.report import Notice
 from envdoctor.system.documents import read_named
 from envdoctor.system.files import because_of

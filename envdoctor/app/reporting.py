@@ -37,8 +37,10 @@ class Judging:
         return with_fixes(judgement, rules, predict)
 
     def of_rules(self, judgement: Judgement) -> list[Notice]:
-        """Return the notices about the policy's ignores and rules."""
-        return [*self._renamed, *_ignore_notices(judgement, self._policy, self.matrix)]
+        """Return the notices about rules that cannot be evaluated, and about the policy's ignores and rules."""
+        text, files = "{}: this rule was not checked: {}", self.matrix.files
+        unread = [Notice("warning", Message(text, files[rule.id], rule.problems[0])) for rule in self.matrix.broken]
+        return [*unread, *self._renamed, *_ignore_notices(judgement, self._policy, self.matrix)]
 
     def report(
         self,

@@ -63,6 +63,7 @@ class OfferedFix(NamedTuple):
     can be pasted into a shell. ``withheld`` says why a fix of the rule is not offered for this environment (then it has
     no commands and is shown only on request). ``keys`` are the settings in the words of the user's recipe,
     ``predicted`` says what memory the run takes with it, where that is another, or which error about the package stays.
+    ``pins`` are the releases that its commands install.
     """
 
     kind: str
@@ -76,6 +77,7 @@ class OfferedFix(NamedTuple):
     uninstall: tuple[str, ...] = ()
     keys: Mapping[str, str] = {}
     predicted: Message | None = None
+    pins: Mapping[str, str] = {}
 
 
 class Plan(NamedTuple):

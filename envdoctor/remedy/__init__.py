@@ -10,7 +10,7 @@ __all__, __getattr__ = door(
     __name__,
     {
         "answer": "Answer Asker Home Moved Suspect Way",
-        "answering": "answer_to suspects_in",
+        "answering": "answer_to",
         "candidates": "Build Candidates builds_of no_build",
         "checking": "check_first_fix check_fixes",
         "commands": "Before Remedy before install_commands place_of try_remedy",
@@ -19,5 +19,6 @@ __all__, __getattr__ = door(
         "needs": "asked_by_model others_asked",
         "plan": "with_plan",
         "question": "Situation",
+        "suspects": "suspects_in",
     },
 )

@@ -160,10 +160,12 @@ def is_about_a_record(fix: Mapping[str, Any]) -> bool:
 
 
 class Candidates(NamedTuple):
-    """The facts of an environment, with the tables of releases and builds, from which changes are made."""
+    """The facts of an environment, with the tables of releases and builds, from which changes are made. ``agreed`` are
+    the changes of the plan: of the releases that a fix may take, theirs come first."""
 
     facts: FactSet
     matrix: Matrix
+    agreed: Mapping[str, str] = {}
 
     def of_fix(self, fix: Mapping[str, Any], problem: Problem) -> Iterator[Remedy | Message]:
         """Yield the changes in order of preference, or a message why a change is impossible. Yield nothing for a fix
@@ -241,7 +243,8 @@ class Candidates(NamedTuple):
         torch, installed = self.facts.text("pkg.torch"), self.facts.text(f"pkg.{name}")
         build = torch_build(torch, self.facts, self.matrix) if torch is not None else Build()
         same = installed is not None and same_release(installed, release)
-        default = build.cuda is not None and build.tag is None and not same
+        is_usual = self.facts.get("torch.cuda").source == "assumed" or build.cuda is not None  # PyPI's build
+        default = is_usual and build.tag is None and not same
         keep = None if default or self.facts.value("os.platform") == "darwin" else tag
         return Remedy({name: f"=={release}"}, cuda_tag=keep, facts=(_fix_fact(f"pkg.{name}", f"{release}+{tag}"),))
 
@@ -250,8 +253,10 @@ class Candidates(NamedTuple):
         ranges = [self.versions(name, specifier) for name, specifier in needs]
         if len(needs) == 1:
             ((name, specifier),), (fitting,) = needs, ranges
-            # When none of the nearest will do, one from the other end of the range may, but not one from long before.
-            for version in dict.fromkeys([*fitting[:_TRIES], *self._near(name, fitting)[-1:]]):
+            # When none of the nearest will do, one of the time of the others may, or one from the other end of the
+            # range, but not from long before.
+            others = (*self._of_the_time(name, fitting), *self._near(name, fitting)[-1:])
+            for version in dict.fromkeys((*fitting[:_TRIES], *others)):
                 yield self._with_companions([(name, f"=={version}")])
             if not self.matrix.ledger.published(name) and not fitting:
                 yield [(name, specifier)]
@@ -260,6 +265,18 @@ class Candidates(NamedTuple):
             for versions in product(*(dict.fromkeys((fitting[0], fitting[-1])) for fitting in ranges)):
                 pins = [(name, f"=={version}") for (name, _), version in zip(needs, versions, strict=True)]
                 yield self._with_companions(pins)
+
+    def _of_the_time(self, name: str, fitting: Sequence[str]) -> list[str]:
+        """Return the releases of a package that is missing from the time of the newest package that is there."""
+        ledger = self.matrix.ledger
+        present = [fact for fact in self.facts.below("pkg.") if isinstance(fact.value, str) and fact.source != "preset"]
+        known = (ledger.release(fact.key[4:], str(fact.value)) for fact in present)
+        day = max((release.date for release in known if release), default="")
+        if self.facts.text(f"pkg.{name}") is not None or not day:
+            return []
+        pins = ((version, ledger.release(name, version)) for version in fitting)
+        ways = {version: abs(date.fromisoformat(one.date) - date.fromisoformat(day)) for version, one in pins if one}
+        return sorted(ways, key=ways.__getitem__)[: _TRIES - 1]
 
     def _near(self, name: str, fitting: Sequence[str]) -> list[str]:
         """Return the releases without those from long before the first of them."""
@@ -270,8 +287,8 @@ class Candidates(NamedTuple):
 
     def versions(self, name: str, specifier: str) -> list[str]:
         """Return the releases of a package that satisfy a specifier and can be installed here (if none can, all that
-        satisfy it), the nearest to the installed one first. For a package with unknown releases: the release that an
-        exact specifier names."""
+        satisfy it): first those that all packages allow which ask for it, of these the nearest to the installed one.
+        For a package with unknown releases: the release that an exact specifier names."""
         if specifier.startswith("==") and "," not in specifier and "*" not in specifier:
             return [specifier[2:]]
         released = self.matrix.ledger.published(name)
@@ -284,7 +301,13 @@ class Candidates(NamedTuple):
             return [bound[1]] if bound else []
         fitting = [entry for entry in fitting if not no_build(name, entry, self.facts, self.matrix)] or fitting
         fits = Releases.of(released, [version in fitting for version in released])
-        return fits.by_distance(self.facts.text(f"pkg.{name}") or "")
+        wanted = next((item["wanted"] for item in self.facts.items("conflict") if item["package"] == name), ABSENT)
+        window = wanted.removeprefix(name) if isinstance(wanted, str) else ""
+
+        def order(version: str) -> tuple[bool, bool]:
+            return f"=={version}" != self.agreed.get(name), not satisfies(version, window)
+
+        return sorted(fits.by_distance(self.facts.text(f"pkg.{name}") or ""), key=order)
 
     def _with_companions(self, pins: list[Pin]) -> list[Pin]:
         """Add the torchvision and torchaudio that belong to a changed torch, when they are installed."""
@@ -312,6 +335,15 @@ class Candidates(NamedTuple):
                 return forbidden
             facts.append(_fix_fact(f"pkg.{name}", Range(specifier) if exact is None else exact))
         return Remedy(dict(pins), cuda_tag=tag, facts=tuple(facts))
+
+
+def years_moved(name: str, pin: str, facts: FactSet, matrix: Matrix) -> float:
+    """Return the years between the present release of a package and the one that a pin names, below zero for a way
+    back; zero if a date is unknown."""
+    versions = (facts.text(f"pkg.{name}") or "", pin.removeprefix("=="))
+    releases = [matrix.ledger.release(name, version.partition("+")[0]) for version in versions]
+    days = [date.fromisoformat(release.date).toordinal() for release in releases if release and release.date]
+    return (days[1] - days[0]) / 365.25 if len(days) == 2 else 0.0
 
 
 def _fix_fact(key: str, value: Value) -> Fact:

@@ -10,7 +10,7 @@ from envdoctor.judge.judging import Judgement, Problem, problem_of, problems_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
 from envdoctor.remedy import commands as changes
-from envdoctor.remedy.candidates import Candidates, is_about_a_record
+from envdoctor.remedy.candidates import Candidates, is_about_a_record, years_moved
 from envdoctor.remedy.needs import lost_by_model
 from envdoctor.remedy.own_keys import own_keys
 from envdoctor.system.message import Message
@@ -21,12 +21,18 @@ _TRIES, _RECORDS = 12, 20
 _FITS = frozenset(("driver.fits", "driver.version", "gpu.gap", "gpu.kernels", "torch.cuda"))
 
 
-def with_fixes(judgement: Judgement, matrix: Matrix, predict: changes.Predict | None = None) -> Judgement:
+def with_fixes(
+    judgement: Judgement,
+    matrix: Matrix,
+    predict: changes.Predict | None = None,
+    agreed: Mapping[str, str] = {},
+) -> Judgement:
     """Return the judgement with the fixes of each finding, judged once for all records of a rule unless they are about
-    the records. ``predict`` adds the predicted memory to the facts after a fix."""
+    the records. ``predict`` adds the predicted memory to the facts after a fix. ``agreed`` are the pins of the plan:
+    fixes take these releases where they may, and come first then."""
     if not judgement.findings:
         return judgement
-    trial = _Trial(changes.before(judgement.facts, matrix, predict), changes.place_of(judgement.facts))
+    trial = _Trial(changes.before(judgement.facts, matrix, predict), changes.place_of(judgement.facts), agreed)
     offered: dict[object, tuple[OfferedFix, ...]] = {}
     findings: list[Finding] = []
     counts: dict[str, int] = {}
@@ -45,7 +51,8 @@ def with_fixes(judgement: Judgement, matrix: Matrix, predict: changes.Predict | 
 
 def offer_alone(rule: Rule, facts: FactSet, matrix: Matrix) -> tuple[OfferedFix, ...]:
     """Return the fixes of a rule, judged by this rule alone on derived facts to which it applies."""
-    trial = _Trial(changes.Before(facts, matrix.only(lambda _: False), {}, {}, frozenset()), changes.InstallPlace())
+    now = changes.before(facts, matrix.only(lambda other: other.id == rule.id))
+    trial = _Trial(now, changes.InstallPlace())
     return trial.offer_all(rule, next(iter(problems_of(rule, facts, matrix)), Problem(rule.id)))
 
 
@@ -54,11 +61,16 @@ class _Trial(NamedTuple):
 
     now: changes.Before
     place: changes.InstallPlace
+    agreed: Mapping[str, str] = {}
 
     def offer_all(self, rule: Rule, problem: Problem) -> tuple[OfferedFix, ...]:
-        """Return the fixes of a rule in their order; those that would not help or would break something carry
-        ``withheld``. A problem without a record stands for everything that the rule applies to."""
-        return tuple(self._offer(fix, rule, problem) for fix in self.now.matrix.texts(rule)["fix"])
+        """Return the fixes of a rule in their order, first those of the plan; those that would not help or would break
+        something carry ``withheld``. A problem without a record stands for everything that the rule applies to."""
+        fixes = [self._offer(fix, rule, problem) for fix in self.now.matrix.texts(rule)["fix"]]
+        return tuple(sorted(fixes, key=lambda fix: not (fix.withheld is None and self._is_agreed(fix.pins))))
+
+    def _is_agreed(self, pins: Mapping[str, str]) -> bool:
+        return bool(pins) and pins.items() <= self.agreed.items()
 
     def _offer(self, fix: Mapping[str, Any], rule: Rule, problem: Problem) -> OfferedFix:
         if fix["kind"] in ("advice", "command"):
@@ -68,7 +80,7 @@ class _Trial(NamedTuple):
         objection: Message | None = None
         first: changes.Remedy | None = None
         tries = 0
-        for candidate in Candidates(self.now.facts, self.now.matrix).of_fix(fix, problem):
+        for candidate in Candidates(self.now.facts, self.now.matrix, self.agreed).of_fix(fix, problem):
             if isinstance(candidate, Message):
                 objection = objection or candidate
                 continue
@@ -84,7 +96,8 @@ class _Trial(NamedTuple):
                 named = (error for error in after.errors if dict(error.item).get("package") in candidate.pins)
                 stays = next((error for error in named if error != problem), None)
                 staying = None if stays is None else Message("alone it is not enough: {}", after.errors[stays])
-                return offered._replace(keys=keys, predicted=_predicted(self.now.facts, after.facts) or staying)
+                predicted = _predicted(self.now.facts, after.facts) or staying or self._long_back(candidate)
+                return offered._replace(keys=keys, predicted=predicted)
             # That a build would not help says more than that another one does not exist.
             objection = reason if fix.get("cuda") else objection or reason
             tries += 1
@@ -94,12 +107,26 @@ class _Trial(NamedTuple):
             objection = Message("no release that satisfies it is known")
         return _offered(fix, first, withheld=objection)
 
+    def _long_back(self, remedy: changes.Remedy) -> Message | None:
+        """Return a sentence if a change goes back to a release from before all others, or by more than a year."""
+        facts, ledger = self.now.facts, self.now.matrix.ledger
+        present = [(fact.key[4:], fact.value) for fact in facts.below("pkg.") if isinstance(fact.value, str)]
+        dates = [release.date for name, version in present if (release := ledger.release(name, version))]
+        for name, pin in remedy.pins.items():
+            release = ledger.release(name, pin.removeprefix("=="))
+            years = years_moved(name, pin, facts, self.now.matrix)
+            if release is not None and years < (-0.25 if release.date < min(dates, default="") else -1):
+                text = "{} {} is of {}, {} months older than the present one"
+                return Message(text, name, release.version, release.date, round(-12 * years))
+        return None
+
     def _objection(self, after: changes.After, rule: Rule, problem: Problem, fix: Mapping[str, Any]) -> Message | None:
         """Return why a change is not offered; one of torch's build must fit, and one against too little memory too."""
         matrix = self.now.matrix
         problems = problems_of(rule, after.facts, matrix)
         uncovered = (error for error in after.errors if error.rule_id == rule.id and error not in self.now.errors)
-        if (problem in problems if problem.item else problems) or any(uncovered):
+        is_ended = problem in self.now.errors and problem not in after.errors
+        if ((problem in problems if problem.item else problems) and not is_ended) or any(uncovered):
             return Message("it would not be enough here")
         if changes.is_lost(rule, self.now, after.facts):
             return Message("whether it would be enough cannot be told")
@@ -147,4 +174,5 @@ def _offered(
         env={key: changes.written(value) for key, value in fix["env"].items()},
         commands=() if withheld else commands,
         withheld=withheld,
+        pins=remedy.pins if remedy is not None else {},
     )

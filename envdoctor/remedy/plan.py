@@ -1,7 +1,7 @@
 """One set of changes for all errors: the smallest that ends them and breaks nothing, judged as a whole. It also meets
 the unmet requirements of the training stack."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from typing import NamedTuple
@@ -9,12 +9,13 @@ from typing import NamedTuple
 from envdoctor.facts.factset import FactSet
 from envdoctor.facts.values import Fact, Value
 from envdoctor.judge.evaluate import evaluate
-from envdoctor.judge.finding import Finding, Plan
+from envdoctor.judge.finding import Finding, OfferedFix, Plan
 from envdoctor.judge.judging import Judgement, Problem, problem_of
 from envdoctor.matrix.matrix import Matrix
 from envdoctor.matrix.rules import Rule
-from envdoctor.remedy.candidates import Candidates
+from envdoctor.remedy.candidates import Candidates, years_moved
 from envdoctor.remedy.commands import NOTHING, After, Before, Predict, Remedy, before, place_of, try_remedy
+from envdoctor.remedy.fixes import with_fixes
 from envdoctor.remedy.own_keys import own_keys
 from envdoctor.system.message import Message
 from envdoctor.versions.pep440 import same_start
@@ -24,15 +25,20 @@ _BUDGET = 80
 #: Changes of one fix, and releases of one package, that the search goes on with.
 _OF_A_FIX = 3
 #: The cost of changing a package; torch brings gigabytes, and packages that are compiled for it.
-_COSTS: Mapping[str, float] = {"torch": 3.0}
+_COSTS: Mapping[str, float] = {"torch": 4.0}
+#: The part of its cost that a package has where a list leaves its release open.
+_OPEN = 0.5
 #: Costs, in changed packages: of an error that stays, a removed package, a setting that changes the training.
 _LEFT, _REMOVED, _SETTING = 8.0, 1.5, 4.0
 #: The expected cost of each standing error: a change that ends two comes before one that ends one.
-_STANDING = 2.0
+_STANDING = 1.0
 #: The extra cost of another way to the same errors: it helps only if the first leads nowhere.
 _AGAIN = 6.0
-#: The extra cost of the later of two fixes of a rule.
-_LATER = 0.01
+#: The extra cost of the later of two changes that may end an error, of a package that no fix of its rule names, and of
+#: other releases of one that a fix names.
+_LATER, _UNNAMED, _UNKNOWN = 0.05, 0.5, 2.0
+#: The costs of each year that a package is moved, of each one back beyond the first, and the most that these cost.
+_YEAR, _YEAR_BACK, _LONGEST = 0.1, 2.0, 2.0
 
 
 class _Node(NamedTuple):
@@ -62,6 +68,8 @@ def with_plan(
     accepted = {problem_of(finding) for finding in judgement.findings if finding.ignored is not None}
     aims = [problem for problem in findings if problem in now.errors and problem not in own]
     aims += [problem for problem in now.all_errors if problem not in findings and problem not in accepted]
+    # What cannot be run decides which releases are taken; often that ends a contradiction of the list too.
+    aims.sort(key=lambda problem: getattr(matrix.find(problem.rule_id), "effect", "") == "install")
     search = _Search(now, aims)
     # With a fix for each error that the search had no judgements left for.
     node = search.completed(search.run(), aims, lambda problem, after: problem in after.errors)
@@ -91,7 +99,36 @@ def with_plan(
         keys=own_keys(remedy.settings, judgement.facts, matrix),
         again=tuple(_built_for_the_old(remedy, judgement.facts, node.after.facts, matrix)),
     )
-    return judgement._replace(plan=plan if cleared else None)
+    if not cleared:
+        return judgement
+    return _agreed(judgement, plan.clears, remedy.pins, matrix, predict)._replace(plan=plan)
+
+
+def _agreed(
+    judgement: Judgement, ended: Collection[str], pins: Mapping[str, str], matrix: Matrix, predict: Predict | None
+) -> Judgement:
+    """Return the judgement with fixes that agree with the plan. The fixes of a finding that it ended are judged again,
+    if the first one takes other releases. A fix of another finding is withheld, if it takes a package elsewhere."""
+    stale = (case for case in judgement.findings if case.fingerprint in ended and not _agrees(case, pins))
+    again = with_fixes(judgement._replace(findings=tuple(stale)), matrix, predict, pins)
+    fixes = {finding.fingerprint: finding.fixes for finding in again.findings}
+    for case in judgement.findings:
+        if case.fingerprint not in ended:
+            fixes[case.fingerprint] = tuple(_unless_changed(fix, pins) for fix in case.fixes)
+    findings = (case._replace(fixes=fixes.get(case.fingerprint, case.fixes)) for case in judgement.findings)
+    return judgement._replace(findings=tuple(findings))
+
+
+def _agrees(finding: Finding, pins: Mapping[str, str]) -> bool:
+    first = next((fix for fix in finding.fixes if fix.withheld is None), None)
+    return first is None or first.pins.items() <= pins.items()
+
+
+def _unless_changed(fix: OfferedFix, pins: Mapping[str, str]) -> OfferedFix:
+    other = next((name for name, pin in fix.pins.items() if pins.get(name, pin) != pin), None)
+    if other is None or fix.withheld is not None:
+        return fix
+    return fix._replace(commands=(), withheld=Message("what ends the errors takes {}", other + pins[other]))
 
 
 def _built_for_the_old(remedy: Remedy, facts: FactSet, after: FactSet, matrix: Matrix) -> Iterator[str]:
@@ -165,11 +202,11 @@ class _Search:
             if problem in self._now.all_errors:
                 given_up = node._replace(given_up=node.given_up | {problem})
                 heappush(waiting, (cost + _LEFT, next(self._order), given_up))
-            for rank, remedy in enumerate(self._candidates(problem, node.after.facts)):
+            for extra, remedy in self._candidates(problem, node.after.facts):
                 added = self._judged(node.remedy + remedy)
                 if added is None:
                     continue
-                worth = self._size(added.remedy) + _LEFT * len(node.given_up) + rank * _LATER
+                worth = self._size(added.remedy) + _LEFT * len(node.given_up) + extra
                 worth += _STANDING * len(added.after.errors.keys() - node.given_up)
                 heappush(waiting, (worth, next(self._order), added._replace(given_up=node.given_up)))
         return self._without_needless(best)
@@ -181,7 +218,7 @@ class _Search:
         no other requirement and leaves the package ``but`` as it is."""
         for problem in problems:
             choices = self._candidates(problem, node.after.facts) if stands(problem, node.after) else ()
-            nodes = (self._harmless(node.remedy + remedy, node) for remedy in choices if but not in remedy.pins)
+            nodes = (self._harmless(node.remedy + remedy, node) for _, remedy in choices if but not in remedy.pins)
             node = next((other for other in nodes if other and not stands(problem, other.after)), node)
         return node
 
@@ -205,8 +242,17 @@ class _Search:
         return sum(problem in node.after.errors for problem in self._aims), self._size(node.remedy)
 
     def _size(self, remedy: Remedy) -> float:
-        packages = sum(_COSTS.get(name, 1.0) for name in remedy.pins)
+        packages = sum(self._cost(name, pin) for name, pin in remedy.pins.items())
         return packages + _REMOVED * len(remedy.removed) + len(remedy.variables) + _SETTING * len(remedy.settings)
+
+    def _cost(self, name: str, pin: str) -> float:
+        """Return the cost of another release of a package: less where a list leaves it open, else more by the time
+        between both."""
+        cost = _COSTS.get(name, 1.0)
+        if self._now.facts.get(f"pkg.{name}").source == "preset":
+            return _OPEN * cost
+        years = years_moved(name, pin, self._now.facts, self._now.matrix)
+        return cost + _YEAR * abs(years) + min(_LONGEST, _YEAR_BACK * max(0.0, -years - 1))
 
     def _without_needless(self, node: _Node) -> _Node:
         """Return the changes without those that a later change of the search made needless."""
@@ -219,20 +265,25 @@ class _Search:
             node = self._harmless(remedy, node) or node
         return node
 
-    def _candidates(self, problem: Problem, facts: FactSet) -> Iterator[Remedy]:
-        """Yield changes that may end an error: the fixes of its rule, then other releases of the rule's packages."""
+    def _candidates(self, problem: Problem, facts: FactSet) -> Iterator[tuple[float, Remedy]]:
+        """Yield changes that may end an error, with what they cost beside their size: the fixes of its rule, then other
+        releases of the rule's packages."""
         rule = self._now.matrix.find(problem.rule_id)
         assert rule is not None
-        choices = Candidates(facts, self._now.matrix)
+        choices, ranks, named = Candidates(facts, self._now.matrix), count(), set[str]()
         for fix in self._now.matrix.texts(rule)["fix"]:
             changes = [remedy for remedy in choices.of_fix(fix, problem) if isinstance(remedy, Remedy)]
-            yield from [*changes[: _OF_A_FIX - 1], *changes[_OF_A_FIX - 1 :][-1:]]
+            named.update(*(remedy.pins for remedy in changes))
+            for remedy in (*changes[: _OF_A_FIX - 1], *changes[_OF_A_FIX - 1 :][-1:]):
+                yield next(ranks) * _LATER, remedy
         names = dict.fromkeys(key[4:] for key in rule.keys() if key.startswith("pkg."))  # noqa: SIM118
         installed = [name for name in names if rule.each is None and facts.text(f"pkg.{name}") is not None]
         for name in sorted(installed, key=lambda name: name == "torch"):
             versions = _releases(rule, name, choices)
-            chosen = dict.fromkeys([*versions[: _OF_A_FIX - 1], *versions[-1:]])
-            yield from (remedy for remedy in choices.of_range(name, list(chosen)) if isinstance(remedy, Remedy))
+            chosen = list(dict.fromkeys([*versions[: _OF_A_FIX - 1], *versions[-1:]]))
+            extra = _UNKNOWN if name in named else _UNNAMED
+            others = (remedy for remedy in choices.of_range(name, chosen) if isinstance(remedy, Remedy))
+            yield from ((extra + next(ranks) * _LATER, remedy) for remedy in others)
 
 
 def _releases(rule: Rule, name: str, choices: Candidates) -> list[str]:

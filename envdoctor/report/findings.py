@@ -229,11 +229,12 @@ def _notes(finding: Finding, page: Page) -> list[str]:
 def _fixes(findings: Sequence[Finding], page: Page) -> list[blocks.Field]:
     """Return the fixes; if none is offered, the reason of the first, with ``-v`` of each that is withheld."""
     fields: list[blocks.Field] = []
-    for alike in zip(*(finding.fixes for finding in findings), strict=False):
-        if alike[0].withheld is None:
+    for first in findings[0].fixes:
+        if first.withheld is None:
+            alike = (fix for finding in findings for fix in finding.fixes if fix.summary == first.summary)
             commands = list(dict.fromkeys(command for fix in alike for command in fix.commands))
             fields.append(
-                blocks.Field("   or" if fields else "fix", [_fix_words(alike[0], page), blocks.Commands(commands)])
+                blocks.Field("   or" if fields else "fix", [_fix_words(first, page), blocks.Commands(commands)])
             )
     withheld = [fix for fix in findings[0].fixes if fix.withheld is not None]
     for fix in withheld if page.verbosity > 0 else ():

@@ -98,8 +98,8 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "locations": places,
         "status": finding.status if finding.superseded_by is None else "superseded",
         "caveats": [*guesses, *finding.caveats],
-        "fixes": [json_data(fix) for fix in finding.fixes if fix.withheld is None],
-        "withheld_fixes": [json_data(fix) for fix in finding.fixes if fix.withheld is not None],
+        "fixes": [_without(json_data(fix), "pins") for fix in finding.fixes if fix.withheld is None],
+        "withheld_fixes": [_without(json_data(fix), "pins") for fix in finding.fixes if fix.withheld is not None],
         **_known(rule_file=finding.origin or None),
     }
 

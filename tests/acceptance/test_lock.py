@@ -217,6 +217,25 @@ def test_what_stops_the_engine_is_an_error_where_the_list_serves_with_it(run, li
     assert found["severity"] == severity and found["fixes"][0]["constraints"] == ["transformers==4.57.6"]
 
 
+@pytest.mark.parametrize(
+    ("lines", "planned"),
+    [
+        ("torch==2.7.1\ntorchvision==0.21.0\ntransformers==4.53.0\n", ["torchvision==0.22.1"]),  # not torch==2.6.0
+        # Within the range of who asks: CPOConfig is in trl 0.18 too.
+        ("axolotl==0.12.2\ntrl==1.4.0\ntorch==2.6.0\ntransformers==4.55.2\n", ["trl==0.21.0"]),
+        # The release of the rule that names one, for all.
+        ("transformers==4.44.2\naccelerate==0.34.2\nhuggingface-hub==0.20.3\n", ["huggingface-hub==0.36.2"]),
+    ],
+)
+def test_a_plan_moves_little_and_the_fixes_agree_with_it(run, listed, lines, planned):
+    listed.write_text(lines)
+    report = run("check", *LOCK, *LINUX, "--format", "json").json
+    assert report["plan"]["constraints"] == planned
+    ids = {entry["fingerprint"] for entry in report["plan"]["clears"]}
+    ended = [case for case in report["findings"] if case["fingerprint"] in ids]
+    assert ended and all(planned[0] in " ".join(case["fixes"][0]["commands"]) for case in ended)
+
+
 def test_what_an_install_takes_is_a_note_and_a_fix_keeps_what_the_model_asks_for(run, listed):
     listed.write_text("torch==2.7.1\nvllm==0.11.0\ntransformers==4.57.1\n")
     result = run("check", *LOCK, *LINUX, "--model", "Qwen/Qwen3-Next-80B-A3B-Instruct", "--format", "json")

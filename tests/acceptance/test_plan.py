@@ -219,8 +219,8 @@ def test_a_plan_keeps_the_bounds_of_the_list_or_says_which_one_is_in_the_way(run
     [
         # The type of the model is known from 4.37.0 on.
         ("torch==2.1.2\ntransformers==4.36.2\naccelerate==0.25.0\nnumpy==1.26.4\n", ["transformers==4.37.0"]),
-        # Both errors were ended by the set beside which "no set of versions" stood.
-        ("vllm==0.6.3\ntorch==2.5.1\ntransformers==4.46.3\n", ["torch==2.4.0"]),
+        # What asks for another torch is moved, and not torch.
+        ("vllm==0.6.3\ntorch==2.5.1\ntransformers==4.46.3\n", ["vllm==0.6.4"]),
         ("tqdm==4.66.0\ndatasets==2.20.0\ntransformers==4.43.0\n", ["tqdm==4.66.3"]),
     ],
 )

@@ -197,6 +197,13 @@ def test_an_unparsable_private_rule_stops_with_its_place(run, facts_file, privat
     assert "x-bad.toml: not TOML: " in text and "line 2" in text
 
 
+def test_a_private_rule_that_cannot_be_evaluated_is_said(run, facts_file, private):
+    folder = private()
+    (folder / "x-newer.toml").write_text("schema = 2\n")
+    said = run("check", "--facts", facts_file(BROKEN), "--matrix", str(folder)).out
+    assert f"warning: {folder / 'x-newer.toml'}: this rule was not checked: " in " ".join(said.split())
+
+
 def test_a_private_rule_without_x_is_refused(run, facts_file, private):
     folder = private()
     (folder / "x-rule.toml").rename(folder / "our-rule.toml")

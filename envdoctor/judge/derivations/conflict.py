@@ -193,13 +193,21 @@ class _Conflicts:
             return []  # its version is invalid
 
     def _instead(self, cause: _Cause) -> str | None:
-        """Return the releases of the one package that fails which work with what is there: ``pyarrow<26``."""
-        name, version = next(iter(cause.fail.items())) if len(cause.fail) == 1 else ("", "")
-        released = self._ledger.package(name)
-        if released is None or cause.kind != "conflict":
+        """Return the releases that work with what is there of the one package that fails, or else of the one that
+        asks: ``pyarrow<26``. Its older releases may only lack an upper bound that was found out later."""
+        names = list(cause.fail or dict.fromkeys(name.partition(" ")[0] for name, _ in cause.asked))
+        released = self._ledger.package(names[0]) if len(names) == 1 and cause.kind == "conflict" else None
+        present = self._installed.versions(names[0]) if released is not None else None
+        if released is None or not isinstance(present, list) or present[0] is None:
             return None
+        name, version = released.name, present[0]
         versions = self._ledger.published(name)
         fits = [self._fits(released, candidate, cause.package) for candidate in versions]
+        others = self._ledger.published(cause.package)
+        newer = others[Releases(others, 0).place_of(str(cause.installed)) :]
+        if not cause.fail and not any(satisfies(other, cause.asked[0][1]) for other in newer):
+            older = Releases(versions, 0).place_of(version)
+            fits[:older] = [False] * older
         nearest = Releases.of(versions, fits).nearest(version).specifier
         return nearest and name + nearest
 

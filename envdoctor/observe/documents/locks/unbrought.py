@@ -62,16 +62,16 @@ def _brought(lines: Sequence[AskedRequirement | Requirement], wish: Wish, ledger
     requirements = [Requirement(line.name, line.specifiers, "", line.extras) for line in lines]
     names, visited = {line.name for line in lines}, set(requirements)
     whole = True
-    for requirement in requirements:  # it grows
+    for place, requirement in enumerate(requirements):  # it grows by what may be brought, which may need more
         package = ledger.package(requirement.name)
         if package is None:
             continue
         versions = [each.version for each in package.releases if allows(requirement.specifiers, each.version)]
         readable = {near for version in versions for near in package.neighbours(version) if near}
         inner = wish._replace(names=requirement.extras, decided={})
-        for need in {need for version in readable for need in package.requires(version, requirement.extras)}:
+        for need in {need for version in readable for needed in package.requires(version, requirement.extras)}:
             there = counts(need.marker, inner)
-            whole = whole and (there is not True or need.name in names)
+            whole = whole and (place >= len(lines) or there is not True or need.name in names)
             need = need._replace(marker="")
             if there is not False and need not in visited:
                 visited.add(need)
