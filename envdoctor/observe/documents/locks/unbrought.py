@@ -69,7 +69,7 @@ def _brought(lines: Sequence[AskedRequirement | Requirement], wish: Wish, ledger
         versions = [each.version for each in package.releases if allows(requirement.specifiers, each.version)]
         readable = {near for version in versions for near in package.neighbours(version) if near}
         inner = wish._replace(names=requirement.extras, decided={})
-        for need in {need for version in readable for needed in package.requires(version, requirement.extras)}:
+        for need in {need for version in readable for need in package.requires(version, requirement.extras)}:
             there = counts(need.marker, inner)
             whole = whole and (place >= len(lines) or there is not True or need.name in names)
             need = need._replace(marker="")
