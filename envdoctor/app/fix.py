@@ -47,7 +47,7 @@ from envdoctor.system.undo import Busy, NoRoom, Undo, without_new
 FOLDER = ".envdoctor-fix"
 #: A file that uv makes even in an environment that it only reads.
 _LOCK_OF_UV = ".lock"
-_IMPORTS = "probes/imports.py"
+_IMPORTS = "probes/imports.py:imports"
 _SECONDS, _MIB = 900.0, 8000
 _MOST_REASONS = 3
 _NO_COPY = "nothing was changed: no copy of its files can be made in the environment: {}"

@@ -246,7 +246,7 @@ def test_what_an_install_takes_is_a_note_and_a_fix_keeps_what_the_model_asks_for
 
 
 @pytest.mark.parametrize(
-    ("line", "first"), [("numpy==1.26.4\n", "numpy==2"), ("numpy<2\n", "pyarrow=="), ("-c c.txt\n", "pyarrow==")]
+    ("line", "first"), [("numpy==1.26.4\n", "pyarrow=="), ("numpy<2\n", "pyarrow=="), ("-c c.txt\n", "pyarrow==")]
 )
 def test_a_fix_is_one_that_the_list_allows(run, listed, tmp_path, line, first):
     (tmp_path / "c.txt").write_text("numpy<2\n")
