@@ -73,6 +73,7 @@ def test_every_patch_bounds_what_is_taken_by_its_own_metadata(read):
     assert _refused(read("llamafactory==0.9.3\ntransformers==4.52.4\npeft==0.15.2\ntrl==0.9.6\n")) == []
     assert _refused(read("llamafactory==0.9.3\ntransformers==4.53.0\n")) == [("transformers", "conflict")]
     assert read("datasets<2.14.6\n").version("datasets") == "2.14.5"
+    assert read("torchvision==0.14.1\ndeepspeed==0.9.2\n", python="3.10").version("torch") == "1.13.1"
     found = read("llamafactory==0.9.3\n", platform="")  # <=4.51.3 on macOS
     assert found.version("transformers") == "4.52.4" and " 3.11 for Linux on " in found.taken[0]
 
