@@ -81,6 +81,7 @@ CU126 = {"pkg.torchvision": "0.22.1+cu126"}
         ),
         # the table knows what belongs to another release, what is not pinned, and patch releases by their minor
         ("2.4.1+cpu", made("0.22.0+cpu", "==2.7.0"), {"wanted": "0.19.1+cpu"}),
+        ("2.1.1+cu118", {"pkg.torchvision": "0.16.0+cu121"}, {"same_release": True, "wanted": "0.16.1+cu118"}),
         ("2.14.1+cu130", made("2.11.0+cu130", None, "torchaudio"), {"made_for": ">=2.11.0", "same_release": True}),
         ("2.15.0", {"pkg.torchvision": "0.29.2"}, {"made_for": ">=2.14.0"}),
     ],

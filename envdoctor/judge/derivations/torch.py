@@ -176,7 +176,9 @@ def _completed(item: Mapping[str, Value], companion: Mapping[str, Any], facts: V
     if not own and row.text("made_for") is None:
         same_release = Unknown(Message("it is a build of somebody else's, who may pair other releases"))
     listed = next((entry.get(companion["name"]) for entry in rows if entry["key"] == release), None)
-    target = _release(version) if same_release is True else listed
+    # A patch release of torch more imports; what is installed in its place would move torch.
+    is_pinned = isinstance(made_for, str) and made_for.startswith("==") and made_for != f"=={release}"
+    target = _release(version) if same_release is True and not (listed and is_pinned) else listed
     apart = item.get("apart", _apart(build, tag))
     # What was given or observed stands, but for the pin that the table replaced.
     return {
