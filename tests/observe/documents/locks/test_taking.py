@@ -138,6 +138,7 @@ _MANY = "torch\naccelerate\ndatasets\nsentence-transformers\ndeepspeed\nunsloth\
         ("<<<<<<< HEAD\ntorch\n", "3.11", ("<<<<<<< HEAD", "line")),
         ("peft; python_version<3.8\ntorch\n", "3.11", ("peft", "line")),
         ("torch\npeft --no-build-isolation\n", "3.11", ("peft", "line")),
+        ("latex2sympy2==1.9.1\nantlr4-python3-runtime==4.11.1\n", "3.10", ("antlr4-python3-runtime", "conflict")),
     ],
 )
 def test_what_an_installer_refuses(read, text, python, refused):
