@@ -453,7 +453,7 @@ _STACK = "torch==2.6.0\ntransformers==4.51.3\naccelerate==1.6.0\n"
         (f"--index-url https://pypi.example.org/simple\n{_STACK}", {}, _ALL),
         (f"{_STACK}some-package @ git+https://example.org/some-package\n", {}, set()),
         (f"{_STACK}-e .\n", {}, set()),
-        (f"{_STACK}huggingface-hub==0.30.2\nsome-package-of-nobody\n", {"notes.md": "See flash-attn"}, _ALL - {"datasets"}),
+        (_STACK, {"notes.md": "flash_attention_2 and no flash-attn: see deepspeed"}, _ALL),
         ("torch==2.6.0\n", {}, set()),
         ("unsloth\ntorch==2.6.0\n", {}, {"flash-attn", "deepspeed"}),
     ],
