@@ -407,16 +407,20 @@ def _explaining(
 def _on_its_packages(applied: Sequence[_Applied]) -> Iterator[tuple[int, int]]:
     """Yield each case with the cases that rest on a package of each column that ``folds_into`` names. A case that is
     folded itself counts only if it is about other records (two that are alike would hide each other)."""
-    folding = [(place, case.rule, case.match.item or {}) for place, case in enumerate(applied) if case.rule.folds_into]
+    cases = [(place, case.rule, case.match.item or {}) for place, case in enumerate(applied)]
+    folding = [case for case in cases if case[1].folds_into or case[1].covers]
     rests: dict[str, set[int]] = {}
     for number, case in enumerate(applied if folding else ()):
         packages = {key[4:] for key in case.match.keys if key.startswith("pkg.")}
         for package in packages | _packages((case.match.item or {}).get("package")):
             rests.setdefault(package, set()).add(number)
     for number, rule, item in folding:
+        for column in rule.covers:
+            covered = (rests.get(name, set()) for name in _packages(item.get(column.partition(".")[2])))
+            yield from ((other, number) for other in sorted(set[int]().union(*covered)) if other != number)
         by_column = [_packages(item.get(column.partition(".")[2])) for column in rule.folds_into]
         resting = [set[int]().union(*(rests.get(name, ()) for name in names)) for names in by_column]
-        for other in sorted(set.intersection(*resting)):
+        for other in sorted(set.intersection(*resting)) if resting else ():
             cause = applied[other].rule
             explains = rule.effect in (cause.effect, "install")  # wrong numbers are no cause of a crash
             if explains and (not cause.folds_into or cause.each != rule.each):

@@ -62,7 +62,7 @@ _HEAD_OPTIONS = {
     **dict.fromkeys(("open_ended", "engines"), TRUE),
     "title": _REASON,
     **dict.fromkeys(("probe", "each"), TEXT),
-    **dict.fromkeys(("supersedes", "folds_into"), TEXTS),
+    **dict.fromkeys(("supersedes", "folds_into", "covers"), TEXTS),
     "explained_by": TABLE,
 }
 _ASSUME = {"key": TEXT, "value": ANY, "because": _REASON}
@@ -126,6 +126,7 @@ class _Document:
             assume=assume,
             supersedes=self._head.get("supersedes", []),
             folds_into=self._head.get("folds_into", []),
+            covers=self._head.get("covers", []),
             explained_by=self._head.get("explained_by", {}),
             probe=self._head.get("probe"),
             origin=origin,
@@ -144,11 +145,12 @@ class _Document:
         if self._each is not None and (spec is None or spec.type != "records"):
             self._wrong(f"rule: each: a registered record list is expected, not {self._each!r}")
         columns = spec.columns if spec is not None else {}
-        folds_into = self._head.get("folds_into")
         keys = [f"{self._each}.{column}" for column in columns]  # `probe.device` is a column and a fact of its own
-        for name in folds_into if isinstance(folds_into, list) else ():
-            if name not in keys:
-                self._wrong(f"rule: folds_into: {name!r} is no column of each")
+        for key in ("folds_into", "covers"):
+            names = self._head.get(key)
+            for name in names if isinstance(names, list) else ():
+                if name not in keys:
+                    self._wrong(f"rule: {key}: {name!r} is no column of each")
         explained = self._head.get("explained_by")
         for other, agree in explained.items() if isinstance(explained, Mapping) else ():
             if not agree or not isinstance(agree, list) or not all(name in columns for name in agree):

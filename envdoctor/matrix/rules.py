@@ -134,6 +134,7 @@ class Rule(NamedTuple):
     ``supersedes`` are rules whose findings this one stands for (of the same record, where both are of records).
     ``folds_into`` are columns of ``each`` that name packages: a finding is folded into one, at least as severe, that
     rests on a package of each of these columns, because that one says what the packages do to each other.
+    ``covers`` are such columns the other way: findings that rest on one of these packages fold into this one.
     ``explained_by`` maps rules with the same ``each`` to columns: a finding of such a rule (or an earlier one of this
     rule, where it names itself) about another record, at least as severe, stands for this one when the two records are
     known to agree in these columns.
@@ -153,6 +154,7 @@ class Rule(NamedTuple):
     assume: list[list[Any]]
     supersedes: list[str]
     folds_into: list[str]
+    covers: list[str]
     explained_by: dict[str, list[str]]
     probe: str | None
     origin: str

@@ -311,6 +311,7 @@ FRAMEWORKS = {
     "llamafactory==0.9.3 transformers==4.52.4": (),
     "axolotl==0.12.2 trl==1.0.0": ("axolotl takes trl.", "trl 1.0.0 has no such"),
     "axolotl==0.12.2 trl==0.21.0": (),
+    "gradio==4.31.3 huggingface-hub==2.4.0": ("gradio takes huggingface_hub.HfFolder", "import gradio"),
 }
 
 

@@ -386,6 +386,13 @@ def test_what_an_extra_adds_bounds_what_is_taken(tmp_path: Path) -> None:
     assert "list-contradicts-itself" in {one.id for one in check(given).findings}
 
 
+def test_a_list_is_taken_beside_the_releases_that_are_given(tmp_path: Path) -> None:
+    (tmp_path / "list.txt").write_text("torch==2.6.0\npeft==0.13.2\n")
+    given = (*_HERE, "os.arch=x86_64", "pkg.torch=2.1.2+cu118")
+    facts = check(Sources(lock="list.txt", cwd=tmp_path, assignments=given, environ={})).facts
+    assert [facts.value(f"pkg.{name}") for name in ("torch", "triton")] == ["2.1.2+cu118", "2.1.0"]
+
+
 def test_what_a_step_finds_installed_stays_where_pip_leaves_it(tmp_path: Path) -> None:
     """optimum asks for transformers with a bound and for datasets with none: pip 26.3 looks for another datasets."""
     steps = "FROM python:3.11\nRUN pip install transformers==4.36.0\nRUN pip install optimum==1.14.0\n"
@@ -450,6 +457,7 @@ _STACK = "torch==2.6.0\ntransformers==4.51.3\naccelerate==1.6.0\n"
         (f"--index-url https://pypi.example.org/simple\n{_STACK}", {}, _ALL),
         (f"{_STACK}some-package @ git+https://example.org/some-package\n", {}, set()),
         (f"{_STACK}-e .\n", {}, set()),
+        (_STACK, {"notes.md": "flash_attention_2 and no flash-attn: see deepspeed"}, _ALL),
         ("torch==2.6.0\n", {}, set()),
         ("unsloth\ntorch==2.6.0\n", {}, {"flash-attn", "deepspeed"}),
     ],

@@ -190,6 +190,12 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, Any], str, list[dict[str,
         "use",
         [{"has": "<2"}],
     ),
+    "a release behind all that were read lacks what went, and nothing is known of what none had": (
+        [{**KEYWORD, "keyword": "girth"}, {**KEYWORD, "keyword": "height"}, NAME],
+        {"spade": "4.0.0"},
+        "use",
+        [{"what": "spade.Handle(girth=)", "has": "<3.0"}, {"what": "spade.old_dig", "has": "<2.0"}],
+    ),
     "installed files come before the ledger": (
         [{**NAME, "package": "spade", "lacks": None}, {**DIG, "lacks": "spade.dig"}],
         TWO,

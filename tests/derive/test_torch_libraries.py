@@ -81,7 +81,13 @@ CU126 = {"pkg.torchvision": "0.22.1+cu126"}
         ),
         # the table knows what belongs to another release, what is not pinned, and patch releases by their minor
         ("2.4.1+cpu", made("0.22.0+cpu", "==2.7.0"), {"wanted": "0.19.1+cpu"}),
+        ("2.1.1+cu118", {"pkg.torchvision": "0.16.0+cu121"}, {"same_release": True, "wanted": "0.16.1+cu118"}),
         ("2.14.1+cu130", made("2.11.0+cu130", None, "torchaudio"), {"made_for": ">=2.11.0", "same_release": True}),
+        ("2.4.0+cu121", {"pkg.torchcodec": "0.9.0"}, {"made_for": "==2.9.*", "same_release": False, "wanted": "0.0.3"}),
+        ("2.9.1", {"pkg.torchcodec": "0.9.0"}, {"same_release": True}),
+        ("2.13.0", {"pkg.torchcodec": "0.12.0"}, {"same_release": True}),
+        ("2.10.0", {"pkg.torchcodec": "0.12.0"}, {"same_release": False, "wanted": "0.10.0"}),
+        ("2.4.0", {"pkg.torchcodec": "0.99.0"}, {"same_release": Unknown}),
         ("2.15.0", {"pkg.torchvision": "0.29.2"}, {"made_for": ">=2.14.0"}),
     ],
 )

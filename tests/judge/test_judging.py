@@ -297,6 +297,10 @@ HUB = {"affects": [{"pkg.huggingface-hub": "<1", "pkg.transformers": ">=5"}]}
 def test_a_conflict_is_folded_into_the_finding_that_says_what_its_packages_do_to_each_other(judged):
     judgement = judged({"general": GENERAL, "hub": HUB}, CONFLICTS)
     assert shown(judgement, "package") == [("hub", ""), ("general", "protobuf"), ("general", "datasets")]
+    covering = {"rule": {"each": "conflict", "covers": ["conflict.package"]}, "affects": GENERAL["affects"]}
+    covering["message"] = GENERAL["message"]
+    judgement = judged({"cause": covering, "hub": HUB}, CONFLICTS)
+    assert ("hub", "") not in shown(judgement, "package") and len(shown(judgement, "package")) == 3
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,8 @@ def stopping_shadow(facts: View, matrix: Matrix) -> Answer:
     for link in facts.items("link"):
         if link["kind"] in _OF_IMPORTS:
             links.setdefault(link["provider"], link)
+        elif link["kind"] == "demand":  # of the module in front: what is installed fits the hidden one
+            links.setdefault(link["consumer"], link)
     items = []
     for item in shadows:
         need = links.get(item["package"]) if item["kind"] != "working-directory" else None

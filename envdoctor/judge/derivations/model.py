@@ -336,6 +336,8 @@ def default_attention(facts: View, matrix: Matrix) -> Answer:
         return choice if choice.source == "default" or facts.absent("recipe.attn") else None
     if facts.value("model.remote_code") is True or facts.value("model.run_by") in ("engine", "trainer"):
         return None
+    if facts.absent("pkg.transformers"):
+        return None
     kind, family = facts.text("model.type"), facts.text("model.family")
     rows = matrix.rows("families", "family") if kind is None and family is not None else ()
     kinds = (

@@ -176,12 +176,17 @@ def _completed(item: Mapping[str, Value], companion: Mapping[str, Any], facts: V
     if not own and row.text("made_for") is None:
         same_release = Unknown(Message("it is a build of somebody else's, who may pair other releases"))
     listed = next((entry.get(companion["name"]) for entry in rows if entry["key"] == release), None)
-    target = _release(version) if same_release is True else listed
+    # A patch release of torch more imports; what is installed in its place would move torch.
+    is_pinned = isinstance(made_for, str) and made_for.startswith("==") and made_for != f"=={release}"
+    target = _release(version) if same_release is True and not (listed and is_pinned) else listed
+    suffix = f"+{tag}" if isinstance(tag, str) and target is not None else ""
+    if target is None and release is not None:
+        target = next((key for key, asked in companion.get("releases", {}).items() if satisfies(release, asked)), None)
     apart = item.get("apart", _apart(build, tag))
     # What was given or observed stands, but for the pin that the table replaced.
     return {
         **{"build": build, "torch_build": tag, "apart": apart, "made_for": made_for, "same_release": same_release},
-        "wanted": ABSENT if target is None else f"{target}+{tag}" if isinstance(tag, str) else target,
+        "wanted": ABSENT if target is None else target + suffix,
         **item,
         "made_for": made_for,
     }
@@ -244,6 +249,9 @@ def _made_for(row: Mapping[str, Any], version: Value, rows: Any) -> str | None:
     if release is None:
         return None
     minor = release.split(".")[:2]
+    for key, asked in row.get("releases", {}).items():
+        if key.split(".")[:2] == minor:
+            return str(asked)
     keys = [entry["key"] for entry in rows if entry.get(row["name"]) == release]
     keys = keys or [entry["key"] for entry in rows if entry.get(row["name"], "").split(".")[:2] == minor]
     if not keys:

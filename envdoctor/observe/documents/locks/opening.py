@@ -13,8 +13,10 @@ from envdoctor.facts.installed import marker_values
 from envdoctor.facts.values import ABSENT, Fact, Records, Unknown, Value
 from envdoctor.matrix.entry_statements import parse_statement
 from envdoctor.matrix.ledger import Ledger
+from envdoctor.matrix.ledger_taking import AskedRequirement
 from envdoctor.observe.code.use import CodeFile, answers, find_code, items
 from envdoctor.observe.documents.locks.lock import (
+    Command,
     Lock,
     Locked,
     LockError,
@@ -31,6 +33,7 @@ from envdoctor.observe.errors import ObservationError
 from envdoctor.system.asking import ChildProblem
 from envdoctor.system.files import Budget, Files, Spent
 from envdoctor.system.message import Message, listed
+from envdoctor.versions.pep440 import is_version
 from envdoctor.versions.requirement import read_requirement, said_by_tag
 
 #: Formats by globs of the file's name in lower case, the first that fits: the module and the function that reads it.
@@ -92,6 +95,7 @@ def open_lock(
         text = read_text(os.path.join(cwd, path), path)
         lock = _reader(path, text)(text, path, wish)
         bound(len(lock.packages))
+        lock = lock._replace(commands=tuple(_with_given(command, target) for command in lock.commands))
         facts, notes = _facts(lock, path, with_python(wish, lock.python), ledger, until)
         facts.update(_beside(os.path.join(cwd, path), facts, rows))
         return facts, notes
@@ -99,6 +103,17 @@ def open_lock(
         raise type(error)("{} {}: {}", option, path, error) from None
     except (RecursionError, MemoryError):
         raise LockError("{} {}: is nested too deeply, or too large, to be read", option, path) from None
+
+
+def _with_given(command: Command, target: FactSet) -> Command:
+    """Return the command with the releases that were typed (``--set pkg.torch=2.1.2``) in place of those asked for."""
+    given = {fact.key.removeprefix("pkg."): str(fact.value) for fact in target.below("pkg.")}
+    lines = [
+        AskedRequirement(name, (), f"=={version.partition('+')[0]}", "--set")
+        for name, version in given.items()
+        if is_version(version)
+    ]
+    return command if command.image else command._replace(overrides=(*command.overrides, *lines))
 
 
 def is_lock_name(name: str) -> bool:

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from itertools import islice
 
 from envdoctor.matrix.ledger import Ledger
-from envdoctor.matrix.ledger_taking import AskedRequirement, allows
+from envdoctor.matrix.ledger_taking import AskedRequirement, allows, exact
 from envdoctor.observe.documents.locks.lock import Lock, Locked, Wish, counts
 from envdoctor.system.files import Budget, Files, Spent
 from envdoctor.versions.requirement import Requirement, normalise, read_requirement
@@ -18,6 +18,9 @@ _TELLING = ("readme*", "install*", "setup*", "environment*", "pyproject*", "*.md
 #: Conditions on a recipe under which packages are needed; its framework may be another one.
 _ASKING = r"recipe\.(?!framework)"
 _WORDS = re.compile(r"[A-Za-z0-9][\w-]*")
+#: Of prose and lists, lines that speak of an install; of other lines the first word may be a requirement.
+_PROSE = ("readme*", "install*", "*.md", "*.rst", "*.txt")
+_INSTALLS = re.compile(r"(?i)install|requir|depend|need|\bpip\b|\badd\b")
 _LARGEST, _TOGETHER, _MOST_FILES = 1 << 20, 8 << 20, 60
 
 
@@ -61,6 +64,7 @@ def _brought(lines: Sequence[AskedRequirement | Requirement], wish: Wish, ledger
     """Return the names of all that the lines may bring, and whether they name all that they certainly bring."""
     requirements = [Requirement(line.name, line.specifiers, "", line.extras) for line in lines]
     names, visited = {line.name for line in lines}, set(requirements)
+    pins = {line.name: line.specifiers for line in lines if exact(line.specifiers)}
     whole = True
     for place, requirement in enumerate(requirements):  # it grows by what may be brought, which may need more
         package = ledger.package(requirement.name)
@@ -72,7 +76,7 @@ def _brought(lines: Sequence[AskedRequirement | Requirement], wish: Wish, ledger
         for need in {need for version in readable for need in package.requires(version, requirement.extras)}:
             there = counts(need.marker, inner)
             whole = whole and (place >= len(lines) or there is not True or need.name in names)
-            need = need._replace(marker="")
+            need = need._replace(marker="", specifiers=pins.get(need.name, need.specifiers))
             if there is not False and need not in visited:
                 visited.add(need)
                 requirements.append(need)
@@ -91,5 +95,8 @@ def _words_in(folders: Iterable[str]) -> set[str]:
         pairs = ((path, os.path.basename(path).lower()) for path in paths)
         telling = (path for path, name in pairs if any(fnmatchcase(name, glob) for glob in _TELLING))
         for path in islice(telling, _MOST_FILES):
-            words.update(normalise(word) for word in _WORDS.findall(files.text_or_empty(path, _LARGEST)))
+            is_prose = any(fnmatchcase(os.path.basename(path).lower(), glob) for glob in _PROSE)
+            for line in files.text_or_empty(path, _LARGEST).replace("\\\n", " ").splitlines():
+                most = 1 if is_prose and not _INSTALLS.search(line) else None
+                words.update(normalise(word) for word in _WORDS.findall(line)[:most])
     return words

@@ -73,6 +73,7 @@ def test_every_patch_bounds_what_is_taken_by_its_own_metadata(read):
     assert _refused(read("llamafactory==0.9.3\ntransformers==4.52.4\npeft==0.15.2\ntrl==0.9.6\n")) == []
     assert _refused(read("llamafactory==0.9.3\ntransformers==4.53.0\n")) == [("transformers", "conflict")]
     assert read("datasets<2.14.6\n").version("datasets") == "2.14.5"
+    assert read("torchvision==0.14.1\ndeepspeed==0.9.2\n", python="3.10").version("torch") == "1.13.1"
     found = read("llamafactory==0.9.3\n", platform="")  # <=4.51.3 on macOS
     assert found.version("transformers") == "4.52.4" and " 3.11 for Linux on " in found.taken[0]
 
@@ -137,6 +138,7 @@ _MANY = "torch\naccelerate\ndatasets\nsentence-transformers\ndeepspeed\nunsloth\
         ("<<<<<<< HEAD\ntorch\n", "3.11", ("<<<<<<< HEAD", "line")),
         ("peft; python_version<3.8\ntorch\n", "3.11", ("peft", "line")),
         ("torch\npeft --no-build-isolation\n", "3.11", ("peft", "line")),
+        ("latex2sympy2==1.9.1\nantlr4-python3-runtime==4.11.1\n", "3.10", ("antlr4-python3-runtime", "conflict")),
     ],
 )
 def test_what_an_installer_refuses(read, text, python, refused):
