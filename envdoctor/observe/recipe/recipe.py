@@ -284,7 +284,9 @@ def read_recipe(
 
     Raises :class:`RecipeFileError`.
     """
-    files, called = with_code(list(read_files(names, cwd, formats)), code, cwd, formats)
+    packages = ((form, installed(f"pkg.{name}")) for form in formats for name in form.row.get("imports", ()))
+    asked = {form.framework for form, value in packages if not (value is ABSENT or isinstance(value, Unknown))}
+    files, called = with_code(list(read_files(names, cwd, formats, asked)), code, cwd, formats)
     return recipe_of(files, formats, installed, ", ".join(names), called)
 
 
