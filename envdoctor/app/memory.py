@@ -395,6 +395,9 @@ def _without(section: MemorySection, facts: FactSet) -> Notice:
     if settling == "recipe.optimizer":
         text = "whether it fits is not known, because what the optimizer keeps is not: {} to {} GiB; give --set {}=NAME"
         return Notice("error", Message(text, least, most, settling))
+    if settling == "recipe.method":
+        text = "whether it fits is not known, because what is trained is not modelled: {} to {} GiB (see Assumed)"
+        return Notice("error", Message(text, least, most))
     if settling == "recipe.reference_model":
         text = (
             "whether it fits is not known, because a model beside the one that is trained is not counted: {} to {} GiB"

@@ -128,7 +128,7 @@ def predict(
         need = need.up_to(undivided).down_to(least)
         text = "how the run is divided among processes is not known: one of many may take as little as {} GiB"
         doubts.append(Message(text, f"{least.process[0] / GIB:.1f}"))
-    verdict, settling = _verdict_of(run.verdict(need, gpu), facts)
+    verdict, settling = _verdict_of(run.verdict(need, gpu), facts, plan.stage.models)
     judged = gpu if plan.whole and not plan.stated else None
     if judged is not None and (least := run.shortest()).verdict(judged.free) == "does-not-fit":
         need, verdict, settling = need._replace(mostly=least.mostly), "does-not-fit", ""
@@ -141,7 +141,7 @@ def predict(
         verdict, settling = None, "recipe.zero_stage"
     least = run.without(*plan.unsure) if plan.unsure else need
     if gpu is not None and verdict in _VERDICTS[1:] and least is not need and least.verdict(gpu.free) != verdict:
-        need, verdict, settling = need.down_to(least), None, "recipe.optimizer"
+        need, verdict, settling = need.down_to(least), None, plan.open_by
     shown = run.shown(need, known, facts.text("pkg.transformers"), gpu)
     return {
         "level": model.level_of(trace),
@@ -184,12 +184,15 @@ def predict(
     }
 
 
-def _verdict_of(verdict: str | None, facts: FactSet) -> tuple[str | None, str]:
-    """Return the verdict, and empty; or None for a run that fits without what was not counted, and the fact of that."""
-    if verdict != "fits":
+def _verdict_of(verdict: str | None, facts: FactSet, models: Sequence[str]) -> tuple[str | None, str]:
+    """Return the verdict, and empty; or None for a run that fits without what was not counted, and the fact of that.
+    The ``models`` beside the trained one are counted."""
+    if verdict not in _VERDICTS[:2]:
         return verdict, ""
     read = {*keys_of(facts), *(str(item["format"]) for item in facts.items("recipe_file"))}
     settling = next((fact for name, fact in _UNCOUNTED.items() if name in read), "")
+    if not (models or facts.absent("recipe.other_models")) and "recipe.other_models" in facts:
+        settling = "recipe.reference_model"
     is_known = "recipe.max_length" not in facts or facts.unknown("recipe.max_length") is None
     return (None, settling) if settling or not is_known else (verdict, "")
 

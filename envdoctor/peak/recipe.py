@@ -34,6 +34,7 @@ _SAVERS: dict[str, tuple[str, tuple[str, ...]]] = {
 #: Keys of recipes that divide samples or layers among the GPUs, and the values with which they do not.
 _DIVIDED = r"(?:\A|\.)(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?\Z"
 _OWN_OPTIMIZER = r"(?:use|enable)_\w{0,30}(?:sgd|adam|adagrad|muon|shampoo|sophia|galore|optim)"
+_UNSET = ("0", "0.0", "False", "false", "None", "none", "absent", "")
 _WHOLE = ("1", "0", "-1", "None", "null", "False", "false", "")
 #: The parts where the value is no number, and the most that are believed.
 _MANY, _MOST_PARTS = 8, 1 << 20
@@ -113,6 +114,7 @@ def stage_of(
     if row.get("drops"):
         assumed.append(Message("the model has a few outputs of its own: no head for the language, and no logits"))
     wanted = all(keys.get(key) == value for key, value in row.get("only", {}).items())
+    wanted &= bool(given.get("colocate")) or keys.keys().isdisjoint(row.get("apart", ()))
     models = tuple(row.get("models", ())) if wanted else ()
     if models:
         text = "other models may be on the same GPU, each as large as this one at the most: {}"
@@ -159,8 +161,8 @@ class RunPlan(NamedTuple):
     """``job`` is what is traced (:mod:`envdoctor.payload.tracing.trace` says what its keys mean), without the
     configuration and the lengths. ``tokens`` is the longest sample, ``stated`` where somebody gave it. ``assumed`` are
     sentences about what nobody gave, ``savers`` names what the trace does not follow and can only lower the peak, by no
-    more than the terms ``spared`` and to one of ``parts``; ``unsure`` are those of an unknown optimizer. ``eager``: the
-    attention may be eager, by the release; ``maybe_off``: gradient checkpointing may be off, by the release.
+    more than the terms ``spared`` and to one of ``parts``; ``unsure`` are those that the fact ``open_by`` decides.
+    ``eager``: the attention may be eager, by the release; ``maybe_off``: gradient checkpointing may be off, by the release.
     ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
     ``stage`` changes the traces (:func:`staged`). ``adapted`` is where the reference model of
     an adapter comes from. ``whole``: what is trained, and how it is divided among processes (``divided``), is known.
@@ -173,6 +175,7 @@ class RunPlan(NamedTuple):
     savers: tuple[str, ...] = ()
     spared: tuple[str, ...] = ()
     unsure: tuple[str, ...] = ()
+    open_by: str = "recipe.optimizer"
     eager: bool = False
     stated: bool = True
     parts: int = 1
@@ -238,6 +241,8 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     framework = str(given.get("framework"))
     trainer = trainer_of(facts, known)
     stage = stage_of(facts, known, given, keys, assumed) if training else Stage()
+    if (others := facts.words("recipe.other_models")) and not stage.models:
+        assumed.append(Message("loaded beside the model that is trained, and not counted: {}", ", ".join(others)))
     adapted = trainer.get("reference", "adapter-off")
     batch = batch_of(facts, training)
     if not batch:
@@ -251,7 +256,14 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     attention, eager = _attention(given, trainer, version, assumed)
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
     packed = bool(given.get("packing") or given.get("padding_free"))
+    open_by = "recipe.optimizer"
+    if "recipe.optimizer" in facts and facts.unknown("recipe.optimizer") is not None:
+        given.setdefault("optimizer", Message("that the recipe leaves open"))
     optimizer, unsure = _optimizer(given, keys, known, trainer, assumed) if training else ("elsewhere", ())
+    partial = ((key, row["terms"]) for row in known["partial"] for key in row["keys"])
+    for key, terms in (pair for pair in partial if training and keys.get(pair[0], "0") not in _UNSET):
+        unsure, open_by = (*unsure, *terms), "recipe.method"
+        assumed.append(Message("{} changes what is trained or kept in a way that is not modelled: less is needed", key))
     # A default that changed, of an unknown release.
     newest = facts.get("recipe.gradient_checkpointing").source == "preset" and trainer.get("checkpointing", False)
     job = {
@@ -297,6 +309,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         savers=(*(said for said, _ in savers), *dividing),
         spared=spared,
         unsure=unsure,
+        open_by=open_by,
         eager=eager,
         stated=stated,
         parts=parts,

@@ -96,7 +96,8 @@ class Formats:
         as stand before the next option."""
         meanings = [meaning for form in self if (place := self.find(form, key)) for meaning in place[1]]
         # --flash_attn says something of a text by being there.
-        types = {"boolean" if {*word.words} == {"true", "false"} else "text" for word in meanings if word.words}
+        spelt = [word for word in meanings if word.words]
+        types = {"boolean" if {*word.words} == {"true", "false"} else "texts" if word.add else "text" for word in spelt}
         types |= {self.kinds.get(meaning.field) or "" for meaning in meanings if not meaning.words}
         return _TAKES.get(types.pop(), "one") if len(types) == 1 else "one" if types else "many"
 
@@ -204,11 +205,11 @@ class Formats:
         return () if all(form.name in NO_RECIPES for _, form in chosen.values()) else tuple(chosen.values())
 
     def named_files(self, parts: Iterable[tuple[Part, Format]]) -> Iterator[RecipeEntry]:
-        """Yield the settings that name a document, such as DeepSpeed's file."""
+        """Yield the settings that name a document (DeepSpeed's file), or a configuration that the framework brings."""
         for entry, form in ((entry, form) for part, form in parts for entry in part.entries if not entry.computed):
             meanings = (self.find(form, entry.key) or (form, (), ""))[1]
             if any(meaning.field == "file" for meaning in meanings) and isinstance(entry.value, str):
-                yield from [entry] if entry.value.endswith(DOCUMENTS) else ()
+                yield from [entry] if entry.value.endswith(DOCUMENTS) or "overrides" in form.row else ()
 
     def _share(self, form: Format, part: Part, asked: bool) -> float:
         """Return how many of the settings a format knows; a mark, which no other format has, counts as ten. Return 0 if

@@ -22,14 +22,15 @@ COMPUTED = Message("the recipe computes it, or takes it from a variable")
 _OF_MODEL = {"method": None, "quantization": ABSENT, "gradient_checkpointing": False}
 UNDECIDED = Message("set in a branch of a test that is not decided")
 #: Fields that are no facts of their own.
-_TEXTS = ("model", "revision", "file", "gres", "devices", "exports", "chats")
+_TEXTS = ("model", "revision", "file", "program", "gres", "devices", "exports", "chats")
 _NUMBERS = ("nproc", "nnodes", "gpus", "each_gpu", "prompt_length", "answer_length", "global_batch")
 HELPERS = {name: FactSpec(name, kind) for kind, names in (("text", _TEXTS), ("number", _NUMBERS)) for name in names}
 #: Of so many keys an unknown one is compared with the known ones, which takes milliseconds each.
 _COMPARED = 500
 #: Keys that no field takes, and whose values the prediction of memory asks for; nobody keeps a secret in them.
 _SHOWN = (
-    r"(?:.*\.)?(?:beta|(?:lora_)?task_type|reward_model_type|(?:galore|apollo)_rank|optim_args"
+    r"(?:.*\.)?(?:beta|(?:lora_)?task_type|lisa_\w+|galore_quantization|(?:freeze|unfrozen)_\w+"
+    r"|reward_model_type|(?:galore|apollo)_rank|optim_args"
     r"|(?:sequence|context|tensor|pipeline|expert)(?:_model)?_parallel(?:_size|_degree)?)"
 )
 #: Values with which an option of the script's own does nothing.
@@ -365,7 +366,10 @@ def _complete(
         facts[field] = joined(facts.get(field), fact) if field == "kernels" else facts.get(field, fact)
     # A file that was not read may say anything of DeepSpeed, for which nearly all documents are; a script may make the
     # model in any way.
-    of_deepspeed = [meaning.field for meanings in formats["deepspeed"].keys.values() for meaning in meanings]
+    # So may a configuration of a framework's own that a command changes, of all but what the program's name tells.
+    several = (formats["deepspeed"], *(form for form in forms if "overrides" in form.row))
+    told = {field for field in HELPERS if field not in _NUMBERS} | {"method", "stage", "quantization"}
+    of_files = {meaning.field: "" for form in several for key in form.keys for meaning in form.keys[key]}
     elsewhere = Message("the script may add adapters in a way that was not followed") if statements.elsewhere else None
     for name in unread:
         reason = Message("{} was not read", name)
@@ -380,7 +384,7 @@ def _complete(
             offloads = {"offload_optimizer": "cpu" if states else None, "offload_param": "cpu" if weights else None}
             for field, value in {"zero_stage": stage[1], **offloads}.items():
                 facts.setdefault(field, statements.fact(field, value, by_name))
-        for field in of_deepspeed:
+        for field in of_files.keys() - told:
             facts.setdefault(field, statements.fact(field, Unknown(reason), ""))
     for field, helper in (("nproc", "gres"), ("gpus", "devices")):
         if helper in facts and (number := gpus_named(str(facts[helper].value))) is not None:
