@@ -355,7 +355,7 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
         gpu = facts.get("gpu")
         if notes and cards == 1 and gpu.source == "given" and " 1x" not in str(gpu.origin):
             text = "one GPU does not hold the run, and how many there are is not said: --gpu 8xNAME, or 1xNAME"
-            return facts, notes, Notice("error", Message(text))
+            return facts, notes, Notice("warning", Message(text))  # a question that `check` was not asked
     processes = int(world or 1)
     if engine_of(settings_of(facts)) is not None:
         ranks = int(facts.number("recipe.tensor_parallel") or 1)

@@ -162,9 +162,9 @@ class RunPlan(NamedTuple):
     configuration and the lengths. ``tokens`` is the longest sample, ``stated`` where somebody gave it. ``assumed`` are
     sentences about what nobody gave, ``savers`` names what the trace does not follow and can only lower the peak, by no
     more than the terms ``spared`` and to one of ``parts``; ``unsure`` are those that the fact ``open_by`` decides.
-    ``eager``: the attention may be eager, by the release; ``maybe_off``: gradient checkpointing may be off, by the release.
-    ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may be less.
-    ``stage`` changes the traces (:func:`staged`). ``adapted`` is where the reference model of
+    ``eager``: the attention may be eager, by the release; ``maybe_off``: gradient checkpointing may be off, by the
+    release. ``untold``: the framework is not known, and logits are made; ``less`` is the share by which everything may
+    be less. ``stage`` changes the traces (:func:`staged`). ``adapted`` is where the reference model of
     an adapter comes from. ``whole``: what is trained, and how it is divided among processes (``divided``), is known.
     ``loads``: the framework loads a model as transformers does, and runs under DeepSpeed too; ``divisible``: several of
     its processes hold the same weights. ``off``: gradient checkpointing is known to be off, or is so by default."""
@@ -256,14 +256,11 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     attention, eager = _attention(given, trainer, version, assumed)
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
     packed = bool(given.get("packing") or given.get("padding_free"))
-    open_by = "recipe.optimizer"
     if "recipe.optimizer" in facts and facts.unknown("recipe.optimizer") is not None:
         given.setdefault("optimizer", Message("that the recipe leaves open"))
     optimizer, unsure = _optimizer(given, keys, known, trainer, assumed) if training else ("elsewhere", ())
-    partial = ((key, row["terms"]) for row in known["partial"] for key in row["keys"])
-    for key, terms in (pair for pair in partial if training and keys.get(pair[0], "0") not in _UNSET):
-        unsure, open_by = (*unsure, *terms), "recipe.method"
-        assumed.append(Message("{} changes what is trained or kept in a way that is not modelled: less is needed", key))
+    partial = _partial(keys, known, assumed) if training else ()
+    unsure = (*unsure, *partial)
     # A default that changed, of an unknown release.
     newest = facts.get("recipe.gradient_checkpointing").source == "preset" and trainer.get("checkpointing", False)
     job = {
@@ -309,7 +306,7 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         savers=(*(said for said, _ in savers), *dividing),
         spared=spared,
         unsure=unsure,
-        open_by=open_by,
+        open_by="recipe.method" if partial else "recipe.optimizer",
         eager=eager,
         stated=stated,
         parts=parts,
@@ -324,6 +321,14 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
         off="gradient_checkpointing" in given or by_default,
         maybe_off=bool(training and newest and "gradient_checkpointing" not in given),
     )
+
+
+def _partial(keys: Mapping[str, str], known: Mapping[str, Any], assumed: list[str]) -> tuple[str, ...]:
+    """Return the terms that may be missing by keys that nothing models, and add to ``assumed`` which those are."""
+    rows = [(key, row["terms"]) for row in known["partial"] for key in row["keys"] if keys.get(key, "0") not in _UNSET]
+    text = "{} changes what is trained or kept in a way that is not modelled: less is needed"
+    assumed += [Message(text, key) for key, _ in rows]
+    return tuple(term for _, terms in rows for term in terms)
 
 
 def _savers(
