@@ -20,7 +20,7 @@ _LINE = re.compile(r":(\d{1,6})\Z")
 _COMMAND = re.compile(r"\s--?[A-Za-z]|\A\s*(?:\S{1,200}\s+){1,6}\S*(?:\.py|\.sh|\.ya?ml|=|[\w-]/[\w-])")
 _NO_RUN = (
     "describes no run of a framework that is known; say what it does (--set recipe.method=lora --set "
-    "recipe.batch_size=2), or give the script that reads it: --code FILE"
+    "recipe.batch_size=2)"
 )
 _NO_FILE = "--recipe {}: there is no file of this name, and no framework that is known takes it for a command"
 

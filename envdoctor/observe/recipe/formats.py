@@ -195,8 +195,11 @@ class Formats:
             before = chosen.get(key)
             if before is not None and beside:
                 keys = {entry.key for entry in before[0].entries}
-                more = [entry for entry in part.entries if entry.key not in keys]
-                chosen[key] = (before[0]._replace(entries=(*before[0].entries, *more)), form)
+                entries = (*before[0].entries, *(entry for entry in part.entries if entry.key not in keys))
+                if "switch" in form.row:  # what one of two calls says, and the other does not, is open
+                    keys &= {entry.key for entry in part.entries}
+                    entries = tuple(each if each.key in keys else _in_doubt(each) for each in entries)
+                chosen[key] = (before[0]._replace(entries=entries), form)
             # Of several calls of one name the first, unless that is hardly one: TrainingArguments(".")
             elif before is None or (
                 not part.line and (before[0].perhaps, len(part.entries)) > (part.perhaps, 2 * len(before[0].entries))
@@ -231,6 +234,10 @@ class Formats:
 
     def _count(self, form: Format, entries: Sequence[RecipeEntry]) -> int:
         return sum(1 for entry in entries if self.find(form, entry.key) is not None)
+
+
+def _in_doubt(entry: RecipeEntry) -> RecipeEntry:
+    return entry._replace(computed=True, undecided=True)
 
 
 def spelled(value: object) -> str:

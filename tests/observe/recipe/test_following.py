@@ -951,6 +951,7 @@ def test_a_library_that_lies_beside_a_script_is_not_followed(tmp_path):
         ("CUDA_VISIBLE_DEVICES=0,1 swift sft --model a/b\n", {"world_size": NOT_GIVEN}),
         ("swift rlhf --rlhf_type gkd --model a/b --teacher_model c/d --ref_model e/f\n",
          {"other_models": ("c/d",), "reference_model": "copy"}),
+        ("deepspeed train.py --output_dir a --bf16 True --fsdp_config fsdp.json\n", {"fsdp_wrap": ("A",)}),
         ("swift sft --task_type embedding --model a/b\n", {"stage": "embedding"}),
         ("swift rlhf --rlhf_type simpo --model a/b\n", {"stage": "cpo", "other_models": NOT_GIVEN}),
         ("python examples/scripts/ppo/ppo.py --model_name_or_path a/b --reward_model_path c/d\n",
@@ -965,7 +966,7 @@ def test_a_library_that_lies_beside_a_script_is_not_followed(tmp_path):
 )  # fmt: skip
 def test_commands_of_every_framework(tmp_path, text, expected):
     (tmp_path / "train.py").write_text("from transformers import TrainingArguments\nTrainingArguments('x')\n")
-    found = read(tmp_path, "run.sh", {"run.sh": text})
+    found = read(tmp_path, "run.sh", {"run.sh": text, "fsdp.json": '{"transformer_layer_cls_to_wrap": "A"}'})
     for field, value in expected.items():
         told = found.get(field, NOT_GIVEN)
         assert isinstance(told, Unknown) if value == "?" else told == value, field
@@ -1096,14 +1097,16 @@ if asked():
     model = get_peft_model(model, LoraConfig(r=4))
 if other():
     trainer = SFTTrainer(model, args=SFTConfig(**options))
+    trainer.train(resume_from_checkpoint=True)
 else:
     trainer = SFTTrainer(args=SFTConfig(**options))
+    trainer.train()
 """
 
 
 def test_what_is_done_under_a_condition_is_not_certain(tmp_path):
     found = read(tmp_path, "a.py", {"a.py": CONDITIONAL}, trl="0.24.0")
-    assert isinstance(found["method"], Unknown) and isinstance(found["max_length"], Unknown)
+    assert all(isinstance(found[field], Unknown) for field in ("method", "max_length", "resume"))
     assert (found["stage"], found["train_batch_size"]) == ("sft", 3)
     called = {item["key"]: item["call"] for item in found["recipe_key"]}
     assert called["max_seq_length"] is ABSENT and called["per_device_train_batch_size"] == "trl.SFTConfig"

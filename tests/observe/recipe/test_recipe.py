@@ -405,11 +405,7 @@ LLAMA = "stage: sft\nfinetuning_type: lora\nlora_target: all\ncutoff_len: 9\ndat
         ("a.yaml", "dataset_name: a\nowner: b\nratio: 1\n", "describes no run of a framework that is known"),
         ("a.yaml", f"{LLAMA}quant_bit: 4\nuse_qlora: true\nwandb_project: a\n", "describes no run"),
         ("a.yaml", OWN, "describes no run of a framework that is known"),
-        (
-            "a.yaml",
-            "lr: 1\n",
-            "say what it does (--set recipe.method=lora --set recipe.batch_size=2), or give the script",
-        ),
+        ("a.yaml", "lr: 1\n", "say what it does (--set recipe.method=lora --set recipe.batch_size=2)"),
         ("a.sh", "ls -l\n", "describes no run of a framework that is known"),
         ("a.sh", "A=x\n" + 'A="$A$A"\n' * 60, "variables count for all that they stand for"),
         ("a.py", "def (", "is not Python that this interpreter can parse (line 1)"),
