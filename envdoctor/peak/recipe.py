@@ -256,7 +256,8 @@ def plan_of(facts: FactSet, known: Mapping[str, Any], usual: int | None = None) 
     attention, eager = _attention(given, trainer, version, assumed)
     flash = isinstance(attention, str) and attention.startswith("flash_attention")
     packed = bool(given.get("packing") or given.get("padding_free"))
-    if "recipe.optimizer" in facts and facts.unknown("recipe.optimizer") is not None:
+    told = facts.get("recipe.optimizer")
+    if isinstance(told.value, Unknown) and "recipe.optimizer" in facts and told.source != "preset":
         given.setdefault("optimizer", Message("that the recipe leaves open"))
     optimizer, unsure = _optimizer(given, keys, known, trainer, assumed) if training else ("elsewhere", ())
     partial = _partial(keys, known, assumed) if training else ()

@@ -14,7 +14,7 @@ NO_RECIPES = (
     *("script-arguments", "attention-patch", "model-config", "other-training", "frozen-model", "own-batches"),
 )
 #: How much a misspelled key is like the one that is meant, and how many others a file of a strict framework may have.
-_MISSPELLED, _MOST_FOREIGN = 0.87, 2
+MISSPELLED, _MOST_FOREIGN = 0.87, 2
 _NUMBERS = {"1": "true", "0": "false"}
 _TAKES = {"boolean": "flag", "texts": "many"}
 
@@ -229,7 +229,7 @@ class Formats:
             from difflib import get_close_matches
 
             known, foreign = self.known(form), [key for key in keys if self.find(form, key) is None]
-            enough = sum(not get_close_matches(key, known, 1, _MISSPELLED) for key in foreign) <= _MOST_FOREIGN
+            enough = sum(not get_close_matches(key, known, 1, MISSPELLED) for key in foreign) <= _MOST_FOREIGN
         return count + 10 * len({*marks}) if enough and len({*marks}) >= form.row.get("marked_only", 0) else 0
 
     def _count(self, form: Format, entries: Sequence[RecipeEntry]) -> int:

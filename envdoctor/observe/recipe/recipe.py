@@ -10,7 +10,7 @@ from envdoctor.facts.registry import FactSpec, FactTypeError, parse_value, unlis
 from envdoctor.facts.values import ABSENT, Fact, Known, Origin, Records, Unknown, Value, spell
 from envdoctor.observe.recipe.document import REST, Part, RecipeEntry
 from envdoctor.observe.recipe.files import RecipeFile, read_files, with_code
-from envdoctor.observe.recipe.formats import NO_RECIPES, Format, Formats, Meaning, spelled
+from envdoctor.observe.recipe.formats import MISSPELLED, NO_RECIPES, Format, Formats, Meaning, spelled
 from envdoctor.system.message import Message, alike, said_by
 from envdoctor.versions.pep440 import satisfies
 
@@ -64,7 +64,7 @@ class Statements:
         self.apart, self.compared = set[str](), set[str]()
         self.elsewhere = ""
         self.rests: dict[str, Origin] = {}
-        self.extra = 0
+        self.extra, self._likeness = 0, 0.6
         self.formats, self.registry = formats, formats.registry
         #: What no part says; asked when all were read.
         self.released = cache(lambda name: formats.released(formats[name], self.calls.get(name, ())))
@@ -88,6 +88,8 @@ class Statements:
                 continue
             fact = self.fact(field, unknown if part.perhaps and field in meaning else word, origin)
             self.weak[field] = fact if field == "launcher" else self.weak.get(field, fact)  # the innermost launcher
+        # A document may go to a script whose own class has more keys: what is merely alike is no hint.
+        self._likeness = 0.6 if part.program or not any("call" in row for row in form.names.values()) else MISSPELLED
         here: _Here = {}
         doubtful = part.perhaps and "switch" in form.row
         for entry in part.entries:
@@ -128,7 +130,7 @@ class Statements:
                 self.weak.setdefault("model", self.fact("model", entry.value, place, "assumed"))
         elif lookup is None and len(self.keys) < _COMPARED:
             name = entry.key.rpartition(".")[2]
-            other = alike(name, self.formats.known(form) - {name}) or ""
+            other = alike(name, self.formats.known(form) - {name}, least=self._likeness) or ""
         elif lookup is not None:
             owner, meanings, inner = lookup
             self.given.add(inner)
