@@ -365,9 +365,8 @@ def _divided(facts: FactSet, each: bool) -> tuple[FactSet, list[Message], Notice
         level, by = (3, "FSDP") if stage is None else (int(stage), f"ZeRO-{int(stage)}")
         parts = _ZERO[min(max(level, 0), 3)]
         notes = [Message("data parallel, {} processes: {} divides {} among them", processes, by, parts)]
-        match facts.get("recipe.zero_stage").origin:
-            case Message() as by_name:
-                notes.append(by_name)
+        zero = facts.get("recipe.zero_stage")
+        notes += [zero.origin] if isinstance(zero.origin, Message) and zero.source != "preset" else []
     elif spread in _SPREAD and (over := cards // processes) > 1:
         notes = [Message("device_map={} spreads the layers of a process over {} GPUs", spread, over)]
         layers = Fact("recipe.layers_over", over, Message("the GPUs of a process"), "derived")
