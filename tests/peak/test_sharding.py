@@ -61,7 +61,7 @@ def test_the_last_gpu_of_a_process_has_the_logits_and_what_is_left_of_the_weight
 def test_fsdp_offloads_all_that_is_of_the_model(shared: Any) -> None:
     held = shared(fsdp=True, offload_param="cpu")
     assert held.keys() == {"attention", "gathered layers"}
-    assert held["gathered layers"] == pytest.approx(0.8 + 15.6, abs=1e-3)  # the root's, of which no part is counted else
+    assert held["gathered layers"] == pytest.approx(0.8 + 15.6, abs=1e-3)  # the root is whole
 
 
 def test_fsdp_gathers_packed_layers_packed(shared: Any) -> None:
