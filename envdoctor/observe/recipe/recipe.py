@@ -368,10 +368,11 @@ def _complete(
         facts[field] = joined(facts.get(field), fact) if field == "kernels" else facts.get(field, fact)
     # A file that was not read may say anything of DeepSpeed, for which nearly all documents are; a script may make the
     # model in any way.
-    # So may a configuration of a framework's own that a command changes, of all but what the program's name tells.
-    several = (formats["deepspeed"], *(form for form in forms if "overrides" in form.row))
-    told = {field for field in HELPERS if field not in _NUMBERS} | {"method", "stage", "quantization"}
-    of_files = {meaning.field: "" for form in several for key in form.keys for meaning in form.keys[key]}
+    of_deepspeed = {meaning.field for meanings in formats["deepspeed"].keys.values() for meaning in meanings}
+    # A configuration of a framework's own, which a command changes, says all but what the program's name tells.
+    changed = [form for form in forms if "overrides" in form.row]
+    own = {meaning.field for form in changed for meanings in form.keys.values() for meaning in meanings}
+    own -= {*_TEXTS, "method", "stage", "quantization", "other_models"}
     elsewhere = Message("the script may add adapters in a way that was not followed") if statements.elsewhere else None
     for name in unread:
         reason = Message("{} was not read", name)
@@ -386,7 +387,7 @@ def _complete(
             offloads = {"offload_optimizer": "cpu" if states else None, "offload_param": "cpu" if weights else None}
             for field, value in {"zero_stage": stage[1], **offloads}.items():
                 facts.setdefault(field, statements.fact(field, value, by_name))
-        for field in of_files.keys() - told:
+        for field in of_deepspeed if name.endswith((".sh", ".json")) else of_deepspeed | own:
             facts.setdefault(field, statements.fact(field, Unknown(reason), ""))
     for field, helper in (("nproc", "gres"), ("gpus", "devices")):
         if helper in facts and (number := gpus_named(str(facts[helper].value))) is not None:
